@@ -1,0 +1,75 @@
+"""What the kernel asks for, and the driver that answers from a plain function.
+
+The kernel is one body: a generator that yields an `Ask` and is sent ids. Whoever drives it decides how
+they are made; an engine's `/tokenize` is awaited by the twin of `answer` in `tito_io`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias, TypeVar, cast
+
+import attrs
+
+from .errors import InputError, TemplateRefused, TokenizeError
+from .ids import checked
+from .message import Message, copied
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Ask:
+    """Render these messages and send back the ids."""
+
+    messages: tuple[Message, ...]
+    add_generation_prompt: bool = True
+
+
+Asking: TypeAlias = Generator[Ask, Sequence[int], T]
+"""A computation that asks for ids and ends with a T."""
+
+
+class TokenizeFn(Protocol):
+    """Renders messages through a chat template and tokenizes the text."""
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+        """Return ids; raises `TemplateRefused` where the template rejects the messages."""
+
+
+def ask(messages: Sequence[Message], *, add_generation_prompt: bool = True) -> Asking[tuple[int, ...]]:
+    """Ask for the ids of `messages`; whoever answers gets copies, so that nothing here can be changed.
+
+    Raises `TokenizeError` where the answer is not made of ids.
+    """
+    ids = yield Ask(copied(tuple(messages), "messages"), add_generation_prompt)
+    try:
+        return checked(ids, "the answer of tokenize_fn")
+    except InputError as error:
+        raise TokenizeError(str(error)) from None
+
+
+def answer(asking: Asking[T], tokenize_fn: TokenizeFn) -> T:
+    """Run a computation to its end, answering from a function.
+
+    What `tokenize_fn` raises comes out unchanged, except `TemplateRefused`, which the computation is told.
+
+    >>> def asking():
+    ...     ids = yield Ask(({"role": "user", "content": "abc"},))
+    ...     return sum(ids)
+    >>> answer(asking(), lambda messages, *, add_generation_prompt: [len(m["content"]) for m in messages])
+    3
+    """
+    resume: Callable[[], Ask] = partial(next, asking)
+    while True:
+        try:
+            question = resume()
+        except StopIteration as end:
+            return cast("T", end.value)
+        try:
+            ids = tokenize_fn(question.messages, add_generation_prompt=question.add_generation_prompt)
+        except TemplateRefused as refused:
+            resume = partial(asking.throw, refused)
+        else:
+            resume = partial(asking.send, ids)

@@ -1,0 +1,121 @@
+"""The edge: frozen values to plain JSON data and back. The one file that knows `cattrs`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, TypeVar
+
+from cattrs import Converter, transform_error
+from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError, StructureHandlerNotFoundError
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
+
+from .errors import InputError
+from .ids import Ids
+from .ledger import Ledger, Origin
+from .message import Messages
+from .normal import Forgiveness
+from .policy import Policy
+from .step import Step
+from .trajectory import Trajectory
+
+T = TypeVar("T", Step, Policy, Trajectory)
+
+
+def to_data(value: Step | Policy | Trajectory) -> Any:
+    """Return a value as plain data: dicts, lists, strings and numbers, ready for JSON.
+
+    >>> to_data(Policy())
+    {'truncated': 'close', 'odd_stop': 'refuse', 'forgive': []}
+    """
+    return _CONVERTER.unstructure(value)
+
+
+def from_data(data: Any, kind: type[T]) -> T:
+    """Return the value that plain data describe.
+
+    Raises `InputError` that names each place where the data are wrong, unknown keys among them.
+
+    >>> from_data({"odd_stop": "keep"}, Policy).odd_stop.name
+    'KEEP'
+    >>> from_data({"odd_stop": "kepe"}, Policy)
+    Traceback (most recent call last):
+    tito_core.errors.InputError: Policy.odd_stop: 'kepe' is none of refuse, replace, keep
+    """
+    try:
+        return _CONVERTER.structure(data, kind)
+    except BaseValidationError as error:
+        raise InputError("; ".join(_complaints(error, kind.__name__))) from None
+    except (TypeError, AttributeError, StructureHandlerNotFoundError) as error:
+        raise InputError(f"{kind.__name__}: {error}") from None
+
+
+def _complaints(error: BaseValidationError, path: str) -> list[str]:
+    lines = transform_error(error, path=path, format_exception=_said)
+    return [f"{place}: {said}" for said, _, place in (line.rpartition(" @ ") for line in lines)]
+
+
+def _said(error: BaseException, _: type | None) -> str:
+    if isinstance(error, KeyError):
+        return f"the key {error.args[0]!r} is missing"
+    if isinstance(error, ForbiddenExtraKeysError):
+        return f"the keys {sorted(error.extra_fields)} are unknown"
+    return str(error)
+
+
+def _by_name(data: Any, kind: type[Enum]) -> Enum:
+    found = kind.__members__.get(data.upper()) if isinstance(data, str) else None
+    if found is None:
+        names = ", ".join(name.lower() for name in kind.__members__)
+        raise InputError(f"{data!r:.60} is none of {names}")
+    return found
+
+
+def _ledger(data: Any, _: type[Ledger]) -> Ledger:
+    runs = [(_by_name(origin, Origin), count) for origin, count in data]
+    if not all(type(count) is int and count >= 0 for _, count in runs):
+        raise InputError("prompt_ledger counts must be whole numbers")
+    return Ledger.of(runs)  # type: ignore[arg-type]  # by name, each is an Origin
+
+
+def _runs(ledger: Ledger) -> list[list[object]]:
+    return [[_name(span.origin), span.stop - span.start] for span in ledger.spans]
+
+
+def _trajectory(data: Any, _: type[Trajectory]) -> Trajectory:
+    return Trajectory(_CONVERTER.structure(data, list[Step]))
+
+
+def _made() -> Converter:
+    """Build the converter: sequences as lists, enumerations by name, values by their fields."""
+    made = Converter(forbid_extra_keys=True)
+    made.register_structure_hook(Ids, lambda data, _: Ids.of(data))
+    made.register_unstructure_hook(Ids, Ids.tolist)
+    made.register_structure_hook(Messages, lambda data, _: Messages.of(data))
+    made.register_unstructure_hook(Messages, list)
+    made.register_structure_hook(Ledger, _ledger)
+    made.register_unstructure_hook(Ledger, _runs)
+    made.register_structure_hook_func(_is_enum, _by_name)
+    made.register_unstructure_hook_func(_is_enum, _name)
+    made.register_structure_hook(tuple[float | None, ...] | None, lambda data, _: data)
+    made.register_structure_hook(Trajectory, _trajectory)
+    made.register_unstructure_hook(Trajectory, lambda value: [made.unstructure(step) for step in value])
+    made.register_unstructure_hook_func(_is_forgiveness, lambda value: sorted(map(_name, value)))
+    for kind in (Step, Policy):
+        made.register_structure_hook(kind, make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=True))
+        made.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, made))
+    return made
+
+
+def _name(value: Enum) -> str:
+    return value.name.lower()
+
+
+def _is_forgiveness(kind: Any) -> bool:
+    return bool(kind == frozenset[Forgiveness])
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+_CONVERTER = _made()

@@ -1,0 +1,97 @@
+"""Where each id of a prompt comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+import attrs
+
+from .shared import Shared
+
+
+class Origin(Enum):
+    """Who wrote an id."""
+
+    PROMPT = "rendered from messages"
+    SAMPLED = "sampled by the engine"
+    INSERTED_CLOSE = "the rest of a turn's close, which the engine did not sample"
+    ENVIRONMENT = "tool results, user messages and other turns that the model did not speak"
+    GENERATION_PROMPT = "what the template writes where the model speaks next"
+
+
+@attrs.frozen
+class Span:
+    """Ids from `start` to `stop` (half open) that one origin wrote."""
+
+    origin: Origin
+    start: int
+    stop: int
+
+
+@attrs.frozen(eq=False, repr=False, weakref_slot=False)
+class Ledger:
+    """Run lengths of origins, sharing what they extend.
+
+    >>> ledger = Ledger.prompt(2).then((Origin.SAMPLED, 3), (Origin.INSERTED_CLOSE, 0))
+    >>> len(ledger), ledger.mask()
+    (5, [0, 0, 1, 1, 1])
+    >>> [(span.origin.name, span.start, span.stop) for span in ledger.spans]
+    [('PROMPT', 0, 2), ('SAMPLED', 2, 5)]
+    """
+
+    runs: Shared[tuple[Origin, int]]
+    length: int
+    """Ids in all runs."""
+
+    @classmethod
+    def of(cls, runs: Iterable[tuple[Origin, int]]) -> Ledger:
+        """Return the ledger of runs of (origin, number of ids)."""
+        return cls(Shared(()), 0).then(*runs)
+
+    @classmethod
+    def prompt(cls, length: int) -> Ledger:
+        """Return the ledger of ids that were rendered from messages."""
+        return cls.of([(Origin.PROMPT, length)])
+
+    def then(self, *runs: tuple[Origin, int]) -> Ledger:
+        """Return this ledger followed by runs of (origin, number of ids); empty runs leave no trace."""
+        real = tuple(run for run in runs if run[1])
+        return Ledger(Shared(real, self.runs), self.length + sum(count for _, count in real))
+
+    def without_last(self) -> Ledger:
+        """Return the ledger of all ids but the last."""
+        *earlier, (origin, count) = self.runs
+        return Ledger.of([*earlier, (origin, count - 1)])
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The runs with their positions; touching runs of one origin stay apart, a turn each."""
+        found, start = [], 0
+        for origin, count in self.runs:
+            if count:
+                found.append(Span(origin, start, start + count))
+            start += count
+        return tuple(found)
+
+    def mask(self) -> list[int]:
+        """Return the loss mask: 1 exactly on sampled ids."""
+        return [int(origin is Origin.SAMPLED) for origin in self]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Origin]:
+        for origin, count in self.runs:
+            for _ in range(count):
+                yield origin
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        return self.spans == other.spans
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
+
+    def __repr__(self) -> str:
+        return f"Ledger({', '.join(f'{span.origin.name}[{span.start}:{span.stop}]' for span in self.spans)})"

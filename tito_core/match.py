@@ -1,0 +1,97 @@
+"""Does a step begin a prompt? A comparison that is exact, and as fast as `==` where it can be.
+
+Most steps that do not fit differ in their last message, so that one is looked at first. Once a step has
+failed later than that, the prompt's prefixes are hashed, once, and the others looked up by hash: a history
+of a thousand near misses costs one pass over the prompt, not a thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from .message import Message, Messages, copied
+from .normal import Forgiveness, Renaming, same_copies
+from .prefix import chain_hash, prefix_hashes
+
+Forgiven = frozenset[Forgiveness]
+NOTHING: Forgiven = frozenset()
+
+
+class Wanted:
+    """A prompt, and what comparing it with one step has taught for the next."""
+
+    def __init__(self, prompt: Sequence[Message], forgive: Forgiven) -> None:
+        self.prompt = prompt
+        self.forgive = forgive
+        self.failed = False
+        self.copies: dict[int, dict[str, Any]] = {}
+
+    @cached_property
+    def flat(self) -> tuple[Message, ...]:
+        """The prompt's messages, as they came."""
+        return tuple(self.prompt)
+
+    @cached_property
+    def hashes(self) -> list[int]:
+        """The hash of each prefix of the prompt."""
+        return prefix_hashes(map(self._copy, range(len(self.flat))))
+
+    def fits(self, stored: Messages) -> Forgiven | None:
+        """Return what is forgiven where `stored` begins the prompt, else None."""
+        if isinstance(self.prompt, Messages) and self.prompt.extends(stored):
+            return NOTHING
+        if not stored or self._last_differs(stored) or self._hash_differs(stored):
+            return None
+        forgiven = self._compare(stored)
+        self.failed = self.failed or forgiven is None
+        return forgiven
+
+    def _last_differs(self, stored: Messages) -> bool:
+        """Look at the last message alone: that is where most steps differ."""
+        last = stored.length - 1
+        return self._same(stored[last], last, Renaming(self.forgive)) is None
+
+    def _hash_differs(self, stored: Messages) -> bool:
+        return self.failed and chain_hash(stored) != self.hashes[stored.length]
+
+    def _compare(self, stored: Messages) -> Forgiven | None:
+        """Compare part by part, each at the speed of `==` where that is exact."""
+        renaming, forgiven, start = Renaming(self.forgive), NOTHING, 0
+        for link in list(stored.links())[::-1]:
+            if not self._equal(link, start):
+                found = self._compare_each(link.part, start, renaming)
+                if found is None:
+                    return None
+                forgiven |= found
+            start = link.length
+        return forgiven
+
+    def _equal(self, link: Messages, start: int) -> bool:
+        """Tell whether a whole part is equal as it stands; renamings must see every message."""
+        if not link.texts or Forgiveness.RENAMED_TOOL_IDS in self.forgive:
+            return False
+        return self.flat[start : link.length] == link.part
+
+    def _compare_each(
+        self, part: Sequence[dict[str, Any]], start: int, renaming: Renaming
+    ) -> Forgiven | None:
+        forgiven = NOTHING
+        for position, message in enumerate(part, start):
+            found = self._same(message, position, renaming)
+            if found is None:
+                return None
+            forgiven |= found
+        return forgiven
+
+    def _same(self, ours: dict[str, Any], position: int, renaming: Renaming) -> Forgiven | None:
+        found = same_copies(ours, self._copy(position), renaming)
+        foreign = found is not None and type(self.flat[position]) is not dict
+        return found | {Forgiveness.OBJECT} if found is not None and foreign else found
+
+    def _copy(self, position: int) -> dict[str, Any]:
+        """Return the prompt's message at `position` as private plain data."""
+        if position not in self.copies:
+            self.copies[position] = copied([self.flat[position]], "prompt", position)[0]
+        return self.copies[position]

@@ -1,0 +1,168 @@
+"""Messages as they come off the wire, copied once at the edge.
+
+A step keeps private copies. Agents change their message objects in place; ids that were sampled after one
+text must never be matched to another, so nothing here holds on to an object that a caller may still edit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from .errors import InputError
+from .shared import Shared
+
+Message: TypeAlias = Mapping[str, Any]
+"""One OpenAI chat message: a mapping with `role`, `content`, `tool_calls` and so on."""
+
+MAX_DEPTH = 100
+"""Deeper nesting is refused: no message needs it, and recursion must end somewhere known."""
+
+MEDIA = frozenset(
+    (
+        "audio",
+        "audio_url",
+        "file",
+        "image",
+        "image_url",
+        "input_audio",
+        "input_file",
+        "input_image",
+        "input_video",
+        "video",
+        "video_url",
+    )
+)
+"""Content part types whose ids are more than the text around them."""
+
+
+@attrs.frozen(eq=False, repr=False, weakref_slot=False)
+class Messages(Shared[dict[str, Any]]):
+    """Private copies of messages, sharing what they extend.
+
+    >>> start = Messages.of([{"role": "user", "content": "hi"}])
+    >>> longer = start.then([{"role": "assistant", "content": "hello"}])
+    >>> len(longer), longer.extends(start), longer[1]["content"]
+    (2, True, 'hello')
+    """
+
+    texts: bool = attrs.field(init=False)
+    """Whether this part holds nothing but strings and None below its messages: then `==` is identity,
+    which it is not where True equals 1."""
+    multimodal: bool = attrs.field(init=False)
+    """Whether any message of the chain has media."""
+    memo: list[int] = attrs.field(init=False, factory=list)
+    """The chain's hash, once somebody has asked for it (see `prefix.py`)."""
+
+    @texts.default
+    def _only_texts(self) -> bool:
+        return all(map(_is_text, self.part))
+
+    @multimodal.default
+    def _any_media(self) -> bool:
+        return (self.older is not None and self.older.multimodal) or is_multimodal(self.part)
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], name: str = "prompt") -> Messages:
+        """Copy messages; raises `InputError` naming the one that is no message."""
+        return messages if isinstance(messages, cls) else cls(copied(messages, name))
+
+    def then(self, messages: Sequence[Message], name: str = "prompt") -> Messages:
+        """Return these messages followed by copies of the new ones; costs O(new)."""
+        return Messages(copied(messages, name, self.length), self) if messages else self
+
+
+def copied(messages: Sequence[Message], name: str, offset: int = 0) -> tuple[dict[str, Any], ...]:
+    """Return private copies of `messages`; `offset` is the position of the first, for errors.
+
+    >>> copied([{"role": "user", "content": ("a", "b")}], "prompt")
+    ({'role': 'user', 'content': ['a', 'b']},)
+    >>> copied([{"content": "a"}], "prompt")
+    Traceback (most recent call last):
+    tito_core.errors.InputError: prompt[0] has no role: every message needs a 'role' that is a string
+    """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+        raise InputError(f"{name} must be a list of messages, not {type(messages).__name__}")
+    return tuple(_message(item, f"{name}[{offset + i}]") for i, item in enumerate(messages))
+
+
+def _message(item: object, where: str) -> dict[str, Any]:
+    """Copy one message and check the one key that it cannot do without."""
+    message = _copy(item, where, 0)
+    if not isinstance(message, dict):
+        raise InputError(f"{where} must be a message (a mapping with a role), not {type(item).__name__}")
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise InputError(f"{where} has no role: every message needs a 'role' that is a string")
+    return message
+
+
+def _copy(value: Any, where: str, depth: int) -> Any:
+    """Copy JSON-like data; objects of client libraries become what they serialize to."""
+    kind = type(value)
+    if kind is str or value is None or kind in (int, float, bool):
+        return value
+    if depth > MAX_DEPTH:
+        raise InputError(f"{where} nests deeper than {MAX_DEPTH} levels: flatten it")
+    if isinstance(value, Mapping):
+        return {_key(k, where): _copy(v, where, depth + 1) for k, v in value.items()}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [_copy(item, where, depth + 1) for item in value]
+    return _copy(_fields(value, where), where, depth + 1)
+
+
+def _key(key: object, where: str) -> str:
+    if not isinstance(key, str):
+        raise InputError(f"{where} has the key {key!r:.60}: keys are strings, as in JSON")
+    return str.__str__(key)
+
+
+def _fields(value: Any, where: str) -> Mapping[str, Any]:
+    """Return the fields of a pydantic, attrs or dataclass object."""
+    if attrs.has(type(value)):
+        return attrs.asdict(value, recurse=False)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    dump = getattr(value, "model_dump", None)
+    fields = dump() if callable(dump) else None
+    if isinstance(fields, Mapping):
+        return fields
+    raise InputError(f"{where} holds a {type(value).__name__}: convert it to plain JSON data first")
+
+
+def _is_text(value: Any) -> bool:
+    """Tell whether nothing below is a number or a truth value."""
+    if isinstance(value, dict):
+        return all(map(_is_text, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_text, value))
+    return value is None or type(value) is str
+
+
+def is_multimodal(messages: Sequence[Message]) -> bool:
+    """Tell whether any message has media: its ids are then not those of its text.
+
+    >>> is_multimodal([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "..."}}]}])
+    True
+    >>> is_multimodal([{"role": "user", "content": [{"type": "text", "text": "an image_url"}]}])
+    False
+    """
+    return any(map(_has_media, messages))
+
+
+def _has_media(message: Message) -> bool:
+    content = message.get("content")
+    if isinstance(content, list) and any(map(_is_media, content)):
+        return True
+    return message.get("audio") is not None
+
+
+def _is_media(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    return part.get("type") in MEDIA or any(part.get(key) is not None for key in MEDIA & part.keys())

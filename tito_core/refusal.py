@@ -1,0 +1,36 @@
+"""Saying no in one way, with the reason as data that an adapter can count."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+
+class Reason(Enum):
+    """Why a prompt cannot be stitched."""
+
+    NO_PREFIX = "no step's messages begin the prompt"
+    NOTHING_NEW = "the prompt ends where a step ends"
+    MULTIMODAL = "media in the prompt or in the matched step"
+    RENDERED_DIFFERENTLY = "the matched step was rendered with other tools or template arguments"
+    NOT_ASSISTANT = "the matched step does not end with an assistant turn"
+    TRUNCATED = "the matched turn was cut short, and the policy refuses such turns"
+    ODD_STOP = "the sampled stop is neither the template's close nor the next opener"
+    CLOSE_MISMATCH = "after the turn the template does not write the given suffix"
+    UNPROVEN_TAIL = "what the template writes after the turn cannot be proven"
+    TEMPLATE_REFUSED = "the chat template rejects the new messages"
+    SWALLOWED = "the chat template drops a new message"
+
+
+@attrs.frozen
+class Refusal:
+    """A prompt that cannot be stitched; send it by messages instead.
+
+    >>> Refusal(Reason.NO_PREFIX, "no steps yet")
+    Refusal(reason=<Reason.NO_PREFIX: "no step's messages begin the prompt">, detail='no steps yet')
+    """
+
+    reason: Reason
+    detail: str = ""
+    """What was seen, without any conversation text."""

@@ -1,0 +1,121 @@
+"""An immutable sequence that shares the prefix it extends.
+
+Appending costs the length of what is new; the older sequence stays as it was, and any number of branches
+may extend it. A rollout of T turns therefore holds its tokens and messages once, not T times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Self, TypeVar, cast, overload
+
+import attrs
+
+T_co = TypeVar("T_co", covariant=True)
+
+SHOWN = 8  # items that fit on a line
+
+
+@attrs.frozen(eq=False, repr=False, weakref_slot=False)
+class Shared(Sequence[T_co]):
+    """A chain of parts, the newest last; reading walks the parts, which are few (about three a turn).
+
+    >>> first = Shared((1, 2))
+    >>> left, right = Shared((3,), first), Shared((4, 5), first)
+    >>> list(left), list(right), right[-1], left[1:]
+    ([1, 2, 3], [1, 2, 4, 5], 5, [2, 3])
+    """
+
+    part: Sequence[T_co]
+    """What this sequence adds to its parent; the chain owns it."""
+    parent: Shared[T_co] | None = None
+    """The sequence that this one extends."""
+    length: int = attrs.field(init=False)
+    """Items in the whole chain."""
+
+    @length.default
+    def _count(self) -> int:
+        return len(self.part) + (0 if self.parent is None else self.parent.length)
+
+    @property
+    def older(self) -> Self | None:
+        """The parent, which is of the same class."""
+        return cast("Self | None", self.parent)
+
+    def links(self) -> Iterator[Self]:
+        """Yield this sequence and each one that it extends, newest first."""
+        link: Self | None = self
+        while link is not None:
+            yield link
+            link = link.older
+
+    def parts(self) -> list[Sequence[T_co]]:
+        """Return the parts, oldest first."""
+        return [link.part for link in self.links()][::-1]
+
+    def extends(self, older: Shared[Any]) -> bool:
+        """Tell whether `older` itself, not an equal one, is in this chain."""
+        for link in self.links():
+            if link.length <= older.length:
+                return link is older
+        return False
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[T_co]:
+        return chain.from_iterable(self.parts())
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T_co]: ...
+    def __getitem__(self, index: int | slice) -> T_co | Sequence[T_co]:
+        if isinstance(index, slice):
+            return self._slice(index)
+        position = index + self.length if index < 0 else index
+        for link in self.links():
+            start = link.length - len(link.part)
+            if start <= position < link.length:
+                return link.part[position - start]
+        raise IndexError(f"index {index} is outside a sequence of {self.length}")
+
+    def _slice(self, index: slice) -> list[T_co]:
+        start, stop, step = index.indices(self.length)
+        if step != 1:
+            return list(self)[index]
+        return list(chain.from_iterable(self._cuts(start, stop)[::-1]))
+
+    def _cuts(self, start: int, stop: int) -> list[Sequence[T_co]]:
+        """Return the pieces between two positions, newest first, touching no part outside them."""
+        found = []
+        for link in self.links():
+            first = link.length - len(link.part)
+            if link.length <= start:
+                break
+            found.append(link.part[max(start - first, 0) : max(stop - first, 0)])
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return self.length == len(other) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, and lists have no hash
+
+    def __repr__(self) -> str:
+        shown = [repr(item) for item in self[:SHOWN]]
+        if self.length > SHOWN:
+            shown.append(f"... {self.length - SHOWN} more")
+        return f"{type(self).__name__}([{', '.join(shown)}])"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_items, (list(self),)
+
+    @classmethod
+    def from_items(cls, items: Iterable[Any]) -> Self:
+        """Make an unshared sequence; a pickle is one, because a long chain would recurse."""
+        return cls(tuple(items))

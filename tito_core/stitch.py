@@ -1,0 +1,206 @@
+"""Every id that a model sampled comes back unchanged, or nothing comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from .ask import Asking, TokenizeFn, answer
+from .bridge import Bridge, Environment, bridging
+from .environment import clean
+from .errors import InputError
+from .find import Match, find
+from .ids import Ids, checked
+from .ledger import Ledger, Origin
+from .message import Message, copied, is_multimodal
+from .normal import Forgiveness
+from .policy import STRICT, OddStop, Policy, Truncated
+from .refusal import Reason, Refusal
+from .step import Step
+
+
+@attrs.frozen(kw_only=True)
+class Stitched:
+    """The next prompt, and how it came about."""
+
+    ids: Ids
+    """The ids of the whole prompt, sharing those of the matched step."""
+    step: Step
+    """The step that the prompt continues."""
+    environment: Environment
+    """The prompt's messages after the step."""
+    bridge: tuple[int, ...]
+    """The ids after those of the step."""
+    ledger: Ledger
+    """Where each id comes from."""
+    inserted_close: tuple[int, ...]
+    """What was missing of the turn's close."""
+    replaced_stop: int | None
+    """The sampled stop in whose place the close stands, where the policy says so."""
+    forgiven: frozenset[Forgiveness]
+    """Differences between the step's messages and the prompt's that did not count."""
+
+    def then(
+        self,
+        *,
+        completion: Sequence[Message],
+        completion_ids: Sequence[int],
+        logprobs: Sequence[float | None] | None = None,
+        truncated: bool = False,
+    ) -> Step:
+        """Return the step that this prompt and its completion make; it shares the matched step."""
+        return Step(
+            prompt=self.step.messages.then(self.environment),
+            completion=completion,
+            prompt_ids=self.ids,
+            completion_ids=Ids.of(completion_ids, "completion_ids").packed(),
+            logprobs=logprobs,
+            truncated=truncated,
+            key=self.step.key,
+            prompt_ledger=self.ledger,
+        )
+
+
+def stitch(
+    trajectory: Sequence[Step],
+    prompt: Sequence[Message],
+    suffix: Sequence[int],
+    tokenize_fn: TokenizeFn,
+    *,
+    policy: Policy = STRICT,
+    key: str | None = None,
+) -> list[int] | None:
+    """Return the ids of the next prompt, or None where it must go by messages.
+
+    `trajectory` holds the steps so far in any order; `prompt` is the whole conversation; `suffix` is the
+    template's turn close (see `suffix_ids`); `key` says what the prompt is rendered with (`render_key`).
+    Raises `InputError` for malformed input, `TokenizeError` where `tokenize_fn` returns no ids, and what
+    `tokenize_fn` raises. `stitching` gives the reason for None.
+
+    >>> from tito_core import suffix_ids
+    >>> def tokenize(messages, *, add_generation_prompt):      # 1 opens a turn, 2 closes it
+    ...     ids = [i for m in messages for i in (1, len(m["role"]), *m["content"].encode(), 2)]
+    ...     return ids + [1, len("assistant")] * add_generation_prompt
+    >>> hello, question = {"role": "user", "content": "A"}, {"role": "user", "content": "B"}
+    >>> step = Step(prompt=[hello], completion=[{"role": "assistant", "content": "xy"}],
+    ...             prompt_ids=[1, 4, 65, 2, 1, 9], completion_ids=[777, 2])   # 777 is how "xy" was sampled
+    >>> stitch([step], [*step.messages, question], suffix_ids(tokenize), tokenize)
+    [1, 4, 65, 2, 1, 9, 777, 2, 1, 4, 66, 2, 1, 9]
+    """
+    found = answer(stitching(trajectory, prompt, suffix, policy=policy, key=key), tokenize_fn)
+    return found.ids.tolist() if isinstance(found, Stitched) else None
+
+
+def stitching(
+    trajectory: Sequence[Step],
+    prompt: Sequence[Message],
+    suffix: Sequence[int],
+    *,
+    policy: Policy = STRICT,
+    key: str | None = None,
+) -> Asking[Stitched | Refusal]:
+    """Ask for what is new and return the next prompt, or the reason why there is none."""
+    close = checked(suffix, "suffix")
+    match = find(_steps(trajectory), _listed(prompt), policy.forgive, key)
+    if isinstance(match, Refusal):
+        return _unmatched(match, prompt)
+    start = match.step.messages.length
+    turn, *environment = copied(prompt[start - 1 :], "prompt", start - 1)
+    refusal = _unfit(match.step, turn, environment, policy)
+    if refusal is not None:
+        return refusal
+    bridge = yield from bridging(turn, clean(environment), close, match.step.stop)
+    if isinstance(bridge, Refusal):
+        return bridge
+    return _join(match, tuple(environment), bridge, close, policy)
+
+
+def _steps(trajectory: object) -> Sequence[Step]:
+    if isinstance(trajectory, Sequence) and (not trajectory or isinstance(trajectory[-1], Step)):
+        return trajectory
+    raise InputError(f"trajectory must be a sequence of steps, not {type(trajectory).__name__}")
+
+
+def _listed(prompt: object) -> Sequence[Message]:
+    if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
+        return prompt
+    raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
+
+
+def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
+    """Say that media are the reason where they are; nothing matched, so every message is new."""
+    if is_multimodal(copied(prompt, "prompt")):
+        return Refusal(Reason.MULTIMODAL, "the prompt has media")
+    return refusal
+
+
+def _unfit(
+    step: Step, turn: Mapping[str, Any], environment: Sequence[Message], policy: Policy
+) -> Refusal | None:
+    """Return why a matched step cannot be continued, before anything is asked."""
+    if step.messages.multimodal or is_multimodal(environment):
+        return Refusal(Reason.MULTIMODAL, "the conversation has media")
+    if not step.completion or turn["role"] != "assistant":
+        return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {turn['role']} message")
+    if step.truncated and policy.truncated is Truncated.REFUSE:
+        return Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
+    return None
+
+
+def _join(
+    match: Match, environment: Environment, bridge: Bridge, suffix: tuple[int, ...], policy: Policy
+) -> Stitched | Refusal:
+    """Put the bridge after the step's ids, with the close standing once."""
+    step = match.step
+    written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
+    odd = not written and not step.truncated
+    if odd and (policy.odd_stop is OddStop.REFUSE or not step.completion_ids):
+        return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {bridge.ids[:1]}")
+    replaced = step.stop if odd and policy.odd_stop is OddStop.REPLACE else None
+    kept, ledger = _kept(step, replaced)
+    added = bridge.ids[written:]
+    close = added[: max(len(suffix) - written, 0)] if bridge.ids[: len(suffix)] == suffix else ()
+    return Stitched(
+        ids=kept.then(Ids(added).packed().part),
+        step=step,
+        environment=environment,
+        bridge=added,
+        ledger=ledger.then(*_runs(len(close), len(added), bridge.generation_prompt)),
+        inserted_close=close,
+        replaced_stop=replaced,
+        forgiven=match.forgiven,
+    )
+
+
+def overlap(completion: Sequence[int], bridge: Sequence[int], suffix: Sequence[int]) -> int:
+    """Return how much of the bridge's close the completion already ends with.
+
+    >>> overlap([5, 7, 7], [7, 7, 1], [7, 7]), overlap([5, 7], [7, 7, 1], [7, 7])
+    (2, 1)
+    >>> overlap([5, 8], [8, 1], [])            # the next role's marker was sampled as the stop
+    1
+    """
+    longest = len(suffix) if tuple(bridge[: len(suffix)]) == tuple(suffix) else 0
+    end = tuple(completion[-max(longest, 1) :])
+    for count in range(len(end), 0, -1):
+        if end[-count:] == tuple(bridge[:count]):
+            return count
+    return 0
+
+
+def _kept(step: Step, replaced: int | None) -> tuple[Ids, Ledger]:
+    """Return the step's ids and their origins, without the stop that is replaced."""
+    if replaced is None:
+        return step.ids, step.ledger
+    return step.prompt_ids.then(tuple(step.completion_ids)[:-1]), step.ledger.without_last()
+
+
+def _runs(close: int, added: int, prompt: int) -> tuple[tuple[Origin, int], ...]:
+    prompt = min(prompt, added - close)
+    return (
+        (Origin.INSERTED_CLOSE, close),
+        (Origin.ENVIRONMENT, added - close - prompt),
+        (Origin.GENERATION_PROMPT, prompt),
+    )

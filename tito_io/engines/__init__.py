@@ -1,0 +1,1 @@
+"""Engines: one small protocol, an adapter each, none knowing another."""
