@@ -39,6 +39,8 @@ class Stitched:
     """What was missing of the turn's close."""
     replaced_stop: int | None
     """The sampled stop in whose place the close stands, where the policy says so."""
+    kept_stop: int | None
+    """The sampled stop that stands before the close, where the policy says so."""
     forgiven: frozenset[Forgiveness]
     """Differences between the step's messages and the prompt's that did not count."""
 
@@ -108,7 +110,8 @@ def stitching(
         return _unmatched(match, prompt)
     start = match.step.messages.length
     turn, *environment = copied(prompt[start - 1 :], "prompt", start - 1)
-    refusal = _unfit(match.step, turn, environment, policy)
+    seen = prompt if Forgiveness.OTHER_KEYS in match.forgiven else environment
+    refusal = _unfit(match.step, turn, copied(seen, "prompt"), policy)
     if refusal is not None:
         return refusal
     bridge = yield from bridging(turn, clean(environment), close, match.step.stop)
@@ -136,11 +139,9 @@ def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
     return refusal
 
 
-def _unfit(
-    step: Step, turn: Mapping[str, Any], environment: Sequence[Message], policy: Policy
-) -> Refusal | None:
+def _unfit(step: Step, turn: Mapping[str, Any], seen: Sequence[Message], policy: Policy) -> Refusal | None:
     """Return why a matched step cannot be continued, before anything is asked."""
-    if step.messages.multimodal or is_multimodal(environment):
+    if step.messages.multimodal or is_multimodal(seen):
         return Refusal(Reason.MULTIMODAL, "the conversation has media")
     if not step.completion or turn["role"] != "assistant":
         return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {turn['role']} message")
@@ -158,7 +159,8 @@ def _join(
     odd = not written and not step.truncated
     if odd and (policy.odd_stop is OddStop.REFUSE or not step.completion_ids):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {bridge.ids[:1]}")
-    replaced = step.stop if odd and policy.odd_stop is OddStop.REPLACE else None
+    stop = step.stop if odd else None
+    replaced = stop if policy.odd_stop is OddStop.REPLACE else None
     kept, ledger = _kept(step, replaced)
     added = bridge.ids[written:]
     close = added[: max(len(suffix) - written, 0)] if bridge.ids[: len(suffix)] == suffix else ()
@@ -170,6 +172,7 @@ def _join(
         ledger=ledger.then(*_runs(len(close), len(added), bridge.generation_prompt)),
         inserted_close=close,
         replaced_stop=replaced,
+        kept_stop=None if stop == replaced else stop,
         forgiven=match.forgiven,
     )
 

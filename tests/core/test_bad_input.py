@@ -1,0 +1,284 @@
+"""Every wrong input has a defined answer: a typed error for a mistake, a refusal for what cannot be."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import pytest
+
+from tests.core import talk
+from tito_core import (
+    InputError,
+    OddStop,
+    Policy,
+    Reason,
+    Refusal,
+    Step,
+    Stitched,
+    TokenizeError,
+    Trajectory,
+    Truncated,
+    answer,
+    render_key,
+    same,
+    stitch,
+    stitching,
+    suffix_ids,
+)
+from tito_core.normal import Forgiveness
+
+SUFFIX = (talk.CLOSE,)
+
+
+def refused(*args: Any, **more: Any) -> Refusal:
+    found = answer(stitching(*args, **more), talk.tokenize)
+    assert isinstance(found, Refusal)
+    return found
+
+
+def made(**wrong: Any) -> Step:
+    right: dict[str, Any] = {
+        "prompt": [talk.user()],
+        "completion": [talk.said()],
+        "prompt_ids": [1, 2],
+        "completion_ids": [3, 4],
+    }
+    return Step(**(right | wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"logprobs": [-0.5]}, "logprobs has 1 values for 2 completion_ids"),
+        ({"logprobs": ["a", "b"]}, r"logprobs\[0\] is 'a'"),
+        ({"logprobs": [True, 0.0]}, r"logprobs\[0\] is True"),
+        ({"logprobs": 5}, "logprobs must be a list"),
+        ({"prompt_ids": [1, -2]}, r"prompt_ids\[1\] is -2"),
+        ({"prompt_ids": [1, 2**32]}, r"prompt_ids\[1\] is 4294967296"),
+        ({"prompt_ids": [1.0]}, r"prompt_ids\[0\] is 1.0"),
+        ({"completion_ids": [True]}, r"completion_ids\[0\] is True"),
+        ({"completion_ids": ["7"]}, r"completion_ids\[0\] is '7'"),
+        ({"completion_ids": "77"}, "completion_ids must be a sequence of ids, not str"),
+        ({"completion_ids": None}, "completion_ids must be a sequence of ids, not NoneType"),
+        ({"prompt": "hi"}, "prompt must be a list of messages, not str"),
+        ({"prompt": {"role": "user"}}, "prompt must be a list of messages, not dict"),
+        ({"prompt": [{"content": "x"}]}, r"prompt\[0\] has no role"),
+        ({"prompt": [{"role": 5}]}, r"prompt\[0\] has no role"),
+        ({"prompt": ["hi"]}, r"prompt\[0\] must be a message"),
+        ({"prompt": [{"role": "user", 5: "x"}]}, r"prompt\[0\] has the key 5"),
+        ({"prompt": [{"role": "user", "content": b"x"}]}, r"prompt\[0\] holds a bytes"),
+        ({"completion": [None]}, r"completion\[0\] must be a message"),
+        ({"truncated": "yes"}, "truncated is 'yes'"),
+        ({"key": 5}, "key is 5"),
+    ],
+)
+def test_a_step_names_what_is_wrong_with_it(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        made(**wrong)
+
+
+@pytest.mark.parametrize("prompt", ["hi", {"role": "user"}, None, 5, iter(())])
+def test_a_prompt_is_a_list_of_messages(prompt: Any) -> None:
+    with pytest.raises(InputError, match="prompt must be a list of messages"):
+        stitch([talk.step()], prompt, SUFFIX, talk.tokenize)
+
+
+@pytest.mark.parametrize("trajectory", [None, 5, ["step"], {"a": 1}])
+def test_a_trajectory_is_a_sequence_of_steps(trajectory: Any) -> None:
+    with pytest.raises(InputError, match="trajectory must be a sequence of steps"):
+        stitch(trajectory, [talk.user()], SUFFIX, talk.tokenize)
+
+
+def test_a_message_without_a_role_is_named_by_its_place() -> None:
+    step = talk.step()
+    with pytest.raises(InputError, match=r"prompt\[2\] has no role"):
+        stitch([step], [*step.messages, {"content": "x"}], SUFFIX, talk.tokenize)
+
+
+@pytest.mark.parametrize("suffix", [[-1], "ab", [1.5], None])
+def test_a_suffix_is_made_of_ids(suffix: Any) -> None:
+    with pytest.raises(InputError, match="suffix"):
+        stitch([talk.step()], [talk.user()], suffix, talk.tokenize)
+
+
+@pytest.mark.parametrize("answered", [None, "ids", [1.5], [-1], [None], 7])
+def test_an_answer_that_is_no_ids_is_an_error_and_no_refusal(answered: Any) -> None:
+    step = talk.step()
+    with pytest.raises(TokenizeError, match="tokenize_fn"):
+        stitch([step], talk.prompt(step), SUFFIX, lambda *_, **__: answered)
+
+
+@pytest.mark.parametrize(
+    "outage", [ConnectionError("down"), StopIteration(3), KeyError("x"), GeneratorExit()]
+)
+def test_what_tokenize_fn_raises_comes_out_unchanged(outage: BaseException) -> None:
+    step = talk.step()
+
+    def down(*_: object, **__: object) -> list[int]:
+        raise outage
+
+    with pytest.raises(type(outage)) as caught:
+        stitch([step], talk.prompt(step), SUFFIX, down)
+    assert caught.value is outage
+
+
+def test_no_steps_is_a_refusal() -> None:
+    assert refused([], [talk.user()], SUFFIX).reason is Reason.NO_PREFIX
+    assert refused(Trajectory(), [talk.user()], SUFFIX).reason is Reason.NO_PREFIX
+
+
+def test_an_empty_prompt_is_a_refusal() -> None:
+    assert refused([talk.step()], [], SUFFIX).reason is Reason.NO_PREFIX
+
+
+def test_a_suffix_longer_than_the_text_makes_no_id() -> None:
+    cut, long = talk.step(truncated=True, sampled=[900]), [talk.CLOSE] * 99
+    assert refused([cut], talk.prompt(cut), long).reason is Reason.CLOSE_MISMATCH
+    step = talk.step()  # it sampled its close, which is where the template goes on
+    assert stitch([step], talk.prompt(step), long, talk.tokenize) == [
+        *step.ids,
+        *talk.tokenize([talk.user("more")], add_generation_prompt=True),
+    ]
+
+
+def test_a_wrong_suffix_never_makes_a_wrong_id() -> None:
+    step = talk.step(truncated=True, sampled=[900])
+    assert refused([step], talk.prompt(step), [77]).reason is Reason.CLOSE_MISMATCH
+
+
+def test_a_prompt_that_repeats_a_step_has_nothing_new() -> None:
+    step = talk.step()
+    assert refused([step], list(step.messages), SUFFIX).reason is Reason.NOTHING_NEW
+
+
+def test_other_tools_are_a_refusal() -> None:
+    step = talk.step(key=render_key([{"name": "a"}]))
+    found = refused([step], talk.prompt(step), SUFFIX, key=render_key([{"name": "b"}]))
+    assert found.reason is Reason.RENDERED_DIFFERENTLY
+
+
+def test_the_step_with_the_right_key_is_used_among_equals() -> None:
+    ours, theirs = talk.step(key="a", sampled=[900, 2]), talk.step(key="b", sampled=[901, 2])
+    for trajectory in ([ours, theirs], [theirs, ours]):
+        found = answer(stitching(trajectory, talk.prompt(ours), SUFFIX, key="a"), talk.tokenize)
+        assert isinstance(found, Stitched)
+        assert found.step is ours
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "image", "video", "file"])
+def test_media_are_a_refusal_wherever_they_are(kind: str) -> None:
+    media = {"role": "user", "content": [{"type": kind, kind: {"url": "x"}}]}
+    step = talk.step()
+    assert refused([step], [*step.messages, media], SUFFIX).reason is Reason.MULTIMODAL
+    assert refused([], [media], SUFFIX).reason is Reason.MULTIMODAL
+    seen = talk.step([media], prompt_ids=[1, 2])
+    assert refused([seen], talk.prompt(seen), SUFFIX).reason is Reason.MULTIMODAL
+
+
+def test_media_under_a_key_that_is_no_identity_are_seen() -> None:
+    step = talk.step()
+    echoed = [{**step.messages[0], "audio": {"id": "x"}}, step.messages[1], talk.user("more")]
+    assert refused([step], echoed, SUFFIX).reason is Reason.MULTIMODAL
+
+
+def test_a_step_that_does_not_end_with_the_assistant_is_a_refusal() -> None:
+    step = Step(prompt=[talk.user()], completion=[talk.user("x")], prompt_ids=[1], completion_ids=[2])
+    assert refused([step], [*step.messages, talk.user()], SUFFIX).reason is Reason.NOT_ASSISTANT
+    bare = Step(prompt=[talk.user()], completion=[], prompt_ids=[1], completion_ids=[2])
+    assert refused([bare], [*bare.messages, talk.user()], SUFFIX).reason is Reason.NOT_ASSISTANT
+
+
+def test_a_template_that_rejects_the_new_messages_is_a_refusal() -> None:
+    step = talk.step()
+    prompt = [*step.messages, {"role": "critic", "content": "x"}]
+    found = refused([step], prompt, SUFFIX)
+    assert found.reason is Reason.TEMPLATE_REFUSED
+    assert "no role critic" in found.detail
+
+
+def test_policies_for_odd_stops() -> None:
+    step = talk.step(sampled=[900, 77])
+    assert refused([step], talk.prompt(step), SUFFIX).reason is Reason.ODD_STOP
+    bridge = talk.tokenize([talk.user("more")], add_generation_prompt=True)
+    kept = stitch([step], talk.prompt(step), SUFFIX, talk.tokenize, policy=Policy(odd_stop=OddStop.KEEP))
+    assert kept == [*step.ids, talk.CLOSE, *bridge]
+    put = stitch([step], talk.prompt(step), SUFFIX, talk.tokenize, policy=Policy(odd_stop=OddStop.REPLACE))
+    assert put == [*list(step.ids)[:-1], talk.CLOSE, *bridge]
+
+
+@pytest.mark.parametrize("choice", [OddStop.REPLACE, OddStop.KEEP])
+def test_a_turn_without_ids_has_no_stop_to_choose_about(choice: OddStop) -> None:
+    step = talk.step(sampled=[])
+    found = refused([step], talk.prompt(step), SUFFIX, policy=Policy(odd_stop=choice))
+    assert found.reason is Reason.ODD_STOP
+
+
+def test_policies_for_truncated_turns() -> None:
+    step = talk.step(sampled=[900], truncated=True)
+    bridge = talk.tokenize([talk.user("more")], add_generation_prompt=True)
+    assert stitch([step], talk.prompt(step), SUFFIX, talk.tokenize) == [*step.ids, talk.CLOSE, *bridge]
+    found = refused([step], talk.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.REFUSE))
+    assert found.reason is Reason.TRUNCATED
+
+
+def test_a_policy_forgives_only_what_is_optional() -> None:
+    with pytest.raises(InputError, match="forgive takes"):
+        Policy(forgive=[Forgiveness.ABSENT])
+
+
+def nested(depth: int) -> Any:
+    data: Any = "x"
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
+def test_messages_may_not_nest_without_end() -> None:
+    loop: dict[str, Any] = {"role": "user"}
+    loop["content"] = [loop]
+    for message in (loop, {"role": "user", "content": nested(5000)}):
+        with pytest.raises(InputError, match="nests deeper"):
+            made(prompt=[message])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a":' * 5000 + "1" + "}" * 5000, "[" * 100_000, '{"a": 1e99999999999999999999}', "9" * 9999],
+)
+def test_arguments_that_cannot_be_read_stay_text(arguments: str) -> None:
+    def calling(text: str) -> dict[str, Any]:
+        function = {"name": "f", "arguments": text}
+        return {"role": "assistant", "tool_calls": [{"id": "a", "function": function}]}
+
+    assert same(calling(arguments), calling(arguments)) == frozenset()
+    assert same(calling(arguments), calling(arguments + " ")) is None
+
+
+def test_ten_thousand_messages_and_ten_megabytes_do_not_hang() -> None:
+    long = [talk.user(f"question {i}") for i in range(10_000)]
+    big = talk.user("x" * 10_000_000)
+    step = talk.step([*long, big], prompt_ids=[1, 2, 3])
+    near = [talk.step([*long[:-1], talk.user("other"), big], prompt_ids=[1, 2, i]) for i in range(20)]
+    started = time.process_time()
+    assert stitch([*near, step], talk.prompt(step), SUFFIX, talk.tokenize)
+    assert stitch(near, talk.prompt(step), SUFFIX, talk.tokenize) is None
+    assert time.process_time() - started < 20  # hanging is minutes; this is no measurement
+
+
+def test_numbers_that_are_not_finite_are_compared_as_they_are() -> None:
+    def calling(value: float) -> dict[str, Any]:
+        return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"x": value}}}]}
+
+    assert same(calling(math.nan), calling(math.nan)) is not None
+    assert same(calling(math.inf), calling(-math.inf)) is None
+
+
+def test_a_template_that_loses_the_assistant_has_no_suffix() -> None:
+    def mute(messages: Any, *, add_generation_prompt: bool) -> list[int]:
+        heard = [message for message in messages if message["role"] != "assistant"]
+        return talk.tokenize(heard, add_generation_prompt=add_generation_prompt)
+
+    with pytest.raises(InputError, match="loses an assistant's content"):
+        suffix_ids(mute)
