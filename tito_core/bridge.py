@@ -7,17 +7,17 @@ What depends on the history beyond that cannot be known at this price, and is re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
 from .ask import Asking, ask
-from .dummy import PLAIN, UNLIKE, USER, Form, forms
-from .environment import altered, readings, shapes
+from .dummy import AFTER_TOOL, AFTER_USER, USER, WORDS, Context, Contexts, Form, calls_of, forms
+from .environment import lengthened, readings
 from .errors import TemplateRefused
 from .refusal import Reason, Refusal
-from .seam import SENTINELS, Seam, common_prefix, locate
+from .seam import LONGER, OTHER, SHORT, Seam, after, common_prefix, locate
 
 Environment = tuple[dict[str, Any], ...]
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
@@ -34,107 +34,153 @@ class Bridge:
     """How many of the ids, at the end, are the generation prompt."""
 
 
-def bridging(
-    turn: dict[str, Any], environment: Environment, suffix: tuple[int, ...], stop: int | None
-) -> Asking[Bridge | Refusal]:
-    """Ask for the bridge after `turn`, in at most some twenty questions, each as long as what is new.
+@attrs.frozen
+class Turn:
+    """The sampled turn that a bridge follows."""
 
-    `suffix` is the template's turn close and `stop` the id that the turn ended with, None where it was cut.
-    """
+    message: dict[str, Any]
+    """As the prompt restates it."""
+    after_tool: bool
+    """Whether a tool's result stands before it."""
+    suffix: tuple[int, ...]
+    """The template's turn close."""
+    stop: int | None
+    """The id that it ended with; None where it was cut."""
+
+    @property
+    def contexts(self) -> Contexts:
+        """Histories to ask in."""
+        return AFTER_TOOL if self.after_tool else AFTER_USER
+
+
+@attrs.frozen
+class Found:
+    """A way to ask in which the turn's text can be located."""
+
+    context: Context
+    form: Form
+    environment: Environment
+    seam: Seam
+
+    def messages(self, environment: Environment, text: str = SHORT) -> Environment:
+        """Return the conversation to render, with another environment or text."""
+        return (*self.context, self.form.write(text), *environment)
+
+    def unlike(self, context: Context) -> Environment:
+        """Return the conversation with another history, and other words wherever they should not matter."""
+        return (*context, self.form.write(SHORT, WORDS[1]), *self.environment)
+
+
+def bridging(turn: Turn, environment: Environment) -> Asking[Bridge | Refusal]:
+    """Ask for the bridge after `turn`, in a bounded number of questions, each as long as what is new."""
     refusal = Refusal(Reason.UNPROVEN_TAIL)
     for reading in readings(environment):
-        found = yield from _read(turn, reading, suffix, stop)
-        if isinstance(found, Bridge):
-            return found
-        refusal = found
-        if found.reason not in RETRIED:
+        found = yield from _locate(turn, reading)
+        bridge = (yield from _prove(turn, found)) if isinstance(found, Found) else found
+        if isinstance(bridge, Bridge):
+            return bridge
+        refusal = bridge
+        if refusal.reason not in RETRIED:
             break
     return refusal
 
 
-def _read(
-    turn: dict[str, Any], environment: Environment, suffix: tuple[int, ...], stop: int | None
-) -> Asking[Bridge | Refusal]:
-    """Find the first way to write the turn in which its text can be located, and prove the tail."""
+def _locate(turn: Turn, environment: Environment) -> Asking[Found | Refusal]:
+    """Find the first way to write the turn in which its text can be located."""
     refusal = Refusal(Reason.UNPROVEN_TAIL)
-    for form in forms(turn):
-        seam = yield from _locate(form, environment)
-        if isinstance(seam, Seam):
-            return (yield from _prove(form, seam, environment, suffix, stop))
-        refusal = seam
+    for context in turn.contexts.likely:
+        for form in forms(turn.message):
+            seam = yield from _seam(context, form, environment)
+            if isinstance(seam, Seam):
+                return Found(context, form, environment, seam)
+            refusal = seam
     return refusal
 
 
-def _locate(form: Form, environment: Environment) -> Asking[Seam | Refusal]:
+def _seam(context: Context, form: Form, environment: Environment) -> Asking[Seam | Refusal]:
     try:
-        first = yield from ask((*PLAIN, form.write(SENTINELS[0]), *environment))
-        second = yield from ask((*PLAIN, form.write(SENTINELS[1]), *environment))
+        short = yield from ask((*context, form.write(SHORT), *environment))
+        longer = yield from ask((*context, form.write(LONGER), *environment))
     except TemplateRefused as refused:
         return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-    seam = locate(first, second)
+    seam = locate(short, longer)
     return seam or Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
 
 
-def _prove(
-    form: Form, seam: Seam, environment: Environment, suffix: tuple[int, ...], stop: int | None
-) -> Asking[Bridge | Refusal]:
+def _prove(turn: Turn, found: Found) -> Asking[Bridge | Refusal]:
     """Return the bridge if everything about it can be shown."""
-    cut = yield from _cut(form, seam, suffix, stop)
+    cut = yield from _cut(turn, found)
     if isinstance(cut, Refusal):
         return cut
-    if not (yield from _agrees(form, seam, environment)):
+    if not (yield from _agrees(turn, found, cut)):
         return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
-    lost = yield from _swallowed(form, seam, environment)
+    lost = yield from _swallowed(found)
     if lost is not None:
-        return Refusal(Reason.SWALLOWED, f"a {environment[lost]['role']} message leaves no trace")
-    prompt = yield from _generation_prompt(form, seam, environment)
-    return Bridge(seam.tail[cut:], min(prompt, len(seam.tail) - cut))
+        return Refusal(Reason.SWALLOWED, f"a {found.environment[lost]['role']} message leaves no trace")
+    prompt = yield from _generation_prompt(found)
+    tail = found.seam.tail[cut:]
+    return Bridge(tail, min(prompt, len(tail)))
 
 
-def _agrees(form: Form, seam: Seam, environment: Environment) -> Asking[bool]:
+def _agrees(turn: Turn, found: Found, cut: int) -> Asking[bool]:
     """Tell whether an unlike history gives the same tail; the first that the template takes decides."""
-    for context in UNLIKE:
+    for context in turn.contexts.unlike:
         try:
-            ids = yield from ask((*context, form.write(SENTINELS[0]), *environment))
+            ids = yield from ask(found.unlike(context))
         except TemplateRefused:
             continue
-        return seam.ends(ids)
+        return found.seam.ends(ids, cut)
     return False
 
 
-def _swallowed(form: Form, seam: Seam, environment: Environment) -> Asking[int | None]:
-    """Return the position of a message whose text changes nothing, one of each shape tried."""
-    for position in shapes(environment):
-        changed = altered(environment, position)
-        try:
-            ids = yield from ask((*PLAIN, form.write(SENTINELS[0]), *changed))
-        except TemplateRefused:
-            continue  # it looked at the message
-        if seam.ends(ids):
+def _swallowed(found: Found) -> Asking[int | None]:
+    """Return the position of a new message whose text leaves no trace.
+
+    All of them are lengthened at once. Where that adds more ids than it should, or fewer, each is tried.
+    """
+    count = len(found.environment)
+    added = yield from _added(found, range(count))
+    one = added
+    if count > 1:
+        one = yield from _added(found, range(1))
+    if one and added == one * count:
+        return None
+    for position in range(count):
+        if (yield from _added(found, (position,))) == 0:
             return position
     return None
 
 
-def _generation_prompt(form: Form, seam: Seam, environment: Environment) -> Asking[int]:
+def _added(found: Found, positions: Iterable[int]) -> Asking[int | None]:
+    """Return how many ids come with more text in some messages; None where the template rejects that."""
+    try:
+        ids = yield from ask(found.messages(lengthened(found.environment, positions)))
+    except TemplateRefused:
+        return None
+    return 0 if tuple(ids) == found.seam.ids else len(ids) - len(found.seam.ids)
+
+
+def _generation_prompt(found: Found) -> Asking[int]:
     """Return how many ids of the tail appear only because the model is to speak next."""
     try:
-        ids = yield from ask((*PLAIN, form.write(SENTINELS[0]), *environment), add_generation_prompt=False)
+        ids = yield from ask(found.messages(found.environment), add_generation_prompt=False)
     except TemplateRefused:
         return 0
-    without = seam.after(ids)
-    return 0 if without is None else len(seam.tail) - common_prefix(seam.tail, without)
+    shared = common_prefix(found.seam.ids, ids)
+    return len(found.seam.ids) - shared if shared >= found.seam.place else 0
 
 
-def _cut(form: Form, seam: Seam, suffix: tuple[int, ...], stop: int | None) -> Asking[int | Refusal]:
+def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:
     """Return where in the tail the turn's own text is over and its close begins."""
-    if not form.calls:
-        return 0 if _closes(seam.tail, suffix, stop) or not suffix else _mismatch()
-    shared = yield from _call_close(form, seam)
-    places = [i for i in range(shared + 1) if _closes(seam.tail[i:], suffix, stop)]
+    tail = found.seam.tail
+    if not calls_of(turn.message):
+        return 0 if _closes(tail, turn, 0) or not turn.suffix else _mismatch()
+    shared = yield from _call_close(found)
+    places = _closes(tail, turn, shared)
     if len(places) == 1:
         return places[0]
-    if not places and stop is not None:
-        return Refusal(Reason.ODD_STOP, f"the turn ended with {stop}, which closes no tool call here")
+    if not places and turn.stop is not None:
+        return Refusal(Reason.ODD_STOP, f"the turn ended with {turn.stop}, which closes no tool call here")
     return Refusal(Reason.UNPROVEN_TAIL, f"{len(places)} places where the tool call's turn may end")
 
 
@@ -142,20 +188,25 @@ def _mismatch() -> Refusal:
     return Refusal(Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn")
 
 
-def _closes(ids: Sequence[int], suffix: tuple[int, ...], stop: int | None) -> bool:
-    """Tell whether a close begins here: the suffix, or the very id that the turn stopped with."""
-    begins = bool(suffix) and tuple(ids[: len(suffix)]) == suffix
-    return begins or (stop is not None and len(ids) > 0 and ids[0] == stop)
+def _closes(tail: tuple[int, ...], turn: Turn, limit: int) -> list[int]:
+    """Return the places up to `limit` where the suffix begins, or where the turn's stop stands."""
+    size = len(turn.suffix)
+    closed = [i for i in range(limit + 1) if size and tail[i : i + size] == turn.suffix]
+    inside = {i + j for i in closed for j in range(size)}
+    stopped = [i for i in range(limit + 1) if turn.stop is not None and tail[i : i + 1] == (turn.stop,)]
+    return closed + [i for i in stopped if i not in inside]
 
 
-def _call_close(form: Form, seam: Seam) -> Asking[int]:
+def _call_close(found: Found) -> Asking[int]:
     """Return how far the tail stays the same whatever follows the tool call."""
+    other = yield from ask(found.messages(found.environment, OTHER))
+    text = found.seam.ids[common_prefix(found.seam.ids, other) : found.seam.place]
     for following in ((), (USER,)):
         try:
-            ids = yield from ask((*PLAIN, form.write(SENTINELS[0]), *following))
+            ids = yield from ask(found.messages(following))
         except TemplateRefused:
             continue
-        after = seam.after(ids)
-        if after is not None:
-            return common_prefix(seam.tail, after)
+        rest = after(text, ids)
+        if rest is not None:
+            return common_prefix(found.seam.tail, rest)
     return -1

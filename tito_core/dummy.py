@@ -7,7 +7,6 @@ their ids and names, whether it has reasoning, whether its content is empty.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -22,50 +21,92 @@ THOUGHTFUL: Plain = {
     "reasoning_content": "Three and four.",
     "reasoning": "Three and four.",
 }
-CALLING: Plain = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [
-        {"id": "a1b2c3d4e", "type": "function", "function": {"name": "add", "arguments": {"x": 3}}}
-    ],
-}
 RESULT: Plain = {"role": "tool", "tool_call_id": "a1b2c3d4e", "name": "add", "content": "7"}
 
-PLAIN: tuple[Plain, ...] = (USER,)
-"""The first context: nothing but a user's message."""
-UNLIKE: tuple[tuple[Plain, ...], ...] = (
-    (SYSTEM, USER, CALLING, RESULT, THOUGHTFUL, USER),
-    (USER, CALLING, RESULT, THOUGHTFUL, USER),
-    (SYSTEM, USER, THOUGHTFUL, USER),
-    (USER, THOUGHTFUL, USER),
+
+def _calling(arguments: object) -> Plain:
+    function = {"name": "add", "arguments": arguments}
+    call = {"id": RESULT["tool_call_id"], "type": "function", "function": function}
+    return {"role": "assistant", "content": "", "tool_calls": [call]}
+
+
+LOOKUP: tuple[Plain, ...] = (_calling({"x": 3}), RESULT)
+LOOKUP_AS_TEXT: tuple[Plain, ...] = (_calling('{"x": 3}'), RESULT)
+
+Context = tuple[Plain, ...]
+
+
+@attrs.frozen
+class Contexts:
+    """Short histories of two kinds, each in the order in which they are tried."""
+
+    likely: tuple[Context, ...]
+    """As short as can be."""
+    unlike: tuple[Context, ...]
+    """As different from those as a template allows."""
+
+
+AFTER_USER = Contexts(
+    likely=((USER,),),
+    unlike=(
+        (SYSTEM, USER, *LOOKUP, THOUGHTFUL, USER),
+        (SYSTEM, USER, *LOOKUP_AS_TEXT, THOUGHTFUL, USER),
+        (USER, *LOOKUP, THOUGHTFUL, USER),
+        (SYSTEM, USER, THOUGHTFUL, USER),
+        (USER, THOUGHTFUL, USER),
+    ),
 )
-"""Contexts as unlike the first as a template allows; the first that renders is used."""
+"""For a turn that answers a user."""
+
+AFTER_TOOL = Contexts(
+    likely=((USER, *LOOKUP), (USER, *LOOKUP_AS_TEXT)),
+    unlike=(
+        (SYSTEM, USER, *LOOKUP, THOUGHTFUL, USER, *LOOKUP, *LOOKUP),
+        (SYSTEM, USER, *LOOKUP_AS_TEXT, THOUGHTFUL, USER, *LOOKUP_AS_TEXT, *LOOKUP_AS_TEXT),
+        (USER, *LOOKUP, THOUGHTFUL, USER, *LOOKUP, *LOOKUP),
+    ),
+)
+"""For a turn that goes on after a tool's result: some templates remember that they are inside a loop."""
+
+
+WORDS = ("So.", "Perhaps 12 of them.")
+"""What stands for everything that a turn says beside the text to locate; the second is for unlike contexts,
+so that a template that repeats or counts such words is found out."""
 
 
 @attrs.frozen
 class Form:
-    """A way to write the turn before the seam, given what stands for its text."""
+    """A way to write the turn before the seam, given the text to locate."""
 
-    kept: Plain
-    """The keys that stay as they are."""
-    calls: tuple[Plain, ...] = ()
-    """The turn's tool calls; where there are any, the text stands in the arguments of one."""
-    place: int = -1
-    """Which call holds the text: the last, or the first where a template writes only that."""
+    turn: Plain
+    """The turn as the prompt restates it; its shape is kept and its words are not."""
+    place: int | None = None
+    """Which call's arguments hold the text; None where the content does."""
     as_object: bool = False
     """Whether arguments are written as an object; some templates take only that, some only text."""
 
-    def write(self, text: str) -> Plain:
+    def write(self, text: str, words: str = WORDS[0]) -> Plain:
         """Return the turn with `text` in its place.
 
-        >>> Form({"role": "assistant"}).write("hi")
+        >>> Form({"role": "assistant", "content": "x"}).write("hi")
         {'role': 'assistant', 'content': 'hi'}
         """
-        if not self.calls:
-            return {**self.kept, "content": text}
-        given: list[Plain] = [{} for _ in self.calls]
-        given[self.place] = {"value": text}
-        return {**self.kept, "tool_calls": list(map(self._call, self.calls, given))}
+        made: Plain = {"role": "assistant"}
+        made |= {name: words for name in ("reasoning", "reasoning_content") if self.turn.get(name)}
+        if self.place is None:
+            made["content"] = text
+        elif "content" in self.turn:
+            made["content"] = words if self.turn["content"] else self.turn["content"]
+        if calls_of(self.turn):
+            made["tool_calls"] = self._calls(text, words)
+        return made
+
+    def _calls(self, text: str, words: str) -> list[Plain]:
+        calls = calls_of(self.turn)
+        given = [{"value": words} for _ in calls]
+        if self.place is not None:
+            given[self.place] = {"value": text}
+        return list(map(self._call, calls, given))
 
     def _call(self, call: Plain, arguments: Plain) -> Plain:
         """Return a call with its own id and name and other arguments."""
@@ -77,30 +118,23 @@ class Form:
         return {**kept, "function": function} if said is inner else {**kept, **function}
 
 
-def forms(turn: Mapping[str, Any]) -> list[Form]:
+def forms(turn: Plain) -> list[Form]:
     """Return the ways to write a turn, the likest first.
 
-    >>> [form.calls for form in forms({"role": "assistant", "content": "hi"})]
-    [()]
+    With calls the text stands in the arguments of the last, or of the first where a template writes only
+    that, or in the content where it writes none.
+
+    >>> [form.place for form in forms({"role": "assistant", "content": "hi"})]
+    [None]
     """
-    base: Plain = {"role": "assistant", **_reasoning(turn)}
+    count = len(calls_of(turn))
+    if not count:
+        return [Form(turn)]
+    places = (-1, 0, None) if count > 1 else (-1, None)
+    return [Form(turn, place, spell) for place in places for spell in (False, True)]
+
+
+def calls_of(turn: Plain) -> list[Plain]:
+    """Return the tool calls that are objects."""
     calls = turn.get("tool_calls")
-    calls = tuple(call for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
-    spoken = [Form(base)]
-    if not calls:
-        return spoken
-    calling = {**base, **_content(turn)}
-    places = (-1, 0) if len(calls) > 1 else (-1,)
-    return [Form(calling, calls, place, spell) for place in places for spell in (False, True)] + spoken
-
-
-def _reasoning(turn: Mapping[str, Any]) -> Plain:
-    """Keep whether there is reasoning, under its own names."""
-    return {name: "So." for name in ("reasoning", "reasoning_content") if turn.get(name)}
-
-
-def _content(turn: Mapping[str, Any]) -> Plain:
-    """Keep whether there is content: some templates choose by it between text and calls."""
-    if "content" not in turn:
-        return {}
-    return {"content": "Well." if turn["content"] else turn["content"]}
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []

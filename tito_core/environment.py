@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .message import Message, copied
@@ -39,31 +39,20 @@ def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
         )
 
 
-def shapes(environment: Sequence[Plain]) -> list[int]:
-    """Return the position of one message of each shape: its role, kind of content, and calls.
+def lengthened(environment: Sequence[Plain], positions: Iterable[int]) -> tuple[Plain, ...]:
+    """Return the environment with more text in some messages.
 
-    >>> shapes([{"role": "tool", "content": "a"}, {"role": "tool", "content": "b"}, {"role": "user"}])
-    [0, 2]
-    """
-    found: dict[object, int] = {}
-    for position, message in enumerate(environment):
-        shape = (message["role"], type(message.get("content")), bool(message.get("tool_calls")))
-        found.setdefault(shape, position)
-    return list(found.values())
-
-
-def altered(environment: Sequence[Plain], position: int) -> tuple[Plain, ...]:
-    """Return the environment with more text in one message.
-
-    >>> altered([{"role": "user", "content": "a"}], 0)
+    >>> lengthened([{"role": "user", "content": "a"}], [0])
     ({'role': 'user', 'content': 'a more'},)
     """
-    message = environment[position]
-    changed = {**message, "content": _more(message.get("content"))}
-    return (*environment[:position], changed, *environment[position + 1 :])
+    chosen = frozenset(positions)
+    return tuple(
+        {**message, "content": _more(message.get("content"))} if i in chosen else message
+        for i, message in enumerate(environment)
+    )
 
 
 def _more(content: Any) -> Any:
     if isinstance(content, list):
-        return [*content, {"type": "text", "text": "more"}]
-    return f"{content} more" if isinstance(content, str) and content else "more"
+        return [*content, {"type": "text", "text": " more"}]
+    return f"{content or ''} more" if isinstance(content, str | None) else content

@@ -1,8 +1,9 @@
 """Where does the template's text after an assistant turn begin?
 
-Ids alone come back, so the place is found by difference: the same conversation is rendered twice, with two
-assistant contents that share no character. What the two renders have in common at the end is what the
-template writes after the content; what lies between is the content and must have no id in common.
+Ids alone come back, so the place is found by difference: the same conversation is rendered with a short
+text in the turn and with a longer one. The longer render must be the shorter one with ids inserted at a
+single place. Then the text stands there once, nothing else was made of it, and no id reaches across the
+place; whatever the shorter render has after it, the template wrote.
 """
 
 from __future__ import annotations
@@ -11,47 +12,47 @@ from collections.abc import Sequence
 
 import attrs
 
-SENTINELS = ("Zephyr", "4096")
-"""Two contents without a common character."""
+SHORT = "Zephyr"
+LONGER = "Zephyr more"
+"""The short text and more: the space begins a token of its own in every tokenizer that splits words."""
+OTHER = "4096"
+"""A text without a character of the short one."""
 
 
 @attrs.frozen
 class Seam:
-    """What one template writes after an assistant's content."""
+    """A render, and the place in it where an assistant's own text ends."""
 
-    tail: tuple[int, ...]
-    """Every id after the content."""
-    content: tuple[int, ...]
-    """The ids of the content itself."""
+    ids: tuple[int, ...]
+    place: int
 
-    def ends(self, ids: Sequence[int]) -> bool:
-        """Tell whether another render ends with the end of the content and the same tail."""
-        return tuple(ids[-len(self.tail) - 1 :]) == (self.content[-1], *self.tail)
+    @property
+    def tail(self) -> tuple[int, ...]:
+        """Every id after the text."""
+        return self.ids[self.place :]
 
-    def after(self, ids: Sequence[int]) -> Sequence[int] | None:
-        """Return what follows the content in another render, or None where it does not stand once."""
-        size = len(self.content)
-        places = [i + size for i in range(len(ids)) if tuple(ids[i : i + size]) == self.content]
-        return ids[places[0] :] if len(places) == 1 else None
+    def ends(self, ids: Sequence[int], cut: int = 0) -> bool:
+        """Tell whether another render ends with the tail from `cut` on, and the id before that."""
+        end = self.ids[self.place + cut - 1 :]
+        return tuple(ids[-len(end) :]) == end
 
 
-def locate(first: Sequence[int], second: Sequence[int]) -> Seam | None:
-    """Return the seam of `first`, or None where the content was lost, repeated or merged.
+def locate(short: Sequence[int], longer: Sequence[int]) -> Seam | None:
+    """Return the seam of `short`, or None where its text was lost, repeated, measured or merged.
 
-    >>> locate([1, 50, 51, 9, 2], [1, 60, 9, 2])
-    Seam(tail=(9, 2), content=(50, 51))
-    >>> locate([1, 9, 2], [1, 9, 2]) is None                        # the template dropped the content
+    >>> locate([1, 50, 9, 2], [1, 50, 51, 9, 2])
+    Seam(ids=(1, 50, 9, 2), place=2)
+    >>> locate([1, 9, 2], [1, 9, 2]) is None                          # the template dropped the text
     True
-    >>> locate([1, 50, 9, 50, 9, 2], [1, 60, 9, 60, 9, 2]) is None  # it wrote the content twice
+    >>> locate([1, 50, 9, 50, 2], [1, 50, 51, 9, 50, 51, 2]) is None  # it wrote the text twice
+    True
+    >>> locate([1, 59, 2], [1, 50, 51, 9, 2]) is None                 # 50 and 9 merged to 59
     True
     """
-    start = common_prefix(first, second)
-    room = min(len(first), len(second)) - start
-    end = common_prefix(first[::-1], second[::-1], room)
-    ours, theirs = first[start : len(first) - end], second[start : len(second) - end]
-    if not ours or not theirs or not set(ours).isdisjoint(theirs):
-        return None
-    return Seam(tuple(first[len(first) - end :]), tuple(ours))
+    place = common_prefix(short, longer)
+    tail = list(short[place:])
+    whole = len(longer) > len(short) and list(longer[len(longer) - len(tail) :]) == tail
+    return Seam(tuple(short), place) if whole and place else None
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int], limit: int | None = None) -> int:
@@ -66,3 +67,14 @@ def common_prefix(first: Sequence[int], second: Sequence[int], limit: int | None
             break
         count += 1
     return count
+
+
+def after(text: Sequence[int], ids: Sequence[int]) -> Sequence[int] | None:
+    """Return what follows `text` in `ids`, or None where it does not stand there exactly once.
+
+    >>> after([5, 6], [1, 5, 6, 2]), after([5], [5, 1, 5]) is None
+    ([2], True)
+    """
+    size = len(text)
+    ends = [i + size for i in range(len(ids) - size + 1) if tuple(ids[i : i + size]) == tuple(text)]
+    return ids[ends[0] :] if len(ends) == 1 else None

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from .ask import Asking, TokenizeFn, answer
-from .bridge import Bridge, Environment, bridging
+from .bridge import Bridge, Environment, Turn, bridging
 from .environment import clean
 from .errors import InputError
 from .find import Match, find
@@ -109,12 +109,13 @@ def stitching(
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
     start = match.step.messages.length
-    turn, *environment = copied(prompt[start - 1 :], "prompt", start - 1)
+    message, *environment = copied(prompt[start - 1 :], "prompt", start - 1)
     seen = prompt if Forgiveness.OTHER_KEYS in match.forgiven else environment
-    refusal = _unfit(match.step, turn, copied(seen, "prompt"), policy)
+    refusal = _unfit(match.step, message, copied(seen, "prompt"), policy)
     if refusal is not None:
         return refusal
-    bridge = yield from bridging(turn, clean(environment), close, match.step.stop)
+    turn = Turn(message, _after_tool(prompt, start), close, match.step.stop)
+    bridge = yield from bridging(turn, clean(environment))
     if isinstance(bridge, Refusal):
         return bridge
     return _join(match, tuple(environment), bridge, close, policy)
@@ -132,6 +133,11 @@ def _listed(prompt: object) -> Sequence[Message]:
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 
+def _after_tool(prompt: Sequence[Message], start: int) -> bool:
+    """Tell whether a tool's result stands before the turn that ends at `start`."""
+    return start > 1 and copied([prompt[start - 2]], "prompt", start - 2)[0]["role"] == "tool"
+
+
 def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
     """Say that media are the reason where they are; nothing matched, so every message is new."""
     if is_multimodal(copied(prompt, "prompt")):
@@ -139,12 +145,12 @@ def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
     return refusal
 
 
-def _unfit(step: Step, turn: Mapping[str, Any], seen: Sequence[Message], policy: Policy) -> Refusal | None:
+def _unfit(step: Step, message: Mapping[str, Any], seen: Sequence[Message], policy: Policy) -> Refusal | None:
     """Return why a matched step cannot be continued, before anything is asked."""
     if step.messages.multimodal or is_multimodal(seen):
         return Refusal(Reason.MULTIMODAL, "the conversation has media")
-    if not step.completion or turn["role"] != "assistant":
-        return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {turn['role']} message")
+    if not step.completion or message["role"] != "assistant":
+        return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {message['role']} message")
     if step.truncated and policy.truncated is Truncated.REFUSE:
         return Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
     return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .ask import Asking, TokenizeFn, answer, ask
-from .dummy import PLAIN, USER, Form
+from .dummy import USER, Form
 from .errors import InputError, TemplateRefused
-from .seam import SENTINELS, common_prefix, locate
+from .seam import LONGER, SHORT, common_prefix, locate
 
 SPOKEN = Form({"role": "assistant"})
 
@@ -39,16 +39,18 @@ def suffix_asking() -> Asking[tuple[int, ...]]:
 
 def _after(following: tuple[dict[str, str], ...]) -> Asking[tuple[int, ...]]:
     """Return the ids after an assistant's content."""
-    first = yield from ask((*PLAIN, SPOKEN.write(SENTINELS[0]), *following))
-    second = yield from ask((*PLAIN, SPOKEN.write(SENTINELS[1]), *following))
-    seam = locate(first, second)
+    short = yield from ask((USER, SPOKEN.write(SHORT), *following))
+    longer = yield from ask((USER, SPOKEN.write(LONGER), *following))
+    seam = locate(short, longer)
     if seam is None:
-        raise InputError("the chat template loses an assistant's content: nothing can be stitched with it")
+        raise InputError(
+            "the chat template loses an assistant's content, or merges it: nothing can be stitched"
+        )
     return seam.tail
 
 
 def _opener() -> Asking[tuple[int, ...]]:
     """Return the generation prompt."""
-    speaking = yield from ask(PLAIN)
-    silent = yield from ask(PLAIN, add_generation_prompt=False)
+    speaking = yield from ask((USER,))
+    silent = yield from ask((USER,), add_generation_prompt=False)
     return speaking[common_prefix(speaking, silent) :]
