@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from .ask import Asking, ask
-from .dummy import AFTER_TOOL, AFTER_USER, USER, WORDS, Context, Contexts, Form, calls_of, forms
+from .dummy import CALL_ID, USER, WORDS, Context, Form, calls_of, contexts, forms
 from .environment import lengthened, readings
 from .errors import TemplateRefused
 from .refusal import Reason, Refusal
@@ -40,17 +40,12 @@ class Turn:
 
     message: dict[str, Any]
     """As the prompt restates it."""
-    after_tool: bool
-    """Whether a tool's result stands before it."""
+    after: str
+    """The role of the message before it."""
     suffix: tuple[int, ...]
     """The template's turn close."""
     stop: int | None
     """The id that it ended with; None where it was cut."""
-
-    @property
-    def contexts(self) -> Contexts:
-        """Histories to ask in."""
-        return AFTER_TOOL if self.after_tool else AFTER_USER
 
 
 @attrs.frozen
@@ -73,7 +68,9 @@ class Found:
 
 def bridging(turn: Turn, environment: Environment) -> Asking[Bridge | Refusal]:
     """Ask for the bridge after `turn`, in a bounded number of questions, each as long as what is new."""
-    refusal = Refusal(Reason.UNPROVEN_TAIL)
+    refusal = Refusal(Reason.UNPROVEN_TAIL, "results answer several calls of earlier turns")
+    if len(_orphans(turn, environment)) > 1:
+        return refusal
     for reading in readings(environment):
         found = yield from _locate(turn, reading)
         bridge = (yield from _prove(turn, found)) if isinstance(found, Found) else found
@@ -88,7 +85,7 @@ def bridging(turn: Turn, environment: Environment) -> Asking[Bridge | Refusal]:
 def _locate(turn: Turn, environment: Environment) -> Asking[Found | Refusal]:
     """Find the first way to write the turn in which its text can be located."""
     refusal = Refusal(Reason.UNPROVEN_TAIL)
-    for context in turn.contexts.likely:
+    for context in contexts(turn.after).likely:
         for form in forms(turn.message):
             seam = yield from _seam(context, form, environment)
             if isinstance(seam, Seam):
@@ -124,7 +121,8 @@ def _prove(turn: Turn, found: Found) -> Asking[Bridge | Refusal]:
 
 def _agrees(turn: Turn, found: Found, cut: int) -> Asking[bool]:
     """Tell whether an unlike history gives the same tail; the first that the template takes decides."""
-    for context in turn.contexts.unlike:
+    call_id = next(iter(_orphans(turn, found.environment)), CALL_ID)
+    for context in contexts(turn.after, call_id).unlike:
         try:
             ids = yield from ask(found.unlike(context))
         except TemplateRefused:
@@ -184,6 +182,13 @@ def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:
     return Refusal(Reason.UNPROVEN_TAIL, f"{len(places)} places where the tool call's turn may end")
 
 
+def _orphans(turn: Turn, environment: Environment) -> set[str]:
+    """Return the ids that results answer and that neither the turn nor a later message called."""
+    called = [call.get("id") for message in (turn.message, *environment) for call in calls_of(message)]
+    answered = [message.get("tool_call_id") for message in environment]
+    return {name for name in answered if isinstance(name, str) and name not in called}
+
+
 def _mismatch() -> Refusal:
     return Refusal(Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn")
 
@@ -199,7 +204,10 @@ def _closes(tail: tuple[int, ...], turn: Turn, limit: int) -> list[int]:
 
 def _call_close(found: Found) -> Asking[int]:
     """Return how far the tail stays the same whatever follows the tool call."""
-    other = yield from ask(found.messages(found.environment, OTHER))
+    try:
+        other = yield from ask(found.messages(found.environment, OTHER))
+    except TemplateRefused:
+        return -1
     text = found.seam.ids[common_prefix(found.seam.ids, other) : found.seam.place]
     for following in ((), (USER,)):
         try:

@@ -12,28 +12,33 @@ from typing import Any
 import attrs
 
 Plain = dict[str, Any]
+Context = tuple[Plain, ...]
 
 USER: Plain = {"role": "user", "content": "Hello."}
 SYSTEM: Plain = {"role": "system", "content": "Be brief."}
+ANSWER: Plain = {"role": "assistant", "content": "It is seven."}
 THOUGHTFUL: Plain = {
-    "role": "assistant",
-    "content": "It is seven.",
+    **ANSWER,
     "reasoning_content": "Three and four.",
     "reasoning": "Three and four.",
 }
-RESULT: Plain = {"role": "tool", "tool_call_id": "a1b2c3d4e", "name": "add", "content": "7"}
+CALL_ID = "a1b2c3d4e"
+"""Nine letters and digits: some templates take nothing else."""
 
 
-def _calling(arguments: object) -> Plain:
-    function = {"name": "add", "arguments": arguments}
-    call = {"id": RESULT["tool_call_id"], "type": "function", "function": function}
-    return {"role": "assistant", "content": "", "tool_calls": [call]}
+def _lookup(call_id: str, arguments: object) -> Context:
+    """Return a tool call and its result."""
+    call = {"id": call_id, "type": "function", "function": {"name": "add", "arguments": arguments}}
+    result = {"role": "tool", "tool_call_id": call_id, "name": "add", "content": "7"}
+    return ({"role": "assistant", "content": "", "tool_calls": [call]}, result)
 
 
-LOOKUP: tuple[Plain, ...] = (_calling({"x": 3}), RESULT)
-LOOKUP_AS_TEXT: tuple[Plain, ...] = (_calling('{"x": 3}'), RESULT)
-
-Context = tuple[Plain, ...]
+LAST: dict[str, Context] = {
+    "assistant": (USER, ANSWER),
+    "developer": ({"role": "developer", "content": "Be brief."},),
+    "system": (SYSTEM,),
+}
+"""Histories that end with a message of a role; one that ends with the user where none is named."""
 
 
 @attrs.frozen
@@ -46,27 +51,35 @@ class Contexts:
     """As different from those as a template allows."""
 
 
-AFTER_USER = Contexts(
-    likely=((USER,),),
-    unlike=(
-        (SYSTEM, USER, *LOOKUP, THOUGHTFUL, USER),
-        (SYSTEM, USER, *LOOKUP_AS_TEXT, THOUGHTFUL, USER),
-        (USER, *LOOKUP, THOUGHTFUL, USER),
-        (SYSTEM, USER, THOUGHTFUL, USER),
-        (USER, THOUGHTFUL, USER),
-    ),
-)
-"""For a turn that answers a user."""
+def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
+    """Return histories that end with a message of this role, as the real one does before the turn.
 
-AFTER_TOOL = Contexts(
-    likely=((USER, *LOOKUP), (USER, *LOOKUP_AS_TEXT)),
-    unlike=(
-        (SYSTEM, USER, *LOOKUP, THOUGHTFUL, USER, *LOOKUP, *LOOKUP),
-        (SYSTEM, USER, *LOOKUP_AS_TEXT, THOUGHTFUL, USER, *LOOKUP_AS_TEXT, *LOOKUP_AS_TEXT),
-        (USER, *LOOKUP, THOUGHTFUL, USER, *LOOKUP, *LOOKUP),
-    ),
-)
-"""For a turn that goes on after a tool's result: some templates remember that they are inside a loop."""
+    Some templates remember that they are inside a tool loop, or treat two neighbours of one role as one.
+    `call_id` is what an earlier tool call is named: a result may answer that one.
+
+    >>> [message["role"] for message in contexts("tool").likely[0]]
+    ['user', 'assistant', 'tool']
+    """
+    lookups = (_lookup(call_id, {"x": 3}), _lookup(call_id, '{"x": 3}'))
+    pasts = _pasts(*lookups)
+    if role == "tool":
+        return Contexts(
+            likely=((USER, *_lookup(CALL_ID, {"x": 3})), (USER, *_lookup(CALL_ID, '{"x": 3}'))),
+            unlike=tuple((*past, USER, *lookup, *lookup) for lookup in lookups for past in pasts),
+        )
+    end = LAST.get(role, (USER,))
+    return Contexts(likely=(end,), unlike=tuple((*past, *end) for past in pasts))
+
+
+def _pasts(lookup: Context, as_text: Context) -> tuple[Context, ...]:
+    """Return what may have gone before, the richest first."""
+    return (
+        (SYSTEM, USER, *lookup, THOUGHTFUL),
+        (SYSTEM, USER, *as_text, THOUGHTFUL),
+        (USER, *lookup, THOUGHTFUL),
+        (SYSTEM, USER, THOUGHTFUL),
+        (USER, THOUGHTFUL),
+    )
 
 
 WORDS = ("So.", "Perhaps 12 of them.")

@@ -73,8 +73,8 @@ class _TooDeepError(ValueError):
     """Arguments nested beyond `MAX_DEPTH` stay text."""
 
 
-def normalize(message: Message) -> Canonical:
-    """Return the canonical form of a message.
+def normalize(message: Message | Canonical) -> Canonical:
+    """Return the canonical form of a message; a form that has it already is its own.
 
     >>> ours = {"role": "assistant", "content": None, "tool_calls": [
     ...     {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1.0}'}}]}
@@ -83,7 +83,7 @@ def normalize(message: Message) -> Canonical:
     >>> normalize(ours) == normalize(theirs)
     True
     """
-    return normal_copy(copied([message], "message")[0])
+    return message if isinstance(message, Canonical) else normal_copy(copied([message], "message")[0])
 
 
 def normal_copy(message: Mapping[str, Any]) -> Canonical:

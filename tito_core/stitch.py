@@ -114,7 +114,7 @@ def stitching(
     refusal = _unfit(match.step, message, copied(seen, "prompt"), policy)
     if refusal is not None:
         return refusal
-    turn = Turn(message, _after_tool(prompt, start), close, match.step.stop)
+    turn = Turn(message, _role_before(prompt, start), close, match.step.stop)
     bridge = yield from bridging(turn, clean(environment))
     if isinstance(bridge, Refusal):
         return bridge
@@ -133,9 +133,9 @@ def _listed(prompt: object) -> Sequence[Message]:
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 
-def _after_tool(prompt: Sequence[Message], start: int) -> bool:
-    """Tell whether a tool's result stands before the turn that ends at `start`."""
-    return start > 1 and copied([prompt[start - 2]], "prompt", start - 2)[0]["role"] == "tool"
+def _role_before(prompt: Sequence[Message], start: int) -> str:
+    """Return the role of the message before the turn that ends at `start`."""
+    return str(copied([prompt[start - 2]], "prompt", start - 2)[0]["role"]) if start > 1 else "user"
 
 
 def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
@@ -161,13 +161,11 @@ def _join(
 ) -> Stitched | Refusal:
     """Put the bridge after the step's ids, with the close standing once."""
     step = match.step
-    written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
-    odd = not written and not step.truncated
+    odd = not step.truncated and not overlap(step.completion_ids, bridge.ids, suffix)
     if odd and (policy.odd_stop is OddStop.REFUSE or not step.completion_ids):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {bridge.ids[:1]}")
-    stop = step.stop if odd else None
-    replaced = stop if policy.odd_stop is OddStop.REPLACE else None
-    kept, ledger = _kept(step, replaced)
+    replaced = step.stop if odd and policy.odd_stop is OddStop.REPLACE else None
+    kept, ledger, written = _kept(step, bridge, suffix, replaced)
     added = bridge.ids[written:]
     close = added[: max(len(suffix) - written, 0)] if bridge.ids[: len(suffix)] == suffix else ()
     return Stitched(
@@ -178,32 +176,36 @@ def _join(
         ledger=ledger.then(*_runs(len(close), len(added), bridge.generation_prompt)),
         inserted_close=close,
         replaced_stop=replaced,
-        kept_stop=None if stop == replaced else stop,
+        kept_stop=step.stop if odd and replaced is None else None,
         forgiven=match.forgiven,
     )
 
 
+def _kept(
+    step: Step, bridge: Bridge, suffix: tuple[int, ...], replaced: int | None
+) -> tuple[Ids, Ledger, int]:
+    """Return the ids that stay, their origins, and how much of the bridge they end with already."""
+    if replaced is None:
+        written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
+        return step.ids, step.ledger, written
+    sampled = tuple(step.completion_ids)[:-1]
+    return step.prompt_ids.then(sampled), step.ledger.without_last(), overlap(sampled, bridge.ids, suffix)
+
+
 def overlap(completion: Sequence[int], bridge: Sequence[int], suffix: Sequence[int]) -> int:
-    """Return how much of the bridge's close the completion already ends with.
+    """Return how much of the bridge the completion already ends with: of its close, and the next opener.
 
     >>> overlap([5, 7, 7], [7, 7, 1], [7, 7]), overlap([5, 7], [7, 7, 1], [7, 7])
     (2, 1)
     >>> overlap([5, 8], [8, 1], [])            # the next role's marker was sampled as the stop
     1
     """
-    longest = len(suffix) if tuple(bridge[: len(suffix)]) == tuple(suffix) else 0
-    end = tuple(completion[-max(longest, 1) :])
+    closed = len(suffix) if tuple(bridge[: len(suffix)]) == tuple(suffix) else 0
+    end = tuple(completion[-closed - 1 :])
     for count in range(len(end), 0, -1):
         if end[-count:] == tuple(bridge[:count]):
             return count
     return 0
-
-
-def _kept(step: Step, replaced: int | None) -> tuple[Ids, Ledger]:
-    """Return the step's ids and their origins, without the stop that is replaced."""
-    if replaced is None:
-        return step.ids, step.ledger
-    return step.prompt_ids.then(tuple(step.completion_ids)[:-1]), step.ledger.without_last()
 
 
 def _runs(close: int, added: int, prompt: int) -> tuple[tuple[Origin, int], ...]:
