@@ -26,11 +26,14 @@ CALL_ID = "a1b2c3d4e"
 """Nine letters and digits: some templates take nothing else."""
 
 
-def _lookup(call_id: str, arguments: object) -> Context:
-    """Return a tool call and its result."""
-    call = {"id": call_id, "type": "function", "function": {"name": "add", "arguments": arguments}}
-    result = {"role": "tool", "tool_call_id": call_id, "name": "add", "content": "7"}
-    return ({"role": "assistant", "content": "", "tool_calls": [call]}, result)
+def _lookups(name: str, call_id: str, x: int) -> tuple[Context, Context]:
+    """Return a tool call and its result, the arguments as an object and as text."""
+    result = {"role": "tool", "tool_call_id": call_id, "name": name, "content": str(x + 4)}
+    spelled = ({"x": x}, json.dumps({"x": x}))
+    functions = ({"name": name, "arguments": arguments} for arguments in spelled)
+    calls = ({"id": call_id, "type": "function", "function": function} for function in functions)
+    one, two = ({"role": "assistant", "content": "", "tool_calls": [call]} for call in calls)
+    return (one, result), (two, result)
 
 
 LAST: dict[str, Context] = {
@@ -48,7 +51,7 @@ class Contexts:
     likely: tuple[Context, ...]
     """As short as can be."""
     unlike: tuple[Context, ...]
-    """As different from those as a template allows."""
+    """As different from those as a template allows; no text stands in both."""
 
 
 def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
@@ -60,15 +63,23 @@ def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
     >>> [message["role"] for message in contexts("tool").likely[0]]
     ['user', 'assistant', 'tool']
     """
-    lookups = (_lookup(call_id, {"x": 3}), _lookup(call_id, '{"x": 3}'))
+    lookups = _lookups("find", call_id, 25)
     pasts = _pasts(*lookups)
     if role == "tool":
         return Contexts(
-            likely=((USER, *_lookup(CALL_ID, {"x": 3})), (USER, *_lookup(CALL_ID, '{"x": 3}'))),
-            unlike=tuple((*past, USER, *lookup, *lookup) for lookup in lookups for past in pasts),
+            likely=tuple((USER, *lookup) for lookup in _lookups("add", CALL_ID, 3)),
+            unlike=tuple(_retold((*past, USER, *lookup, *lookup)) for lookup in lookups for past in pasts),
         )
     end = LAST.get(role, (USER,))
-    return Contexts(likely=(end,), unlike=tuple((*past, *end) for past in pasts))
+    return Contexts(likely=(end,), unlike=tuple(_retold((*past, *end)) for past in pasts))
+
+
+def _retold(context: Context) -> Context:
+    """Return a history in which every message says something else."""
+    return tuple(
+        {**message, "content": f"Now: {message['content']}"} if message["content"] else message
+        for message in context
+    )
 
 
 def _pasts(lookup: Context, as_text: Context) -> tuple[Context, ...]:
