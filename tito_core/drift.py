@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
+from difflib import SequenceMatcher
 
 import attrs
 
@@ -28,26 +28,31 @@ def drift(used: Sequence[int], rendered: Sequence[int], close: Sequence[int]) ->
     >>> drift([1, 5, 2], [1, 5, 2], close=[2])
     Drift(changed=0, first=None)
     """
-    if used == rendered:
-        return Drift(0, None)
     ours, theirs = _turns(used, close[:1]), _turns(rendered, close[:1])
-    if len(ours) != len(theirs):
-        ours, theirs = [list(used)], [list(rendered)]
-    changed = sum(_changed(a, b) for a, b in zip_longest(ours, theirs, fillvalue=()))
-    return Drift(changed, common_prefix(used, rendered))
+    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+    changed = sum(_changed(ours[a:b], theirs[c:d]) for kind, a, b, c, d in blocks if kind != "equal")
+    same = len(used) == len(rendered) == common_prefix(used, rendered)
+    return Drift(changed, None if same else common_prefix(used, rendered))
 
 
-def _turns(ids: Sequence[int], mark: Sequence[int]) -> list[list[int]]:
+def _turns(ids: Sequence[int], mark: Sequence[int]) -> list[tuple[int, ...]]:
     """Split after every mark."""
     turns: list[list[int]] = [[]]
     for item in ids:
         turns[-1].append(item)
         if item in mark:
             turns.append([])
-    return turns
+    return list(map(tuple, turns))
 
 
-def _changed(ours: Sequence[int], theirs: Sequence[int]) -> int:
+def _changed(ours: list[tuple[int, ...]], theirs: list[tuple[int, ...]]) -> int:
+    """Return how many of our ids are new, turn against turn where there are as many."""
+    if len(ours) != len(theirs):
+        ours, theirs = [sum(ours, ())], [sum(theirs, ())]
+    return sum(map(_between, ours, theirs))
+
+
+def _between(ours: tuple[int, ...], theirs: tuple[int, ...]) -> int:
     """Return how many of our ids lie between the common beginning and the common end."""
     start = common_prefix(ours, theirs)
     room = min(len(ours), len(theirs)) - start

@@ -22,6 +22,7 @@ ALLOWED = {
     "collections.abc",
     "dataclasses",
     "decimal",
+    "difflib",
     "enum",
     "functools",
     "itertools",

@@ -1,0 +1,206 @@
+"""Plant faults in the kernel, one at a time, and see that its tests notice:  python -m tests.faults.
+
+Each fault is a textual change to one file of a copy of `tito_core`. A fault whose text is not found once is
+itself an error, so the list cannot go stale in silence. Exits with 1 if any fault survives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import attrs
+from rich.console import Console
+
+ROOT = Path(__file__).parent.parent
+SUITES = ("tests/core", "tests/property")
+
+
+@attrs.frozen
+class Fault:
+    """A change that makes the kernel wrong."""
+
+    what: str
+    file: str
+    right: str
+    wrong: str
+
+
+FAULTS = (
+    Fault(
+        "a truncated turn is taken to have sampled its close",
+        "stitch.py",
+        "written = 0 if step.truncated else overlap(",
+        "written = overlap(",
+    ),
+    Fault(
+        "the smallest overlap is used",
+        "stitch.py",
+        "for count in range(len(end), 0, -1):",
+        "for count in range(1, len(end) + 1):",
+    ),
+    Fault("only one id of overlap is seen", "stitch.py", "completion[-closed - 1 :]", "completion[-1:]"),
+    Fault(
+        "an odd stop is let through",
+        "stitch.py",
+        "if odd and (policy.odd_stop is OddStop.REFUSE or not step.completion_ids):",
+        "if odd and not step.completion_ids:",
+    ),
+    Fault(
+        "a replaced stop stays in the ledger",
+        "stitch.py",
+        "step.ledger.without_last()",
+        "step.ledger",
+    ),
+    Fault(
+        "a cut turn is stitched though the policy refuses it",
+        "stitch.py",
+        "if step.truncated and policy.truncated is Truncated.REFUSE:",
+        "if False and step.truncated:",
+    ),
+    Fault(
+        "media in the new messages are not seen",
+        "stitch.py",
+        "if step.messages.multimodal or is_multimodal(seen):",
+        "if step.messages.multimodal:",
+    ),
+    Fault(
+        "the shortest step is used", "trajectory.py", "key=itemgetter(0), reverse=True)", "key=itemgetter(0))"
+    ),
+    Fault("a step longer than the prompt may match", "trajectory.py", "if length <= limit)", "if length)"),
+    Fault("another key is no matter", "find.py", "if match.step.key == key:", "if True:"),
+    Fault(
+        "a prompt that a step ends with is stitched",
+        "find.py",
+        "return match if length < len(prompt) else _nothing_new(length)",
+        "return match",
+    ),
+    Fault("True is 1", "normal.py", 'return ("truth", value)', "return Decimal(value)"),
+    Fault(
+        "malformed arguments are empty",
+        "normal.py",
+        "    if not isinstance(parsed, dict):\n        return arguments\n",
+        "    if not isinstance(parsed, dict):\n        return _value({})\n",
+    ),
+    Fault("a key that stands twice is forgiven", "normal.py", "if len(held) < len(pairs):", "if False:"),
+    Fault(
+        "names of called tools are no matter",
+        "normal.py",
+        "(left.name, left.arguments) != (right.name, right.arguments)",
+        "left.arguments != right.arguments",
+    ),
+    Fault(
+        "messages are held, not copied",
+        "message.py",
+        "        return {_key(k, where): _copy(v, where, depth + 1) for k, v in value.items()}",
+        "        return value if type(value) is dict else {_key(k, where): _copy(v, where, depth + 1) for k, v in value.items()}",
+    ),
+    Fault(
+        "numbers are compared with ==",
+        "message.py",
+        "return value is None or type(value) is str",
+        "return True",
+    ),
+    Fault(
+        "like hashes are believed, unlike ones are not",
+        "match.py",
+        "chain_hash(stored) != self.hashes[stored.length]",
+        "chain_hash(stored) == self.hashes[stored.length]",
+    ),
+    Fault(
+        "only the last message is compared",
+        "match.py",
+        "        forgiven = self._compare(stored)\n",
+        "        forgiven = NOTHING\n",
+    ),
+    Fault(
+        "no unlike history is asked",
+        "bridge.py",
+        "        return found.seam.ends(ids, cut)",
+        "        return True",
+    ),
+    Fault("swallowed messages are no matter", "bridge.py", "    if lost is not None:", "    if False:"),
+    Fault(
+        "the place of the text is not checked",
+        "seam.py",
+        "list(longer[len(longer) - len(tail) :]) == tail",
+        "True",
+    ),
+    Fault("the first of several closes is taken", "bridge.py", "    if len(places) == 1:", "    if places:"),
+    Fault(
+        "a close that is not the suffix is taken",
+        "bridge.py",
+        "return 0 if _closes(tail, turn, 0) or not turn.suffix else _mismatch()",
+        "return 0",
+    ),
+    Fault(
+        "the generation prompt counts as environment",
+        "bridge.py",
+        "return len(found.seam.ids) - shared if shared >= found.seam.place else 0",
+        "return 0",
+    ),
+    Fault(
+        "a refused question is an outage",
+        "ask.py",
+        "        except TemplateRefused as refused:",
+        "        except ZeroDivisionError as refused:",
+    ),
+    Fault(
+        "an outage is a refusal",
+        "ask.py",
+        "        except TemplateRefused as refused:",
+        "        except Exception as refused:",
+    ),
+    Fault(
+        "a branch shares with the wrong step",
+        "trajectory.py",
+        "step.prompt_ids.starts_with(candidate.ids)",
+        "True",
+    ),
+)
+
+
+def plant(fault: Fault, home: Path) -> None:
+    """Write the wrong text into a copy of the project."""
+    path = home / "tito_core" / fault.file
+    text = path.read_text()
+    if text.count(fault.right) != 1:
+        sys.exit(f"{fault.file} has {fault.right!r} {text.count(fault.right)} times: mend tests/faults.py")
+    path.write_text(text.replace(fault.right, fault.wrong))
+
+
+def killed(fault: Fault) -> bool:
+    """Tell whether the tests fail on a copy with the fault, as they must."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for name in ("tito_core", "tito_io", "tests"):
+            shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", home)
+        plant(fault, home)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITES]
+        environment = {**os.environ, "HYPOTHESIS_PROFILE": "faults", "PYTHONPATH": str(home)}
+        done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
+        return done.returncode == 1
+
+
+def main() -> int:
+    """Plant every fault, or those whose description holds the words of the command line."""
+    console, words = Console(), " ".join(sys.argv[1:])
+    chosen = [fault for fault in FAULTS if words in fault.what]
+    survivors = 0
+    for number, fault in enumerate(chosen, 1):
+        dead = killed(fault)
+        survivors += not dead
+        console.print(
+            f"{number:3}/{len(chosen)} {'killed  ' if dead else 'SURVIVED'} {fault.file}: {fault.what}"
+        )
+    console.print(f"{len(chosen) - survivors} of {len(chosen)} faults killed")
+    return int(survivors > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

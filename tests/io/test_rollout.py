@@ -1,0 +1,180 @@
+"""The main job: a rollout accounts for every sampled id, and its exit status tells what became of them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tito_core import InputError
+from tito_io.cli import BAD_INPUT, LOST, TROUBLE, tito
+from tito_io.embedded import write_family
+from tito_io.script import Line, load, parse, shipped
+
+
+def run(*options: str) -> Result:
+    return CliRunner().invoke(tito, ["rollout", *options])
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_every_sampled_id_survives_fifty_turns_of_the_embedded_engine() -> None:
+    result = run("--turns", "50", "--json")
+    *turns, last = lines(result)
+    summary = last["summary"]
+    assert result.exit_code == 0
+    assert len(turns) == summary["turns"] == 50
+    assert summary["tito_turns"] == 49
+    assert summary["mito_turns"] == 1
+    assert summary["sampled_ids"] == summary["sampled_ids_kept"] == sum(t["sampled_ids"] for t in turns)
+    assert summary["drift_tokens_avoided"] == sum(t["drift"] for t in turns) > 0
+    assert summary["retokenized_ids"] == 0
+    assert summary["refusals"] == {}
+
+
+def test_a_turn_tokenizes_only_what_is_new() -> None:
+    turns = [line for line in lines(run("--turns", "12", "--json")) if "turn" in line]
+    for before, after in pairwise(turns):
+        assert after["reused_ids"] == before["prompt_ids"] + before["sampled_ids"]
+        assert after["prompt_ids"] == after["reused_ids"] + after["new_ids"]
+        assert after["new_ids"] < 100
+
+
+def test_what_earlier_turns_gave_is_in_the_engines_cache() -> None:
+    turns = [line for line in lines(run("--turns", "12", "--json")) if "turn" in line]
+    for turn in turns[1:]:
+        assert turn["cached_ids"] >= turn["reused_ids"] - 16  # blocks of sixteen
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_the_same_seed_gives_the_same_rollout(seed: str) -> None:
+    options = ("--seed", seed, "--turns", "15", "--json")
+    first, second = run(*options), run(*options)
+    assert first.exit_code == second.exit_code == 0
+    assert first.stdout == second.stdout
+
+
+def test_a_strict_policy_falls_back_to_messages_and_says_why_and_what_it_lost() -> None:
+    result = run("--turns", "50", "--odd-stop", "refuse", "--seed", "2", "--json")
+    *turns, last = lines(result)
+    summary = last["summary"]
+    assert result.exit_code == LOST
+    assert summary["refusals"]["ODD_STOP"] == sum(turn["refusal"] == "ODD_STOP" for turn in turns) > 0
+    assert summary["mito_turns"] == 1 + sum(summary["refusals"].values())
+    lost = sum(turn["lost_ids"] for turn in turns)
+    assert summary["sampled_ids_kept"] == summary["sampled_ids"] - lost
+    assert lost > 0
+    assert summary["retokenized_ids"] > 0
+
+
+def test_cut_turns_may_be_refused() -> None:
+    result = run("--turns", "20", "--max-tokens", "16", "--truncated", "refuse", "--json")
+    assert lines(result)[-1]["summary"]["refusals"]["TRUNCATED"] > 0
+
+
+def test_the_table_shows_routes_and_a_verdict() -> None:
+    result = run("--turns", "6")
+    assert result.exit_code == 0
+    assert "TITO" in result.stdout
+    assert "MITO" in result.stdout
+    assert "sampled ids kept" in result.stdout
+    assert "6 turns: 5 by ids, 1 by messages" in result.stdout
+
+
+def test_a_model_folder_renders_as_the_engine_does(tmp_path: Path) -> None:
+    folder = write_family(tmp_path / "family")
+    options = ("--turns", "12", "--json")
+    assert run(*options, "--family", str(folder)).stdout == run(*options).stdout
+
+
+def test_without_comparison_there_is_no_drift_to_show() -> None:
+    *turns, last = lines(run("--turns", "4", "--no-compare", "--json"))
+    assert {turn["drift"] for turn in turns} == {None}
+    assert last["summary"]["drift_tokens_avoided"] == 0
+
+
+def test_own_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"user": "One?"}\n\n{"user": "Two?"}\n')
+    result = run("--script", str(script), "--json")
+    assert result.exit_code == 0
+    assert lines(result)[-1]["summary"]["turns"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "says nothing"),
+        ("{", "line 1: not JSON"),
+        ('{"user": "a"}\n[]', "line 2: give an object"),
+        ('{"user": 5}', "line 1: user must be a string"),
+        ('{"use": "a"}', "line 1: give an object with keys among"),
+        ('{"tools": "x", "user": "a"}', "line 1: tools must be a list"),
+    ],
+)
+def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text(text)
+    result = run("--script", str(script))
+    assert result.exit_code == BAD_INPUT
+    assert str(script) in result.stderr
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--script", "/nowhere.jsonl"), "cannot read the script /nowhere.jsonl"),
+        (("--family", "/nowhere"), "/nowhere"),
+        (("--engine", "vllm"), "--engine vllm needs --base-url"),
+        (("--engine", "vlm"), "Invalid value for '--engine'"),
+        (("--turns", "0"), "Invalid value for '--turns'"),
+        (("--max-tokens", "many"), "Invalid value for '--max-tokens'"),
+    ],
+)
+def test_bad_input_has_its_own_exit_status(options: tuple[str, ...], words: str) -> None:
+    result = run(*options)
+    assert result.exit_code == BAD_INPUT
+    assert words in result.stderr
+
+
+def test_an_engine_that_is_not_there_has_its_own_exit_status() -> None:
+    result = run("--engine", "vllm", "--base-url", "http://127.0.0.1:9", "--model", "m")
+    assert result.exit_code == TROUBLE
+    assert "127.0.0.1:9" in result.stderr
+
+
+def test_trouble_on_the_way_keeps_what_was_sampled(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text(json.dumps({"user": "word " * 2_000}) + "\n" + json.dumps({"user": "no " * 9_000}))
+    result = run("--script", str(script), "--turns", "40", "--json")
+    *turns, last = lines(result)
+    assert result.exit_code == TROUBLE
+    assert last["summary"]["error"]
+    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+
+
+def test_the_shipped_script_answers_every_call() -> None:
+    script = shipped()
+    calls = [{"id": str(i), "function": {"name": "stock", "arguments": "{}"}} for i in range(3)]
+    said = script.reply_to(1, {"role": "assistant", "tool_calls": calls})
+    assert [message.get("tool_call_id") for message in said[:3]] == ["0", "1", "2"]
+    assert script.reply_to(1, {"role": "assistant", "content": "x"})[0]["role"] == "user"
+
+
+def test_a_line_without_a_result_still_answers_the_call() -> None:
+    script = parse([b'{"user": "Go on."}'], "a script")
+    said = script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]})
+    assert [message["role"] for message in said] == ["tool", "user"]
+    assert script.lines == (Line("Go on."),)
+
+
+def test_a_script_that_cannot_be_read_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read the script"):
+        load(tmp_path)

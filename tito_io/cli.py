@@ -1,0 +1,217 @@
+"""The `tito` command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import click
+import orjson
+from rich.console import Console
+from rich.live import Live
+
+from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, TokenizeFn, Truncated
+
+from .ask import AsyncTokenizeFn
+from .conversation import Conversation
+from .engines.protocol import Engine, EngineError, Rendering, Sampling
+from .report import table, verdict
+from .rollout import Rollout, Row, to_json
+from .script import Script, load, shipped
+
+LOST, BAD_INPUT, TROUBLE = 1, 2, 3
+STATUSES = """\b
+Exit status:
+  0  every sampled id survived in every later prompt
+  1  sampled ids were lost: a prompt went by messages and came back changed
+  2  bad input: options, script, model folder
+  3  engine trouble: unreachable, refused, or an answer that breaks its own counts
+"""
+
+
+@click.group()
+@click.version_option(version("tito-kernel"), prog_name="tito")
+def tito() -> None:
+    """Token in, token out: exact ids for multi-turn agents."""
+
+
+def _choice(kind: type[OddStop | Truncated]) -> click.Choice[str]:
+    return click.Choice([member.name.lower() for member in kind])
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What `tito rollout` was asked to do."""
+
+    engine: str
+    base_url: str | None
+    model: str | None
+    api_key: str | None
+    family: Path | None
+    script: Path | None
+    turns: int | None
+    max_tokens: int
+    temperature: float
+    seed: int
+    truncated: str
+    odd_stop: str
+    compare: bool
+    as_json: bool
+
+    @property
+    def policy(self) -> Policy:
+        """The kernel's choices."""
+        return Policy(truncated=Truncated[self.truncated.upper()], odd_stop=OddStop[self.odd_stop.upper()])
+
+
+@tito.command(epilog=STATUSES)
+@click.option("--engine", type=click.Choice(["embedded", "vllm"]), default="embedded", show_default=True)
+@click.option("--base-url", help="Where the engine listens, such as http://127.0.0.1:8000.")
+@click.option("--model", help="The model's name; asked of the engine where it serves just one.")
+@click.option("--api-key", envvar="TITO_API_KEY", help="Sent as a bearer token. [env: TITO_API_KEY]")
+@click.option("--family", type=click.Path(path_type=Path), help="A model folder to render with locally.")
+@click.option("--script", type=click.Path(path_type=Path), help="JSON lines of what the world says.")
+@click.option("--turns", type=click.IntRange(1), help="How many turns; one a script line by default.")
+@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True)
+@click.option("--temperature", type=click.FloatRange(0), default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--truncated",
+    type=_choice(Truncated),
+    default="close",
+    show_default=True,
+    help="What follows a turn that was cut short: its close, untrained, or a fallback to messages.",
+)
+@click.option(
+    "--odd-stop",
+    type=_choice(OddStop),
+    default="keep",
+    show_default=True,
+    help="What follows a stop that is not the template's close. `refuse` is the kernel's own default; "
+    "`keep` loses nothing that was sampled.",
+)
+@click.option("--compare/--no-compare", default=True, help="Render each prompt afresh to show the drift.")
+@click.option("--json", "as_json", is_flag=True, help="One object a turn, then a summary object.")
+def rollout(**given: Any) -> None:
+    """Run a many-turn conversation with tools and account for every sampled id.
+
+    Without options it runs the embedded engine, which is a seeded sampler and not a language model.
+    """
+    options = Options(**given)
+    try:
+        sys.exit(anyio.run(_rollout, options))
+    except (EngineError, TokenizeError) as error:
+        _complain(error, TROUBLE)
+    except TitoError as error:
+        _complain(error, BAD_INPUT)
+
+
+def _complain(error: TitoError, status: int) -> None:
+    click.echo(f"tito: {error}", err=True)
+    sys.exit(status)
+
+
+async def _rollout(options: Options) -> int:
+    script = load(options.script) if options.script else shipped()
+    async with _engine(options) as engine:
+        conversation = Conversation(
+            engine=engine,
+            rendering=Rendering(tools=script.tools),
+            sampling=Sampling(
+                max_tokens=options.max_tokens, temperature=options.temperature, seed=options.seed
+            ),
+            policy=options.policy,
+            tokenize_fn=_local(options, script),
+        )
+        run = Rollout(conversation, script, options.turns or len(script.lines), compare=options.compare)
+        show = _print_json if options.as_json else _print_table
+        return await show(run, engine.name)
+
+
+@asynccontextmanager
+async def _engine(options: Options) -> AsyncIterator[Engine]:
+    engine = _embedded(options) if options.engine == "embedded" else _vllm(options)
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
+
+
+def _embedded(options: Options) -> Engine:
+    from .engines.embedded import embedded  # noqa: PLC0415  # training its tokenizer takes a moment
+
+    return embedded(seed=options.seed)
+
+
+def _vllm(options: Options) -> Engine:
+    from .engines.vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
+
+    if not options.base_url:
+        raise InputError("--engine vllm needs --base-url, such as --base-url http://127.0.0.1:8000")
+    return VLLM(options.base_url, model=options.model, api_key=options.api_key)
+
+
+def _local(options: Options, script: Script) -> AsyncTokenizeFn | None:
+    """Return a renderer in this process, where a model folder is given."""
+    if options.family is None:
+        return None
+    from .family import Family  # noqa: PLC0415  # a tokenizer is loaded only where it is asked for
+
+    return _awaited(Family.load(options.family).tokenize_fn(tools=script.tools or None))
+
+
+def _awaited(tokenize_fn: TokenizeFn) -> AsyncTokenizeFn:
+    async def call(messages: Any, *, add_generation_prompt: bool) -> Any:
+        return await anyio.to_thread.run_sync(
+            partial(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
+        )
+
+    return call
+
+
+async def _each(run: Rollout, show: Callable[[Row], None]) -> str | None:
+    """Show every row as it comes; return what stopped the rollout, if anything did."""
+    try:
+        async for row in run.run():
+            show(row)
+    except EngineError as error:
+        if not run.rows:
+            raise
+        return str(error)
+    return None
+
+
+async def _print_json(run: Rollout, _: str) -> int:
+    trouble = await _each(run, lambda row: _line(to_json(row)))
+    summary = run.summary(trouble)
+    _line({"summary": attrs.asdict(summary)})
+    return _status(run, trouble)
+
+
+def _line(data: Any) -> None:
+    click.echo(orjson.dumps(data).decode())
+
+
+async def _print_table(run: Rollout, name: str) -> int:
+    console = Console()
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            trouble = await _each(run, lambda _: live.update(table(run.rows, name), refresh=True))
+    else:
+        trouble = await _each(run, lambda _: None)
+        console.print(table(run.rows, name))
+    console.print(verdict(run.summary(trouble)))
+    return _status(run, trouble)
+
+
+def _status(run: Rollout, trouble: str | None) -> int:
+    if trouble:
+        return TROUBLE
+    return 0 if run.summary().whole else LOST

@@ -1,0 +1,174 @@
+"""How large an operation's result would be.
+
+Most operations add, and what adds is measured afterwards. The ones here multiply: a short template makes
+a long text out of one number. Each function returns a length, or raises `LimitReached`; one that takes
+arguments as its filter does raises the same `TypeError` for wrong ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .limits import Limits
+
+_NUMBER = re.compile(r"\d+")
+_WIDTHS = re.compile(r"[-#0 +]*(\d*)\.?(\d*)")
+"""What may follow the `%` of a conversion that names no key."""
+
+
+def product(limits: Limits, left: Any, right: Any) -> None:
+    """Weigh `left * right`: a repeated text or list, or an integer."""
+    if isinstance(left, int) and isinstance(right, int):
+        limits.integer(left.bit_length() + right.bit_length())
+    for many, times in ((left, right), (right, left)):
+        if isinstance(times, int) and isinstance(many, str | bytes):
+            limits.text(len(many) * times)
+        if isinstance(times, int) and isinstance(many, list | tuple):
+            limits.count(len(many) * times)
+
+
+def power(limits: Limits, base: Any, exponent: Any) -> None:
+    """Weigh `base ** exponent`."""
+    if isinstance(base, int) and isinstance(exponent, int):
+        limits.integer(base.bit_length() * abs(exponent))
+
+
+def pattern(limits: Limits, left: Any, right: Any) -> None:
+    """Weigh `left % right`, where `left` is a text with widths in it: `"%9999d"`, or `"%*d"`."""
+    if not isinstance(left, str | bytes):
+        return
+    values = right if isinstance(right, tuple) else (right,)
+    text = left if isinstance(left, str) else left.decode("latin-1")
+    widths = [number for part in text.split("%")[1:] for number in _widths(part)]
+    if "*" in text:
+        widths += [abs(value) for value in values if isinstance(value, int)]
+    uses = text.count("%") if isinstance(right, dict) else 1
+    limits.text(len(text) + sum(widths) + limits.weigh(right) * uses)
+
+
+def _widths(part: str) -> list[int]:
+    """Return the widths that a conversion may have, given what follows its `%`.
+
+    >>> _widths("-12.3f of 7"), _widths("(key)12d of 7"), _widths("s of 7")
+    ([12, 3], [12, 7], [])
+    """
+    found = _WIDTHS.match(part)
+    numbers = _NUMBER.findall(part) if part.startswith("(") or found is None else found.groups()
+    return [int(number) for number in numbers if number]
+
+
+def spec(limits: Limits, text: str) -> None:
+    """Weigh a format specification, `">9999"`."""
+    for number in _NUMBER.findall(text):
+        limits.text(int(number))
+
+
+OPERATORS: Mapping[str, Callable[[Limits, Any, Any], None]] = {"*": product, "**": power, "%": pattern}
+
+
+def _width(_limits: Limits, _text: Any, width: int = 0, *_: Any) -> int:
+    return width
+
+
+def _expanded(_limits: Limits, text: Any, tabsize: int = 8) -> int:
+    return len(text) * (1 + tabsize)
+
+
+def _replaced(_limits: Limits, text: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
+    return len(text) + int(text.count(old)) * len(new)
+
+
+def _put_together(limits: Limits, separator: Any, parts: Any) -> int:
+    return limits.weigh(parts) + len(separator) * len(parts)
+
+
+def _translated(limits: Limits, text: Any, table: Any, *_: Any) -> int:
+    return len(text) * (limits.weigh(table) if isinstance(table, dict) else 1)
+
+
+def _bytes(_limits: Limits, _number: Any, length: int = 1, *_: Any, **__: Any) -> int:
+    return length
+
+
+METHODS: Mapping[str, Callable[..., int]] = {
+    "ljust": _width,
+    "rjust": _width,
+    "center": _width,
+    "zfill": _width,
+    "expandtabs": _expanded,
+    "replace": _replaced,
+    "join": _put_together,
+    "translate": _translated,
+    "to_bytes": _bytes,
+}
+
+
+def _centred(_limits: Limits, _value: Any, width: int = 80) -> int:
+    return width
+
+
+def _indented(_limits: Limits, s: Any, width: int | str = 4, *_: Any, **__: Any) -> int:
+    text = str(s)
+    return len(text) + (width if isinstance(width, int) else len(width)) * (len(text.splitlines()) + 1)
+
+
+def _substituted(_limits: Limits, s: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
+    return len(str(s)) + str(s).count(str(old)) * len(str(new))
+
+
+def _joined(limits: Limits, value: Any, d: Any = "", *_: Any, **__: Any) -> int:
+    return limits.weigh(value) + len(str(d)) * (len(value) if hasattr(value, "__len__") else 0)
+
+
+def _json(
+    limits: Limits, x: Any, _ascii: Any = None, indent: Any = None, separators: Any = None, **_: Any
+) -> int:
+    length = limits.weigh(x)
+    if indent is None and separators is None:
+        return length
+    step = indent if isinstance(indent, int) else len(indent or "")
+    values, depth = _shape(x)
+    return length + values * (depth * max(step, 0) + sum(map(len, separators or ())))
+
+
+def _shape(value: Any) -> tuple[int, int]:
+    """Return how many values JSON writes, and how deep it nests.
+
+    >>> _shape([{"a": [1, 2]}])
+    (5, 3)
+    """
+    level, values, depth = [value], 0, 0
+    while level:
+        values, depth = values + len(level), depth + 1
+        level = [part for item in level for part in _inside(item)]
+    return values, depth - 1
+
+
+def _inside(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list | tuple) else ()
+
+
+def _filled(limits: Limits, _value: Any, length: int, *_: Any, **__: Any) -> int:
+    return limits.count(length)
+
+
+def _formatted(limits: Limits, value: Any, *args: Any, **kwargs: Any) -> int:
+    pattern(limits, str(value), args or tuple(kwargs.values()))
+    return 0
+
+
+FILTERS: Mapping[str, Callable[..., int]] = {
+    "center": _centred,
+    "indent": _indented,
+    "replace": _substituted,
+    "join": _joined,
+    "tojson": _json,
+    "batch": _filled,
+    "slice": _filled,
+    "format": _formatted,
+}

@@ -1,0 +1,77 @@
+"""A rollout as a person reads it: a live table, then a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from .rollout import Row, Summary
+
+CAPTION = (
+    "Numbers of ids: the prompt, how many of its ids earlier turns gave, how many were tokenized for this "
+    "turn, how many the engine had cached, what it sampled, and what a fresh rendering would have changed."
+)
+
+HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("turn", "right"),
+    ("route", "left"),
+    ("prompt", "right"),
+    ("reused", "right"),
+    ("new", "right"),
+    ("cached", "right"),
+    ("sampled", "right"),
+    ("drift", "right"),
+    ("finish", "left"),
+    ("note", "left"),
+)
+
+
+def table(rows: Sequence[Row], title: str) -> Table:
+    """Return the turns as a table."""
+    made = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False)
+    made.title_justify = made.caption_justify = "left"
+    for heading, side in HEADINGS:
+        made.add_column(heading, justify=side, no_wrap=heading != "note")
+    for row in rows:
+        made.add_row(*_cells(row), style="red" if row.lost_ids else None)
+    return made
+
+
+def _cells(row: Row) -> list[str | Text]:
+    return [
+        str(row.turn),
+        Text(row.route, style="green" if row.route == "TITO" else "yellow"),
+        f"{row.prompt_ids:,}",
+        f"{row.reused_ids:,}",
+        f"{row.new_ids:,}",
+        "-" if row.cached_ids is None else f"{row.cached_ids:,}",
+        f"{row.sampled_ids:,}",
+        "-" if row.drift is None else f"{row.drift:,}",
+        row.finish_reason,
+        _note(row),
+    ]
+
+
+def _note(row: Row) -> str:
+    notes = [row.odd, f"refused: {row.refusal}" if row.refusal else ""]
+    notes.append(f"lost {row.lost_ids} sampled ids" if row.lost_ids else "")
+    return ", ".join(filter(None, notes))
+
+
+def verdict(summary: Summary) -> Text:
+    """Return the closing lines."""
+    style = "bold green" if summary.whole and not summary.error else "bold red"
+    kept = f"{summary.sampled_ids_kept:,} of {summary.sampled_ids:,} sampled ids kept"
+    lines = [
+        f"{summary.turns} turns: {summary.tito_turns} by ids, {summary.mito_turns} by messages",
+        f"{summary.drift_tokens_avoided:,} prompt ids that a re-render would have changed were kept",
+        f"{summary.reused_ids:,} ids not tokenized again, {summary.retokenized_ids:,} tokenized again",
+    ]
+    lines += [f"by messages because {reason}: {count}" for reason, count in summary.refusals.items()]
+    if summary.error:
+        lines.append(f"stopped early: {summary.error}")
+    return Text(kept, style=style).append("\n" + "\n".join(lines), style="default")

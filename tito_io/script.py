@@ -1,0 +1,95 @@
+"""What the world says in a rollout: the lines that an agent's environment answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import attrs
+import orjson
+
+from tito_core import InputError, Message
+
+KEYS = frozenset(("user", "tool", "system", "tools"))
+
+
+@attrs.frozen
+class Line:
+    """What the world says at one turn."""
+
+    user: str | None = None
+    """Said by the user: always where there is no `tool`, else where the model called no tool."""
+    tool: str | None = None
+    """The result of each tool that the model called."""
+
+
+@attrs.frozen
+class Script:
+    """A system text, tools, and lines; `at` cycles through them for as long as a rollout lasts."""
+
+    lines: tuple[Line, ...]
+    system: str | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+    def opening(self) -> list[Message]:
+        """Return the messages of the first prompt."""
+        system: list[Message] = [] if self.system is None else [{"role": "system", "content": self.system}]
+        return [*system, {"role": "user", "content": self.lines[0].user or "Hello."}]
+
+    def reply_to(self, turn: int, message: Message) -> list[Message]:
+        """Return what the world says after the model's `turn`-th message (from 1).
+
+        Every tool call gets a result. The user speaks where nothing was called, or no result was scripted.
+        """
+        line = self.lines[turn % len(self.lines)]
+        results = [_result(call, line.tool or "done") for call in message.get("tool_calls") or ()]
+        speaks = not results or line.tool is None
+        return [*results, {"role": "user", "content": line.user or "Go on."}] if speaks else results
+
+
+def _result(call: Mapping[str, Any], text: str) -> Message:
+    return {"role": "tool", "tool_call_id": call["id"], "name": call["function"]["name"], "content": text}
+
+
+def shipped() -> Script:
+    """Return the script that comes with the package."""
+    return parse(files(__package__).joinpath("script.jsonl").read_bytes().splitlines(), "the shipped script")
+
+
+def load(path: Path) -> Script:
+    """Read a script; raises `InputError` naming the file and line that is wrong."""
+    try:
+        return parse(path.read_bytes().splitlines(), str(path))
+    except OSError as error:
+        raise InputError(f"cannot read the script {path}: {error.strerror}") from error
+
+
+def parse(lines: Iterable[bytes], name: str) -> Script:
+    """Read JSON lines: objects with `user` and `tool` texts; the first may have `system` and `tools`."""
+    objects = [_object(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+    head = objects[0] if objects else {}
+    said = [Line(data.get("user"), data.get("tool")) for data in objects if data.keys() & {"user", "tool"}]
+    if not said:
+        raise InputError(f'{name} says nothing: give lines such as {{"user": "Hello."}}')
+    return Script(tuple(said), head.get("system"), tuple(head.get("tools") or ()))
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON: {error}") from None
+    if not isinstance(data, dict) or not data or data.keys() - KEYS:
+        raise InputError(f"{where}: give an object with keys among {', '.join(sorted(KEYS))}")
+    for key in ("user", "tool", "system"):
+        if not isinstance(data.get(key), str | None):
+            raise InputError(f"{where}: {key} must be a string")
+    if not _is_tools(data.get("tools")):
+        raise InputError(f"{where}: tools must be a list of objects")
+    return data
+
+
+def _is_tools(tools: object) -> bool:
+    return tools is None or (isinstance(tools, Sequence) and all(isinstance(tool, dict) for tool in tools))
