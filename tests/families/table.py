@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.progress import track
@@ -47,9 +48,9 @@ def show(found: list[Cell], console: Console) -> None:
         console.print(f"{number:3} {shape}")
     for (family, reason), count in Counter((c.family, c.reason) for c in found if c.reason).items():
         console.print(f"{count:3} {family}: {reason}", markup=False)
-    console.print(
-        Counter(cell.verdict for cell in found), f"most questions {max(c.questions for c in found)}"
-    )
+    asked = [cell.questions for cell in found if cell.questions]
+    console.print(Counter(cell.verdict for cell in found))
+    console.print(f"questions: median {median(asked):.0f}, most {max(asked)}")
 
 
 def main() -> int:

@@ -1,0 +1,31 @@
+"""The engine for where there is no engine: in this process, nothing downloaded, real enough to hurt.
+
+A sampler of words, not a language model, behind the routes of a vLLM 0.32 server, with its own tokenizer and
+chat template. Its replies have the faults that real ones have: ids that no tokenizer gives, tags spelled in
+plain letters, broken calls, odd ends, halves of characters.
+"""
+
+from .app import app, family
+from .folder import MAX_MODEL_LEN, MODEL, write_family
+from .generation import Generation, Sampled, generate
+from .habits import TIDY, Habits
+from .sampler import Sampler
+from .sampling import Sampling
+from .vocabulary import Vocabulary, vocabulary
+
+__all__ = [
+    "MAX_MODEL_LEN",
+    "MODEL",
+    "TIDY",
+    "Generation",
+    "Habits",
+    "Sampled",
+    "Sampler",
+    "Sampling",
+    "Vocabulary",
+    "app",
+    "family",
+    "generate",
+    "vocabulary",
+    "write_family",
+]

@@ -1,0 +1,143 @@
+"""A request's JSON object, read key by key, each key with the type that it must have.
+
+A key that nobody reads is ignored, as the engine ignores what it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from attrs import frozen
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from .refused import Refused, invalid
+
+LARGEST = 2**63 - 1
+
+
+@frozen
+class Body:
+    """The object; `None` and a missing key are the same."""
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    async def read(cls, request: Request) -> Body:
+        """Read it from a request, or refuse what is not a JSON object."""
+        media = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if media != "application/json":
+            text = "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
+            raise Refused(text, kind="Bad Request")
+        values = _decoded(await request.body())
+        if not isinstance(values, dict):
+            text = "Input should be a valid dictionary or object to extract fields from"
+            raise invalid("model_attributes_type", "body", text, values)
+        return cls(values)
+
+    def get(self, name: str) -> Any:
+        """Return a value of any type, or None."""
+        return self.values.get(name)
+
+    def need(self, name: str) -> Any:
+        """Return a value that must be there."""
+        if name not in self.values:
+            raise invalid("missing", f"body.{name}", "Field required", dict(self.values))
+        return self.values[name]
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return true or false."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise invalid("bool_parsing", f"body.{name}", "Input should be a valid boolean", value)
+        return default if value is None else value
+
+    def integer(self, name: str) -> int | None:
+        """Return a whole number, or None."""
+        value = self.number(name)
+        if value is not None and value != int(value):
+            raise invalid("int_from_float", f"body.{name}", "Input should be a valid integer", value)
+        return None if value is None else int(value)
+
+    def number(self, name: str) -> float | int | None:
+        """Return a finite number, or None."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise invalid("float_type", f"body.{name}", "Input should be a valid number", value)
+        return value
+
+    def text(self, name: str) -> str | None:
+        """Return a string, or None."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, str):
+            raise invalid("string_type", f"body.{name}", "Input should be a valid string", value)
+        return value
+
+    def object(self, name: str) -> Mapping[str, Any]:
+        """Return an object, empty where there is none."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise invalid("dict_type", f"body.{name}", "Input should be a valid dictionary", value)
+        return {} if value is None else value
+
+    def objects(self, name: str) -> list[dict[str, Any]] | None:
+        """Return a list of objects, or None."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise invalid("list_type", f"body.{name}", "Input should be a valid list", value)
+        for place, item in enumerate(value):
+            if not isinstance(item, dict):
+                raise invalid("dict_type", f"body.{name}.{place}", "Input should be a valid dictionary", item)
+        return value
+
+    def ids(self, name: str) -> list[int]:
+        """Return token ids, none where the key is missing."""
+        value = self.get(name)
+        return [] if value is None else token_ids(value, f"body.{name}")
+
+    def texts(self, name: str) -> list[str]:
+        """Return strings; one string alone is a list of one."""
+        value = self.get(name)
+        found = [value] if isinstance(value, str) else [] if value is None else value
+        if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+            raise invalid("string_type", f"body.{name}", "Input should be a valid string", value)
+        return found
+
+
+def token_ids(value: Any, place: str) -> list[int]:
+    """Return `value` as ids: whole numbers from 0 on."""
+    if not isinstance(value, list):
+        raise invalid("list_type", place, "Input should be a valid list", value)
+    if set(map(type, value)) <= {int} and (not value or 0 <= min(value) <= max(value) <= LARGEST):
+        return value
+    for index, item in enumerate(value):
+        if type(item) is not int:
+            raise invalid("int_type", f"{place}.{index}", "Input should be a valid integer", item)
+        if item < 0:
+            told = "Input should be greater than or equal to 0"
+            raise invalid("greater_than_equal", f"{place}.{index}", told, item, {"ge": 0})
+    raise invalid("less_than_equal", place, "Input should be less than 2**63", value)
+
+
+def _decoded(raw: bytes) -> Any:
+    """Decode JSON, and say where it is broken."""
+    if not raw:
+        raise invalid("missing", "body", "Field required", None)
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(raw)  # allows what orjson does not, NaN for one; else it tells the place
+    except json.JSONDecodeError as error:
+        place = f"body.{error.pos}"
+        raise invalid("json_invalid", place, "JSON decode error", {}, {"error": error.msg}) from error
+    except UnicodeDecodeError as error:
+        raise HTTPException(400, "There was an error parsing the body") from error

@@ -1,0 +1,121 @@
+"""From a prompt to a finished reply: the sampler's endless ids, ended as an engine ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from attrs import define, field, frozen
+
+from .dice import Dice
+from .logprobs import REACH, logprob
+from .sampler import Sampler
+from .sampling import Sampling
+from .vocabulary import CLOSE, OVER, Vocabulary, vocabulary
+from .writer import Writer
+
+
+@frozen
+class Sampled:
+    """One id with what it adds."""
+
+    id: int
+    logprob: float
+    before: tuple[int, ...]
+    """The few ids just before it, on which its log-probability depends."""
+    text: str
+    """The text that became certain with it: often its own, sometimes none, sometimes of ids before it too."""
+
+
+@define
+class Generation:
+    """A finished reply. Its ids hold the end token; its text does not."""
+
+    prompt: tuple[int, ...]
+    steps: tuple[Sampled, ...]
+    finish_reason: str
+    """`stop`, or `length` where a limit ended it."""
+    stop_reason: int | str | None
+    """The id or string that ended it; None for the turn's own end and for a limit."""
+    sizes: tuple[int, ...] = field(default=())
+    """How many ids each event of a stream carries."""
+
+    @cached_property
+    def ids(self) -> list[int]:
+        """Return the sampled ids, the end token included."""
+        return [step.id for step in self.steps]
+
+    @cached_property
+    def text(self) -> str:
+        """Return the text without the end."""
+        return "".join(step.text for step in self.steps)
+
+    def events(self) -> Iterator[tuple[Sampled, ...]]:
+        """Yield the steps in the groups that a stream sends."""
+        start = 0
+        for size in self.sizes:
+            yield self.steps[start : start + size]
+            start += size
+
+
+def generate(sampler: Sampler, prompt: Sequence[int], sampling: Sampling, draw: int = 0) -> Generation:
+    """Sample one reply to `prompt`, the `draw`-th of those asked for."""
+    words = vocabulary()
+    writer = Writer(words.tokenizer, prompt, sampling)
+    loop = _Loop(words, sampling, writer, list(prompt[-REACH:]))
+    for identifier in sampler.ids(prompt, seed=sampling.seed, draw=draw, must_call=sampling.must_call):
+        if loop.take(identifier):
+            break
+    sizes = _sizes(len(loop.steps), Dice("events", sampler.seed, *loop.tail), sampler.habits.bunches)
+    return Generation(tuple(prompt), tuple(loop.steps), loop.finish_reason, loop.stop_reason, sizes)
+
+
+@define
+class _Loop:
+    """What an engine does with each id until the reply is over."""
+
+    words: Vocabulary
+    sampling: Sampling
+    writer: Writer
+    tail: list[int]
+    steps: list[Sampled] = field(factory=list)
+    finish_reason: str = "length"
+    stop_reason: int | str | None = None
+
+    def take(self, identifier: int) -> bool:
+        """Take one id; return whether the reply is over."""
+        ends = self._ends(identifier)
+        if ends and len(self.steps) < self.sampling.min_tokens:
+            return False
+        stop = None if ends and not self.sampling.keep_stop else self.writer.write(identifier)
+        if ends or stop is not None:
+            self.finish_reason = "stop"
+            self.stop_reason = self._reason(identifier) if ends else stop
+        over = self.finish_reason == "stop" or len(self.steps) + 1 >= self.sampling.max_tokens
+        self._keep(identifier, self.writer.take(finished=over))
+        return over
+
+    def _ends(self, identifier: int) -> bool:
+        own = (self.words.id(CLOSE), self.words.id(OVER))
+        wanted = identifier in own and not self.sampling.ignore_eos
+        return wanted or identifier in self.sampling.stop_token_ids
+
+    def _reason(self, identifier: int) -> int | None:
+        """Return the id, except for the end of the turn: a turn that ends so has nothing to explain."""
+        usual = identifier == self.words.id(CLOSE) and not self.sampling.ignore_eos
+        return None if usual else identifier
+
+    def _keep(self, identifier: int, text: str) -> None:
+        before = tuple(self.tail)
+        self.steps.append(Sampled(identifier, logprob(before, identifier), before, text))
+        self.tail = [*self.tail, identifier][-REACH:]
+
+
+def _sizes(count: int, dice: Dice, bunches: float) -> tuple[int, ...]:
+    """Cut `count` ids into events of one id, here and there of two to four."""
+    sizes: list[int] = []
+    while count > 0:
+        size = min(dice.between(2, 4) if dice.chance(bunches) else 1, count)
+        sizes.append(size)
+        count -= size
+    return tuple(sizes)

@@ -1,0 +1,107 @@
+"""A finished text as the parts of an assistant message: what was thought, said, called.
+
+The thought is what comes before `</think>`, all of the text where that never comes. Calls are JSON between
+tags; one that is not leaves the whole text as content. Arguments are read and written again, so their spacing
+and escapes are not those that were sampled: a message is no record of its ids.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from .vocabulary import CALL, CALLED, THINK, THOUGHT
+
+BODY = re.compile(f"{CALL}(.*?){CALLED}|{CALL}(.*)", re.DOTALL)
+
+
+@frozen
+class Call:
+    """One tool call: a name and a JSON text."""
+
+    name: str
+    arguments: str
+
+
+@frozen
+class Parsed:
+    """The parts; None where there is nothing of a kind."""
+
+    reasoning: str | None
+    content: str | None
+    calls: tuple[Call, ...] = ()
+
+    def message(self, call_id: Callable[[int], str]) -> dict[str, Any]:
+        """Return the assistant message of a chat answer; `call_id` names each call."""
+        calls = [wire_call(call_id(place), call) for place, call in enumerate(self.calls)]
+        empty = {"refusal": None, "annotations": None, "audio": None, "function_call": None}
+        message = {"role": "assistant", "content": self.content, **empty}
+        return {**message, **({"tool_calls": calls} if calls else {}), "reasoning": self.reasoning}
+
+
+def wire_call(identifier: str, call: Call) -> dict[str, Any]:
+    """Return a call as it stands in a message."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": identifier, "type": "function", "function": function}
+
+
+def parse(text: str, *, thinking: bool, tools: bool) -> Parsed:
+    """Take a text apart; without `thinking` nothing is a thought, without `tools` nothing is a call.
+
+    >>> parse("<think>a</think>b", thinking=True, tools=False)
+    Parsed(reasoning='a', content='b', calls=())
+    """
+    thought, said = divide(text, final=True) if thinking else ("", text)
+    found = _calls(said) if tools and said else ()
+    if not found:
+        return Parsed(thought or None, said or (None if thinking else ""))
+    before = (said or "").partition(CALL)[0]
+    return Parsed(thought or None, before if before.strip() else None, found)
+
+
+def divide(text: str, *, final: bool) -> tuple[str, str | None]:
+    """Return the thought at the beginning and the text after it, None while the thought goes on.
+
+    A call ends a thought too. What may become a tag is in neither part, unless the text is `final`.
+
+    >>> divide("<think>a</thi", final=False), divide("<think>a</think>b", final=False)
+    (('a', None), ('a', 'b'))
+    """
+    ends = [place for place in (text.find(THOUGHT), text.find(CALL)) if place >= 0]
+    if not ends:
+        sure = text if final else text[: len(text) - held(text, THINK, THOUGHT, CALL)]
+        return sure.replace(THINK, ""), None
+    return text[: min(ends)].replace(THINK, ""), text[min(ends) :].removeprefix(THOUGHT)
+
+
+def held(text: str, *tags: str) -> int:
+    """Return how many characters at the end of `text` may be the beginning of a tag.
+
+    >>> held("a <thi", "<think>"), held("a <b", "<think>")
+    (4, 0)
+    """
+    longest = max(len(tag) for tag in tags) - 1
+    for size in range(min(longest, len(text)), 0, -1):
+        if any(size < len(tag) and tag.startswith(text[-size:]) for tag in tags):
+            return size
+    return 0
+
+
+def _calls(said: str) -> tuple[Call, ...]:
+    """Read every call; none at all where one of them cannot be read."""
+    try:
+        return tuple(_call(closed or unclosed) for closed, unclosed in BODY.findall(said))
+    except (ValueError, TypeError, KeyError):
+        return ()
+
+
+def _call(body: str) -> Call:
+    call = json.loads(body)
+    name, arguments = call["name"], json.dumps(call["arguments"], ensure_ascii=False)
+    if not isinstance(name, str):
+        raise TypeError("the name of a call is a string")
+    return Call(name, arguments)

@@ -1,0 +1,69 @@
+"""The sampler: prompt ids and a seed in, ids out, for ever.
+
+It is no language model. What it says follows from the ids of the prompt, its own seed and the request's, and
+from nothing else: not from the route, the time, or what was asked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import field, frozen
+
+from .dice import Dice
+from .drift import drifted
+from .habits import Habits
+from .logprobs import pack
+from .piece import Piece, ids_of
+from .reply import Reply, compose
+from .scene import Scene, Tool, read
+from .speech import passage
+from .vocabulary import Vocabulary, vocabulary
+
+
+@frozen
+class Sampler:
+    """A seed and habits; `ids` is a function of its arguments."""
+
+    seed: int = 0
+    habits: Habits = field(factory=Habits)
+
+    def dice(self, prompt: Sequence[int], seed: int | None, draw: int = 0) -> Dice:
+        """Return the draws that belong to this prompt, this request's seed and its `draw`-th choice."""
+        return Dice(self.seed, "" if seed is None else seed, draw, pack(prompt))
+
+    def ids(
+        self, prompt: Sequence[int], *, seed: int | None = None, draw: int = 0, must_call: str | None = None
+    ) -> Iterator[int]:
+        """Yield the ids of the reply, its end token, and then more words without end.
+
+        Whoever asks stops: at an end token, at a limit. `must_call` names the tool to call; `""` means any.
+        """
+        words, dice = vocabulary(), self.dice(prompt, seed, draw)
+        scene = read(prompt, words)
+        reply = compose(scene, dice, self.habits, _wanted(scene, must_call))
+        drifts = dice.chance(self.habits.drifts)
+        yield from self._said(reply, dice, words, drifts=drifts)
+        while True:
+            more = ids_of([Piece(passage(dice, scene.heard) + " ")], words)
+            yield from drifted(more, dice, words) if drifts else more
+
+    def _said(self, reply: Reply, dice: Dice, words: Vocabulary, *, drifts: bool) -> Iterator[int]:
+        """Yield the ids of the pieces, of half a character where there is one, and of the end."""
+        ids = ids_of(reply.pieces, words)
+        yield from drifted(ids, dice, words) if drifts else ids
+        if reply.half:
+            yield from _bytes(reply.half, words)[:-1]
+        if reply.end is not None:
+            yield words.id(reply.end)
+
+
+def _wanted(scene: Scene, must_call: str | None) -> list[Tool]:
+    """Return the tools of which one must be called; none where nothing must or can be."""
+    if must_call is None:
+        return []
+    return [tool for tool in scene.tools if must_call in ("", tool.name)]
+
+
+def _bytes(character: str, words: Vocabulary) -> list[int]:
+    return [byte for merged in words.spelled(character) for byte in words.bytes_of(merged)]
