@@ -134,7 +134,7 @@ FAULTS = (
     Fault(
         "a close that is not the suffix is taken",
         "bridge.py",
-        "return 0 if _closes(tail, turn, 0) or not turn.suffix else _mismatch()",
+        "return 0 if closed else _mismatch()",
         "return 0",
     ),
     Fault(

@@ -172,7 +172,8 @@ def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:
     """Return where in the tail the turn's own text is over and its close begins."""
     tail = found.seam.tail
     if not calls_of(turn.message):
-        return 0 if _closes(tail, turn, 0) or not turn.suffix else _mismatch()
+        closed = tail[: len(turn.suffix)] == turn.suffix or tail[:1] == (turn.stop,)
+        return 0 if closed else _mismatch()
     shared = yield from _call_close(found)
     places = _closes(tail, turn, shared)
     if len(places) == 1:
@@ -193,12 +194,15 @@ def _mismatch() -> Refusal:
     return Refusal(Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn")
 
 
-def _closes(tail: tuple[int, ...], turn: Turn, limit: int) -> list[int]:
-    """Return the places up to `limit` where the suffix begins, or where the turn's stop stands."""
+def _closes(tail: tuple[int, ...], turn: Turn, shared: int) -> list[int]:
+    """Return where a close begins among the `shared` ids: the suffix, or the id that the turn stopped with.
+
+    A stop that opens the next turn stands right after them.
+    """
     size = len(turn.suffix)
-    closed = [i for i in range(limit + 1) if size and tail[i : i + size] == turn.suffix]
+    closed = [i for i in range(shared - size + 1) if size and tail[i : i + size] == turn.suffix]
     inside = {i + j for i in closed for j in range(size)}
-    stopped = [i for i in range(limit + 1) if turn.stop is not None and tail[i : i + 1] == (turn.stop,)]
+    stopped = [i for i in range(shared + 1) if turn.stop is not None and tail[i : i + 1] == (turn.stop,)]
     return closed + [i for i in stopped if i not in inside]
 
 
