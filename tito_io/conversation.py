@@ -68,7 +68,7 @@ class Conversation:
         """
         found = await self._stitch(prompt) if self.trajectory else None
         if isinstance(found, Stitched):
-            reply = await self.engine.from_ids(found.ids, self.sampling)
+            reply = await self.engine.from_ids(found.ids, self.sampling, self.rendering)
             return self._keep(Turn(Route.TITO, _continued(found, reply), reply, found, None))
         reply = await self.engine.from_messages(prompt, self.rendering, self.sampling)
         return self._keep(Turn(Route.MITO, self._begun(prompt, reply), reply, None, found))

@@ -57,8 +57,8 @@ def _cells(row: Row) -> list[str | Text]:
 
 
 def _note(row: Row) -> str:
-    notes = [row.odd, f"refused: {row.refusal}" if row.refusal else ""]
-    notes.append(f"lost {row.lost_ids} sampled ids" if row.lost_ids else "")
+    notes = [row.odd, row.refusal or ""]
+    notes.append(f"lost {row.lost_ids}" if row.lost_ids else "")
     return ", ".join(filter(None, notes))
 
 

@@ -187,10 +187,10 @@ def _odd(turn: Turn) -> str:
     if found is None:
         return ""
     if found.step.truncated:
-        return "closed a cut turn"
+        return "cut closed"
     if found.replaced_stop is not None:
-        return f"replaced stop {found.replaced_stop}"
-    return "" if found.kept_stop is None else f"kept stop {found.kept_stop}"
+        return "stop replaced"
+    return "" if found.kept_stop is None else "stop kept"
 
 
 def to_json(row: Row) -> dict[str, Any]:

@@ -120,10 +120,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.tests = {**tests, **{name: _comparing(self.limits, tests[name]) for name in _COMPARING}}
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
-        """Guard a parsed template, and let its compiled code join texts through the limits."""
+        """Guard a parsed template, and let its compiled code join the operands of `~` through the limits."""
         guarded = Guards().visit(source).set_environment(self)
         code = super()._generate(guarded, *args, **kwargs)
-        names = ("concat", "str_join", "markup_join")
+        names = ("str_join", "markup_join")
         return "\n".join([code, *(f"{name} = environment.{name}" for name in names), ""])
 
     def getattr(self, obj: Any, attribute: str) -> Any:

@@ -89,8 +89,14 @@ class Engine(Protocol):
     ) -> Reply:
         """Sample a turn after messages that the engine renders itself (MITO)."""
 
-    async def from_ids(self, ids: Sequence[int], sampling: Sampling) -> Reply:
-        """Sample a turn after exactly these ids (TITO)."""
+    async def from_ids(
+        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None
+    ) -> Reply:
+        """Sample a turn after exactly these ids (TITO).
+
+        `rendering` is what the ids were rendered with, where the caller knows it. It changes no id, only how
+        the message is parsed: without tools there is nothing that a sampled text could call.
+        """
 
     async def aclose(self) -> None:
         """Let go of connections."""

@@ -1,0 +1,37 @@
+"""Real engines, for tests that ask for them.
+
+The environment variable TITO_ENGINES lists the engines to start, as in `TITO_ENGINES=vllm`. Each is installed
+once, outside the checkout, and started once a test run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from .server import Server
+from .vllm import vllm
+
+
+@pytest.fixture(scope="session")
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Write a line to the terminal, past the capture: engines take their time."""
+    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+    return lambda line: reporter.write_line(f"[engines] {line}") if reporter else None
+
+
+def asked_for(engine: str) -> None:
+    """Skip the test unless this engine was asked for."""
+    wanted = [name.strip() for name in os.environ.get("TITO_ENGINES", "").split(",")]
+    if engine not in wanted:
+        pytest.skip(f"needs a real {engine}: ask for it with TITO_ENGINES={engine}")
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]) -> Iterator[Server]:
+    """Lend the run's one vLLM server: `base_url`, `model`, and `family`, the path of the model's folder."""
+    asked_for("vllm")
+    with vllm(say, tmp_path_factory.mktemp("vllm") / "vllm.log") as server:
+        yield server

@@ -1,0 +1,241 @@
+"""Texts in the Hermes manner, as Qwen and many others write them, taken apart into a message.
+
+`<think>` and `</think>` stand around a thought, `<tool_call>` and `</tool_call>` around the JSON of a call.
+A tag that has a token of its own counts only where that token was sampled: the same letters spelled out are
+text, as in an answer that explains the tags. What is not a well-formed call stays in the content.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat, zip_longest
+from typing import Any
+
+import attrs
+
+THINK, THOUGHT, CALL, CALLED = "<think>", "</think>", "<tool_call>", "</tool_call>"
+TAGS = (THINK, THOUGHT, CALL, CALLED)
+ANY_TAG = re.compile("|".join(map(re.escape, TAGS)))
+
+REAL = True
+DECODER = json.JSONDecoder()
+SEPARATORS = re.compile(r"[\s,:]*")
+
+
+@attrs.frozen
+class Mark:
+    """A tag in a text, at its place."""
+
+    tag: str
+    start: int
+    stop: int
+
+
+@attrs.frozen
+class Tags:
+    """What a vocabulary makes of the tags."""
+
+    ids: Mapping[str, int] = attrs.field(factory=dict)
+    """The tags that are tokens, with their ids."""
+    line_breaks: frozenset[int] = frozenset()
+    """The ids that are nothing but line breaks."""
+
+    def thinking(self, prompt_ids: Sequence[int]) -> bool:
+        """Whether the prompt ends inside a thought, as generation prompts of thinking models do.
+
+        >>> Tags({THINK: 7}, frozenset([10])).thinking([1, 7, 10])
+        True
+        """
+        tail = list(prompt_ids[-2:])
+        if tail and tail[-1] in self.line_breaks:
+            tail.pop()
+        return bool(tail) and tail[-1] == self.ids.get(THINK)
+
+    def sampled(self, ids: Sequence[int]) -> list[str]:
+        """Return the tags among sampled ids.
+
+        >>> Tags({CALL: 8, CALLED: 9}).sampled([8, 1, 2, 9])
+        ['<tool_call>', '</tool_call>']
+        """
+        names = {index: tag for tag, index in self.ids.items()}
+        return [names[index] for index in ids if index in names]
+
+    def runs(self, ids: Sequence[int]) -> list[list[int]]:
+        """Return the ids before, between and after the sampled tags.
+
+        >>> Tags({CALL: 8, CALLED: 9}).runs([1, 8, 2, 3, 9])
+        [[1], [2, 3], []]
+        """
+        runs: list[list[int]] = [[]]
+        for index in ids:
+            if index in self.ids.values():
+                runs.append([])
+            else:
+                runs[-1].append(index)
+        return runs
+
+    def count(self, text: str) -> int:
+        """Return how many times a text spells a tag that is a token.
+
+        >>> Tags({THINK: 7}).count("<think> and <tool_call>")
+        1
+        """
+        return sum(found.group() in self.ids for found in ANY_TAG.finditer(text))
+
+    def plain(self, text: str, ids: Sequence[int]) -> bool:
+        """Whether every tag that the text spells was sampled as its token."""
+        spelled = [found.group() for found in ANY_TAG.finditer(text) if found.group() in self.ids]
+        return spelled == self.sampled(ids)
+
+    def marks(self, text: str, spelled: Sequence[int] | None = None) -> list[Mark]:
+        """Return the tags that count.
+
+        `spelled` says how many of the text's tags were spelled out before, between and after the sampled
+        ones, as `count` finds them in each of `runs`; None where there are none such.
+
+        >>> tags = Tags({CALL: 8, CALLED: 9})
+        >>> [mark.start for mark in tags.marks("<tool_call> opens <tool_call></tool_call>", [1, 0, 0])]
+        [18, 29]
+        """
+        real = iter(_pattern(spelled)) if spelled is not None else repeat(REAL)
+        return [
+            Mark(found.group(), found.start(), found.end())
+            for found in ANY_TAG.finditer(text)
+            if found.group() not in self.ids or next(real, False)
+        ]
+
+
+def _pattern(spelled: Sequence[int]) -> Iterator[bool]:
+    """Yield, for each tag of a text in order, whether it was sampled as a token."""
+    for place, count in enumerate(spelled):
+        if place:
+            yield True
+        yield from [False] * count
+
+
+@attrs.frozen
+class Parsed:
+    """A text, taken apart."""
+
+    reasoning: str | None
+    content: str
+    calls: tuple[tuple[str, str], ...] = ()
+    """Names and arguments; the arguments are JSON exactly as sampled."""
+
+    def message(self, key: str) -> dict[str, Any]:
+        """Return the assistant message; `key` makes the ids of its calls.
+
+        The content is never null: chat templates print that as a word, or fail.
+        """
+        message: dict[str, Any] = {"role": "assistant", "content": self.content}
+        if self.reasoning is not None:
+            message["reasoning"] = self.reasoning
+        if self.calls:
+            message["tool_calls"] = [_wire(f"{key}-{i}", *call) for i, call in enumerate(self.calls)]
+        return message
+
+
+def _wire(key: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": key, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bool = True) -> Parsed:
+    r"""Take a text apart at its marks; `thinking` where it begins inside a thought.
+
+    >>> text = '<think>hm</think>\n\nSo:\n<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>'
+    >>> parse(text, Tags().marks(text))
+    Parsed(reasoning='hm', content='So:', calls=(('f', '{"a":1}'),))
+    """
+    thoughts = [mark for mark in marks if mark.tag in (THINK, THOUGHT)]
+    reasoning, begin = _thought(text, thoughts, thinking=thinking)
+    pieces, calls = [], []
+    for opening, closing in _pairs(marks, begin) if tools else ():
+        call = _call(text[opening.stop : closing.start if closing else None])
+        if call is not None:
+            pieces.append(text[begin : opening.start])
+            calls.append(call)
+            begin = closing.stop if closing else len(text)
+    pieces.append(text[begin:])
+    return Parsed(reasoning or None, _joined(pieces, after=reasoning is not None), tuple(calls))
+
+
+def _thought(text: str, marks: Sequence[Mark], *, thinking: bool) -> tuple[str | None, int]:
+    """Return what was thought, and where the rest begins; None where nothing was.
+
+    A thought that is closed without having been opened was opened by the prompt.
+    """
+    begin = 0
+    if not thinking:
+        if not marks or (marks[0].tag == THINK and text[: marks[0].start].strip()):
+            return None, 0
+        begin = marks[0].stop if marks[0].tag == THINK else 0
+    end = next((mark for mark in marks if mark.tag == THOUGHT), Mark(THOUGHT, len(text), len(text)))
+    return text[begin : end.start].strip("\n"), end.stop
+
+
+def _pairs(marks: Sequence[Mark], begin: int) -> Iterator[tuple[Mark, Mark | None]]:
+    """Yield each opening tag with the closing one right after it, None for a last one left open."""
+    calls = [mark for mark in marks if mark.start >= begin and mark.tag in (CALL, CALLED)]
+    for mark, after in zip_longest(calls, calls[1:]):
+        if mark.tag == CALL and (after is None or after.tag == CALLED):
+            yield mark, after
+
+
+def _joined(pieces: Sequence[str], *, after: bool) -> str:
+    r"""Return the content around calls, `after` a thought, without the line breaks that set those off.
+
+    >>> _joined(["So:\n", "\n", "\nbye"], after=False)
+    'So:\nbye'
+    """
+    opened = [piece.lstrip("\n") if place or after else piece for place, piece in enumerate(pieces)]
+    closed = [*(piece.rstrip("\n") for piece in opened[:-1]), opened[-1]]
+    return "\n".join(filter(None, closed))
+
+
+def _call(body: str) -> tuple[str, str] | None:
+    """Return the name and the arguments of a call, None where it is malformed.
+
+    >>> _call(' {"arguments": {"a": 1.0}, "name": "f"} '), _call('{"name": "f", "arguments": 1}')
+    (('f', '{"a": 1.0}'), None)
+    """
+    try:
+        members = _members(body.strip())
+    except (ValueError, RecursionError):
+        return None
+    name, arguments = members.get("name", ""), members.get("arguments", "")
+    if not name.startswith('"') or not arguments.startswith("{"):
+        return None
+    return json.loads(name), arguments
+
+
+def _members(text: str) -> dict[str, str]:
+    """Return the members of a JSON object, each value as it is written; raises `ValueError` for all else.
+
+    >>> _members('{"a": [1,  2], "b":{}}')
+    {'a': '[1,  2]', 'b': '{}'}
+    """
+    if not isinstance(json.loads(text, parse_constant=_no_number), dict):
+        raise ValueError("a call is an object")  # noqa: TRY004  # the text is wrong, not the caller
+    members: dict[str, str] = {}
+    place = _skipped(text, 1)
+    while text[place] != "}":
+        key, place = DECODER.raw_decode(text, place)
+        begin = _skipped(text, place)
+        _, end = DECODER.raw_decode(text, begin)
+        if key in members:
+            raise ValueError(f"{key!r} stands there twice")
+        members[key], place = text[begin:end], _skipped(text, end)
+    return members
+
+
+def _skipped(text: str, place: int) -> int:
+    """Return where the next key or value of an object begins."""
+    found = SEPARATORS.match(text, place)
+    return found.end() if found else place
+
+
+def _no_number(word: str) -> float:
+    """Refuse NaN and Infinity, which Python's reader takes for JSON."""
+    raise ValueError(f"{word} is no JSON")

@@ -1,0 +1,164 @@
+"""JSON over HTTP to one server; whatever goes wrong on the way becomes one of our errors, here and only here.
+
+Nothing is tried twice: a repeated request samples another turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import attrs
+import httpx2
+import orjson
+
+from tito_core import InputError
+
+from .faults import fault
+from .protocol import Answer, EngineError, InvalidReplyError, UnreachableError
+
+CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 2.0
+"""How long an unused connection is kept. Servers close theirs after 5 s, and a request that meets the close
+is lost."""
+
+FAILURES: tuple[tuple[type[httpx2.RequestError], type[EngineError], str], ...] = (
+    (
+        httpx2.ConnectError,
+        UnreachableError,
+        "nothing answers; start the engine, or correct the base_url",
+    ),
+    (httpx2.ConnectTimeout, UnreachableError, "no connection in time; check that the engine runs there"),
+    (httpx2.TimeoutException, UnreachableError, "no answer in time; allow more with `timeout`"),
+    (httpx2.DecodingError, InvalidReplyError, "the answer's compression is broken"),
+    (httpx2.TransportError, UnreachableError, "the connection broke before the answer was whole"),
+    (httpx2.RequestError, UnreachableError, "the request did not get through"),
+)
+"""The library's exceptions and ours, the most particular first."""
+
+
+@attrs.define
+class Wire:
+    """A server, and the connections to it."""
+
+    root: httpx2.URL
+    """Where its routes begin."""
+    client: httpx2.AsyncClient
+
+    @classmethod
+    def to(
+        cls,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> Wire:
+        """Make ready; nothing is sent yet. `timeout` is in seconds, from one byte to the next."""
+        client = httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
+            timeout=httpx2.Timeout(timeout, connect=CONNECT_SECONDS),
+            limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS),
+            transport=transport,
+        )
+        return cls(root_of(base_url), client)
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON value at `path`."""
+        return await self._ask("GET", path, None)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send a JSON object; return the JSON value that comes back."""
+        return await self._ask("POST", path, encoded(body))
+
+    def where(self, method: str, path: str) -> str:
+        """Name a request, for errors; credentials in the address stay out.
+
+        >>> Wire.to("http://me:secret@127.0.0.1:8000/v1").where("GET", "/v1/models")
+        'GET http://127.0.0.1:8000/v1/models'
+        """
+        return f"{method} {self._url(path).copy_with(userinfo=b'')}"
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.aclose()
+
+    def _url(self, path: str) -> httpx2.URL:
+        return self.root.copy_with(path=self.root.path.rstrip("/") + path)
+
+    async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
+        where = self.where(method, path)
+        headers = {"Content-Type": "application/json"} if content is not None else None
+        try:
+            response = await self.client.request(method, self._url(path), content=content, headers=headers)
+        except httpx2.RequestError as error:
+            raise _failure(where, error) from error
+        return _read(where, response)
+
+
+def root_of(base_url: str) -> httpx2.URL:
+    """Return where a server's routes begin: a trailing `/v1` is one of them.
+
+    >>> root_of("http://127.0.0.1:8000/v1/"), root_of("https://host/engines/a")
+    (URL('http://127.0.0.1:8000'), URL('https://host/engines/a'))
+    """
+    try:
+        url = httpx2.URL(base_url)
+    except (httpx2.InvalidURL, TypeError) as error:
+        raise InputError(f"base_url: {error}; pass one like http://127.0.0.1:8000") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InputError("base_url: no http address; pass one like http://127.0.0.1:8000")
+    return url.copy_with(path=url.path.rstrip("/").removesuffix("/v1").rstrip("/"), query=None, fragment=None)
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """Return a request's JSON.
+
+    >>> encoded({"prompt": [1, 2]})
+    b'{"prompt":[1,2]}'
+    """
+    try:
+        return orjson.dumps(body, default=_plain)
+    except TypeError as error:  # what the library says to half a surrogate pair, and to what is no JSON
+        raise InputError(f"the request cannot be written as JSON: {error}") from error
+
+
+def _plain(value: object) -> object:
+    """Return a mapping or a sequence of the caller's own as a plain one."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _failure(where: str, error: httpx2.RequestError) -> EngineError:
+    kind, told = next((ours, told) for theirs, ours, told in FAILURES if isinstance(error, theirs))
+    return kind(f"{where}: {told}")
+
+
+def _read(where: str, response: httpx2.Response) -> Any:
+    """Return an answer's JSON value, or raise what the answer amounts to."""
+    try:
+        body = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        if response.is_success:
+            answer = Answer(response.status_code, response.content)
+            raise InvalidReplyError(f"{where}: the answer is no JSON; is it an engine?", answer) from None
+        raise fault(where, Answer(response.status_code, response.text)) from None
+    if response.is_success and not _is_error(body):
+        return body
+    raise fault(where, Answer(_status(response, body), body))
+
+
+def _is_error(body: object) -> bool:
+    """Tell whether an answer that calls itself a success is an error's body: proxies send such."""
+    return isinstance(body, Mapping) and bool(body.get("error")) and "choices" not in body
+
+
+def _status(response: httpx2.Response, body: object) -> int:
+    """Return the status, that of the error's body where the response claims success."""
+    if not response.is_success:
+        return response.status_code
+    inner = body.get("error") if isinstance(body, Mapping) else None
+    code = inner.get("code") if isinstance(inner, Mapping) else None
+    return code if type(code) is int and code >= HTTPStatus.BAD_REQUEST else 500
