@@ -58,6 +58,19 @@ async def test_what_was_not_said_is_not_sent() -> None:
     assert mock.bodies(CHAT) == [sent]
 
 
+async def test_messages_are_written_as_the_server_reads_them_and_stay_as_they_were() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": {"x": 2**70}}}
+    message = {"role": "assistant", "content": "", "reasoning_content": "so", "tool_calls": [call]}
+    engine, mock = mocked({CHAT: chat_answer()})
+    await engine.from_messages([*HELLO, message], Rendering(), Sampling())
+    said = mock.bodies(CHAT)[0]["messages"][1]
+    assert said["reasoning"] == "so"
+    assert "reasoning_content" not in said
+    assert said["tool_calls"][0]["function"]["arguments"] == f'{{"x": {2**70}}}'
+    assert call["function"] == {"name": "f", "arguments": {"x": 2**70}}
+    assert "reasoning" not in message
+
+
 async def test_ids_go_to_the_completions_route_as_they_are() -> None:
     engine, mock = mocked({COMPLETIONS: completion_answer()})
     await engine.from_ids(PROMPT, SAMPLING)

@@ -95,6 +95,8 @@ def _said(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """
     said = list(Messages.of(list(messages)))  # copies, which may be changed
     for message in said:
+        if message.get("reasoning") is None and "reasoning_content" in message:
+            message["reasoning"] = message.pop("reasoning_content")  # /tokenize drops the old name
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             function = call.get("function") if isinstance(call, dict) else None
