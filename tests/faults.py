@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -97,7 +98,7 @@ FAULTS = (
         "messages are held, not copied",
         "message.py",
         "        return {_key(k, where): _copy(v, where, depth + 1) for k, v in value.items()}",
-        "        return value if type(value) is dict else {_key(k, where): _copy(v, where, depth + 1) for k, v in value.items()}",
+        "        return dict(value)",
     ),
     Fault(
         "numbers are compared with ==",
@@ -120,8 +121,8 @@ FAULTS = (
     Fault(
         "no unlike history is asked",
         "bridge.py",
-        "        return found.seam.ends(ids, cut)",
-        "        return True",
+        "    if unlike is None or not found.seam.ends(unlike, cut):\n        return False\n",
+        "",
     ),
     Fault("swallowed messages are no matter", "bridge.py", "    if lost is not None:", "    if False:"),
     Fault(
@@ -132,9 +133,21 @@ FAULTS = (
     ),
     Fault("the first of several closes is taken", "bridge.py", "    if len(places) == 1:", "    if places:"),
     Fault(
+        "the real system and user texts are not asked about",
+        "bridge.py",
+        "return akin is not None and found.seam.ends(akin, cut)",
+        "return True",
+    ),
+    Fault(
+        "messages are handed out, not copied",
+        "message.py",
+        "return map(_own, super().__iter__())",
+        "return super().__iter__()",
+    ),
+    Fault(
         "a close that is not the suffix is taken",
         "bridge.py",
-        "return 0 if closed else _mismatch()",
+        "return 0 if begins else _mismatch()",
         "return 0",
     ),
     Fault(
@@ -191,13 +204,14 @@ def main() -> int:
     """Plant every fault, or those whose description holds the words of the command line."""
     console, words = Console(), " ".join(sys.argv[1:])
     chosen = [fault for fault in FAULTS if words in fault.what]
+    if not chosen:
+        sys.exit(f"no fault is described with {words!r}")
     survivors = 0
-    for number, fault in enumerate(chosen, 1):
-        dead = killed(fault)
-        survivors += not dead
-        console.print(
-            f"{number:3}/{len(chosen)} {'killed  ' if dead else 'SURVIVED'} {fault.file}: {fault.what}"
-        )
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for number, (fault, dead) in enumerate(zip(chosen, pool.map(killed, chosen), strict=True), 1):
+            survivors += not dead
+            said = "killed  " if dead else "SURVIVED"
+            console.print(f"{number:3}/{len(chosen)} {said} {fault.file}: {fault.what}", markup=False)
     console.print(f"{len(chosen) - survivors} of {len(chosen)} faults killed")
     return int(survivors > 0)
 

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from .ask import Asking, ask
-from .dummy import CALL_ID, USER, WORDS, Context, Form, calls_of, contexts, forms
+from .dummy import CALL_ID, WORDS, Context, Form, calls_of, contexts, forms, kindred
 from .environment import lengthened, readings
 from .errors import TemplateRefused
 from .refusal import Reason, Refusal
@@ -42,6 +42,8 @@ class Turn:
     """As the prompt restates it."""
     after: str
     """The role of the message before it."""
+    history: Environment
+    """What a template may read in the real history: its opening system messages, and the last user's."""
     suffix: tuple[int, ...]
     """The template's turn close."""
     stop: int | None
@@ -120,15 +122,23 @@ def _prove(turn: Turn, found: Found) -> Asking[Bridge | Refusal]:
 
 
 def _agrees(turn: Turn, found: Found, cut: int) -> Asking[bool]:
-    """Tell whether an unlike history gives the same tail; the first that the template takes decides."""
+    """Tell whether an unlike history gives the same tail, and one that begins and asks as the real one."""
     call_id = next(iter(_orphans(turn, found.environment)), CALL_ID)
-    for context in contexts(turn.after, call_id).unlike:
+    unlike = yield from _first_taken(found, contexts(turn.after, call_id).unlike)
+    if unlike is None or not found.seam.ends(unlike, cut):
+        return False
+    akin = yield from _first_taken(found, kindred(turn.after, turn.history))
+    return akin is not None and found.seam.ends(akin, cut)
+
+
+def _first_taken(found: Found, histories: tuple[Context, ...]) -> Asking[tuple[int, ...] | None]:
+    """Render with other words in the first of some histories that the template takes."""
+    for context in histories:
         try:
-            ids = yield from ask(found.unlike(context))
+            return (yield from ask(found.unlike(context)))
         except TemplateRefused:
             continue
-        return found.seam.ends(ids, cut)
-    return False
+    return None
 
 
 def _swallowed(found: Found) -> Asking[int | None]:
@@ -170,14 +180,17 @@ def _generation_prompt(found: Found) -> Asking[int]:
 
 def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:
     """Return where in the tail the turn's own text is over and its close begins."""
-    tail = found.seam.tail
+    tail, size = found.seam.tail, len(turn.suffix)
     if not calls_of(turn.message):
-        closed = tail[: len(turn.suffix)] == turn.suffix or tail[:1] == (turn.stop,)
-        return 0 if closed else _mismatch()
-    shared = yield from _call_close(found)
-    places = _closes(tail, turn, shared)
+        begins = tail[:size] == turn.suffix or tail[:1] == (turn.stop,)
+        return 0 if begins else _mismatch()
+    call = yield from _call_close(found)
+    if call is None:
+        return Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
+    closed, stopped = _suffixes(tail, turn, call), _stops(tail, turn, call)
+    places = {*closed, *stopped} - {i + j for i in closed for j in range(1, size)}
     if len(places) == 1:
-        return places[0]
+        return places.pop()
     if not places and turn.stop is not None:
         return Refusal(Reason.ODD_STOP, f"the turn ended with {turn.stop}, which closes no tool call here")
     return Refusal(Reason.UNPROVEN_TAIL, f"{len(places)} places where the tool call's turn may end")
@@ -194,31 +207,48 @@ def _mismatch() -> Refusal:
     return Refusal(Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn")
 
 
-def _closes(tail: tuple[int, ...], turn: Turn, shared: int) -> list[int]:
-    """Return where a close begins among the `shared` ids: the suffix, or the id that the turn stopped with.
-
-    A stop that opens the next turn stands right after them.
-    """
+def _suffixes(tail: tuple[int, ...], turn: Turn, call: CallClose) -> list[int]:
+    """Return where the suffix stands in what is always written, or right after it."""
     size = len(turn.suffix)
-    closed = [i for i in range(shared - size + 1) if size and tail[i : i + size] == turn.suffix]
-    inside = {i + j for i in closed for j in range(size)}
-    stopped = [i for i in range(shared + 1) if turn.stop is not None and tail[i : i + 1] == (turn.stop,)]
-    return closed + [i for i in stopped if i not in inside]
+    places = [*range(call.shared - size + 1), *([call.end] if call.end == call.shared else [])]
+    return [i for i in places if size and tail[i : i + size] == turn.suffix]
 
 
-def _call_close(found: Found) -> Asking[int]:
-    """Return how far the tail stays the same whatever follows the tool call."""
+def _stops(tail: tuple[int, ...], turn: Turn, call: CallClose) -> list[int]:
+    """Return where the id that the turn stopped with closes the call, or opens what follows.
+
+    It closes where it is the last id before anything follows, and stands there once; it opens where nothing
+    is left of the call. Elsewhere it belongs to the call itself, and the turn broke off in the middle.
+    """
+    end = max(call.end, 0)
+    if turn.suffix and tail[end : end + len(turn.suffix)] == turn.suffix:
+        return []
+    if turn.suffix and tail[max(end - 1, 0) : end] == (turn.stop,) and tail[:end].count(turn.stop) == 1:
+        return [end - 1]
+    return [end] if call.shared == call.end and tail[end : end + 1] == (turn.stop,) else []
+
+
+@attrs.frozen
+class CallClose:
+    """What the template writes after the text of a tool call."""
+
+    shared: int
+    """How many ids of the tail stand there whatever follows."""
+    end: int
+    """How many of them stand there before anything follows: the rest of the call, and its close."""
+
+
+def _call_close(found: Found) -> Asking[CallClose | None]:
+    """Render the call with nothing after it, once with the generation prompt and once without."""
     try:
         other = yield from ask(found.messages(found.environment, OTHER))
+        speaking = yield from ask(found.messages(()))
+        silent = yield from ask(found.messages(()), add_generation_prompt=False)
     except TemplateRefused:
-        return -1
+        return None
     text = found.seam.ids[common_prefix(found.seam.ids, other) : found.seam.place]
-    for following in ((), (USER,)):
-        try:
-            ids = yield from ask(found.messages(following))
-        except TemplateRefused:
-            continue
-        rest = after(text, ids)
-        if rest is not None:
-            return common_prefix(found.seam.tail, rest)
-    return -1
+    rest, quiet = after(text, speaking), after(text, silent)
+    if rest is None:
+        return None
+    end = -1 if quiet is None else common_prefix(rest, quiet)
+    return CallClose(common_prefix(found.seam.tail, rest), end)

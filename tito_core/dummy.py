@@ -74,6 +74,20 @@ def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
     return Contexts(likely=(end,), unlike=tuple(_retold((*past, *end)) for past in pasts))
 
 
+def kindred(role: str, history: Context) -> tuple[Context, ...]:
+    """Return short histories that hold these messages of the real one and end with a message of this role.
+
+    Templates look for switches in system and user texts, and for whether there is a user at all.
+
+    >>> kindred("user", ({"role": "user", "content": "x"},))
+    (({'role': 'user', 'content': 'x'},),)
+    """
+    if role == "tool":
+        return tuple((*history, *lookup) for lookup in _lookups("add", CALL_ID, 3))
+    ends = history[-1:] and history[-1]["role"] == role
+    return (history if ends or role not in LAST else (*history, LAST[role][-1]),)
+
+
 def _retold(context: Context) -> Context:
     """Return a history in which every message says something else."""
     return tuple(

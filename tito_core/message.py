@@ -7,8 +7,9 @@ text must never be matched to another, so nothing here holds on to an object tha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, TypeAlias, cast, overload
 
 import attrs
 
@@ -41,7 +42,7 @@ MEDIA = frozenset(
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
 class Messages(Shared[dict[str, Any]]):
-    """Private copies of messages, sharing what they extend.
+    """Private copies of messages, sharing what they extend; reading one gives a copy again.
 
     >>> start = Messages.of([{"role": "user", "content": "hi"}])
     >>> longer = start.then([{"role": "assistant", "content": "hello"}])
@@ -54,6 +55,10 @@ class Messages(Shared[dict[str, Any]]):
     which it is not where True equals 1."""
     multimodal: bool = attrs.field(init=False)
     """Whether any message of the chain has media."""
+    opening: tuple[dict[str, Any], ...] = attrs.field(init=False)
+    """The system and developer messages that the chain begins with."""
+    asked: int = attrs.field(init=False)
+    """Where the last user message stands; -1 where there is none."""
     memo: list[int] = attrs.field(init=False, factory=list)
     """The chain's hash, once somebody has asked for it (see `prefix.py`)."""
 
@@ -64,6 +69,30 @@ class Messages(Shared[dict[str, Any]]):
     @multimodal.default
     def _any_media(self) -> bool:
         return (self.older is not None and self.older.multimodal) or is_multimodal(self.part)
+
+    @opening.default
+    def _leading(self) -> tuple[dict[str, Any], ...]:
+        before = () if self.older is None else self.older.opening
+        if self.older is not None and self.older.length > len(before):
+            return before
+        return (*before, *takewhile(_is_system, self.part))
+
+    @asked.default
+    def _last_user(self) -> int:
+        start = 0 if self.older is None else self.older.length
+        users = [start + i for i, message in enumerate(self.part) if message["role"] == "user"]
+        return users[-1] if users else -1 if self.older is None else self.older.asked
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(_own, super().__iter__())
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        found = super().__getitem__(index)
+        return _own(found) if isinstance(found, dict) else list(map(_own, found))
 
     @classmethod
     def of(cls, messages: Sequence[Message], name: str = "prompt") -> Messages:
@@ -98,6 +127,15 @@ def _message(item: object, where: str) -> dict[str, Any]:
     if not isinstance(role, str) or not role:
         raise InputError(f"{where} has no role: every message needs a 'role' that is a string")
     return message
+
+
+def _own(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy that whoever reads a message may change."""
+    return cast("dict[str, Any]", _copy(message, "message", 0))
+
+
+def _is_system(message: Message) -> bool:
+    return message["role"] in {"system", "developer"}
 
 
 def _copy(value: Any, where: str, depth: int) -> Any:

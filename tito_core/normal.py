@@ -341,10 +341,8 @@ def _reasoning_name(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
 
 
 def _empty_reasoning(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    return any(
-        {repr(ours.get(key)), repr(theirs.get(key))} == {"''", "None"}
-        for key in ("reasoning", "reasoning_content")
-    )
+    pairs = [(ours.get(key), theirs.get(key)) for key in ("reasoning", "reasoning_content")]
+    return any(a != b and not a and not b for a, b in pairs)
 
 
 def _empty_calls(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
@@ -357,7 +355,16 @@ def _arguments_of(message: dict[str, Any]) -> list[Any]:
 
 
 def _argument_spelling(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    return repr(_arguments_of(ours)) != repr(_arguments_of(theirs))
+    return bool(_exactly(_arguments_of(ours)) != _exactly(_arguments_of(theirs)))
+
+
+def _exactly(value: Any) -> Any:
+    """Return data in which only what is written alike is equal."""
+    if isinstance(value, dict):
+        return [(key, _exactly(item)) for key, item in value.items()]
+    if isinstance(value, list):
+        return list(map(_exactly, value))
+    return (type(value).__name__, value)
 
 
 def _call_rest(message: dict[str, Any]) -> list[Any]:

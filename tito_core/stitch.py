@@ -14,7 +14,7 @@ from .errors import InputError
 from .find import Match, find
 from .ids import Ids, checked
 from .ledger import Ledger, Origin
-from .message import Message, copied, is_multimodal
+from .message import Message, Messages, copied, is_multimodal
 from .normal import Forgiveness
 from .policy import STRICT, OddStop, Policy, Truncated
 from .refusal import Reason, Refusal
@@ -29,7 +29,7 @@ class Stitched:
     """The ids of the whole prompt, sharing those of the matched step."""
     step: Step
     """The step that the prompt continues."""
-    environment: Environment
+    environment: Messages
     """The prompt's messages after the step."""
     bridge: tuple[int, ...]
     """The ids after those of the step."""
@@ -105,6 +105,8 @@ def stitching(
 ) -> Asking[Stitched | Refusal]:
     """Ask for what is new and return the next prompt, or the reason why there is none."""
     close = checked(suffix, "suffix")
+    if not isinstance(policy, Policy):
+        raise InputError(f"policy is {policy!r:.60}: give a Policy, such as Policy(odd_stop=OddStop.KEEP)")
     match = find(_steps(trajectory), _listed(prompt), policy.forgive, key)
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
@@ -114,17 +116,25 @@ def stitching(
     refusal = _unfit(match.step, message, copied(seen, "prompt"), policy)
     if refusal is not None:
         return refusal
-    turn = Turn(message, _role_before(prompt, start), close, match.step.stop)
+    turn = Turn(
+        message=message,
+        after=_role_before(prompt, start),
+        history=_history(prompt, match.step),
+        suffix=close,
+        stop=match.step.stop,
+    )
     bridge = yield from bridging(turn, clean(environment))
     if isinstance(bridge, Refusal):
         return bridge
-    return _join(match, tuple(environment), bridge, close, policy)
+    return _join(match, Messages.of(environment), bridge, close, policy)
 
 
 def _steps(trajectory: object) -> Sequence[Step]:
-    if isinstance(trajectory, Sequence) and (not trajectory or isinstance(trajectory[-1], Step)):
-        return trajectory
-    raise InputError(f"trajectory must be a sequence of steps, not {type(trajectory).__name__}")
+    if not isinstance(trajectory, Sequence) or isinstance(trajectory, str | bytes):
+        raise InputError(f"trajectory must be a sequence of steps, not {type(trajectory).__name__}")
+    if trajectory and not isinstance(trajectory[-1], Step):
+        raise InputError(f"trajectory must be a sequence of steps, not of {type(trajectory[-1]).__name__}")
+    return trajectory
 
 
 def _listed(prompt: object) -> Sequence[Message]:
@@ -136,6 +146,19 @@ def _listed(prompt: object) -> Sequence[Message]:
 def _role_before(prompt: Sequence[Message], start: int) -> str:
     """Return the role of the message before the turn that ends at `start`."""
     return str(copied([prompt[start - 2]], "prompt", start - 2)[0]["role"]) if start > 1 else "user"
+
+
+def _history(prompt: Sequence[Message], step: Step) -> Environment:
+    """Return the messages before the turn that begin the prompt as system texts, and the last user's."""
+    before = step.prompt
+    if isinstance(prompt, Messages):  # the very messages of the step
+        return (
+            (*before.opening, *before[before.asked : before.asked + 1])
+            if before.asked >= 0
+            else before.opening
+        )
+    places = [*range(len(before.opening)), *([before.asked] if before.asked >= 0 else [])]
+    return copied([prompt[place] for place in places], "prompt")
 
 
 def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
@@ -157,7 +180,7 @@ def _unfit(step: Step, message: Mapping[str, Any], seen: Sequence[Message], poli
 
 
 def _join(
-    match: Match, environment: Environment, bridge: Bridge, suffix: tuple[int, ...], policy: Policy
+    match: Match, environment: Messages, bridge: Bridge, suffix: tuple[int, ...], policy: Policy
 ) -> Stitched | Refusal:
     """Put the bridge after the step's ids, with the close standing once."""
     step = match.step

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 import attrs
 
+from .errors import InputError
 from .match import NOTHING, Wanted
 from .message import Messages
 from .shared import Shared
@@ -43,6 +44,8 @@ class Trajectory(Sequence[Step]):
 
     def append(self, step: Step) -> Trajectory:
         """Return this trajectory followed by `step`."""
+        if not isinstance(step, Step):
+            raise InputError(f"a trajectory holds steps, not {type(step).__name__}: see Stitched.then")
         steps = Shared((_sharing(self, step),), self._steps)
         return self._over(steps, max(self.longest, step.messages.length))
 

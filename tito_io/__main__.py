@@ -10,7 +10,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("tito"):
             raise
-        sys.exit(f"tito needs {error.name}: install the command with  pip install 'tito-kernel[io]'")
+        sys.exit(f"tito needs {error.name}: install it with  pip install 'tito-kernel[io]', or '.[io]' here")
     tito()
 
 

@@ -77,11 +77,16 @@ class Options:
 @click.option("--model", help="The model's name; asked of the engine where it serves just one.")
 @click.option("--api-key", envvar="TITO_API_KEY", help="Sent as a bearer token. [env: TITO_API_KEY]")
 @click.option("--family", type=click.Path(path_type=Path), help="A model folder to render with locally.")
-@click.option("--script", type=click.Path(path_type=Path), help="JSON lines of what the world says.")
+@click.option(
+    "--script",
+    type=click.Path(path_type=Path),
+    help='What the world says, a JSON object a line: {"user": "Hello."}, and "tool" for the result of each '
+    'call, where the model made any. The first line may hold "system" and "tools". Said over and over.',
+)
 @click.option("--turns", type=click.IntRange(1), help="How many turns; one a script line by default.")
 @click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True)
-@click.option("--temperature", type=click.FloatRange(0), default=1.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--temperature", type=click.FloatRange(0, 100), default=1.0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
     "--truncated",
     type=_choice(Truncated),
@@ -115,6 +120,9 @@ def rollout(**given: Any) -> None:
 
 def _complain(error: TitoError, status: int) -> None:
     click.echo(f"tito: {error}", err=True)
+    answer = error.answer if isinstance(error, EngineError) else None
+    if answer is not None:
+        click.echo(f"tito: it answered {answer.status}: {str(answer.body)[:500]}", err=True)
     sys.exit(status)
 
 
@@ -145,6 +153,8 @@ async def _engine(options: Options) -> AsyncIterator[Engine]:
 
 
 def _embedded(options: Options) -> Engine:
+    if options.base_url or options.model:
+        raise InputError("the embedded engine has no --base-url and no --model: add --engine vllm")
     from .engines.embedded import embedded  # noqa: PLC0415  # training its tokenizer takes a moment
 
     return embedded(seed=options.seed)

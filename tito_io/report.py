@@ -13,7 +13,9 @@ from .rollout import Row, Summary
 
 CAPTION = (
     "Numbers of ids: the prompt, how many of its ids earlier turns gave, how many were tokenized for this "
-    "turn, how many the engine had cached, what it sampled, and what a fresh rendering would have changed."
+    "turn, what it sampled, and what a fresh rendering of the messages would have changed. TITO: the prompt "
+    "went by ids; MITO: by messages. cut closed, stop kept: the turn before was cut short, or stopped oddly, "
+    "and its close was written after it."
 )
 
 HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
@@ -22,20 +24,19 @@ HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("prompt", "right"),
     ("reused", "right"),
     ("new", "right"),
-    ("cached", "right"),
     ("sampled", "right"),
     ("drift", "right"),
-    ("finish", "left"),
+    ("end", "left"),
     ("note", "left"),
 )
 
 
 def table(rows: Sequence[Row], title: str) -> Table:
     """Return the turns as a table."""
-    made = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False)
+    made = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     made.title_justify = made.caption_justify = "left"
     for heading, side in HEADINGS:
-        made.add_column(heading, justify=side, no_wrap=heading != "note")
+        made.add_column(heading, justify=side, no_wrap=True)
     for row in rows:
         made.add_row(*_cells(row), style="red" if row.lost_ids else None)
     return made
@@ -48,10 +49,9 @@ def _cells(row: Row) -> list[str | Text]:
         f"{row.prompt_ids:,}",
         f"{row.reused_ids:,}",
         f"{row.new_ids:,}",
-        "-" if row.cached_ids is None else f"{row.cached_ids:,}",
         f"{row.sampled_ids:,}",
         "-" if row.drift is None else f"{row.drift:,}",
-        row.finish_reason,
+        row.finish_reason.removesuffix("_calls"),
         _note(row),
     ]
 
@@ -67,7 +67,7 @@ def verdict(summary: Summary) -> Text:
     style = "bold green" if summary.whole and not summary.error else "bold red"
     kept = f"{summary.sampled_ids_kept:,} of {summary.sampled_ids:,} sampled ids kept"
     lines = [
-        f"{summary.turns} turns: {summary.tito_turns} by ids, {summary.mito_turns} by messages",
+        f"{_count(summary.turns, 'turn')}: {summary.tito_turns} by ids, {summary.mito_turns} by messages",
         f"{summary.drift_tokens_avoided:,} prompt ids that a re-render would have changed were kept",
         f"{summary.reused_ids:,} ids not tokenized again, {summary.retokenized_ids:,} tokenized again",
     ]
@@ -75,3 +75,7 @@ def verdict(summary: Summary) -> Text:
     if summary.error:
         lines.append(f"stopped early: {summary.error}")
     return Text(kept, style=style).append("\n" + "\n".join(lines), style="default")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -13,6 +13,7 @@ import orjson
 from tito_core import InputError, Message
 
 KEYS = frozenset(("user", "tool", "system", "tools"))
+KNOWN = ", ".join(sorted(KEYS))
 
 
 @attrs.frozen
@@ -82,7 +83,10 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON: {error}") from None
     if not isinstance(data, dict) or not data or data.keys() - KEYS:
-        raise InputError(f"{where}: give an object with keys among {', '.join(sorted(KEYS))}")
+        wrong = f", not {', '.join(sorted(data.keys() - KEYS))}" if isinstance(data, dict) else ""
+        raise InputError(
+            f'{where}: give an object such as {{"user": "Hello."}}, with keys among {KNOWN}{wrong}'
+        )
     for key in ("user", "tool", "system"):
         if not isinstance(data.get(key), str | None):
             raise InputError(f"{where}: {key} must be a string")

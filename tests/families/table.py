@@ -55,7 +55,10 @@ def show(found: list[Cell], console: Console) -> None:
 
 def main() -> int:
     """Print the table; 1 where a cell is wrong."""
-    found = gather(Path(os.environ["TITO_FAMILIES"]))
+    root = Path(os.environ.get("TITO_FAMILIES", ""))
+    if not os.environ.get("TITO_FAMILIES") or not folders(root):
+        sys.exit("TITO_FAMILIES must name a folder of model folders, each with a tokenizer.json")
+    found = gather(root)
     show(found, Console(width=160))
     return int(any(cell.verdict == "WRONG" for cell in found))
 

@@ -112,9 +112,9 @@ def test_own_script(tmp_path: Path) -> None:
     [
         ("", "says nothing"),
         ("{", "line 1: not JSON"),
-        ('{"user": "a"}\n[]', "line 2: give an object"),
+        ('{"user": "a"}\n[]', "line 2: give an object such as"),
         ('{"user": 5}', "line 1: user must be a string"),
-        ('{"use": "a"}', "line 1: give an object with keys among"),
+        ('{"use": "a"}', "with keys among system, tool, tools, user, not use"),
         ('{"tools": "x", "user": "a"}', "line 1: tools must be a list"),
     ],
 )
@@ -134,6 +134,11 @@ def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words:
         (("--family", "/nowhere"), "/nowhere"),
         (("--engine", "vllm"), "--engine vllm needs --base-url"),
         (("--engine", "vlm"), "Invalid value for '--engine'"),
+        (("--engine", "vllm", "--base-url", "http://127.0.0.1:99999"), "no http address"),
+        (("--engine", "vllm", "--base-url", "127.0.0.1:9"), "no http address"),
+        (("--base-url", "http://127.0.0.1:9"), "add --engine vllm"),
+        (("--seed", str(2**70)), "Invalid value for '--seed'"),
+        (("--temperature", "inf"), "Invalid value for '--temperature'"),
         (("--turns", "0"), "Invalid value for '--turns'"),
         (("--max-tokens", "many"), "Invalid value for '--max-tokens'"),
     ],

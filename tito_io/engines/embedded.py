@@ -11,4 +11,6 @@ from .vllm import VLLM
 
 def embedded(seed: int = 0) -> VLLM:
     """Return an adapter that talks to a sampler in this process; see `tito_io.embedded`."""
-    return VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed)))
+    engine = VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed)))
+    engine.name = "embedded sampler, not a language model"
+    return engine

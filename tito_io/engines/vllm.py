@@ -28,7 +28,7 @@ CHAT, COMPLETIONS, MODELS, VERSION = "/v1/chat/completions", "/v1/completions", 
 class VLLM:
     """A vLLM server."""
 
-    name = "vllm"
+    name: str = "vllm"
 
     def __init__(  # noqa: PLR0913  # each says one thing about the server, most of them seldom
         self,

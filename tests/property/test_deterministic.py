@@ -1,0 +1,152 @@
+"""Law 6. Deterministic, and the same on both drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+
+import anyio
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import ANY_WORLD, World, tries, worlds
+from tests.toys import TOYS, Toy
+from tito_core import (
+    Ask,
+    Refusal,
+    Step,
+    Stitched,
+    TemplateRefused,
+    Trajectory,
+    answer,
+    stitch,
+    stitching,
+    suffix_asking,
+    suffix_ids,
+)
+
+T = TypeVar("T")
+STEADFAST = worlds([toy for toy in TOYS if not toy.fickle])
+
+
+async def answer_awaited(asking: Generator[Ask, Sequence[int], T], toy: Toy) -> T:
+    """Drive a computation the other way: every answer is awaited."""
+    try:
+        question = next(asking)
+        while True:
+            await anyio.lowlevel.checkpoint()
+            try:
+                ids = toy(question.messages, add_generation_prompt=question.add_generation_prompt)
+            except TemplateRefused as refused:
+                question = asking.throw(refused)
+            else:
+                question = asking.send(ids)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+def facts(found: Stitched | Refusal) -> Any:
+    """Return all that an answer says, as plain data."""
+    if isinstance(found, Refusal):
+        return found
+    return (
+        found.ids.tolist(),
+        list(found.step.ids),
+        found.environment,
+        found.bridge,
+        found.ledger,
+        found.inserted_close,
+        found.replaced_stop,
+        found.forgiven,
+    )
+
+
+def asking(world: World, steps: Sequence[Step]) -> Generator[Ask, Sequence[int], Stitched | Refusal]:
+    """Return the world's question, put to these steps."""
+    return stitching(steps, world.prompt, world.suffix, key=world.key)
+
+
+@given(STEADFAST)
+@tries(2)
+def test_the_same_question_has_the_same_answer(world: World) -> None:
+    first = facts(answer(asking(world, world.steps), world.toy))
+    assert facts(answer(asking(world, world.steps), world.toy)) == first
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(world=STEADFAST)
+@tries(1)
+def test_both_drivers_find_the_same_answer(backend: str, world: World) -> None:
+    awaited = anyio.run(answer_awaited, asking(world, world.steps), world.toy, backend=backend)
+    assert facts(awaited) == facts(answer(asking(world, world.steps), world.toy))
+
+
+@given(STEADFAST)
+@tries(1)
+def test_the_plain_function_says_what_the_generator_says(world: World) -> None:
+    """`stitch` returns the ids as a list, and None for a refusal."""
+    found = answer(asking(world, world.steps), world.toy)
+    plain = stitch(world.steps, world.prompt, world.suffix, world.toy, key=world.key)
+    assert plain == (found.ids.tolist() if isinstance(found, Stitched) else None)
+    assert plain is None or type(plain) is list
+
+
+@given(STEADFAST)
+@tries(2)
+def test_a_list_a_tuple_and_a_trajectory_are_one_history(world: World) -> None:
+    """However the steps are held, whatever they share."""
+    grown = Trajectory()
+    for step in world.steps:
+        grown = grown.append(step)
+    ways: list[Sequence[Step]] = [
+        world.steps,
+        tuple(world.steps),
+        Trajectory(world.steps),
+        grown,
+        list(grown),
+    ]
+    answers = [facts(answer(asking(world, steps), world.toy)) for steps in ways]
+    assert answers.count(answers[0]) == len(answers)
+
+
+@given(ANY_WORLD)
+@tries(1)
+def test_a_trajectory_holds_the_steps_it_was_given(world: World) -> None:
+    """Sharing changes where things are kept, and nothing that can be seen."""
+    held = Trajectory(world.steps)
+    assert len(held) == len(world.steps)
+    for ours, theirs in zip(held, world.steps, strict=True):
+        assert list(ours.messages) == list(theirs.messages)
+        assert (list(ours.ids), len(ours.prompt)) == (list(theirs.ids), len(theirs.prompt))
+        assert (ours.truncated, ours.key, ours.ledger) == (theirs.truncated, theirs.key, theirs.ledger)
+
+
+@given(ANY_WORLD, st.integers(0, 3))
+@tries(1)
+def test_appending_changes_no_earlier_trajectory(world: World, size: int) -> None:
+    start = Trajectory(world.steps[:size])
+    before = list(start)
+    branches = [start.append(step) for step in world.steps]
+    assert list(start) == before
+    assert all(list(branch)[:-1] == before for branch in branches)
+
+
+@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=lambda toy: toy.name)
+def test_the_close_is_the_same_on_both_drivers(toy: Toy) -> None:
+    try:
+        found = suffix_ids(toy)
+    except ValueError as error:
+        with pytest.raises(type(error)):
+            anyio.run(answer_awaited, suffix_asking(), toy)
+    else:
+        assert anyio.run(answer_awaited, suffix_asking(), toy) == found
+
+
+def test_an_answer_does_not_change() -> None:
+    """Values are frozen: a host may keep them, share them and hand them on."""
+    question = Ask(({"role": "user", "content": "a"},))
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        question.add_generation_prompt = False  # type: ignore[misc]  # that it is refused is what is shown

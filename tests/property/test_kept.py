@@ -1,0 +1,129 @@
+"""Law 1. Kept.
+
+The result begins with the matched step's `prompt_ids + completion_ids`, id for id.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import oracle
+from tests.strategies import (
+    ANY_WORLD,
+    DICE,
+    Chat,
+    Dice,
+    World,
+    assistants,
+    conversations,
+    edited,
+    environments,
+    respelled,
+    right_stop,
+    sampled_words,
+    speech,
+    tries,
+)
+from tests.toys import Toy
+from tests.toys.steady import alternating, bracketed, chatml, grouped, harmony, markers, stammer, thinking
+from tito_core import OddStop, Policy, Step, Stitched, Trajectory, answer, stitch, stitching
+
+WELL_BEHAVED = (chatml, thinking, grouped, stammer, alternating, markers, harmony, bracketed)
+
+
+@given(ANY_WORLD)
+@tries(3)
+def test_sampled_ids_survive_or_nothing_is_returned(world: World) -> None:
+    found = stitch(world.steps, world.prompt, world.suffix, world.toy, key=world.key)
+    usable = oracle.longest(world.steps, world.prompt, world.key)
+    assert found is None or any(found[: len(step.ids)] == list(step.ids) for step in usable)
+
+
+@given(ANY_WORLD)
+@tries(2)
+def test_only_the_stop_is_ever_replaced_and_only_where_the_policy_says_so(world: World) -> None:
+    policy = Policy(odd_stop=OddStop.REPLACE)
+    found = answer(
+        stitching(world.steps, world.prompt, world.suffix, policy=policy, key=world.key), world.toy
+    )
+    if not isinstance(found, Stitched):
+        return
+    kept = list(found.step.ids) if found.replaced_stop is None else list(found.step.ids)[:-1]
+    assert found.ids.tolist()[: len(kept)] == kept
+    assert found.replaced_stop in {None, found.step.stop}
+    assert found.ids.tolist() == [*kept, *found.bridge]
+
+
+def next_turn(draw: Any, toy: Toy, chat: Chat) -> Chat:
+    """Draw a well-formed continuation: what answers the last turn, and the next turn."""
+    called = chat[-1].get("tool_calls") or ()
+    new: Chat = [{"role": "tool", "tool_call_id": call["id"], "content": "a"} for call in called]
+    new = new or [speech(draw(DICE))]
+    return [*new, assistants(draw, may_call="tool" in toy.roles)]
+
+
+@pytest.mark.parametrize("toy", WELL_BEHAVED, ids=lambda toy: toy.name)
+@given(data=st.data())
+@tries(1 / 4)
+def test_every_id_of_every_turn_is_kept_however_long_the_rollout(toy: Toy, data: st.DataObject) -> None:
+    """Each prompt begins with the last one and what was sampled after it, so nothing sampled is ever lost."""
+    chat: Chat = [speech(data.draw(DICE)), assistants(data.draw, may_call=False)]
+    ids = data.draw(st.lists(st.integers(100, 120), min_size=1, max_size=3))
+    steps = Trajectory()
+    sampled_everywhere: list[list[int]] = []
+    for _ in range(data.draw(st.integers(2, 6))):
+        longer = chat + next_turn(data.draw, toy, chat)
+        noise = data.draw(st.lists(st.integers(100, 120), max_size=3))
+        sampled = noise + sampled_words(toy, chat, 5) + right_stop(toy, longer, len(chat) - 1)
+        steps = steps.append(
+            Step(prompt=chat[:-1], completion=chat[-1:], prompt_ids=ids, completion_ids=sampled)
+        )
+        sampled_everywhere.append(sampled)
+        found = stitch(steps, longer[:-1], toy.suffix, toy)
+        if found is None:
+            return
+        assert found[: len(ids) + len(sampled)] == [*ids, *sampled]
+        chat, ids = longer, found
+    position = 0
+    for sampled in sampled_everywhere:
+        position = next(i for i in range(position, len(ids)) if ids[i : i + len(sampled)] == sampled)
+
+
+@given(st.data())
+def test_what_a_caller_edits_later_was_not_what_was_sampled_after(data: st.DataObject) -> None:
+    """A step keeps private copies: message objects that an agent edits in place match no longer, or still."""
+    chat = conversations(data.draw, chatml)[:2]
+    chat = [*chat[:1], {"role": "assistant", "content": "ab"}]
+    before = copy.deepcopy(chat)
+    prompt_ids, completion_ids = [1, 2], [197, 2]
+    step = Step(prompt=chat[:1], completion=chat[1:], prompt_ids=prompt_ids, completion_ids=completion_ids)
+    place = data.draw(st.sampled_from((0, 1)))
+    changed = edited(data.draw(DICE), chat[place])
+    chat[place].clear()
+    chat[place].update(changed)
+    prompt_ids.append(9)
+    completion_ids.clear()
+    assert list(step.messages) == before
+    assert step.ids == [1, 2, 197, 2]
+    new = {"role": "user", "content": "b"}
+    assert (stitch([step], [*chat, new], chatml.suffix, chatml) is None) != oracle.begins(step, [*chat, new])
+
+
+@given(st.data())
+def test_a_message_is_found_again_whichever_objects_it_comes_back_in(data: st.DataObject) -> None:
+    """The same objects, copies, and every spelling of them are one conversation."""
+    chat: Chat = [speech(data.draw(DICE)), assistants(data.draw)]
+    tail = right_stop(chatml, [*chat, speech(Dice(0))], 1)
+    step = Step(prompt=chat[:1], completion=chat[1:], prompt_ids=[1, 2], completion_ids=[197, *tail])
+    new = environments(data.draw, chatml, chat[1])
+    spelled = [respelled(data.draw(DICE), message) for message in chat]
+    answers = [
+        stitch([step], [*history, *new], chatml.suffix, chatml)
+        for history in (chat, copy.deepcopy(chat), list(step.messages), spelled)
+    ]
+    assert answers.count(answers[0]) == len(answers)

@@ -1,0 +1,327 @@
+"""Law 7. Normalization is idempotent and an equivalence, and says which differences it forgave.
+
+The tables are the ones that were decided: each line is a question on which serializers or stacks differ.
+"""
+
+from __future__ import annotations
+
+import copy
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionMessage
+from pydantic import BaseModel
+
+from tests import oracle
+from tests.strategies import DICE, Dice, assistants, calls, edited, respelled, result, speech, tries
+from tests.toys.steady import chatml
+from tito_core import Forgiveness, Policy, Step, Stitched, answer, clean, normalize, same, stitching
+
+F = Forgiveness
+
+
+@st.composite
+def messages(draw: Any) -> dict[str, Any]:
+    """Draw a message of any role."""
+    kind = draw(st.integers(0, 5))
+    if kind <= 2:
+        return assistants(draw)
+    if kind == 3:
+        return result(draw(DICE), calls(draw, 1)[0])
+    return speech(draw(DICE), draw(st.sampled_from(("user", "system", "developer"))))
+
+
+ANY_MESSAGE = messages()
+
+
+@st.composite
+def relatives(draw: Any) -> list[Any]:
+    """Draw a message and two more that are the same or nearly so."""
+    message = draw(ANY_MESSAGE)
+    family = [message]
+    for _ in range(2):
+        origin = family[draw(st.integers(0, len(family) - 1))]
+        family.append(edited(draw(DICE), origin) if draw(st.integers(0, 2)) == 0 else copy.deepcopy(origin))
+    return [respelled(draw(DICE), one) for one in family]
+
+
+@given(relatives())
+@tries(3)
+def test_two_messages_are_the_same_exactly_where_the_rules_say_so(family: list[Any]) -> None:
+    first, second, _ = family
+    expected = oracle.same_message(first, second)
+    assert (same(first, second) is not None) == expected
+    assert (normalize(first) == normalize(second)) == expected
+
+
+@given(relatives())
+@tries(3)
+def test_sameness_is_an_equivalence(family: list[Any]) -> None:
+    """Reflexive with nothing to forgive, symmetric with the same receipt, transitive."""
+    first, second, third = family
+    assert same(first, first) is not None
+    assert same(oracle.unwrapped(first), oracle.unwrapped(first)) == frozenset()
+    assert same(first, second) == same(second, first)
+    if same(first, second) is not None and same(second, third) is not None:
+        assert same(first, third) is not None
+
+
+@given(ANY_MESSAGE, DICE)
+@tries(3)
+def test_every_spelling_of_a_message_is_the_message(message: dict[str, Any], dice: Dice) -> None:
+    spelled = respelled(dice, message)
+    assert same(message, spelled) is not None
+    assert normalize(spelled) == normalize(message)
+    assert hash(normalize(spelled)) == hash(normalize(message))
+
+
+@given(ANY_MESSAGE)
+@tries(2)
+def test_cleaning_twice_is_cleaning_once_and_cleaning_keeps_the_message(message: dict[str, Any]) -> None:
+    before = copy.deepcopy(message)
+    once = clean([message])
+    assert clean(once) == once
+    assert message == before
+    assert same(message, once[0]) is not None
+
+
+@given(
+    relatives(),
+    st.sets(st.sampled_from(sorted(Policy(forgive=frozenset()).forgive | set(F), key=lambda f: f.name))),
+)
+@tries(2)
+def test_forgiving_more_never_tells_two_messages_apart(family: list[Any], names: set[Forgiveness]) -> None:
+    """An option adds matches and takes none away, and a receipt names no option that was not asked for."""
+    options = frozenset(names) & OPTIONS
+    first, second, _ = family
+    strict, lenient = same(first, second), same(first, second, options)
+    assert strict is None or lenient is not None
+    assert lenient is None or lenient & OPTIONS <= options
+
+
+OPTIONS = frozenset((F.TRAILING_WHITESPACE, F.DROPPED_REASONING, F.RENAMED_TOOL_IDS))
+
+
+def said(content: Any = "a", **more: Any) -> dict[str, Any]:
+    """Return an assistant message."""
+    return {"role": "assistant", "content": content, **more}
+
+
+def calling(arguments: Any, name: str = "f", identity: str | None = "c1", **more: Any) -> dict[str, Any]:
+    """Return an assistant message with one call."""
+    call = {"id": identity, "function": {"name": name, "arguments": arguments}, **more}
+    return {"role": "assistant", "tool_calls": [call]}
+
+
+def told(identity: str | None, content: str = "7") -> dict[str, Any]:
+    """Return a tool result."""
+    return {"role": "tool", "tool_call_id": identity, "content": content}
+
+
+def asked(content: Any, **more: Any) -> dict[str, Any]:
+    """Return a user's message."""
+    return {"role": "user", "content": content, **more}
+
+
+def part(text: str) -> dict[str, Any]:
+    """Return a text part."""
+    return {"type": "text", "text": text}
+
+
+class Wire(BaseModel):
+    """A message as a pydantic object."""
+
+    role: str
+    content: str | None = None
+
+
+@attrs.frozen
+class Own:
+    """A message as a host's own value."""
+
+    role: str
+    content: str | None = None
+
+
+SAME: dict[str, tuple[Any, Any, set[Forgiveness]]] = {
+    "missing and None": (asked("a"), asked("a", name=None), {F.ABSENT}),
+    "absent and None content": (said(None), {"role": "assistant"}, {F.ABSENT}),
+    "empty and None content": (said(""), said(None), {F.EMPTY_CONTENT}),
+    "empty and absent content": (said(""), {"role": "assistant"}, {F.EMPTY_CONTENT}),
+    "an empty part and no content": (said([part("")]), said(None), {F.EMPTY_CONTENT, F.TEXT_PART}),
+    "one part and its string": (asked([part("a")]), asked("a"), {F.TEXT_PART}),
+    "text and object arguments": (calling('{"a": 1}'), calling({"a": 1}), {F.ARGUMENTS}),
+    "order of keys": (calling('{"a": 1, "b": 2}'), calling('{"b": 2, "a": 1}'), {F.ARGUMENTS}),
+    "spacing": (calling('{"a":1}'), calling(' {"a" : 1}\n'), {F.ARGUMENTS}),
+    "escapes": (calling('{"a": "\\u00e9"}'), calling('{"a": "é"}'), {F.ARGUMENTS}),
+    "1 and 1.0": (calling('{"a": 1}'), calling('{"a": 1.0}'), {F.ARGUMENTS}),
+    "1 and 1.0 as objects": (calling({"a": 1}), calling({"a": 1.0}), {F.ARGUMENTS}),
+    "1e2 and 100": (calling('{"a": [1e2]}'), calling('{"a": [100]}'), {F.ARGUMENTS}),
+    "decimals by value": (calling('{"a": 0.10}'), calling({"a": 0.1}), {F.ARGUMENTS}),
+    "empty arguments and {}": (calling(""), calling("{}"), {F.ARGUMENTS}),
+    "empty arguments and an empty object": (calling(""), calling({}), {F.ARGUMENTS}),
+    "reasoning and reasoning_content": (said(reasoning="t"), said(reasoning_content="t"), {F.REASONING_NAME}),
+    "empty and no reasoning": (said(reasoning=""), said(), {F.EMPTY_REASONING}),
+    "empty and None reasoning": (said(reasoning=""), said(reasoning=None), {F.EMPTY_REASONING}),
+    "None and absent reasoning": (said(reasoning_content=None), said(), {F.ABSENT}),
+    "no calls": (said(tool_calls=[]), said(), {F.EMPTY_CALLS}),
+    "no calls and None": (said(tool_calls=[]), said(tool_calls=None), {F.EMPTY_CALLS}),
+    "a call's index": (calling("{}", index=0), calling("{}"), {F.CALL_KEYS}),
+    "unknown keys": (said(refusal="no", x=[1]), said(), {F.OTHER_KEYS}),
+    "a pydantic object": (Wire(role="user", content="a"), asked("a"), {F.OBJECT}),
+    "an attrs object": (Own(role="user", content="a"), asked("a"), {F.OBJECT}),
+    "a mapping that is no dict": (MappingProxyType(asked("a")), asked("a"), {F.OBJECT}),
+    "malformed arguments, byte for byte": (calling("{"), calling("{"), set()),
+    "duplicate keys, byte for byte": (calling('{"a":1,"a":2}'), calling('{"a":1,"a":2}'), set()),
+    "an array, byte for byte": (calling("[1]"), calling("[1]"), set()),
+}
+
+DIFFERENT: dict[str, tuple[Any, Any]] = {
+    "another text": (asked("a"), asked("b")),
+    "trailing white space": (said("a"), said("a\n")),
+    "another role": (asked("a"), said("a")),
+    "system and developer": ({"role": "system", "content": "a"}, {"role": "developer", "content": "a"}),
+    "another tool call id in a result": (told("c1"), told("c2")),
+    "a result without its id": (told("c1"), told(None)),
+    "another tool call id in a call": (calling("{}"), calling("{}", identity="c2")),
+    "another name": (calling("{}"), calling("{}", name="g")),
+    "a user's name": (asked("a", name="x"), asked("a", name="y")),
+    "a user's empty and absent content": (asked(""), asked(None)),
+    "true and 1": (calling('{"a": true}'), calling('{"a": 1}')),
+    "true and 1 as objects": (calling({"a": True}), calling({"a": 1})),
+    "false and 0, deep": (calling({"a": [{"b": False}]}), calling({"a": [{"b": 0}]})),
+    "1 and text": (calling('{"a": 1.0}'), calling('{"a": "1"}')),
+    "null and absent in arguments": (calling('{"a": null}'), calling("{}")),
+    "null and empty text in arguments": (calling('{"a": null}'), calling('{"a": ""}')),
+    "large integers by value": (calling('{"a": 9007199254740993}'), calling('{"a": 9007199254740992}')),
+    "order in a list": (calling('{"a": [1, 2]}'), calling('{"a": [2, 1]}')),
+    "malformed arguments": (calling("{"), calling("{ ")),
+    "duplicate keys": (calling('{"a":1,"a":2}'), calling('{"a":2}')),
+    "duplicate keys, deep": (calling('{"b":{"a":1,"a":2}}'), calling('{"b":{"a":2}}')),
+    "spacing in duplicate keys": (calling('{"a":1,"a":2}'), calling('{"a":1, "a":2}')),
+    "NaN": (calling('{"a": NaN}'), calling('{"a":NaN}')),
+    "a top-level array": (calling("[1]"), calling("[1 ]")),
+    "a top-level text": (calling('"a"'), calling(' "a"')),
+    "text that holds the JSON of the arguments": (calling('"{}"'), calling("{}")),
+    "several parts and their joined text": (asked([part("a"), part("b")]), asked("ab")),
+    "several parts in another order": (asked([part("a"), part("b")]), asked([part("b"), part("a")])),
+    "two calls in another order": (
+        said(tool_calls=calling("{}")["tool_calls"] + calling("{}", name="g")["tool_calls"]),
+        said(tool_calls=calling("{}", name="g")["tool_calls"] + calling("{}")["tool_calls"]),
+    ),
+    "dropped reasoning": (said(reasoning="t"), said()),
+    "another reasoning": (said(reasoning="t"), said(reasoning_content="u")),
+    "a dropped call": (calling("{}"), said(None)),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs", "receipt"), SAME.values(), ids=SAME.keys())
+def test_these_are_the_same_and_the_receipt_says_why(
+    ours: Any, theirs: Any, receipt: set[Forgiveness]
+) -> None:
+    assert same(ours, theirs) == frozenset(receipt)
+    assert same(theirs, ours) == frozenset(receipt)
+    assert normalize(ours) == normalize(theirs)
+    assert oracle.same_message(ours, theirs)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_these_are_different(ours: Any, theirs: Any) -> None:
+    assert same(ours, theirs) is None
+    assert same(theirs, ours) is None
+    assert normalize(ours) != normalize(theirs)
+    assert not oracle.same_message(ours, theirs)
+
+
+FORGIVABLE: dict[str, tuple[Any, Any, Forgiveness]] = {
+    "a line break at the end": (said("a"), said("a\n"), F.TRAILING_WHITESPACE),
+    "spaces at the end": (said("a  "), said("a"), F.TRAILING_WHITESPACE),
+    "reasoning not echoed": (said(reasoning="t"), said(), F.DROPPED_REASONING),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs", "option"), FORGIVABLE.values(), ids=FORGIVABLE.keys())
+def test_a_policy_forgives_by_name_and_the_receipt_names_it(
+    ours: Any, theirs: Any, option: Forgiveness
+) -> None:
+    others = OPTIONS - {option}
+    assert same(ours, theirs) is None
+    assert same(ours, theirs, others) is None
+    receipt = same(ours, theirs, frozenset((option,)))
+    assert receipt is not None
+    assert option in receipt
+
+
+UNFORGIVABLE: dict[str, tuple[Any, Any]] = {
+    "white space before": (said("a"), said(" a")),
+    "white space within": (said("a b"), said("a  b")),
+    "a user's white space": (asked("a"), asked("a ")),
+    "other reasoning": (said(reasoning="t"), said(reasoning="u")),
+    "another text": (said("a"), said("b")),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), UNFORGIVABLE.values(), ids=UNFORGIVABLE.keys())
+def test_no_policy_forgives_what_was_not_named(ours: Any, theirs: Any) -> None:
+    assert same(ours, theirs, OPTIONS) is None
+
+
+def renamed(first: str, second: str, result: str) -> list[dict[str, Any]]:
+    """Return a conversation with two calls and a result."""
+    two = calling("{}", identity=first)["tool_calls"] + calling("{}", identity=second)["tool_calls"]
+    return [asked("a"), said(None, tool_calls=two), told(result), said("b")]
+
+
+def match(
+    stored: list[dict[str, Any]], prompt: list[dict[str, Any]], *options: Forgiveness
+) -> frozenset[F] | None:
+    """Return the receipt of a whole conversation's match."""
+    step = Step(prompt=stored[:-1], completion=stored[-1:], prompt_ids=[1], completion_ids=[197, 2])
+    policy = Policy(forgive=frozenset(options))
+    found = answer(stitching([step], [*prompt, asked("c")], chatml.suffix, policy=policy), chatml)
+    return found.forgiven if isinstance(found, Stitched) else None
+
+
+def test_ids_that_were_renamed_in_order_are_forgiven_by_name() -> None:
+    """The client may number the calls anew, if a result still names the call it belonged to."""
+    stored = renamed("c1", "c2", "c2")
+    assert match(stored, renamed("c1", "c2", "c2")) == frozenset()
+    assert match(stored, renamed("x1", "x2", "x2")) is None
+    assert match(stored, renamed("x1", "x2", "x2"), F.RENAMED_TOOL_IDS) == frozenset((F.RENAMED_TOOL_IDS,))
+    assert match(stored, renamed("c2", "c1", "c1"), F.RENAMED_TOOL_IDS) == frozenset((F.RENAMED_TOOL_IDS,))
+    assert match(stored, renamed("x1", "x2", "x1"), F.RENAMED_TOOL_IDS) is None
+    assert match(stored, renamed("x1", "x1", "x1"), F.RENAMED_TOOL_IDS) is None
+
+
+def test_a_match_says_what_it_forgave_anywhere_in_the_conversation() -> None:
+    stored = [asked("a"), said("b", reasoning="t"), asked("c"), said("d")]
+    echoed = [asked([part("a")]), said("b\n", reasoning_content="t"), asked("c", name=None), said("d")]
+    assert match(stored, echoed) is None
+    receipt = {F.TRAILING_WHITESPACE, F.TEXT_PART, F.REASONING_NAME, F.ABSENT}
+    assert match(stored, echoed, F.TRAILING_WHITESPACE) == frozenset(receipt)
+
+
+def test_a_message_of_the_client_library_is_the_message_on_the_wire() -> None:
+    """Its many empty fields are nothing, and its tool calls are objects all the way down."""
+    wire = calling('{"a": 1}') | {"content": None}
+    wire["tool_calls"][0]["type"] = "function"
+    parsed: Any = ChatCompletionMessage.model_validate(wire)
+    receipt = same(wire, parsed)
+    assert receipt is not None
+    assert F.OBJECT in receipt
+    assert normalize(wire) == normalize(parsed)
+
+
+@given(ANY_MESSAGE, DICE)
+@tries(2)
+def test_normalizing_twice_is_normalizing_once(message: dict[str, Any], dice: Dice) -> None:
+    """A canonical form holds no spelling: normalizing it, or a spelling of it again, ends in one place."""
+    form: Any = normalize(message)
+    assert normalize(form) == form
+    for _ in range(3):
+        message = oracle.unwrapped(respelled(dice, message))
+        assert normalize(message) == form

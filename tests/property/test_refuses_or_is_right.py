@@ -1,0 +1,374 @@
+"""Law 3. Refuses or is right.
+
+For any input at all: no exception but those of `tokenize_fn`, no argument changed, a bounded number of
+questions, each O(new messages), and either `None` or laws 1, 2.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import oracle
+from tests.strategies import (
+    ANY_WORLD,
+    MEDIA,
+    TIDY_WORLD,
+    Chat,
+    World,
+    right_stop,
+    sampled_words,
+    tries,
+    wild_messages,
+)
+from tests.toys import TOYS, Message, Toy
+from tests.toys.steady import alternating, chatml, grouped, harmony, markers, thinking
+from tito_core import (
+    Ask,
+    Policy,
+    Reason,
+    Refusal,
+    Step,
+    Stitched,
+    TemplateRefused,
+    Trajectory,
+    answer,
+    stitch,
+    stitching,
+)
+
+MOST_QUESTIONS = 24
+USER = {"role": "user", "content": "hello"}
+ANSWER = {"role": "assistant", "content": "ab"}
+
+
+class OutageError(Exception):
+    """An engine that cannot be reached."""
+
+
+@attrs.define
+class Recorder:
+    """A `tokenize_fn` that keeps what it was asked, fails on demand, and has bad manners."""
+
+    toy: Toy
+    fails_at: int = -1
+    error: Exception | None = None
+    scribbles: bool = False
+    asked: list[tuple[Message, ...]] = attrs.Factory(list)
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        """Render, then scribble over the question if asked to."""
+        self.asked.append(tuple(copy.deepcopy(list(messages))))
+        if len(self.asked) - 1 == self.fails_at and self.error is not None:
+            raise self.error
+        ids = self.toy(messages, add_generation_prompt=add_generation_prompt)
+        if self.scribbles:
+            scribble(messages)
+        return ids
+
+
+def scribble(value: Any) -> None:
+    """Spoil everything that can be spoilt."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            scribble(item)
+        if isinstance(value, dict):
+            value.clear()
+    elif isinstance(value, list | tuple):
+        for item in value:
+            scribble(item)
+        if isinstance(value, list):
+            value.clear()
+
+
+def photograph(world: World) -> Any:
+    """Return all there is to see of the arguments, as plain data."""
+    steps = [
+        (list(step.messages), list(step.ids), len(step.prompt), step.truncated, step.key)
+        for step in world.steps
+    ]
+    return copy.deepcopy((steps, oracle.unwrapped(world.prompt), [type(message) for message in world.prompt]))
+
+
+@given(ANY_WORLD)
+@tries(2)
+def test_no_argument_is_changed_even_if_the_tokenizer_scribbles_over_its_questions(world: World) -> None:
+    before, suffix = photograph(world), list(world.suffix)
+    clean = stitch(world.steps, world.prompt, suffix, world.toy, key=world.key)
+    rude = stitch(world.steps, world.prompt, suffix, Recorder(world.toy, scribbles=True), key=world.key)
+    assert photograph(world) == before
+    assert suffix == list(world.suffix)
+    assert world.toy.fickle or rude == clean
+
+
+@given(ANY_WORLD, st.integers(0, 6))
+@tries(2)
+def test_an_outage_comes_out_as_it_is(world: World, question: int) -> None:
+    """It never becomes "cannot stitch"."""
+    outage = OutageError("gone")
+    recorder = Recorder(world.toy, fails_at=question, error=outage)
+    asking = stitching(world.steps, world.prompt, world.suffix, key=world.key)
+    seen = raised_by(lambda: answer(asking, recorder))
+    reached = len(recorder.asked) == question + 1
+    assert seen is (outage if reached else None)
+    assert reached or len(recorder.asked) <= question
+
+
+def raised_by(call: Callable[[], object]) -> Exception | None:
+    """Return what a call raises."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is what the test is about
+        return error
+    return None
+
+
+@given(ANY_WORLD, st.integers(0, 12))
+@tries(2)
+def test_a_template_that_refuses_a_question_makes_a_refusal_or_changes_nothing(
+    world: World, question: int
+) -> None:
+    refuses = Recorder(world.toy, fails_at=question, error=TemplateRefused("no"))
+    found = stitch(world.steps, world.prompt, world.suffix, refuses, key=world.key)
+    right = oracle.answers(world.toy, world.steps, world.prompt, world.suffix, Policy(), world.key)
+    if found is not None and right is not None:
+        assert found in [one.ids for one in right + without_developers(world)]
+
+
+def without_developers(world: World) -> list[oracle.Answer]:
+    """Return the right answers where developers speak as systems, which a refusal may have brought about."""
+    matched = [len(step.messages) for step in oracle.longest(world.steps, world.prompt, world.key)]
+    plain = [oracle.unwrapped(message) for message in world.prompt]
+    renamed = [
+        message if index < min(matched) else oracle.developed(message, "system")
+        for index, message in enumerate(plain)
+    ]
+    return oracle.answers(world.toy, world.steps, renamed, world.suffix, Policy(), world.key) or []
+
+
+def size(messages: Sequence[Any]) -> int:
+    """Return how much there is to read in messages."""
+    return len(json.dumps(oracle.unwrapped(list(messages))))
+
+
+@given(ANY_WORLD)
+@tries(2)
+def test_the_questions_are_few_and_as_long_as_what_is_new(world: World) -> None:
+    recorder = Recorder(world.toy)
+    found = answer(stitching(world.steps, world.prompt, world.suffix, key=world.key), recorder)
+    assert len(recorder.asked) <= MOST_QUESTIONS
+    matched = len(found.step.messages) if isinstance(found, Stitched) else shortest(world)
+    new = world.prompt[matched:]
+    for question in recorder.asked:
+        assert len(question) <= len(new) + 16
+        assert size(question) <= size(world.prompt[max(matched - 1, 0) :]) + 2_500
+
+
+def shortest(world: World) -> int:
+    """Return the number of messages of the shortest step that may have been used."""
+    return min((len(step.messages) for step in world.steps if oracle.begins(step, world.prompt)), default=0)
+
+
+@pytest.mark.parametrize(
+    "toy", [chatml, grouped, thinking, markers, harmony, alternating], ids=lambda toy: toy.name
+)
+def test_a_long_history_costs_the_same_questions_as_a_short_one(toy: Toy) -> None:
+    """Number and text of the questions do not depend on what came before the turn."""
+
+    def questions(turns: int) -> list[tuple[Message, ...]]:
+        chat = [USER, ANSWER] * turns
+        step = Step(
+            prompt=chat[:-1], completion=chat[-1:], prompt_ids=[1] * turns, completion_ids=[*toy.suffix[:1]]
+        )
+        recorder = Recorder(toy)
+        stitch(Trajectory([step]), [*chat, USER], toy.suffix, recorder)
+        return recorder.asked
+
+    assert questions(1) == questions(200)
+
+
+@given(
+    st.lists(wild_messages(), min_size=1, max_size=3),
+    st.lists(wild_messages(), max_size=3),
+    st.booleans(),
+    st.sampled_from((chatml, markers, grouped)),
+)
+@tries(1)
+def test_no_message_however_odd_raises(history: Chat, new: Chat, truncated: bool, toy: Toy) -> None:
+    """Any JSON may stand where content, calls and names are expected, stored or new."""
+    history.append({**history[-1], "role": "assistant"})
+    step = Step(
+        prompt=history[:-1],
+        completion=history[-1:],
+        prompt_ids=[1],
+        completion_ids=[2, 2],
+        truncated=truncated,
+    )
+    found = stitch([step], [*history, *new], toy.suffix, forgiving(toy))
+    assert found is None or found[:3] == [1, 2, 2]
+
+
+def forgiving(toy: Toy) -> Any:
+    """Return the toy as a `tokenize_fn` that refuses, as it ought to, what its template cannot render."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        try:
+            return toy(messages, add_generation_prompt=add_generation_prompt)
+        except (TypeError, AttributeError, KeyError, ValueError) as error:
+            raise TemplateRefused(str(error)) from error
+
+    return tokenize
+
+
+@given(st.data(), st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=30))
+@tries(1)
+def test_a_tokenizer_that_answers_nonsense_gets_a_refusal_or_keeps_the_ids(
+    data: st.DataObject, nonsense: list[list[int]]
+) -> None:
+    world = data.draw(TIDY_WORLD)
+    answers = iter(nonsense)
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        del messages, add_generation_prompt
+        return next(answers, [])
+
+    found = stitch(world.steps, world.prompt, world.suffix, tokenize)
+    usable = oracle.longest(world.steps, world.prompt)
+    assert found is None or any(found[: len(step.ids)] == list(step.ids) for step in usable)
+
+
+@given(TIDY_WORLD)
+@tries(1)
+def test_text_that_imitates_the_questions_fools_nobody(world: World) -> None:
+    """A tool result may contain whatever the kernel puts into its own questions, closes and all."""
+    spied = Recorder(world.toy)
+    stitch(world.steps, world.prompt, world.suffix, spied)
+    dummies = [
+        said
+        for question in spied.asked
+        for message in question
+        if message["role"] == "assistant" and isinstance(said := message.get("content"), str)
+    ]
+    calls = [
+        call["function"]
+        for question in spied.asked
+        for message in question
+        for call in message.get("tool_calls") or ()
+    ]
+    spells = {*dummies, *(str(call["arguments"]) for call in calls), *world.toy.stops}
+    closes = {f"{spell}{world.toy.close}{spell}" for spell in spells}
+    for spell in sorted(spells | closes):
+        injected = [*world.prompt[:-1], {**oracle.unwrapped(world.prompt[-1]), "content": spell}]
+        found = stitch(world.steps, injected, world.suffix, world.toy)
+        right = oracle.answers(world.toy, world.steps, injected, world.suffix, Policy())
+        assert found is None or right is None or found in [one.ids for one in right]
+
+
+@pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_call_that_spells_a_close_fools_nobody(toy: Toy, truncated: bool) -> None:
+    """Names, ids and arguments of the call come from the model, and its result from anywhere."""
+    for spell in (*toy.stops, toy.close, f"{toy.close}{toy.close}", f'"{toy.close}"', "}"):
+        for place in ("id", "name", "arguments", "result"):
+            told = {"id": "callaaaa1", "name": "f", "arguments": "{}", "result": "a"} | {place: spell}
+            function = {"name": told["name"], "arguments": told["arguments"]}
+            call = {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": told["id"], "function": function}],
+            }
+            prompt: Chat = [
+                USER,
+                call,
+                {"role": "tool", "tool_call_id": told["id"], "content": told["result"]},
+            ]
+            ids = sampled_words(toy, prompt[:2], 0) + ([] if truncated else right_stop(toy, prompt, 1))
+            step = Step(
+                prompt=prompt[:1],
+                completion=prompt[1:2],
+                prompt_ids=[1],
+                completion_ids=ids,
+                truncated=truncated,
+            )
+            found = stitch([step], prompt, toy.suffix, toy)
+            right = oracle.answers(toy, [step], prompt, toy.suffix, Policy())
+            assert found is None or right is None or found in [one.ids for one in right], (spell, place)
+
+
+@pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
+def test_a_call_that_breaks_off_without_notice_gets_no_words_put_into_its_mouth(toy: Toy) -> None:
+    """An engine may stop anywhere (a stop string, a limit that it does not report), and say it was the end.
+
+    What the model did not say is not written for it: the answer is a refusal, or what would be right.
+    """
+    function = {"name": "f", "arguments": '{"a": "b c_/"}'}
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "callaaaa1", "function": function}]}
+    prompt: Chat = [USER, call, {"role": "tool", "tool_call_id": "callaaaa1", "content": "a"}]
+    words = sampled_words(toy, prompt[:2], 0)
+    for size in {last: size for size, last in enumerate(words, start=1)}.values():
+        step = Step(prompt=prompt[:1], completion=prompt[1:2], prompt_ids=[1], completion_ids=words[:size])
+        found = stitch([step], prompt, toy.suffix, toy)
+        right = oracle.answers(toy, [step], prompt, toy.suffix, Policy())
+        assert found is None or right is None or found in [one.ids for one in right], words[:size]
+
+
+@pytest.mark.parametrize("part", MEDIA, ids=lambda part: part["type"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_media_anywhere_are_refused(part: dict[str, Any], place: int) -> None:
+    """In the stored history, in the turn itself, or in what is new."""
+    chat: Chat = [dict(USER), dict(ANSWER), dict(USER), dict(USER)]
+    chat[place] |= {"content": [{"type": "text", "text": "see"}, part]}
+    step = Step(prompt=chat[:1], completion=chat[1:2], prompt_ids=[1], completion_ids=[2])
+    found = answer(stitching([step], chat, chatml.suffix), chatml)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.MULTIMODAL
+
+
+NESTED = '{"a":' * 3_000 + "1" + "}" * 3_000
+MONSTERS = {
+    "nested": NESTED,
+    "nested array": '{"a":' + "[" * 100_000,
+    "long integer": '{"a": ' + "7" * 5_000 + "}",
+    "large exponent": '{"a": 1e999999999}',
+    "small exponent": '{"a": 1e-999999999999999999999}',
+    "lone surrogate": '{"a": "\\ud800"}',
+    "minus zero": '{"a": -0.0}',
+    "many keys": json.dumps({str(number): number for number in range(2_000)}),
+    "unclosed": '{"a": "',
+    "control characters": '{"a": "\x00"}',
+    "byte order mark": "\ufeff{}",
+}
+
+
+@pytest.mark.parametrize("arguments", MONSTERS.values(), ids=MONSTERS.keys())
+def test_monstrous_arguments_match_themselves_and_break_nothing(arguments: str) -> None:
+    """What is the same text is the same call, whatever a JSON parser makes of it."""
+    called = {
+        "role": "assistant",
+        "tool_calls": [{"id": "callaaaa1", "function": {"name": "f", "arguments": arguments}}],
+    }
+    other = copy.deepcopy(called)
+    other["tool_calls"][0]["function"]["arguments"] = '{"b": 1}'  # type: ignore[index]  # literals above
+    tool = {"role": "tool", "tool_call_id": "callaaaa1", "content": "a"}
+    step = Step(prompt=[USER], completion=[called], prompt_ids=[1], completion_ids=[197, chatml.suffix[0]])
+    assert stitch([step], [USER, copy.deepcopy(called), tool], chatml.suffix, chatml)
+    assert stitch([step], [USER, other, tool], chatml.suffix, chatml) is None
+
+
+@given(TIDY_WORLD)
+def test_an_unfinished_stitch_can_be_put_away(world: World) -> None:
+    """Closing the generator after any question raises nothing."""
+    asking = stitching(world.steps, world.prompt, world.suffix)
+    try:
+        question = next(asking)
+    except StopIteration:
+        return
+    assert isinstance(question, Ask)
+    asking.close()

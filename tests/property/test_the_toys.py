@@ -1,0 +1,100 @@
+"""The judges are judged first: with lying toys, or an oracle that knows nothing, every law would pass."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import oracle
+from tests.strategies import ANY_WORLD, DICE, Dice, World, respelled, sampled_words, tries
+from tests.toys import STEADY, TOYS, Toy
+from tests.toys.steady import chatml, grouped, harmony, markers, plain_glued, strings_only, thinking
+from tests.toys.tokenizer import Tokenizer
+from tito_core import Policy
+
+USER = {"role": "user", "content": "q"}
+ANSWER = {"role": "assistant", "content": "a"}
+EACH_FAMILY = pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
+
+
+@EACH_FAMILY
+@given(text=st.text(alphabet="ab\n<|im_end>🙂", max_size=12), mask=st.integers(0, 15))
+@tries(1 / 3)
+def test_a_toy_tokenizer_loses_no_text(toy: Toy, text: str, mask: int) -> None:
+    tokenizer = toy.tokenizer
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.decode(tokenizer.spell(text, mask)) == text
+    assert tokenizer.spell(text, 0) == tokenizer.encode(text)
+
+
+def test_a_model_may_sample_other_ids_for_the_same_text() -> None:
+    """Otherwise re-rendering would do no harm, and nothing here would be needed."""
+    chat = [USER, {"role": "assistant", "content": "ab"}]
+    assert sampled_words(chatml, chat, 1) != sampled_words(chatml, chat, 0)
+
+
+def test_a_special_string_in_a_message_becomes_the_special_id() -> None:
+    tokenizer = Tokenizer(specials=("<|end|>",), merges=("ab",))
+    assert tokenizer.encode("ab<|end|>") == [50, 1]
+
+
+@pytest.mark.parametrize("toy", [toy for toy in STEADY if toy is not plain_glued], ids=lambda toy: toy.name)
+def test_the_close_of_a_toy_is_what_it_writes(toy: Toy) -> None:
+    tails = oracle.true_tails(toy, [USER, ANSWER, USER], 2)
+    assert tails
+    assert all(tail[: len(toy.suffix)] == toy.suffix for tail in tails)
+
+
+def test_the_true_tail_is_read_off_the_full_render() -> None:
+    prompt = [USER, ANSWER, USER]
+    for toy, text in {
+        chatml: "<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n",
+        markers: "<|user|>\nq<|assistant|>",
+        harmony: "<|end|><|start|>user<|message|>q<|end|><|start|>assistant",
+    }.items():
+        assert oracle.true_tails(toy, prompt, 2) == [tuple(toy.tokenizer.encode(text))]
+
+
+def test_a_lost_message_has_no_true_tail_unless_it_can_be_said_in_another_way() -> None:
+    """One part can be said as its string; an image cannot."""
+    said = {"role": "user", "content": [{"type": "text", "text": "q"}]}
+    assert oracle.true_tails(strings_only, [USER, ANSWER, said], 2) == oracle.true_tails(
+        chatml, [USER, ANSWER, USER], 2
+    )
+
+
+def test_the_quirks_are_there() -> None:
+    """A template that drops thinking drops it, one that groups results groups them."""
+    thought = ANSWER | {"reasoning_content": "t"}
+    assert "t<" not in thinking.page([USER, thought, USER], speak=True).text
+    results = [{"role": "tool", "tool_call_id": str(number), "content": "r"} for number in (1, 2)]
+    assert grouped.page([USER, ANSWER, *results], speak=True).text.count("<|im_start|>user") == 2
+
+
+@given(ANY_WORLD)
+@tries(2)
+def test_a_message_respelled_is_the_same_for_the_oracle(world: World) -> None:
+    for number in (5, 1_234_567):
+        assert all(
+            oracle.same_message(one, respelled(Dice(number), oracle.unwrapped(one))) for one in world.prompt
+        )
+
+
+@given(DICE)
+def test_dice_never_leave_the_table(dice: Dice) -> None:
+    assert all(dice.pick(range(faces)) in range(faces) for faces in (1, 2, 3, 7, 50))
+
+
+def test_the_worlds_are_not_all_hopeless() -> None:
+    """Of the drawn questions a good part has a right answer, and a good part has none."""
+    seen = {True: 0, False: 0}
+
+    @given(ANY_WORLD)
+    @tries(3)
+    def count(world: World) -> None:
+        right = oracle.answers(world.toy, world.steps, world.prompt, world.suffix, Policy(), world.key)
+        seen[bool(right)] += 1
+
+    count()
+    assert min(seen.values()) > 0.1 * sum(seen.values())

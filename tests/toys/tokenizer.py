@@ -1,0 +1,70 @@
+"""A tokenizer small enough to hold in the head: special strings, a few merges, an id for each character."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+import attrs
+
+FIRST_MERGE = 50
+FIRST_CHARACTER = 100
+
+
+@attrs.frozen(slots=False)
+class Tokenizer:
+    """Encode greedily from the left: the longest special string, else the longest merge, else a character.
+
+    A special string in a message becomes the special id, as Hugging Face tokenizers promote it.
+
+    >>> toy = Tokenizer(specials=("<|end|>",), merges=("ab",))
+    >>> toy.encode("aba<|end|>") == [50, 197, 1]
+    True
+    >>> toy.decode([197, 198, 50, 1])
+    'abab<|end|>'
+    """
+
+    specials: tuple[str, ...]
+    merges: tuple[str, ...] = ()
+
+    @cached_property
+    def _pieces(self) -> re.Pattern[str]:
+        longest_first = [
+            *sorted(self.specials, key=len, reverse=True),
+            *sorted(self.merges, key=len, reverse=True),
+        ]
+        return re.compile("|".join([*map(re.escape, longest_first), "."]), re.DOTALL)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        merged = {text: FIRST_MERGE + index for index, text in enumerate(self.merges)}
+        return merged | {text: 1 + index for index, text in enumerate(self.specials)}
+
+    @cached_property
+    def _texts(self) -> dict[int, str]:
+        return {number: text for text, number in self._numbers.items()}
+
+    def _number(self, piece: str) -> int:
+        return self._numbers.get(piece) or FIRST_CHARACTER + ord(piece)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids that this tokenizer itself would write."""
+        return [self._number(piece) for piece in self._pieces.findall(text)]
+
+    def starts(self, text: str) -> list[int]:
+        """Return where in `text` each id of `encode(text)` starts."""
+        return [match.start() for match in self._pieces.finditer(text)]
+
+    def spell(self, text: str, mask: int) -> list[int]:
+        """Encode as a model may have sampled it: the n-th merge is written by characters if bit n is set."""
+        ids: list[int] = []
+        for piece in self._pieces.findall(text):
+            merged = len(piece) > 1 and piece not in self.specials
+            ids.extend(map(self._number, piece) if merged and mask & 1 else [self._number(piece)])
+            mask >>= merged
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of any ids, canonical or not."""
+        return "".join(self._texts.get(number) or chr(number - FIRST_CHARACTER) for number in ids)
