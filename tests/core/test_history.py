@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core import talk
-from tito_core import Message, Step, Trajectory, answer, same, stitch, stitching
+from tito_core import Message, OddStop, Policy, Refusal, Step, Trajectory, answer, same, stitch, stitching
 from tito_core.stitch import Stitched
 
 SUFFIX = (talk.CLOSE,)
@@ -129,3 +129,34 @@ def test_plain_steps_share_in_a_trajectory_what_they_repeat() -> None:
     assert held[1] == second
     assert held[1].ids.extends(held[0].ids)
     assert held[1].messages.extends(held[0].messages)
+
+
+def _calling(value: object) -> dict[str, Any]:
+    function = {"name": "f", "arguments": {"x": value}}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "function": function}]}
+
+
+@pytest.mark.parametrize(("ours", "theirs", "fits"), [(True, 1, False), (0, False, False), (1, 1.0, True)])
+def test_true_is_not_one_though_python_says_so(ours: object, theirs: object, fits: bool) -> None:
+    result = {"role": "tool", "tool_call_id": "a", "content": "x"}
+    step = talk.step([talk.user(), _calling(ours), result])
+    prompt = [talk.user(), _calling(theirs), result, talk.said(), talk.user("more")]
+    assert (stitch([step], prompt, SUFFIX, talk.tokenize) is not None) == fits
+
+
+@pytest.mark.parametrize("choice", list(OddStop))
+def test_the_ledger_covers_every_id_whatever_becomes_of_the_stop(choice: OddStop) -> None:
+    step = talk.step(sampled=[900, 77])
+    found = answer(
+        stitching([step], talk.prompt(step), SUFFIX, policy=Policy(odd_stop=choice)), talk.tokenize
+    )
+    if choice is OddStop.REFUSE:
+        assert isinstance(found, Refusal)
+        return
+    assert isinstance(found, Stitched)
+    assert len(found.ledger) == len(found.ids)
+    sampled = [i for i, kept in zip(found.ids, found.ledger.mask(), strict=True) if kept]
+    assert sampled == ([900] if choice is OddStop.REPLACE else [900, 77])
+    assert found.inserted_close == (talk.CLOSE,)
+    stops = (found.replaced_stop, found.kept_stop)
+    assert stops == ((77, None) if choice is OddStop.REPLACE else (None, 77))
