@@ -57,8 +57,10 @@ class Shared(Sequence[T_co]):
     def extends(self, older: Shared[Any]) -> bool:
         """Tell whether `older` itself, not an equal one, is in this chain."""
         for link in self.links():
-            if link.length <= older.length:
-                return link is older
+            if link is older:
+                return True
+            if link.length < older.length:
+                break
         return False
 
     def __len__(self) -> int:
