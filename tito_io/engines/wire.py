@@ -108,7 +108,7 @@ def root_of(base_url: str) -> httpx2.URL:
     except (httpx2.InvalidURL, TypeError) as error:
         raise InputError(f"base_url: {error}; pass one like http://127.0.0.1:8000") from error
     if url.scheme not in ("http", "https") or not url.host or not 0 <= (url.port or 0) <= 0xFFFF:  # noqa: PLR2004
-        raise InputError("the base url is no http address: pass one like http://127.0.0.1:8000")
+        raise InputError("base_url: no http address; pass one like http://127.0.0.1:8000")
     return url.copy_with(path=url.path.rstrip("/").removesuffix("/v1").rstrip("/"), query=None, fragment=None)
 
 
