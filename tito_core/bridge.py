@@ -1,7 +1,8 @@
 """What the template writes between a sampled turn and the place where the model speaks next.
 
 It is asked for in short dummy conversations and believed only where it is proven: the turn's content is
-located by difference, a second, unlike conversation must give the same tail, and no message may vanish.
+located by difference, an unlike conversation and one akin to the real must give the same tail, and no
+message may vanish.
 What depends on the history beyond that cannot be known at this price, and is refused.
 """
 

@@ -281,14 +281,15 @@ def _same_content(
     if left.content == right.content:
         return _SAME
     optional = Forgiveness.TRAILING_WHITESPACE
-    if optional in forgive and left.role == "assistant" and _trimmed(left) == _trimmed(right):
+    if optional in forgive and left.role == "assistant" and trimmed(left) == trimmed(right):
         return frozenset((optional,))
     return None
 
 
-def _trimmed(form: Canonical) -> Value:
-    """Return content without trailing white space; blank text is no content."""
-    return (form.content.rstrip() or None) if isinstance(form.content, str) else form.content
+def trimmed(form: Canonical) -> Value:
+    """Return an assistant's content without trailing white space; blank text is no content."""
+    trims = form.role == "assistant" and isinstance(form.content, str)
+    return (form.content.rstrip() or None) if trims else form.content
 
 
 def _same_reasoning(

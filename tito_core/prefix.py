@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from .message import Messages
-from .normal import Canonical, Value, normal_copy
+from .normal import normal_copy, trimmed
 
 EMPTY = 0
 
@@ -45,9 +45,4 @@ def _loose(message: dict[str, Any]) -> int:
     form = normal_copy(message)
     calls = tuple((call.name, call.arguments) for call in form.tool_calls)
     reasoning = None if form.role == "assistant" else form.reasoning
-    return hash((form.role, _trimmed(form), reasoning, calls, form.name))
-
-
-def _trimmed(form: Canonical) -> Value:
-    trims = form.role == "assistant" and isinstance(form.content, str)
-    return (form.content.rstrip() or None) if trims else form.content
+    return hash((form.role, trimmed(form), reasoning, calls, form.name))

@@ -10,6 +10,7 @@ import attrs
 
 from tito_core import Message, Step
 from tito_core.drift import drift
+from tito_core.seam import common_prefix
 
 from .conversation import Conversation, Route, Turn, spoken
 from .script import Script
@@ -49,7 +50,7 @@ class Account:
     sampled: int = 0
     lost: int = 0
     previous: Step | None = None
-    """The latest step; its ledger says which of its ids were sampled."""
+    """The latest step."""
     alive: list[bool] = attrs.field(factory=list)
     """For each id of the latest step, whether it was sampled and has stood there ever since."""
 
@@ -77,9 +78,7 @@ class Account:
 
 def _common(ours: list[int], theirs: list[int]) -> int:
     """Return the length of the common beginning."""
-    if theirs[: len(ours)] == ours:
-        return len(ours)
-    return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(theirs))
+    return len(ours) if theirs[: len(ours)] == ours else common_prefix(ours, theirs)
 
 
 @attrs.frozen(kw_only=True)
