@@ -16,12 +16,20 @@ from tito_core import (
     Trajectory,
     Truncated,
     answer,
+    edge,
     from_data,
     stitching,
     to_data,
 )
 from tito_core.normal import Forgiveness
 from tito_core.stitch import Stitched
+
+
+@pytest.fixture(autouse=True)
+def _fresh_converter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build the converter in the test, where a mutant of its making can be seen."""
+    monkeypatch.setattr(edge, "_CONVERTER", edge._made())
+
 
 DATA: dict[str, Any] = {
     "prompt": [{"role": "user", "content": "hi"}],
