@@ -17,6 +17,7 @@ from .ids import checked
 from .message import Message, copied
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -25,6 +26,20 @@ class Ask:
 
     messages: tuple[Message, ...]
     add_generation_prompt: bool = True
+    since: str | None = None
+    """Only the ids from this text on are wanted; whoever cannot cut a rendered text sends them all."""
+
+    def put(self, tokenize_fn: Callable[..., R]) -> R:
+        """Put the question to a function, sync or async, and return what it returns.
+
+        A `tokenize_fn` that can cut has a method `since(messages, text, *, add_generation_prompt)`: it
+        renders the whole, and tokenizes only what begins where `text` stands for the last time.
+        """
+        cut = None if self.since is None else getattr(tokenize_fn, "since", None)
+        if cut is not None:
+            answered: R = cut(self.messages, self.since, add_generation_prompt=self.add_generation_prompt)
+            return answered
+        return tokenize_fn(self.messages, add_generation_prompt=self.add_generation_prompt)
 
 
 Asking: TypeAlias = Generator[Ask, Sequence[int], T]
@@ -38,12 +53,14 @@ class TokenizeFn(Protocol):
         """Return ids; raises `TemplateRefused` where the template rejects the messages."""
 
 
-def ask(messages: Sequence[Message], *, add_generation_prompt: bool = True) -> Asking[tuple[int, ...]]:
+def ask(
+    messages: Sequence[Message], *, add_generation_prompt: bool = True, since: str | None = None
+) -> Asking[tuple[int, ...]]:
     """Ask for the ids of `messages`; whoever answers gets copies, so that nothing here can be changed.
 
     Raises `TokenizeError` where the answer is not made of ids.
     """
-    ids = yield Ask(copied(tuple(messages), "messages"), add_generation_prompt)
+    ids = yield Ask(copied(tuple(messages), "messages"), add_generation_prompt, since)
     try:
         return checked(ids, "the answer of tokenize_fn")
     except InputError as error:
@@ -68,7 +85,7 @@ def answer(asking: Asking[T], tokenize_fn: TokenizeFn) -> T:
         except StopIteration as end:
             return cast("T", end.value)
         try:
-            ids = tokenize_fn(question.messages, add_generation_prompt=question.add_generation_prompt)
+            ids = question.put(tokenize_fn)
         except TemplateRefused as refused:
             resume = partial(asking.throw, refused)
         else:

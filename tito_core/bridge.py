@@ -1,28 +1,22 @@
 """What the template writes between a sampled turn and the place where the model speaks next.
 
-It is asked for in short dummy conversations and believed only where it is proven: the turn's content is
-located by difference, an unlike conversation and one akin to the real must give the same tail, and no
-message may vanish.
-What depends on the history beyond that cannot be known at this price, and is refused.
+Where a profile knows the case, one question is asked and the answer recognized; else, and wherever the
+answer is not what the profile foretells, everything is proven anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import attrs
 
 from .ask import Asking, ask
-from .dummy import CALL_ID, WORDS, Context, Form, calls_of, contexts, forms, kindred
-from .environment import lengthened, readings
+from .dummy import Form, kindred
+from .environment import readings
 from .errors import TemplateRefused
-from .refusal import Reason, Refusal
-from .seam import LONGER, OTHER, SHORT, Seam, after, common_prefix, locate
-
-Environment = tuple[dict[str, Any], ...]
-RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
-"""Refusals that another reading of the same environment may overcome."""
+from .kind import Kind, shape_of
+from .profile import Case, Mode, Profile, Recipe
+from .proof import Environment, Proof, Turn, proving
+from .refusal import Refusal
+from .seam import SHORT, after
 
 
 @attrs.frozen
@@ -35,221 +29,66 @@ class Bridge:
     """How many of the ids, at the end, are the generation prompt."""
 
 
-@attrs.frozen
-class Turn:
-    """The sampled turn that a bridge follows."""
-
-    message: dict[str, Any]
-    """As the prompt restates it."""
-    after: str
-    """The role of the message before it."""
-    history: Environment
-    """What a template may read in the real history: its opening system messages, and the last user's."""
-    suffix: tuple[int, ...]
-    """The template's turn close."""
-    stop: int | None
-    """The id that it ended with; None where it was cut."""
-
-
-@attrs.frozen
-class Found:
-    """A way to ask in which the turn's text can be located."""
-
-    context: Context
-    form: Form
-    environment: Environment
-    seam: Seam
-
-    def messages(self, environment: Environment, text: str = SHORT) -> Environment:
-        """Return the conversation to render, with another environment or text."""
-        return (*self.context, self.form.write(text), *environment)
-
-    def unlike(self, context: Context) -> Environment:
-        """Return the conversation with another history, and other words wherever they should not matter."""
-        return (*context, self.form.write(SHORT, WORDS[1]), *self.environment)
-
-
-def bridging(turn: Turn, environment: Environment) -> Asking[Bridge | Refusal]:
-    """Ask for the bridge after `turn`, in a bounded number of questions, each as long as what is new."""
-    refusal = Refusal(Reason.UNPROVEN_TAIL, "results answer several calls of earlier turns")
-    if len(_orphans(turn, environment)) > 1:
-        return refusal
+def bridging(
+    turn: Turn, environment: Environment, profile: Profile | None = None
+) -> Asking[Bridge | Refusal]:
+    """Ask for the bridge after `turn`: once where the profile knows how, else until it is proven."""
     for reading in readings(environment):
-        found = yield from _locate(turn, reading)
-        bridge = (yield from _prove(turn, found)) if isinstance(found, Found) else found
-        if isinstance(bridge, Bridge):
-            return bridge
-        refusal = bridge
-        if refusal.reason not in RETRIED:
-            break
-    return refusal
+        known = yield from _recognized(turn, reading, known_case(profile, turn, reading))
+        if known is not None:
+            return known
+    proof = yield from proving(turn, environment)
+    return Bridge(proof.bridge, proof.generation_prompt) if isinstance(proof, Proof) else proof
 
 
-def _locate(turn: Turn, environment: Environment) -> Asking[Found | Refusal]:
-    """Find the first way to write the turn in which its text can be located."""
-    refusal = Refusal(Reason.UNPROVEN_TAIL)
-    for context in contexts(turn.after).likely:
-        for form in forms(turn.message):
-            seam = yield from _seam(context, form, environment)
-            if isinstance(seam, Seam):
-                return Found(context, form, environment, seam)
-            refusal = seam
-    return refusal
+def known_case(profile: Profile | None, turn: Turn, environment: Environment) -> Case | None:
+    """Return the profile's case of a turn and what follows it, None where it has none."""
+    kind, shape = Kind.of(turn.message, turn.after), shape_of(environment, turn.message)
+    return None if profile is None or kind is None or shape is None else profile.case(kind, shape)
 
 
-def _seam(context: Context, form: Form, environment: Environment) -> Asking[Seam | Refusal]:
+def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Asking[Bridge | None]:
+    """Ask once; None where the answer is not what the case foretells."""
+    recipe = case.recipe if case is not None else None
+    if case is None or recipe is None:
+        return None
+    past = turn.past if case.mode is Mode.HISTORY else kindred(turn.after, turn.history)[recipe.past]
+    form = Form(turn.message, recipe.place, recipe.as_object)
     try:
-        short = yield from ask((*context, form.write(SHORT), *environment))
-        longer = yield from ask((*context, form.write(LONGER), *environment))
-    except TemplateRefused as refused:
-        return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-    seam = locate(short, longer)
-    return seam or Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
+        ids = yield from ask((*past, form.write(SHORT), *environment), since=SHORT if recipe.cut else None)
+    except TemplateRefused:
+        return None
+    bridge = recognize(recipe, ids)
+    return None if bridge is None else Bridge(bridge, len(recipe.speaks))
 
 
-def _prove(turn: Turn, found: Found) -> Asking[Bridge | Refusal]:
-    """Return the bridge if everything about it can be shown."""
-    cut = yield from _cut(turn, found)
-    if isinstance(cut, Refusal):
-        return cut
-    if not (yield from _agrees(turn, found, cut)):
-        return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
-    lost = yield from _swallowed(found)
-    if lost is not None:
-        return Refusal(Reason.SWALLOWED, f"a {found.environment[lost]['role']} message leaves no trace")
-    prompt = yield from _generation_prompt(found)
-    tail = found.seam.tail[cut:]
-    return Bridge(tail, min(prompt, len(tail)))
+def recognize(recipe: Recipe, ids: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the bridge in an answer, None where it is not what the recipe foretells.
 
-
-def _agrees(turn: Turn, found: Found, cut: int) -> Asking[bool]:
-    """Tell whether an unlike history gives the same tail, and one that begins and asks as the real one."""
-    call_id = next(iter(_orphans(turn, found.environment)), CALL_ID)
-    unlike = yield from _first_taken(found, contexts(turn.after, call_id).unlike)
-    if unlike is None or not found.seam.ends(unlike, cut):
-        return False
-    akin = yield from _first_taken(found, kindred(turn.after, turn.history))
-    return akin is not None and found.seam.ends(akin, cut)
-
-
-def _first_taken(found: Found, histories: tuple[Context, ...]) -> Asking[tuple[int, ...] | None]:
-    """Render with other words in the first of some histories that the template takes."""
-    for context in histories:
-        try:
-            return (yield from ask(found.unlike(context)))
-        except TemplateRefused:
-            continue
-    return None
-
-
-def _swallowed(found: Found) -> Asking[int | None]:
-    """Return the position of a new message whose text leaves no trace.
-
-    All of them are lengthened at once. Where that adds more ids than it should, or fewer, each is tried.
+    >>> recipe = Recipe(place=None, as_object=False, past=0, mark=(50,), rest=(), close=(2,), speaks=(1, 9),
+    ...                 cut=False)
+    >>> recognize(recipe, (1, 8, 50, 2, 1, 7, 65, 2, 1, 9))
+    (2, 1, 7, 65, 2, 1, 9)
+    >>> recognize(recipe, (1, 8, 50, 50, 2, 1, 9)) is None
+    True
     """
-    count = len(found.environment)
-    added = yield from _added(found, range(count))
-    one = added
-    if count > 1:
-        one = yield from _added(found, range(1))
-    if one and added == one * count:
+    tail = after(recipe.mark, ids)
+    if tail is None:
         return None
-    for position in range(count):
-        if (yield from _added(found, (position,))) == 0:
-            return position
-    return None
+    begin = _begin(recipe, tuple(tail))
+    bridge = tuple(tail[begin:])
+    spoken = len(bridge) - len(recipe.speaks)
+    sound = (
+        begin >= 0
+        and bridge[: len(recipe.close)] == recipe.close
+        and bridge[max(spoken, 0) :] == recipe.speaks
+    )
+    return bridge if sound and spoken >= len(recipe.close) else None
 
 
-def _added(found: Found, positions: Iterable[int]) -> Asking[int | None]:
-    """Return how many ids come with more text in some messages; None where the template rejects that."""
-    try:
-        ids = yield from ask(found.messages(lengthened(found.environment, positions)))
-    except TemplateRefused:
-        return None
-    return 0 if tuple(ids) == found.seam.ids else len(ids) - len(found.seam.ids)
-
-
-def _generation_prompt(found: Found) -> Asking[int]:
-    """Return how many ids of the tail appear only because the model is to speak next."""
-    try:
-        ids = yield from ask(found.messages(found.environment), add_generation_prompt=False)
-    except TemplateRefused:
-        return 0
-    shared = common_prefix(found.seam.ids, ids)
-    return len(found.seam.ids) - shared if shared >= found.seam.place else 0
-
-
-def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:
-    """Return where in the tail the turn's own text is over and its close begins."""
-    tail, size = found.seam.tail, len(turn.suffix)
-    if not calls_of(turn.message):
-        begins = tail[:size] == turn.suffix or tail[:1] == (turn.stop,)
-        return 0 if begins else _mismatch()
-    call = yield from _call_close(found)
-    if call is None:
-        return Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
-    closed, stopped = _suffixes(tail, turn, call), _stops(tail, turn, call)
-    places = {*closed, *stopped} - {i + j for i in closed for j in range(1, size)}
-    if len(places) == 1:
-        return places.pop()
-    if not places and turn.stop is not None:
-        return Refusal(Reason.ODD_STOP, f"the turn ended with {turn.stop}, which closes no tool call here")
-    return Refusal(Reason.UNPROVEN_TAIL, f"{len(places)} places where the tool call's turn may end")
-
-
-def _orphans(turn: Turn, environment: Environment) -> set[str]:
-    """Return the ids that results answer and that neither the turn nor a later message called."""
-    called = [call.get("id") for message in (turn.message, *environment) for call in calls_of(message)]
-    answered = [message.get("tool_call_id") for message in environment]
-    return {name for name in answered if isinstance(name, str) and name not in called}
-
-
-def _mismatch() -> Refusal:
-    return Refusal(Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn")
-
-
-def _suffixes(tail: tuple[int, ...], turn: Turn, call: CallClose) -> list[int]:
-    """Return where the suffix stands in what is always written, or right after it."""
-    size = len(turn.suffix)
-    places = [*range(call.shared - size + 1), *([call.end] if call.end == call.shared else [])]
-    return [i for i in places if size and tail[i : i + size] == turn.suffix]
-
-
-def _stops(tail: tuple[int, ...], turn: Turn, call: CallClose) -> list[int]:
-    """Return where the id that the turn stopped with closes the call, or opens what follows.
-
-    It closes where it is the last id before anything follows, and stands there once; it opens where nothing
-    is left of the call. Elsewhere it belongs to the call itself, and the turn broke off in the middle.
-    """
-    end = max(call.end, 0)
-    if turn.suffix and tail[end : end + len(turn.suffix)] == turn.suffix:
-        return []
-    if turn.suffix and tail[max(end - 1, 0) : end] == (turn.stop,) and tail[:end].count(turn.stop) == 1:
-        return [end - 1]
-    return [end] if call.shared == call.end and tail[end : end + 1] == (turn.stop,) else []
-
-
-@attrs.frozen
-class CallClose:
-    """What the template writes after the text of a tool call."""
-
-    shared: int
-    """How many ids of the tail stand there whatever follows."""
-    end: int
-    """How many of them stand there before anything follows: the rest of the call, and its close."""
-
-
-def _call_close(found: Found) -> Asking[CallClose | None]:
-    """Render the call with nothing after it, once with the generation prompt and once without."""
-    try:
-        other = yield from ask(found.messages(found.environment, OTHER))
-        speaking = yield from ask(found.messages(()))
-        silent = yield from ask(found.messages(()), add_generation_prompt=False)
-    except TemplateRefused:
-        return None
-    text = found.seam.ids[common_prefix(found.seam.ids, other) : found.seam.place]
-    rest, quiet = after(text, speaking), after(text, silent)
-    if rest is None:
-        return None
-    end = -1 if quiet is None else common_prefix(rest, quiet)
-    return CallClose(common_prefix(found.seam.tail, rest), end)
+def _begin(recipe: Recipe, tail: tuple[int, ...]) -> int:
+    """Return where the close begins in a tail; -1 where it does not."""
+    if recipe.rest is not None:
+        return len(recipe.rest) if tail[: len(recipe.rest)] == recipe.rest else -1
+    size = len(recipe.close)
+    return next((i for i in range(len(tail) - size + 1) if tail[i : i + size] == recipe.close), -1)

@@ -75,6 +75,7 @@ def after(text: Sequence[int], ids: Sequence[int]) -> Sequence[int] | None:
     >>> after([5, 6], [1, 5, 6, 2]), after([5], [5, 1, 5]) is None
     ([2], True)
     """
-    size = len(text)
-    ends = [i + size for i in range(len(ids) - size + 1) if tuple(ids[i : i + size]) == tuple(text)]
-    return ids[ends[0] :] if len(ends) == 1 else None
+    run = tuple(text)
+    last = len(ids) - len(run) if run else -1
+    starts = [i for i in range(last + 1) if ids[i] == run[0] and tuple(ids[i : i + len(run)]) == run]
+    return ids[starts[0] + len(run) :] if len(starts) == 1 else None

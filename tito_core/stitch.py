@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from .ask import Asking, TokenizeFn, answer
-from .bridge import Bridge, Environment, Turn, bridging
+from .bridge import Bridge, bridging
 from .environment import clean
 from .errors import InputError
 from .find import Match, find
@@ -17,6 +17,8 @@ from .ledger import Ledger, Origin
 from .message import Message, Messages, copied, is_multimodal
 from .normal import Forgiveness
 from .policy import STRICT, OddStop, Policy, Truncated
+from .profile import Profile
+from .proof import Environment, Turn
 from .refusal import Reason, Refusal
 from .step import Step
 
@@ -73,11 +75,13 @@ def stitch(
     *,
     policy: Policy = STRICT,
     key: str | None = None,
+    profile: Profile | None = None,
 ) -> list[int] | None:
     """Return the ids of the next prompt, or None where it must go by messages.
 
     `trajectory` holds the steps so far in any order; `prompt` is the whole conversation; `suffix` is the
-    template's turn close (see `suffix_ids`); `key` says what the prompt is rendered with (`render_key`).
+    template's turn close (see `suffix_ids`); `key` says what the prompt is rendered with (`render_key`);
+    `profile` is what is known of the template (`probe`), which saves all questions but one.
     Raises `InputError` for malformed input, `TokenizeError` where `tokenize_fn` returns no ids, and what
     `tokenize_fn` raises. `stitching` gives the reason for None.
 
@@ -91,7 +95,9 @@ def stitch(
     >>> stitch([step], [*step.messages, question], suffix_ids(tokenize), tokenize)
     [1, 4, 65, 2, 1, 9, 777, 2, 1, 4, 66, 2, 1, 9]
     """
-    found = answer(stitching(trajectory, prompt, suffix, policy=policy, key=key), tokenize_fn)
+    found = answer(
+        stitching(trajectory, prompt, suffix, policy=policy, key=key, profile=profile), tokenize_fn
+    )
     return found.ids.tolist() if isinstance(found, Stitched) else None
 
 
@@ -102,6 +108,7 @@ def stitching(
     *,
     policy: Policy = STRICT,
     key: str | None = None,
+    profile: Profile | None = None,
 ) -> Asking[Stitched | Refusal]:
     """Ask for what is new and return the next prompt, or the reason why there is none."""
     close = checked(suffix, "suffix")
@@ -122,8 +129,10 @@ def stitching(
         history=_history(prompt, match.step),
         suffix=close,
         stop=match.step.stop,
+        prompt=prompt,
+        place=start - 1,
     )
-    bridge = yield from bridging(turn, clean(environment))
+    bridge = yield from bridging(turn, clean(environment), profile)
     if isinstance(bridge, Refusal):
         return bridge
     return _join(match, Messages.of(environment), bridge, close, policy)

@@ -32,7 +32,7 @@ async def answer(asking: Asking[T], tokenize_fn: AsyncTokenizeFn) -> T:
         except StopIteration as end:
             return cast("T", end.value)
         try:
-            ids = await tokenize_fn(question.messages, add_generation_prompt=question.add_generation_prompt)
+            ids = await question.put(tokenize_fn)
         except TemplateRefused as refused:
             resume = partial(asking.throw, refused)
         else:

@@ -154,6 +154,14 @@ class Bound:
         """Return the ids of `messages`, or raise `TemplateRefused`."""
         return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt))
 
+    def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
+        """Return the ids of what is rendered from the last place of `text` on; nothing before is encoded.
+
+        Whether these are the ids that the whole has there is for whoever asks to know: see `Ask.since`.
+        """
+        whole = self.text(messages, add_generation_prompt=add_generation_prompt)
+        return self.family.encode(whole[max(whole.rfind(text), 0) :])
+
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
         """Return the text of `messages`."""
         return self._render(plain_messages(messages), add_generation_prompt)
