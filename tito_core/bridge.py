@@ -34,17 +34,23 @@ def bridging(
 ) -> Asking[Bridge | Refusal]:
     """Ask for the bridge after `turn`: once where the profile knows how, else until it is proven."""
     for reading in readings(environment):
-        known = yield from _recognized(turn, reading, known_case(profile, turn, reading))
+        known = yield from _recognized(turn, reading, _known(profile, turn, reading))
         if known is not None:
             return known
     proof = yield from proving(turn, environment)
     return Bridge(proof.bridge, proof.generation_prompt) if isinstance(proof, Proof) else proof
 
 
-def known_case(profile: Profile | None, turn: Turn, environment: Environment) -> Case | None:
-    """Return the profile's case of a turn and what follows it, None where it has none."""
+def named_case(turn: Turn, environment: Environment) -> tuple[Kind, tuple[str, ...]] | None:
+    """Return the kind of a turn and the shape of what follows it, None where they have no name."""
     kind, shape = Kind.of(turn.message, turn.after), shape_of(environment, turn.message)
-    return None if profile is None or kind is None or shape is None else profile.case(kind, shape)
+    return None if kind is None or shape is None else (kind, shape)
+
+
+def _known(profile: Profile | None, turn: Turn, environment: Environment) -> Case | None:
+    """Return the profile's case of a turn and what follows it, None where it has none."""
+    named = None if profile is None else named_case(turn, environment)
+    return None if profile is None or named is None else profile.case(*named)
 
 
 def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Asking[Bridge | None]:

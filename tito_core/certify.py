@@ -14,7 +14,7 @@ import attrs
 
 from .ask import Ask, Asking, ask
 from .bridge import recognize
-from .dummy import Context, Form, contexts, kindred
+from .dummy import Context, Form, contexts, forms, kindred
 from .errors import TemplateRefused
 from .kind import Kind, sample_environment, sample_turn
 from .profile import Case, Mode, Recipe
@@ -173,24 +173,42 @@ def _free(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
 
 
 def _whole(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
-    """Show the tail in each of many histories, one history at a time."""
+    """Show the tail in each of many histories and with other words, the turn written in one way."""
+    refusal = Refusal(Reason.UNPROVEN_TAIL)
+    for form in forms(sample.turn.message):
+        found = yield from _written(wanted, sample, form)
+        if isinstance(found, list):
+            return found
+        refusal = found
+    return refusal
+
+
+def _written(wanted: Wanted, sample: Sample, form: Form) -> Asking[list[Shown] | Refusal]:
     pasts, found = contexts(sample.turn.after), []
     for history in (*pasts.likely, *pasts.unlike, *kindred(sample.turn.after, sample.turn.history)):
-        proof = yield from _proof(wanted, sample, (history,))
+        proof = yield from _proof(wanted, sample, (history,), (form,))
         if isinstance(proof, Refusal) and proof.reason is Reason.TEMPLATE_REFUSED:
             continue
-        shown = None if isinstance(proof, Refusal) else (yield from _shown(proof, history, 0, 1))
+        if isinstance(proof, Refusal):
+            return proof
+        if not proof.ends((yield from ask(proof.found.unlike(history)))):
+            return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on what the turn says")
+        shown = yield from _shown(proof, history, 0, 1)
         if shown is None:
-            return proof if isinstance(proof, Refusal) else Refusal(Reason.UNPROVEN_TAIL, "not recognized")
+            return Refusal(Reason.UNPROVEN_TAIL, "not recognized")
         found.append(shown)
     return found if len(found) > 1 else Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
 
 
-def _proof(wanted: Wanted, sample: Sample, histories: Sequence[Context]) -> Asking[Proof | Refusal]:
+def _proof(
+    wanted: Wanted, sample: Sample, histories: Sequence[Context], shapes: Sequence[Form] | None = None
+) -> Asking[Proof | Refusal]:
     """Show the tail, whichever id it may be that closes the turn."""
     refusal = Refusal(Reason.UNPROVEN_TAIL)
     for stop in (None, *wanted.stop_ids):
-        proof = yield from showing(attrs.evolve(sample.turn, stop=stop), sample.environment, histories)
+        proof = yield from showing(
+            attrs.evolve(sample.turn, stop=stop), sample.environment, histories, shapes
+        )
         if isinstance(proof, Proof):
             return proof
         refusal = proof

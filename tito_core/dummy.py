@@ -11,6 +11,9 @@ from typing import Any
 
 import attrs
 
+from .errors import InputError
+from .message import copied
+
 Plain = dict[str, Any]
 Context = tuple[Plain, ...]
 
@@ -139,21 +142,49 @@ class Form:
             made["tool_calls"] = self._calls(text, words)
         return made
 
-    def _calls(self, text: str, words: str) -> list[Plain]:
+    def within(self, text: str) -> Plain:
+        """Return the turn with `text` in its place, and all else that it says as it is.
+
+        >>> Form({"role": "assistant", "content": "x", "reasoning": "y"}).within("hi")
+        {'role': 'assistant', 'content': 'hi', 'reasoning': 'y'}
+        """
+        made = dict(self.turn)
+        if self.place is None:
+            made["content"] = text
+        if calls_of(self.turn):
+            made["tool_calls"] = self._calls(text, None)
+        return made
+
+    def _calls(self, text: str, words: str | None) -> list[Plain]:
+        """Return the calls with `text` in its place; what others say is `words`, their own without it."""
         calls = calls_of(self.turn)
-        given = [{"value": words} for _ in calls]
+        given = [_arguments(call) if words is None else {"value": words} for call in calls]
         if self.place is not None:
             given[self.place] = {"value": text}
         return list(map(self._call, calls, given))
 
-    def _call(self, call: Plain, arguments: Plain) -> Plain:
+    def _call(self, call: Plain, arguments: Any) -> Plain:
         """Return a call with its own id and name and other arguments."""
         inner = call.get("function")
         said = inner if isinstance(inner, dict) else call
-        spelled = arguments if self.as_object else json.dumps(arguments)
+        spelled = arguments if self.as_object or isinstance(arguments, str) else json.dumps(arguments)
         function = {"name": said.get("name"), "arguments": spelled}
         kept: Plain = {key: call[key] for key in ("id", "type") if key in call}
         return {**kept, "function": function} if said is inner else {**kept, **function}
+
+
+def _arguments(call: Plain) -> Any:
+    """Return a call's arguments as an object, or as they are where they spell none."""
+    inner = call.get("function")
+    given = (inner if isinstance(inner, dict) else call).get("arguments")
+    if not isinstance(given, str):
+        return given
+    try:
+        spelled = json.loads(given)
+        copied([{"role": "assistant", "tool_calls": [{"function": {"arguments": spelled}}]}], "arguments")
+    except (ValueError, RecursionError, InputError):  # no JSON, or nested deeper than a message may be
+        return given
+    return spelled if isinstance(spelled, dict) else given
 
 
 def forms(turn: Plain) -> list[Form]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .ask import Asking, ask
-from .dummy import ANSWER, SYSTEM, THOUGHTFUL, USER, Context, calls_of
+from .dummy import ANSWER, SYSTEM, THOUGHTFUL, USER
 from .errors import TemplateRefused
 from .kind import FOLLOWING
 from .profile import Facts
-from .seam import common_prefix
+from .seam import LONGER, SHORT, common_prefix, locate
 
 Plain = dict[str, Any]
 Answer = tuple[int, ...] | None
@@ -55,9 +56,9 @@ def _compared(one: Answer, other: Answer) -> str:
     return SAME if one == other else DIFFERS
 
 
-def _calling(arguments: object, key: str = "a1b2c3d4e") -> Plain:
+def _calling(arguments: object) -> Plain:
     function = {"name": "find", "arguments": arguments}
-    return {"role": "assistant", "content": "", "tool_calls": [{**CALL, "id": key, "function": function}]}
+    return {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": function}]}
 
 
 def _result(key: str, text: str) -> Plain:
@@ -147,23 +148,36 @@ def _openers(suffix: tuple[int, ...]) -> Asking[dict[str, tuple[int, ...]]]:
 
 
 def _opener(role: str, suffix: tuple[int, ...]) -> Asking[tuple[int, ...] | None]:
-    """Return what stands between an answer's close and the text of a message that follows."""
-    before = _before(role)
-    messages = [{"role": role, "content": text, **_answering(before)} for text in ("Zephyr", "4096")]
-    one = yield from _try(*before, messages[0], speaking=False)
-    two = yield from _try(*before, messages[1], speaking=False)
-    alone = yield from _try(*before, speaking=False)
+    """Return what stands between a turn's close and the text of a message that follows; None for none.
+
+    After a call the rest of it comes before the close; without a close there is no telling where it ends.
+    """
+    called = role == "tool"
+    tails: list[Answer] = []
+    for text in ("4096", "17"):
+        result = _result(CALL["id"], text) if called else {"role": role, "content": text}
+        tails.append((yield from _tail(_calling_with if called else _answering, result)))
+    one, two = tails
     if one is None or two is None or one == two:
         return None
-    start = common_prefix(one, alone) if alone is not None else 0
-    opened = one[start : common_prefix(one, two)]
-    return opened[len(suffix) :] if suffix and opened[: len(suffix)] == suffix else opened
+    opened = one[: common_prefix(one, two)]
+    ends = [i + len(suffix) for i in range(len(opened)) if suffix and opened[i : i + len(suffix)] == suffix]
+    if ends:
+        return opened[ends[0] :]
+    return None if called or suffix else opened
 
 
-def _before(role: str) -> Context:
-    return (USER, _calling('{"x": 25}')) if role == "tool" else (USER, ANSWER)
+def _tail(turn: Callable[[str], Plain], following: Plain) -> Asking[Answer]:
+    """Return what follows a turn's text, None where that cannot be told."""
+    short = yield from _try(USER, turn(SHORT), following, speaking=False)
+    longer = yield from _try(USER, turn(LONGER), following, speaking=False)
+    seam = None if short is None or longer is None else locate(short, longer)
+    return None if seam is None else seam.tail
 
 
-def _answering(before: Context) -> Plain:
-    calls = calls_of(before[-1])
-    return {"tool_call_id": calls[0]["id"], "name": "find"} if calls else {}
+def _calling_with(text: str) -> Plain:
+    return _calling({"value": text})
+
+
+def _answering(text: str) -> Plain:
+    return {"role": "assistant", "content": text}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -131,7 +130,7 @@ class Profile:
 
     @known.default
     def _known(self) -> Mapping[tuple[Kind, tuple[str, ...]], Case]:
-        return MappingProxyType({(case.kind, case.shape): case for case in self.cases})
+        return {(case.kind, case.shape): case for case in self.cases}
 
     @property
     def markers(self) -> tuple[int, ...]:

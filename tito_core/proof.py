@@ -114,17 +114,39 @@ def _proving(turn: Turn, environment: Environment) -> Asking[Proof | Refusal]:
     return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
 
 
-def showing(turn: Turn, environment: Environment, histories: Sequence[Context]) -> Asking[Proof | Refusal]:
-    """Show the tail after `turn` in the first of some histories; it may be another after other ones."""
-    found = yield from _locate(turn, environment, histories)
-    if isinstance(found, Refusal):
-        return found
+def showing(
+    turn: Turn, environment: Environment, histories: Sequence[Context], shapes: Sequence[Form] | None = None
+) -> Asking[Proof | Refusal]:
+    """Show the tail after `turn` in the first of some histories; it may be another after other ones.
+
+    `shapes` are the ways to write the turn; the first in which its text can be located counts.
+    """
+    found = yield from _locate(environment, histories, shapes or forms(turn.message))
+    return (yield from _shown(turn, found)) if isinstance(found, Found) else found
+
+
+def _locate(
+    environment: Environment, histories: Sequence[Context], shapes: Sequence[Form]
+) -> Asking[Found | Refusal]:
+    """Find the first way to write the turn in which its text can be located."""
+    seen = Refusal(Reason.TEMPLATE_REFUSED)
+    for context in histories:
+        for form in shapes:
+            seam = yield from _seam(context, form, environment)
+            if isinstance(seam, Seam):
+                return Found(context, form, environment, seam)
+            seen = seam if seen.reason is Reason.TEMPLATE_REFUSED else seen
+    return seen
+
+
+def _shown(turn: Turn, found: Found) -> Asking[Proof | Refusal]:
+    """Return the proof if everything about it can be shown."""
     cut = yield from _cut(turn, found)
     if isinstance(cut, Refusal):
         return cut
     lost = yield from _swallowed(found)
     if lost is not None:
-        return Refusal(Reason.SWALLOWED, f"a {environment[lost]['role']} message leaves no trace")
+        return Refusal(Reason.SWALLOWED, f"a {found.environment[lost]['role']} message leaves no trace")
     prompt = yield from _generation_prompt(found)
     tail = found.seam.tail[cut:]
     return Proof(found, cut, _close(turn, tail), min(prompt, len(tail)))
@@ -135,18 +157,6 @@ def _close(turn: Turn, tail: tuple[int, ...]) -> tuple[int, ...]:
     if tail[: len(turn.suffix)] == turn.suffix:
         return turn.suffix or tail[: int(tail[:1] == (turn.stop,))]
     return tail[:1]
-
-
-def _locate(turn: Turn, environment: Environment, histories: Sequence[Context]) -> Asking[Found | Refusal]:
-    """Find the first way to write the turn in which its text can be located."""
-    refusal = Refusal(Reason.UNPROVEN_TAIL)
-    for context in histories:
-        for form in forms(turn.message):
-            seam = yield from _seam(context, form, environment)
-            if isinstance(seam, Seam):
-                return Found(context, form, environment, seam)
-            refusal = seam
-    return refusal
 
 
 def _seam(context: Context, form: Form, environment: Environment) -> Asking[Seam | Refusal]:
@@ -261,7 +271,7 @@ def _stops(tail: tuple[int, ...], turn: Turn, call: CallClose) -> list[int]:
     end = max(call.end, 0)
     if turn.suffix and tail[end : end + len(turn.suffix)] == turn.suffix:
         return []
-    if turn.suffix and tail[max(end - 1, 0) : end] == (turn.stop,) and tail[:end].count(turn.stop) == 1:
+    if tail[max(end - 1, 0) : end] == (turn.stop,) and tail[:end].count(turn.stop) == 1:
         return [end - 1]
     return [end] if call.shared == call.end and tail[end : end + 1] == (turn.stop,) else []
 

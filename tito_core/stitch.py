@@ -8,11 +8,12 @@ from typing import Any
 import attrs
 
 from .ask import Asking, TokenizeFn, answer
-from .bridge import Bridge, bridging
+from .bridge import Bridge, bridging, named_case
 from .environment import clean
 from .errors import InputError
 from .find import Match, find
 from .ids import Ids, checked
+from .kind import Kind
 from .ledger import Ledger, Origin
 from .message import Message, Messages, copied, is_multimodal
 from .normal import Forgiveness
@@ -114,6 +115,49 @@ def stitching(
     close = checked(suffix, "suffix")
     if not isinstance(policy, Policy):
         raise InputError(f"policy is {policy!r:.60}: give a Policy, such as Policy(odd_stop=OddStop.KEEP)")
+    seam = _seam(trajectory, prompt, close, policy, key)
+    if isinstance(seam, Refusal):
+        return seam
+    bridge = yield from bridging(seam.turn, clean(seam.environment), profile)
+    if isinstance(bridge, Refusal):
+        return bridge
+    return _join(seam.match, Messages.of(seam.environment), bridge, close, policy)
+
+
+def case_of(
+    trajectory: Sequence[Step],
+    prompt: Sequence[Message],
+    *,
+    policy: Policy = STRICT,
+    key: str | None = None,
+) -> tuple[Kind, tuple[str, ...]] | None:
+    """Return which case of a profile the next prompt is, None where it has no name or cannot be stitched.
+
+    A caller whose profile does not know the case may have it certified (`certifying`), once.
+    """
+    seam = _seam(trajectory, prompt, (), policy, key)
+    if isinstance(seam, Refusal):
+        return None
+    return named_case(seam.turn, clean(seam.environment))
+
+
+@attrs.frozen
+class _Seam:
+    """Where a prompt continues what was sampled."""
+
+    match: Match
+    turn: Turn
+    environment: Environment
+
+
+def _seam(
+    trajectory: Sequence[Step],
+    prompt: Sequence[Message],
+    close: tuple[int, ...],
+    policy: Policy,
+    key: str | None,
+) -> _Seam | Refusal:
+    """Return where the prompt continues a step, or why it cannot; nothing is asked."""
     match = find(_steps(trajectory), _listed(prompt), policy.forgive, key)
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
@@ -132,10 +176,7 @@ def stitching(
         prompt=prompt,
         place=start - 1,
     )
-    bridge = yield from bridging(turn, clean(environment), profile)
-    if isinstance(bridge, Refusal):
-        return bridge
-    return _join(match, Messages.of(environment), bridge, close, policy)
+    return _Seam(match, turn, tuple(environment))
 
 
 def _steps(trajectory: object) -> Sequence[Step]:

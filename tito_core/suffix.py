@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .ask import Asking, TokenizeFn, answer, ask
-from .dummy import USER, Form
+from .dummy import SYSTEM, USER, Form
 from .errors import InputError, TemplateRefused
 from .seam import LONGER, SHORT, common_prefix, locate
 
@@ -26,15 +26,20 @@ def suffix_ids(tokenize_fn: TokenizeFn) -> tuple[int, ...]:
 
 
 def suffix_asking() -> Asking[tuple[int, ...]]:
-    """Ask for the close: what follows a turn when the model speaks next, less what makes it speak."""
+    """Ask for the close: what follows a turn when the model speaks next, less what makes it speak.
+
+    What stands there only before a user or only before a system text is that message's opener.
+    """
     after = yield from _after(())
     opener = yield from _opener()
     close = after[: len(after) - len(opener)] if opener and after[-len(opener) :] == opener else after
-    try:
-        followed = yield from _after((USER,))
-    except TemplateRefused:
-        return close
-    return close[: common_prefix(close, followed)]
+    for message in (USER, SYSTEM):
+        try:
+            followed = yield from _after((message,))
+        except TemplateRefused:
+            continue
+        close = close[: common_prefix(close, followed)]
+    return close
 
 
 def _after(following: tuple[dict[str, str], ...]) -> Asking[tuple[int, ...]]:

@@ -11,6 +11,7 @@ import pytest
 from tests.core import talk
 from tito_core import (
     InputError,
+    Ledger,
     OddStop,
     Policy,
     Reason,
@@ -70,8 +71,13 @@ def made(**wrong: Any) -> Step:
         ({"prompt": [{"role": "user", 5: "x"}]}, r"prompt\[0\] has the key 5"),
         ({"prompt": [{"role": "user", "content": b"x"}]}, r"prompt\[0\] holds a bytes"),
         ({"completion": [None]}, r"completion\[0\] must be a message"),
-        ({"truncated": "yes"}, "truncated is 'yes'"),
-        ({"key": 5}, "key is 5"),
+        ({"truncated": "yes"}, "truncated is 'yes': give bool"),
+        ({"truncated": None}, "truncated is None: give bool"),
+        ({"key": 5}, "key is 5: give str or NoneType"),
+        ({"logprobs": ["a"] * 2}, r"logprobs\[0\] is 'a': give a number or None"),
+        ({"logprobs": [0.0, "b"]}, r"logprobs\[1\] is 'b'"),
+        ({"logprobs": "ab"}, "logprobs must be a list of numbers, not str"),
+        ({"prompt_ledger": Ledger.prompt(3)}, "prompt_ledger covers 3 ids, prompt_ids has 2"),
     ],
 )
 def test_a_step_names_what_is_wrong_with_it(wrong: dict[str, Any], words: str) -> None:
@@ -150,13 +156,14 @@ def test_a_wrong_suffix_never_makes_a_wrong_id() -> None:
 
 def test_a_prompt_that_repeats_a_step_has_nothing_new() -> None:
     step = talk.step()
-    assert refused([step], list(step.messages), SUFFIX).reason is Reason.NOTHING_NEW
+    found = refused([step], list(step.messages), SUFFIX)
+    assert found == Refusal(Reason.NOTHING_NEW, "a step ends with all 2 messages")
 
 
 def test_other_tools_are_a_refusal() -> None:
     step = talk.step(key=render_key([{"name": "a"}]))
     found = refused([step], talk.prompt(step), SUFFIX, key=render_key([{"name": "b"}]))
-    assert found.reason is Reason.RENDERED_DIFFERENTLY
+    assert found == Refusal(Reason.RENDERED_DIFFERENTLY, "the step of 2 messages has another key")
 
 
 def test_the_step_with_the_right_key_is_used_among_equals() -> None:
@@ -224,8 +231,13 @@ def test_policies_for_truncated_turns() -> None:
 
 
 def test_a_policy_forgives_only_what_is_optional() -> None:
-    with pytest.raises(InputError, match="forgive takes"):
-        Policy(forgive=[Forgiveness.ABSENT])
+    wrong = (Forgiveness.CALL_KEYS, Forgiveness.ABSENT)
+    with pytest.raises(InputError) as caught:
+        Policy(forgive=wrong)
+    said = str(caught.value).replace("Forgiveness.", "")
+    assert said == (
+        "forgive takes DROPPED_REASONING, RENAMED_TOOL_IDS, TRAILING_WHITESPACE, not ABSENT, CALL_KEYS"
+    )
 
 
 def nested(depth: int) -> Any:

@@ -49,7 +49,8 @@ def test_a_shared_sequence_knows_what_it_extends() -> None:
     assert longer.extends(longer)
     assert longer.extends(empty)
     assert not root.extends(longer)
-    assert not longer.extends(Shared((1, 2)))
+    assert longer.extends(Shared((1, 2))) is False
+    assert longer.extends(Shared((1, 2, 3, 4))) is False
     assert longer.parts() == [(1, 2), (), (3,)]
     assert [len(link) for link in longer.links()] == [3, 2, 2]
     assert root.older is None
@@ -119,6 +120,32 @@ def test_ids_begin_with_their_prefix_by_identity_or_value() -> None:
     assert not Ids.of([1, 2]).starts_with(ids)
 
 
+def test_only_what_is_not_packed_yet_is_packed() -> None:
+    base = Ids.of([1, 2]).packed()
+    grown = base.then((3,)).then((4,)).packed()
+    assert grown.parts() == [array("I", [1, 2]), array("I", [3]), array("I", [4])]
+    assert grown.older is not None
+    assert grown.older.older is base
+    assert Ids.of([]).packed() == []
+    assert Ids.from_items(iter([1, 2])).parts() == [array("I", [1, 2])]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [([0, 1, -1, -2], "2"), ([True], "0"), ([0, False], "1"), ([1, None], "1"), ([2**32], "0")],
+)
+def test_the_first_that_is_no_id_is_named(wrong: Any, place: str) -> None:
+    words = rf"^taken\[{place}\] is {wrong[int(place)]!r}: an id is a whole number from 0 to 4294967295$"
+    with pytest.raises(InputError, match=words):
+        Ids.of(wrong, "taken")
+
+
+@pytest.mark.parametrize("wrong", ["12", b"12", bytearray(b"12"), 5, None])
+def test_what_is_no_sequence_of_ids_is_named_by_its_kind(wrong: Any) -> None:
+    with pytest.raises(InputError, match=rf"^ids must be a sequence of ids, not {type(wrong).__name__}$"):
+        Ids.of(wrong)
+
+
 def test_whole_numbers_of_any_library_are_ids() -> None:
     class Index:
         def __index__(self) -> int:
@@ -146,6 +173,8 @@ def test_a_ledger_counts_runs() -> None:
     assert ledger.without_last() == Ledger.prompt(2).then((Origin.SAMPLED, 2))
     assert len(ledger.without_last()) == 4
     assert ledger != Ledger.prompt(5)
+    assert Ledger.of([(Origin.SAMPLED, 0), (Origin.PROMPT, 2)]).runs == [(Origin.PROMPT, 2)]
+    assert [len(run) for run in Ledger.prompt(0).runs] == []
     assert ledger != [0]
     with pytest.raises(TypeError):
         hash(ledger)
@@ -170,6 +199,22 @@ def test_a_trajectory_is_a_sequence_of_steps() -> None:
         hash(trajectory)
     with pytest.raises(InputError, match="a trajectory holds steps, not dict"):
         trajectory.append({})  # type: ignore[arg-type]  # what a newcomer tries
+
+
+def test_a_step_whose_sampled_ids_are_packed_shares_its_prompt_too() -> None:
+    first = talk.step()
+    again = talk.step(
+        talk.prompt(first), prompt_ids=[*first.ids, 7], sampled=Ids.of([900, talk.CLOSE]).packed()
+    )
+    held = Trajectory([first, again])[1]
+    assert held == again
+    assert held.prompt_ids.extends(Trajectory([first])[0].ids) or held.prompt_ids.parent is not None
+    assert all(isinstance(part, array) for part in held.ids.parts())
+
+
+def test_what_shares_already_is_held_as_it_is() -> None:
+    plain = Trajectory([talk.step()])[0]
+    assert Trajectory([plain])[0] is plain
 
 
 def test_a_step_is_shown_in_short() -> None:
@@ -201,6 +246,11 @@ def test_drift_counts_what_a_rendering_would_change(
 
 def test_drift_without_a_close_compares_as_a_whole() -> None:
     assert drift([1, 5, 6, 2], [1, 56, 2], ()) == Drift(2, 1)
+
+
+def test_tools_and_arguments_that_are_no_json_are_named() -> None:
+    with pytest.raises(InputError, match=r"^tools"):
+        render_key([{"f": object()}])
 
 
 def test_a_key_tells_renderings_apart() -> None:

@@ -1,0 +1,231 @@
+"""Conversations that stand in for the real one, and ways to write its last turn."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tito_core.dummy import ANSWER, CALL_ID, SYSTEM, USER, WORDS, Form, calls_of, contexts, forms, kindred
+
+Plain = dict[str, Any]
+
+
+def call(identity: str, name: str, **more: Any) -> Plain:
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": "real"}, **more}
+
+
+def turn(*calls: Plain, **more: Any) -> Plain:
+    return {"role": "assistant", **more, "tool_calls": list(calls)}
+
+
+def spelled(value: str) -> str:
+    return json.dumps({"value": value})
+
+
+def test_a_plain_turn_is_its_role_and_the_text() -> None:
+    assert Form({"role": "assistant", "content": "real", "x": 1}).write("hi") == {
+        "role": "assistant",
+        "content": "hi",
+    }
+
+
+def test_reasoning_is_written_under_the_names_that_the_turn_has() -> None:
+    form = Form({"role": "assistant", "content": "real", "reasoning": "t", "reasoning_content": ""})
+    assert form.write("hi") == {"role": "assistant", "reasoning": WORDS[0], "content": "hi"}
+    other = Form({"role": "assistant", "reasoning_content": "t"})
+    assert other.write("hi", "Hm.") == {"role": "assistant", "reasoning_content": "Hm.", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments"),
+    [(-1, ["So.", "hi"]), (0, ["hi", "So."]), (None, ["So.", "So."])],
+)
+def test_the_text_stands_in_one_place_and_other_words_elsewhere(
+    place: int | None, arguments: list[str]
+) -> None:
+    made = Form(turn(call("a", "f"), call("b", "g"), content="real"), place).write("hi")
+    assert made["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": spelled(arguments[0])}},
+        {"id": "b", "type": "function", "function": {"name": "g", "arguments": spelled(arguments[1])}},
+    ]
+    assert made["content"] == ("hi" if place is None else "So.")
+
+
+@pytest.mark.parametrize(
+    ("more", "content"),
+    [
+        ({"content": "real"}, {"content": "So."}),
+        ({"content": ""}, {"content": ""}),
+        ({"content": None}, {"content": None}),
+        ({}, {}),
+    ],
+)
+def test_a_content_keeps_its_kind_beside_a_call(more: Plain, content: Plain) -> None:
+    made = Form(turn(call("a", "f"), **more), place=-1).write("hi")
+    assert {key: value for key, value in made.items() if key not in {"role", "tool_calls"}} == content
+
+
+def test_arguments_are_written_as_text_or_as_an_object() -> None:
+    written = [Form(turn(call("a", "f")), -1, as_object).write("hi") for as_object in (False, True)]
+    given = [made["tool_calls"][0]["function"]["arguments"] for made in written]
+    assert given == [spelled("hi"), {"value": "hi"}]
+
+
+def test_a_flat_call_stays_flat_and_other_keys_are_left_out() -> None:
+    flat = {"id": "a", "name": "f", "arguments": "real", "index": 0}
+    made = Form(turn(flat), -1).write("hi")
+    assert made["tool_calls"] == [{"id": "a", "name": "f", "arguments": spelled("hi")}]
+    nameless = Form(turn({"function": {}}), -1).write("hi")
+    assert nameless["tool_calls"] == [{"function": {"name": None, "arguments": spelled("hi")}}]
+
+
+@pytest.mark.parametrize(
+    ("calls", "shapes"),
+    [
+        (0, [(None, False)]),
+        (1, [(-1, False), (-1, True), (None, False), (None, True)]),
+        (2, [(-1, False), (-1, True), (0, False), (0, True), (None, False), (None, True)]),
+    ],
+)
+def test_the_likest_way_to_write_a_turn_comes_first(
+    calls: int, shapes: list[tuple[int | None, bool]]
+) -> None:
+    message = turn(*[call("a", "f")] * calls)
+    found = forms(message)
+    assert [(form.place, form.as_object) for form in found] == shapes
+    assert all(form.turn is message for form in found)
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [(None, []), ([], []), ("f", []), ({"id": "a"}, []), (["f", {"id": "a"}, None], [{"id": "a"}])],
+)
+def test_only_calls_that_are_objects_count(calls: Any, found: list[Plain]) -> None:
+    assert calls_of({"role": "assistant", "tool_calls": calls}) == found
+
+
+def roles(context: tuple[Plain, ...]) -> str:
+    """Return the first letters of a history's roles."""
+    return "".join(message["role"][0] for message in context)
+
+
+@pytest.mark.parametrize(
+    ("role", "likely", "unlike"),
+    [
+        ("user", ["u"], ["suatau", "suatau", "uatau", "suau", "uau"]),
+        ("system", ["s"], ["suatas", "suatas", "uatas", "suas", "uas"]),
+        ("developer", ["d"], ["suatad", "suatad", "uatad", "suad", "uad"]),
+        ("assistant", ["ua"], ["suataua", "suataua", "uataua", "suaua", "uaua"]),
+        ("nobody", ["u"], ["suatau", "suatau", "uatau", "suau", "uau"]),
+    ],
+)
+def test_a_history_ends_with_the_role_that_the_real_one_ends_with(
+    role: str, likely: list[str], unlike: list[str]
+) -> None:
+    found = contexts(role)
+    assert list(map(roles, found.likely)) == likely
+    assert list(map(roles, found.unlike)) == unlike
+
+
+def test_a_tool_loop_ends_with_a_result_and_has_another_before_it() -> None:
+    found = contexts("tool", "real")
+    assert list(map(roles, found.likely)) == ["uat", "uat"]
+    assert {roles(context) for context in found.unlike} == {
+        "suatauatat",
+        "uatauatat",
+        "suauatat",
+        "uauatat",
+    }
+    assert len(found.unlike) == 10
+    assert {message["tool_call_id"] for message in found.likely[0] if message["role"] == "tool"} == {CALL_ID}
+    for context in found.unlike:
+        assert {m["tool_call_id"] for m in context if m["role"] == "tool"} == {"real"}
+
+
+def lookup(context: tuple[Plain, ...]) -> tuple[Any, Plain]:
+    """Return the arguments of the last call and its result."""
+    return context[-2]["tool_calls"][0]["function"]["arguments"], context[-1]
+
+
+def test_a_lookup_is_a_call_and_its_result_in_both_spellings() -> None:
+    as_object, as_text = contexts("tool").likely
+    arguments, result = lookup(as_object)
+    assert arguments == {"x": 3}
+    assert lookup(as_text) == ('{"x": 3}', result)
+    assert result == {"role": "tool", "tool_call_id": CALL_ID, "name": "add", "content": "7"}
+    calls = calls_of(as_object[-2])
+    assert [(one["id"], one["type"], one["function"]["name"]) for one in calls] == [
+        (CALL_ID, "function", "add")
+    ]
+
+
+@pytest.mark.parametrize("role", ["user", "tool", "system", "assistant"])
+def test_no_text_of_a_likely_history_stands_in_an_unlike_one(role: str) -> None:
+    found = contexts(role)
+    near = {message["content"] for context in found.likely for message in context} - {""}
+    far = {message["content"] for context in found.unlike for message in context}
+    assert not near & far
+
+
+ASKED: Plain = {"role": "user", "content": "real"}
+TEXT: Plain = {"role": "system", "content": "real"}
+
+
+@pytest.mark.parametrize(
+    ("role", "history", "kin"),
+    [
+        ("user", (TEXT, ASKED), [(TEXT, ASKED)]),
+        ("user", (), [()]),
+        ("system", (TEXT, ASKED), [(TEXT, ASKED, SYSTEM)]),
+        ("system", (TEXT,), [(TEXT,)]),  # it ends that way already
+        ("assistant", (ASKED,), [(ASKED, ANSWER)]),
+    ],
+)
+def test_kin_of_the_real_history_hold_its_messages(
+    role: str, history: tuple[Plain, ...], kin: list[tuple[Plain, ...]]
+) -> None:
+    assert list(kindred(role, history)) == kin
+
+
+def test_kin_in_a_tool_loop_end_with_a_result_in_both_spellings() -> None:
+    first, second = kindred("tool", (TEXT, USER))
+    assert first[:2] == second[:2] == (TEXT, USER)
+    assert (lookup(first)[0], lookup(second)[0]) == ({"x": 3}, '{"x": 3}')
+    assert roles(first) == roles(second) == "suat"
+
+
+def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:
+    deep = "[" * 98 + "]" * 98
+    turn = {
+        "role": "assistant",
+        "content": "Look.",
+        "reasoning_content": "Why?",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+            {"id": "b", "function": {"name": "g", "arguments": "{malformed"}},
+            {"id": "c", "function": {"name": "h", "arguments": f'{{"deep": {deep}}}'}},
+            {"id": "d", "function": {"name": "i", "arguments": "[1]"}},
+            {"id": "e", "function": {"name": "j", "arguments": {"y": 2}}},
+            {"id": "z", "function": {"name": "z", "arguments": "{}"}},
+        ],
+    }
+    as_object, as_text = (Form(turn, -1, spell).within("Hm.") for spell in (True, False))
+    assert [call["function"]["arguments"] for call in as_object["tool_calls"]] == [
+        {"x": 1},
+        "{malformed",
+        f'{{"deep": {deep}}}',
+        "[1]",
+        {"y": 2},
+        {"value": "Hm."},
+    ]
+    assert [as_text["tool_calls"][place]["function"]["arguments"] for place in (0, 1, 4, 5)] == [
+        '{"x": 1}',
+        "{malformed",
+        '{"y": 2}',
+        '{"value": "Hm."}',
+    ]
+    for made in (as_object, as_text):
+        assert (made["content"], made["reasoning_content"]) == ("Look.", "Why?")
+    assert Form(turn).within("Hm.")["content"] == "Hm."

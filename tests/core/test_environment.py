@@ -1,0 +1,64 @@
+"""What is new in a prompt, cleaned and lengthened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tito_core import InputError, clean
+from tito_core.environment import lengthened, readings
+
+Plain = dict[str, Any]
+
+
+def part(text: str) -> Plain:
+    return {"type": "text", "text": text}
+
+
+def user(content: Any, **more: Any) -> Plain:
+    return {"role": "user", "content": content, **more}
+
+
+@pytest.mark.parametrize(
+    ("message", "cleaned"),
+    [
+        (user([part("a")], name="x"), user("a", name="x")),
+        (user("a"), user("a")),
+        (user(None), user(None)),
+        ({"role": "user"}, {"role": "user"}),
+        (user([part("a"), part("b")]), user([part("a"), part("b")])),
+    ],
+)
+def test_a_lone_text_part_becomes_its_string(message: Plain, cleaned: Plain) -> None:
+    assert clean([message]) == (cleaned,)
+
+
+def test_what_is_no_message_is_named() -> None:
+    with pytest.raises(InputError, match=r"^environment\[1\] has no role"):
+        clean([user("a"), {}])
+
+
+def test_a_developer_may_be_read_as_the_system() -> None:
+    developer, asked = {"role": "developer", "content": "d"}, user("a")
+    assert list(readings((asked,))) == [(asked,)]
+    assert list(readings(())) == [()]
+    assert list(readings((developer, asked, developer))) == [
+        (developer, asked, developer),
+        ({"role": "system", "content": "d"}, asked, {"role": "system", "content": "d"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "longer"),
+    [
+        ("a", "a more"),
+        ("", " more"),
+        (None, " more"),
+        ([part("a")], [part("a"), part(" more")]),
+        (7, 7),
+        ({"x": 1}, {"x": 1}),
+    ],
+)
+def test_more_is_said_where_something_can_be_said(content: Any, longer: Any) -> None:
+    assert lengthened([user(content), user(content)], [1]) == (user(content), user(longer))

@@ -1,0 +1,190 @@
+"""The kind of a turn, and the shape of what follows it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tito_core.kind import Kind, sample_environment, sample_turn, shape_of
+from tito_core.probe import kinds
+
+Plain = dict[str, Any]
+
+
+def call(identity: str = "c", name: str = "f", **more: Any) -> Plain:
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": "{}"}, **more}
+
+
+def said(**more: Any) -> Plain:
+    return {"role": "assistant", **more}
+
+
+def result(identity: str = "c", **more: Any) -> Plain:
+    return {"role": "tool", "tool_call_id": identity, "content": "7", **more}
+
+
+def user(content: Any = "hi", **more: Any) -> Plain:
+    return {"role": "user", "content": content, **more}
+
+
+NAMED = [
+    (said(content="hi"), "user", (False, 0, "text")),
+    (said(content="hi", tool_calls=[]), "user", (False, 0, "text")),
+    (said(content="hi", tool_calls=None, audio=None), "user", (False, 0, "text")),
+    (said(content="", reasoning="t"), "user", (True, 0, "text")),  # its stand-in has a text
+    (said(reasoning_content="t"), "tool", (True, 0, "text")),
+    (said(content="hi", tool_calls=[call()]), "user", (False, 1, "text")),
+    (said(content="", tool_calls=[call()]), "user", (False, 1, "empty")),
+    (said(content=None, tool_calls=[call()]), "tool", (False, 1, "null")),
+    (said(tool_calls=[call("a"), call("b")]), "user", (False, 2, "absent")),
+    (said(tool_calls=[call("a"), call("b"), call("c")]), "user", (False, 2, "absent")),
+    (said(content="", tool_calls=[call(index=0)]), "user", (False, 1, "empty")),
+]
+
+
+@pytest.mark.parametrize(("turn", "before", "kind"), NAMED)
+def test_a_turn_is_of_a_kind(turn: Plain, before: str, kind: tuple[bool, int, str]) -> None:
+    reasoning, calls, content = kind
+    assert Kind.of(turn, before) == Kind(before=before, reasoning=reasoning, calls=calls, content=content)
+
+
+NAMELESS = {
+    "after a system text": (said(content="hi"), "system"),
+    "after another answer": (said(content="hi"), "assistant"),
+    "blank": (said(content=" \n"), "user"),
+    "in parts": (said(content=[{"type": "text", "text": "hi"}]), "user"),
+    "spoken aloud": (said(content="hi", audio={"id": "a"}), "user"),
+    "named": (said(content="hi", name="x"), "user"),
+    "a call that is no object": (said(tool_calls=["f"]), "user"),
+    "a call alone": (said(tool_calls=call()), "user"),
+    "a flat call": (said(tool_calls=[{"id": "c", "name": "f", "arguments": "{}"}]), "user"),
+    "a call with more to it": (said(tool_calls=[call(cache=1)]), "user"),
+    "a call without an id": (said(tool_calls=[{"function": {"name": "f", "arguments": "{}"}}]), "user"),
+    "a call whose id is a number": (said(tool_calls=[call(7)]), "user"),  # type: ignore[arg-type]  # as some send
+    "a name that may spell a close": (said(tool_calls=[call(name="f<|im_end|>")]), "user"),
+    "an id that may spell a close": (said(tool_calls=[call("c\n")]), "user"),
+    "a name that ends with a line": (said(tool_calls=[call(name="f\n")]), "user"),
+    "no name": (said(tool_calls=[call(name="")]), "user"),
+    "letters of other scripts": (said(tool_calls=[call(name="é")]), "user"),
+    "a very long name": (said(tool_calls=[call(name="f" * 129)]), "user"),
+    "one usual call of two": (said(tool_calls=[call(), call(name="f g")]), "user"),
+}
+
+
+@pytest.mark.parametrize(("turn", "before"), NAMELESS.values(), ids=NAMELESS.keys())
+def test_what_is_unusual_has_no_name(turn: Plain, before: str) -> None:
+    assert Kind.of(turn, before) is None
+
+
+def test_a_usual_name_is_words() -> None:
+    for name in ("f", "get_weather", "mcp:tool.v1-2", "f" * 128):
+        assert Kind.of(said(tool_calls=[call(name, name)]), "user") is not None
+
+
+CALLING = said(tool_calls=[call("a"), call("b")])
+
+
+@pytest.mark.parametrize(
+    ("environment", "shape"),
+    [
+        ([user()], ("user",)),
+        ([user(""), user("a")], ("user:empty", "user")),
+        ([user(), user(), user()], ("user+",)),
+        ([user(), said(content="x"), user()], ("user", "assistant", "user")),
+        (
+            [{"role": "system", "content": "x"}, {"role": "developer", "content": "x"}],
+            ("system", "developer"),
+        ),
+        ([result("a")], ("tool",)),
+        ([result("a"), result("b"), user()], ("tool+", "user")),
+        ([result("a", name="f"), result("b")], ("tool:named", "tool")),
+        ([result("a", content="", name="f")], ("tool:empty:named",)),
+        ([], ()),
+    ],
+)
+def test_an_environment_has_a_shape(environment: list[Plain], shape: tuple[str, ...]) -> None:
+    assert shape_of(environment, CALLING) == shape
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        [{"role": "critic", "content": "x"}],
+        [user([{"type": "text", "text": "x"}])],
+        [user(None)],
+        [{"role": "user"}],
+        [user(" ")],
+        [user(name="x")],
+        [user(tool_call_id="a")],
+        [user(cache=1)],
+        [said(content="x", tool_calls=[call()])],
+        [result("b"), result("a")],  # out of order
+        [result("b")],
+        [result("x")],
+        [result("a"), result("b"), result("c")],
+        [{"role": "tool", "content": "7"}],
+        [user(), user([])],
+    ],
+)
+def test_an_unusual_environment_has_no_shape(environment: list[Plain]) -> None:
+    assert shape_of(environment, CALLING) is None
+
+
+def test_results_of_calls_that_share_an_id_have_no_shape() -> None:
+    assert shape_of([result("a"), result("a")], said(tool_calls=[call("a"), call("a")])) is None
+
+
+USUAL = [(kind, shape) for kind, shape in kinds()]
+
+
+def test_the_usual_cases_are_told_apart() -> None:
+    assert len(set(USUAL)) == len(USUAL)
+    assert {(kind.before, kind.reasoning, kind.calls) for kind, _ in USUAL} == set(
+        product(("user", "tool"), (False, True), (0, 1, 2))
+    )
+    assert {kind.content for kind, _ in USUAL if not kind.calls} == {"text"}
+    assert len({kind.label for kind, _ in USUAL}) == 12
+
+
+@pytest.mark.parametrize("many", [2, 3])
+def test_a_sample_is_of_the_kind_and_the_shape_that_it_stands_for(many: int) -> None:
+    for kind, shape in [*USUAL, (USUAL[0][0], ("user:empty", "assistant+"))]:
+        turn = sample_turn(kind, ["find"] * (many if kind.calls > 1 else kind.calls))
+        environment = sample_environment(shape, turn, many, "Well")
+        assert Kind.of(turn, kind.before) == kind
+        assert shape_of(environment, turn) == shape
+
+
+def test_a_sample_says_what_it_is_told_to() -> None:
+    kind = Kind(before="user", reasoning=True, calls=2, content="null")
+    turn = sample_turn(kind, ["f", "get_weather"])
+    assert (turn["content"], bool(turn["reasoning"]), turn["reasoning_content"]) == (
+        None,
+        True,
+        turn["reasoning"],
+    )
+    assert [one["function"]["name"] for one in turn["tool_calls"]] == ["f", "get_weather"]
+    ids = [one["id"] for one in turn["tool_calls"]]
+    assert len({*ids}) == 2
+    assert {len(name) for name in ids} == {9}  # some templates take nothing else
+    first, second, last = sample_environment(["tool:named", "tool:empty", "user"], turn, 2, "Well")
+    assert first == {"role": "tool", "tool_call_id": ids[0], "name": "f", "content": "Well 0."}
+    assert second == {"role": "tool", "tool_call_id": ids[1], "content": ""}
+    assert last == {"role": "user", "content": "Well 2."}
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        (("user", False, 0), "plain"),
+        (("user", True, 0), "reasoning"),
+        (("user", False, 1), "a call"),
+        (("user", True, 2), "reasoning and calls"),
+        (("tool", False, 0), "plain, in a tool loop"),
+    ],
+)
+def test_a_kind_has_a_label(kind: tuple[str, bool, int], label: str) -> None:
+    before, reasoning, calls = kind
+    assert Kind(before=before, reasoning=reasoning, calls=calls, content="text").label == label

@@ -1,0 +1,179 @@
+"""Messages as client libraries hand them over, and what in them is media."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import attrs
+import pytest
+
+from tito_core import InputError, Messages
+from tito_core.message import MAX_DEPTH, copied, is_multimodal
+
+
+@dataclass
+class Data:
+    role: str
+    content: Any = None
+
+
+@attrs.frozen
+class Value:
+    role: str
+    content: Any = None
+
+
+@pytest.mark.parametrize("kind", [Data, Value])
+def test_objects_with_fields_are_messages_all_the_way_down(kind: Any) -> None:
+    message = kind("user", [kind("x", {"n": 1})])
+    plain = {"role": "user", "content": [{"role": "x", "content": {"n": 1}}]}
+    assert copied([message], "prompt") == (plain,)
+
+
+@pytest.mark.parametrize("kind", [Data, Value])
+def test_a_set_is_no_json_wherever_it_hides(kind: Any) -> None:
+    """It has no order that a template could print."""
+    with pytest.raises(InputError, match=r"prompt\[0\] holds a set"):
+        copied([kind("user", {"a"})], "prompt")
+
+
+def test_a_class_is_not_a_message() -> None:
+    with pytest.raises(InputError, match=r"prompt\[0\] holds a type"):
+        copied([Data], "prompt")  # type: ignore[list-item]  # the class, not an instance of it
+
+
+class Dumps:
+    """What has a `model_dump` that dumps no fields."""
+
+    def model_dump(self) -> list[int]:
+        return [1]
+
+
+def test_a_dump_without_fields_is_not_a_message() -> None:
+    with pytest.raises(InputError, match=r"prompt\[0\] holds a Dumps"):
+        copied([Dumps()], "prompt")  # type: ignore[list-item]  # no mapping
+
+
+class Word(str):
+    """A string of some library."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "something else"
+
+
+def test_strings_of_a_library_become_strings() -> None:
+    (message,) = copied([{Word("role"): Word("user")}], "prompt")
+    assert message == {"role": "user"}
+    assert {type(word) for pair in message.items() for word in pair} == {str}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    """Return a message with a list in a list, so many levels below it."""
+    data: Any = "x"
+    for _ in range(levels):
+        data = [data]
+    return {"role": "user", "content": data}
+
+
+def test_nesting_ends_at_a_known_depth() -> None:
+    assert copied([deep(MAX_DEPTH)], "prompt") == (deep(MAX_DEPTH),)
+    with pytest.raises(InputError, match=rf"prompt\[0\] nests deeper than {MAX_DEPTH} levels"):
+        copied([deep(MAX_DEPTH + 1)], "prompt")
+
+
+def test_what_nests_as_deep_as_it_may_can_be_read() -> None:
+    assert Messages.of([deep(MAX_DEPTH)])[0] == deep(MAX_DEPTH)
+
+
+def test_an_object_that_holds_itself_is_too_deep() -> None:
+    loop = Data("user")
+    loop.content = loop
+    with pytest.raises(InputError, match=r"prompt\[0\] nests deeper"):
+        copied([loop], "prompt")  # type: ignore[list-item]  # what a client library may hand over
+
+
+@pytest.mark.parametrize("wrong", [5, None, "hi", b"hi", {"role": "user"}, {1}, iter(())])
+def test_what_is_no_list_of_messages_is_named_by_its_kind(wrong: Any) -> None:
+    with pytest.raises(InputError, match=f"^turns must be a list of messages, not {type(wrong).__name__}$"):
+        copied(wrong, "turns")
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": ""}, r"^turns\[3\] has no role"),
+        ({}, r"^turns\[3\] has no role"),
+        (5, r"^turns\[3\] must be a message \(a mapping with a role\), not int"),
+        (["role"], r"^turns\[3\] must be a message .* not list"),
+        ({"role": "user", None: 1}, r"^turns\[3\] has the key None"),
+    ],
+)
+def test_what_is_no_message_is_named_by_its_place(message: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        copied([message], "turns", 3)
+    with pytest.raises(InputError, match=words):
+        Messages.of([{"role": "user"}] * 3).then([message], "turns")
+
+
+@pytest.mark.parametrize(
+    ("content", "media"),
+    [
+        ("an image_url", False),
+        (None, False),
+        (["image_url"], False),  # a part that is a string is text
+        ([{"type": "text", "text": "x"}], False),
+        ([{"type": "text", "text": "x", "image_url": None}], False),  # a serializer's empty field
+        ([{"image_url": {"url": "x"}}], True),  # some clients leave the type out
+        ([{"type": "text", "text": "x"}, {"type": "input_audio"}], True),
+        ({"type": "image"}, False),  # no list of parts
+    ],
+)
+def test_media_are_parts_of_a_content(content: Any, media: bool) -> None:
+    message = {"role": "user", "content": content}
+    assert is_multimodal([message]) == media
+    assert Messages.of([message]).multimodal == media
+    assert Messages.of([message]).then([{"role": "user"}]).multimodal == media
+
+
+def test_an_assistant_that_spoke_aloud_has_media() -> None:
+    assert is_multimodal([{"role": "assistant", "audio": {"id": "a"}}])
+    assert not is_multimodal([{"role": "assistant", "audio": None}])
+
+
+@pytest.mark.parametrize(
+    ("message", "texts"),
+    [
+        ({"role": "user", "content": "x", "name": None}, True),
+        ({"role": "user", "content": [{"text": "x"}, ["y"]]}, True),
+        ({"role": "user", "content": [{"text": 1}]}, False),
+        ({"role": "user", "content": {"a": {"b": [True]}}}, False),
+        ({"role": "user", "content": [["x", 0.5]]}, False),
+    ],
+)
+def test_a_number_anywhere_below_is_no_text(message: dict[str, Any], texts: bool) -> None:
+    assert Messages.of([message]).texts == texts
+
+
+def test_reading_messages_gives_copies() -> None:
+    messages = Messages.of([{"role": "user", "content": ["a"]}])
+    for read in (messages[0], messages[:1][0], next(iter(messages))):
+        read["content"].append("b")
+    assert messages[0] == {"role": "user", "content": ["a"]}
+    assert Messages.of(messages) is messages
+    with pytest.raises(InputError, match=r"^prompt\[0\] has no role"):
+        Messages.of([{}])
+    with pytest.raises(InputError, match=r"^prompt\[1\] has no role"):
+        messages.then([{}])
+
+
+def test_the_opening_ends_where_anybody_else_speaks() -> None:
+    system, developer, user = ({"role": role} for role in ("system", "developer", "user"))
+    start = Messages.of([system])
+    assert start.then([developer]).then([user]).then([system]).opening == (system, developer)
+    assert start.then([user, system]).opening == (system,)
+    assert Messages.of([]).opening == ()
+    assert Messages.of([user]).then([user]).asked == 1
+    assert Messages.of([user]).then([system]).asked == 0

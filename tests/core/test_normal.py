@@ -1,0 +1,184 @@
+"""The canonical form and its receipts, where the tables of law 7 leave room."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from tito_core import Forgiveness, InputError, normalize, same
+from tito_core.message import MAX_DEPTH
+from tito_core.normal import Canonical, sole_text
+
+F = Forgiveness
+
+
+def said(content: Any = "a", **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+def calling(call: Any) -> dict[str, Any]:
+    return said(None, tool_calls=[call])
+
+
+def part(text: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": text, **more}
+
+
+def call(**more: Any) -> dict[str, Any]:
+    return {"id": "c", "function": {"name": "f", "arguments": "{}"}, **more}
+
+
+def nested(depth: int) -> Any:
+    data: Any = 1
+    for _ in range(depth):
+        data = {"a": data}
+    return data
+
+
+def test_what_is_no_message_is_named() -> None:
+    with pytest.raises(InputError, match=r"^message\[0\] has no role"):
+        normalize({"content": "x"})
+    with pytest.raises(InputError, match=r"^ours\[0\] has no role"):
+        same({}, said())
+    with pytest.raises(InputError, match=r"^theirs\[0\] has no role"):
+        same(said(), {})
+
+
+def test_a_form_holds_what_makes_a_message_what_it_is() -> None:
+    assert normalize({"role": "tool", "content": "7", "tool_call_id": "c", "name": "f", "x": 1}) == Canonical(
+        role="tool", content="7", reasoning=None, tool_calls=(), tool_call_id="c", name="f"
+    )
+
+
+SAME = {
+    "a part with an empty field": (said([part("a", cache=None)]), said("a"), frozenset({F.TEXT_PART})),
+    "reasoning twice and once": (
+        said(reasoning="t", reasoning_content="t"),
+        said(reasoning="t"),
+        frozenset({F.REASONING_NAME}),
+    ),
+    "reasoning twice and nothing else": (
+        said(reasoning="t", reasoning_content=""),
+        said(reasoning="t"),
+        frozenset({F.EMPTY_REASONING}),
+    ),
+    "a flat call": (
+        calling({"id": "c", "name": "f", "arguments": "{}"}),
+        calling(call()),
+        frozenset({F.CALL_KEYS}),
+    ),
+    "a call's type": (calling(call(type="function")), calling(call()), frozenset({F.CALL_KEYS})),
+    "an odd call's index": (calling({"x": 1, "index": 0}), calling({"x": 1}), frozenset({F.CALL_KEYS})),
+    "an odd call's empty field": (calling({"x": 1, "y": None}), calling({"x": 1}), frozenset({F.CALL_KEYS})),
+    "arguments without a call's text": (
+        calling({"id": "c", "function": {"name": "f"}}),
+        calling(call()),
+        frozenset({F.ARGUMENTS}),
+    ),
+    "an order of keys, deep": (
+        calling(call(function={"name": "f", "arguments": {"x": [{"a": 1, "b": 2}]}})),
+        calling(call(function={"name": "f", "arguments": {"x": [{"b": 2, "a": 1}]}})),
+        frozenset({F.ARGUMENTS}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs", "receipt"), SAME.values(), ids=SAME.keys())
+def test_a_receipt_names_what_differs_and_nothing_else(ours: Any, theirs: Any, receipt: frozenset[F]) -> None:
+    assert same(ours, theirs) == receipt
+    assert same(theirs, ours) == receipt
+    assert same(ours, ours) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (said([part("a"), part("b", cache=None)]), said([part("a"), part("b")])),
+        (said(tool_calls=call()), said(tool_calls=[call()])),
+        (said(tool_calls="f"), said(tool_calls=["f"])),
+    ],
+)
+def test_these_are_the_same(ours: Any, theirs: Any) -> None:
+    assert same(ours, theirs) is not None
+    assert same(theirs, ours) is not None
+
+
+DIFFERENT = {
+    "parts that are strings": (said(["a", "b"]), said(["a", "c"])),
+    "a part that says more": (said([part("a", cache=1)]), said("a")),
+    "a part of another type": (said([{"type": "refusal", "text": "a"}]), said("a")),
+    "a part whose text is none": (said([part(1)]), said("1")),
+    "two parts and their list": (said([part("a"), part("b")]), said(["a", "b"])),
+    "two reasonings": (said(reasoning="t", reasoning_content="u"), said(reasoning="t")),
+    "two reasonings, in turn": (
+        said(reasoning="t", reasoning_content="u"),
+        said(reasoning="u", reasoning_content="t"),
+    ),
+    "calls that are no objects": (calling("f"), calling("g")),
+    "odd calls": (calling({"id": "c", "x": 1}), calling({"id": "c", "x": 2})),
+    "odd calls of other ids": (calling({"id": "c", "x": 1}), calling({"id": "d", "x": 1})),
+    "an odd call and none": (calling({"id": "c"}), said(None)),
+    "arguments that are a list": (calling(call(function={"name": "f", "arguments": [1]})), calling(call())),
+    "an empty list of arguments": (calling(call(function={"name": "f", "arguments": []})), calling(call())),
+    "an object and an array of pairs": (said({"a": 1}), said([["a", 1]])),
+    "not a number": (said({"a": math.inf}), said({"a": -math.inf})),
+    "infinity and its name": (said({"a": math.inf}), said({"a": "inf"})),
+    "a truth and its name": (said({"a": True}), said({"a": ["truth", True]})),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_these_differ(ours: Any, theirs: Any) -> None:
+    assert same(ours, theirs) is None
+    assert same(theirs, ours) is None
+
+
+def test_arguments_nest_as_deep_as_messages() -> None:
+    def texts(depth: int) -> tuple[Any, Any]:
+        text = json.dumps(nested(depth))
+        one, other = (calling(call(function={"name": "f", "arguments": t})) for t in (text, text + " "))
+        return one, other
+
+    assert same(*texts(MAX_DEPTH + 1)) == frozenset({F.ARGUMENTS})
+    assert same(*texts(MAX_DEPTH + 2)) is None  # too deep to be read: text
+
+
+def test_only_a_lone_text_part_is_its_string() -> None:
+    two = [part("a"), part("b")]
+    assert sole_text([part("a")]) == "a"
+    assert sole_text([part("")]) == ""
+    assert sole_text(two) is two
+    for other in (None, "a", [], ["a"], [[part("a")]], {"type": "text", "text": "a"}):
+        assert sole_text(other) is other
+
+
+WHITE = frozenset((F.TRAILING_WHITESPACE,))
+DROPPED = frozenset((F.DROPPED_REASONING,))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "forgive", "receipt"),
+    [
+        (said("a"), said("a "), WHITE, WHITE),
+        (said("a "), said("a\n"), WHITE, WHITE),
+        (said("a"), said("a"), WHITE, frozenset()),
+        (said(" a"), said("a"), WHITE, None),
+        (said(" \n"), said(""), WHITE, WHITE),
+        ({"role": "user", "content": "a "}, {"role": "user", "content": "a"}, WHITE, None),
+        (said(reasoning="t"), said(), DROPPED, DROPPED),
+        (said(reasoning="t"), said(reasoning="t"), DROPPED, frozenset()),
+        (said(), said(reasoning="t"), DROPPED, None),  # it was never thought
+        (said(reasoning="t"), said(reasoning="u"), DROPPED, None),
+        ({"role": "user", "reasoning": "t"}, {"role": "user"}, DROPPED, None),
+        (said("a ", reasoning="t"), said("a"), WHITE | DROPPED, WHITE | DROPPED),
+        (said("a ", reasoning="t"), said("a"), WHITE, None),
+        (said("a ", reasoning="t"), said("a"), DROPPED, None),
+    ],
+)
+def test_what_a_policy_forgives_has_an_owner_and_a_direction(
+    ours: Any, theirs: Any, forgive: frozenset[F], receipt: frozenset[F] | None
+) -> None:
+    assert same(ours, theirs, forgive) == receipt

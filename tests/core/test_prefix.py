@@ -1,0 +1,157 @@
+"""Hashes of message prefixes, and the search that they shorten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core import talk
+from tito_core import InputError, Messages
+from tito_core.match import NOTHING, Wanted
+from tito_core.normal import OPTIONAL, Forgiveness
+from tito_core.prefix import chain_hash, prefix_hashes
+
+
+def said(content: Any = "a", **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+def calling(name: str = "f", identity: str = "c1", arguments: Any = "{}") -> dict[str, Any]:
+    return said(None, tool_calls=[{"id": identity, "function": {"name": name, "arguments": arguments}}])
+
+
+ALIKE = {
+    "white space at the end": (said("a"), said("a \n")),
+    "reasoning not echoed": (said(reasoning="t"), said()),
+    "a renamed call": (calling(identity="c1"), calling(identity="c2")),
+    "a renamed result": ({"role": "tool", "tool_call_id": "c1"}, {"role": "tool", "tool_call_id": "c2"}),
+    "spelled otherwise": (calling(arguments='{"x": 1.0}'), calling(arguments={"x": 1})),
+}
+UNLIKE = {
+    "role": (talk.user("a"), said("a")),
+    "text": (said("a"), said("b")),
+    "a user's white space": (talk.user("a"), talk.user("a ")),
+    "a user's reasoning": ({**talk.user(), "reasoning": "t"}, talk.user()),
+    "the name of a call": (calling("f"), calling("g")),
+    "the arguments of a call": (calling(arguments="{}"), calling(arguments='{"x": 1}')),
+    "a name": ({**talk.user(), "name": "x"}, {**talk.user(), "name": "y"}),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), ALIKE.values(), ids=ALIKE.keys())
+def test_a_hash_is_blind_to_what_a_policy_may_forgive(ours: Any, theirs: Any) -> None:
+    assert prefix_hashes([ours]) == prefix_hashes([theirs])
+
+
+@pytest.mark.parametrize(("ours", "theirs"), UNLIKE.values(), ids=UNLIKE.keys())
+def test_a_hash_sees_what_no_policy_forgives(ours: Any, theirs: Any) -> None:
+    assert prefix_hashes([ours])[1:] != prefix_hashes([theirs])[1:]
+
+
+def test_a_hash_stands_for_every_prefix_the_empty_one_first() -> None:
+    messages = [talk.user("a"), said("b"), talk.user("a")]
+    hashes = prefix_hashes(messages)
+    assert len(set(hashes)) == 4
+    chain = Messages.of(messages[:1]).then(messages[1:2])
+    assert chain_hash(Messages.of([])) == hashes[0]
+    assert [chain_hash(link) for link in chain.links()] == [hashes[2], hashes[1]]
+    assert chain_hash(chain.then(messages[2:])) == hashes[3]
+
+
+def test_a_hash_is_remembered_where_it_is_shared() -> None:
+    root = Messages.of([talk.user("a")])
+    left, right = root.then([said("b")]), root.then([said("c")])
+    found = chain_hash(left)
+    assert (len(root.memo), len(left.memo), right.memo) == (1, 1, [])
+    root.memo[0] += 1  # who looks it up does not make it anew
+    assert chain_hash(right) != prefix_hashes([talk.user("a"), said("c")])[2]
+    assert chain_hash(left) == found
+    assert len(left.memo) == 1
+
+
+def wanted(*messages: Any, forgive: Any = NOTHING) -> Wanted:
+    return Wanted(messages, frozenset(forgive))
+
+
+@pytest.mark.parametrize("option", sorted(OPTIONAL, key=str))
+def test_what_is_forgiven_is_found_after_a_near_miss_too(option: Forgiveness) -> None:
+    """Once a step has failed late, the others are looked up by hash."""
+    ours, theirs = {
+        Forgiveness.TRAILING_WHITESPACE: (said("a"), said("a\n")),
+        Forgiveness.DROPPED_REASONING: (said("a", reasoning="t"), said("a")),
+        Forgiveness.RENAMED_TOOL_IDS: (calling(identity="c1"), calling(identity="x")),
+    }[option]
+    search = wanted(talk.user("a"), theirs, talk.user("b"), forgive=[option])
+    assert search.fits(Messages.of([talk.user("other"), ours])) is None
+    assert search.failed
+    assert search.fits(Messages.of([talk.user("a"), ours])) == frozenset({option})
+
+
+def test_a_near_miss_is_told_by_its_hash_alone() -> None:
+    search = wanted(talk.user("a"), said("b"), talk.user("c"))
+    near = Messages.of([talk.user("other"), said("b")])
+    assert search.fits(near) is None
+    assert near.memo == []  # nothing had failed before
+    again = Messages.of([talk.user("others"), said("b")])
+    assert search.fits(again) is None
+    assert len(again.memo) == 1
+    assert search.fits(Messages.of([talk.user("a"), said("x")])) is None
+    assert search.fits(Messages.of([talk.user("a"), said("b")])) == NOTHING
+
+
+def test_a_last_message_that_differs_ends_the_comparison() -> None:
+    search = wanted(talk.user("a"), said("b"))
+    assert search.fits(Messages.of([talk.user("a"), said("x")])) is None
+    assert not search.failed
+    assert list(search.copies) == [1]  # the first was not looked at
+    assert search.fits(Messages.of([])) is None
+
+
+def test_a_prompt_that_holds_a_step_itself_is_not_compared() -> None:
+    stored = Messages.of([talk.user("a"), said("b")])
+    search = Wanted(stored.then([talk.user("c")]), NOTHING)
+    assert search.fits(stored) == NOTHING
+    assert search.copies == {}
+    assert search.fits(Messages.of([talk.user("a"), said("b")])) == NOTHING
+    assert list(search.copies) == [1]
+
+
+def test_receipts_of_all_parts_are_joined() -> None:
+    stored = Messages.of([talk.user("a")]).then([said("b"), talk.user("c")]).then([said("d")])
+    echoed = [
+        {**talk.user("a"), "name": None},
+        said("b", x=1),
+        talk.user("c"),
+        said([{"type": "text", "text": "d"}]),
+    ]
+    assert wanted(*echoed).fits(stored) == frozenset(
+        {Forgiveness.ABSENT, Forgiveness.OTHER_KEYS, Forgiveness.TEXT_PART}
+    )
+
+
+def test_a_renaming_holds_for_the_whole_conversation() -> None:
+    """A part that is equal as it stands still says which ids are in use."""
+    result = {"role": "tool", "tool_call_id": "c1", "content": "7"}
+    stored = Messages.of([calling(identity="c1")]).then([result]).then([calling(identity="c2")])
+    renamed = frozenset({Forgiveness.RENAMED_TOOL_IDS})
+    assert (
+        wanted(calling(identity="c1"), result, calling(identity="x"), forgive=renamed).fits(stored) == renamed
+    )
+    assert (
+        wanted(calling(identity="c1"), result, calling(identity="c1"), forgive=renamed).fits(stored) is None
+    )
+
+
+def test_an_object_of_a_client_library_is_on_the_receipt() -> None:
+    class Said:
+        def model_dump(self) -> dict[str, Any]:
+            return said("b")
+
+    stored = Messages.of([talk.user("a"), said("b")])
+    assert wanted(talk.user("a"), Said()).fits(stored) == frozenset({Forgiveness.OBJECT})
+
+
+def test_a_message_of_the_prompt_that_is_none_is_named_by_its_place() -> None:
+    with pytest.raises(InputError, match=r"^prompt\[1\] has no role"):
+        wanted(talk.user("a"), {"content": "b"}).fits(Messages.of([talk.user("a"), said("b")]))

@@ -1,0 +1,120 @@
+"""Recipes: how they are made of several samples, and what they refuse to recognize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from tito_core import InputError, Kind, Message, Mode, Profile, Recipe, answer, certifying
+from tito_core.bridge import recognize
+from tito_core.certify import joined
+from tito_core.profile import Case, Facts
+
+RECIPE = Recipe(
+    place=None, as_object=False, past=0, mark=(50, 51), rest=(7,), close=(2, 3), speaks=(1, 9), cut=False
+)
+TAIL = (7, 2, 3, 1, 8, 65, 2, 3, 1, 9)
+ANSWER = (1, 8, 50, 51, *TAIL)
+ONE_CALL = Kind(before="user", reasoning=False, calls=1, content="text")
+
+
+def test_what_a_recipe_foretells_is_recognized() -> None:
+    assert recognize(RECIPE, ANSWER) == TAIL[1:]
+    assert recognize(attrs.evolve(RECIPE, rest=None), ANSWER) == TAIL[1:]
+    assert recognize(attrs.evolve(RECIPE, rest=(7, 2, 3), close=(), speaks=()), ANSWER) == TAIL[3:]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (*ANSWER[:-1], 10),
+        (*ANSWER[:-2], 2, 9),
+        (1, 8, 50, 51, 6, *TAIL[1:]),
+        (1, 8, 50, 51, 7, 2, 4, *TAIL[3:]),
+        (1, 8, 50, 51, 7, 4, 3, *TAIL[3:]),
+        (1, 8, 50, *TAIL),
+        (1, 8, 50, 51, 50, 51, *TAIL),
+        (1, 8, 50, 51, 7, 2, 3, 9),
+        (1, 8, 50, 51, 7, 2),
+        (),
+    ],
+    ids=[
+        "speaks otherwise",
+        "speaks otherwise, one before",
+        "another rest",
+        "another close",
+        "a close that begins otherwise",
+        "half a mark",
+        "the mark twice",
+        "the close runs into what makes the model speak",
+        "half a close",
+        "nothing",
+    ],
+)
+def test_anything_else_is_not(answer: tuple[int, ...]) -> None:
+    assert recognize(RECIPE, answer) is None
+
+
+def test_without_a_rest_a_close_must_be_there() -> None:
+    assert recognize(attrs.evolve(RECIPE, rest=None), (50, 51, 7, 2, 1, 9)) is None
+
+
+def test_recipes_of_unlike_marks_share_their_ends() -> None:
+    other = attrs.evolve(RECIPE, mark=(60, 51), cut=True)
+    made = joined([RECIPE, other])
+    assert made == attrs.evolve(RECIPE, mark=(51,))
+    assert joined([other, other]) == other
+    assert joined([RECIPE, attrs.evolve(RECIPE, mark=(51, 50))]) is None
+
+
+def test_recipes_of_unlike_rests_go_by_the_close() -> None:
+    other = attrs.evolve(RECIPE, rest=(8,))
+    assert joined([RECIPE, other]) == attrs.evolve(RECIPE, rest=None)
+    assert joined([attrs.evolve(one, close=()) for one in (RECIPE, other)]) is None
+
+
+@pytest.mark.parametrize("other", [{"close": (2, 4)}, {"speaks": (1,)}, {"place": -1}, {"past": 1}])
+def test_recipes_that_differ_in_anything_else_are_not_one(other: dict[str, Any]) -> None:
+    assert joined([RECIPE, attrs.evolve(RECIPE, **other)]) is None
+
+
+def naming(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write a call's arguments first and its name after them."""
+    text = ""
+    for message in messages:
+        text += f"<{message['role'][0]}>{message.get('content') or ''}"
+        for call in message.get("tool_calls") or ():
+            text += f"{call['function']['arguments']} {call['function']['name']}"
+        text += "\x02"
+    return [ord(letter) for letter in text + "<a>" * add_generation_prompt]
+
+
+def test_what_depends_on_the_call_is_in_no_recipe() -> None:
+    case = answer(certifying(ONE_CALL, ("tool",), (2,)), naming)
+    assert case.mode is Mode.FREE
+    assert case.recipe is not None
+    assert (case.recipe.rest, case.recipe.close) == (None, (2,))
+    assert case.renders > case.histories > 1
+
+
+def test_a_profile_holds_a_case_once() -> None:
+    case = Case(kind=ONE_CALL, shape=("tool",), mode=Mode.REFUSED)
+    with pytest.raises(InputError, match=r"^cases holds a kind and a shape twice$"):
+        Profile(suffix=(2,), cases=(case, case))
+    later = attrs.evolve(case, renders=7)
+    assert Profile(suffix=(2,), cases=(case,)).then(later).cases == (later,)
+
+
+def test_a_profile_of_another_form_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"^version is 2, and this library reads 1: probe the template again$"
+    ):
+        Profile(version=2, suffix=(2,))
+
+
+def test_a_stop_that_opens_a_role_is_a_marker() -> None:
+    facts = Facts(openers={"user": (5, 6), "tool": (), "system": (7,)})
+    assert Profile(suffix=(), stop_ids=(5, 2, 7), facts=facts).markers == (5, 7)

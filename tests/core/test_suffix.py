@@ -1,0 +1,56 @@
+"""The close of an assistant turn, found by asking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.core import talk
+from tito_core import Message, TemplateRefused, suffix_ids
+
+
+class Template:
+    """`talk`, with a close of two ids and one quirk."""
+
+    def __init__(self, quirk: str = "") -> None:
+        self.quirk = quirk
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids: list[int] = []
+        roles = [message["role"] for message in messages]
+        if self.quirk == "first system" and "system" in roles[1:]:
+            raise TemplateRefused("a system message comes first")
+        for message in messages:
+            ids += talk.tokenize([message], add_generation_prompt=False)
+            ids += [9] if message["role"] == "assistant" else []
+        if self.quirk == "open system" and roles[-1] == "system":
+            ids[ids.index(9)] = 8
+        silent = self.quirk == "continues" and roles[-1] == "assistant"
+        return [*ids, talk.OPEN, 12] if add_generation_prompt and not silent else ids
+
+
+def test_the_close_is_what_follows_less_what_makes_the_model_speak() -> None:
+    assert suffix_ids(Template()) == (talk.CLOSE, 9)
+
+
+def test_a_template_that_lets_an_answer_go_on_writes_no_generation_prompt_after_it() -> None:
+    assert suffix_ids(Template("continues")) == (talk.CLOSE, 9)
+
+
+def test_a_system_text_that_may_only_come_first_is_not_asked_about() -> None:
+    assert suffix_ids(Template("first system")) == (talk.CLOSE, 9)
+
+
+def test_the_close_is_what_stands_before_any_message() -> None:
+    assert suffix_ids(Template("open system")) == (talk.CLOSE,)
+
+
+def test_a_generation_prompt_is_asked_for_or_not() -> None:
+    asked: list[bool] = []
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        asked.append(add_generation_prompt)
+        return Template()(messages, add_generation_prompt=add_generation_prompt)
+
+    suffix_ids(tokenize)
+    assert {type(flag) for flag in asked} == {bool}
+    assert asked.count(False) == 1
