@@ -4,36 +4,75 @@ Every id that a model sampled comes back unchanged, or nothing comes back.
 """
 
 from .ask import Ask, Asking, TokenizeFn, answer
+from .call import Call, Ending
+from .certify import certifying
+from .check import checking
 from .edge import from_data, to_data
 from .environment import clean
 from .errors import InputError, TemplateRefused, TitoError, TokenizeError
+from .experts import MissingRow, RoutedExperts, RowExperts
+from .forest import Forest
 from .ids import Ids
+from .kept import Why
 from .key import render_key
+from .kind import Kind
 from .ledger import Ledger, Origin, Span
 from .message import Message, Messages, is_multimodal
+from .node import EdgeKind, Node
 from .normal import Canonical, Forgiveness, normalize, same
 from .policy import OddStop, Policy, Truncated
+from .probe import probe, probing
+from .profile import Case, Facts, Mode, Profile, Recipe
 from .refusal import Reason, Refusal
+from .row import Row, RowSpan, RowTurn
+from .sample_options import Conversation, Cut, Owner, Retries, Rewards, RowPer, SampleOptions, TurnRule
+from .samples import Samples, Untrained, samples
 from .step import Step
-from .stitch import Stitched, stitch, stitching
+from .stitch import Stitched, case_of, stitch, stitching
 from .suffix import suffix_asking, suffix_ids
 from .trajectory import Trajectory
+from .weights import WeightVersion
 
 __all__ = [
     "Ask",
     "Asking",
+    "Call",
     "Canonical",
+    "Case",
+    "Conversation",
+    "Cut",
+    "EdgeKind",
+    "Ending",
+    "Facts",
+    "Forest",
     "Forgiveness",
     "Ids",
     "InputError",
+    "Kind",
     "Ledger",
     "Message",
     "Messages",
+    "MissingRow",
+    "Mode",
+    "Node",
     "OddStop",
     "Origin",
+    "Owner",
     "Policy",
+    "Profile",
     "Reason",
+    "Recipe",
     "Refusal",
+    "Retries",
+    "Rewards",
+    "RoutedExperts",
+    "Row",
+    "RowExperts",
+    "RowPer",
+    "RowSpan",
+    "RowTurn",
+    "SampleOptions",
+    "Samples",
     "Span",
     "Step",
     "Stitched",
@@ -43,13 +82,23 @@ __all__ = [
     "TokenizeFn",
     "Trajectory",
     "Truncated",
+    "TurnRule",
+    "Untrained",
+    "WeightVersion",
+    "Why",
     "answer",
+    "case_of",
+    "certifying",
+    "checking",
     "clean",
     "from_data",
     "is_multimodal",
     "normalize",
+    "probe",
+    "probing",
     "render_key",
     "same",
+    "samples",
     "stitch",
     "stitching",
     "suffix_asking",

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import binascii
 from enum import Enum
 from typing import Any, TypeVar
 
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError, StructureHandlerNotFoundError
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
+from .call import Call
 from .errors import InputError
-from .ids import Ids
+from .experts import RoutedExperts
+from .ids import Ids, checked
+from .kind import Kind
 from .ledger import Ledger, Origin
 from .message import Messages
 from .normal import Forgiveness
 from .policy import Policy
+from .profile import Case, Facts, Profile, Recipe
+from .sample_options import SampleOptions
 from .step import Step
 from .trajectory import Trajectory
+from .weights import WeightVersion
 
-T = TypeVar("T", Step, Policy, Trajectory)
+T = TypeVar("T", Step, Policy, Trajectory, Profile, Call, SampleOptions, RoutedExperts)
+
+PLAIN = ("str", "int", "str | None", "int | None", "float | None", "Mapping[str, Any]")
+"""Types, as they are written, of fields that judge what they are given."""
 
 
-def to_data(value: Step | Policy | Trajectory) -> Any:
+def to_data(value: Step | Policy | Trajectory | Profile | Call | SampleOptions | RoutedExperts) -> Any:
     """Return a value as plain data: dicts, lists, strings and numbers, ready for JSON.
 
     >>> to_data(Policy())
@@ -100,10 +110,37 @@ def _made() -> Converter:
     made.register_structure_hook(Trajectory, _trajectory)
     made.register_unstructure_hook(Trajectory, lambda value: [made.unstructure(step) for step in value])
     made.register_unstructure_hook_func(_is_forgiveness, lambda value: sorted(map(_name, value)))
-    for kind in (Step, Policy):
+    made.register_structure_hook_func(_is_ids, lambda data, _: checked(data, "ids"))
+    made.register_structure_hook(bytes, lambda data, _: _bytes(data))
+    made.register_unstructure_hook(bytes, lambda data: binascii.b2a_base64(data, newline=False).decode())
+    for judged in (WeightVersion, RoutedExperts, Call, SampleOptions):
+        _unconverted(made, judged)
+    for kind in (Step, Policy, Kind, Recipe, Case, Facts, Profile):
         made.register_structure_hook(kind, make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=True))
         made.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, made))
     return made
+
+
+def _unconverted(made: Converter, kind: type) -> None:
+    """Hand numbers and strings on as they came, for the value's own checks to judge.
+
+    The converter would make a number of a string that spells one, and a string of anything.
+    """
+    plain: dict[str, Any] = {
+        name: override(struct_hook=lambda data, _: data)
+        for name, written in kind.__annotations__.items()
+        if written in PLAIN
+    }
+    structure: Any = make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=True, **plain)
+    made.register_structure_hook(kind, structure)
+    made.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, made))
+
+
+def _bytes(data: Any) -> bytes:
+    try:
+        return binascii.a2b_base64(data, strict_mode=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise InputError("give bytes as a string of base64") from None
 
 
 def _name(value: Enum) -> str:
@@ -112,6 +149,10 @@ def _name(value: Enum) -> str:
 
 def _is_forgiveness(kind: Any) -> bool:
     return bool(kind == frozenset[Forgiveness])
+
+
+def _is_ids(kind: Any) -> bool:
+    return bool(kind == tuple[int, ...])
 
 
 def _is_enum(kind: Any) -> bool:

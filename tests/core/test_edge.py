@@ -99,6 +99,8 @@ def test_a_policy_speaks_in_names() -> None:
         ({"prompt_ledger": [["nobody", 2]]}, "Step.prompt_ledger: 'nobody' is none of prompt, sampled"),
         ({"prompt_ledger": [["prompt", -2]]}, "Step.prompt_ledger: prompt_ledger counts must be whole"),
         ({"prompt_ledger": [["prompt", True]]}, "Step.prompt_ledger: prompt_ledger counts must be whole"),
+        ({"logprobs": ["0.5", None]}, r"logprobs\[0\] is '0.5': give a number or None"),
+        ({"prompt_ledger": [["a @ b", 2]]}, "^Step.prompt_ledger: 'a @ b' is none of prompt, sampled"),
         ({"more": 1, "and": 2}, r"Step: the keys \['and', 'more'\] are unknown"),
     ],
 )
@@ -110,8 +112,20 @@ def test_wrong_data_are_named(wrong: dict[str, Any], words: str) -> None:
 def test_missing_data_are_named_all_at_once() -> None:
     with pytest.raises(InputError) as caught:
         from_data({}, Step)
-    for key in ("prompt", "completion", "prompt_ids", "completion_ids"):
-        assert f"Step.{key}: the key '{key}' is missing" in str(caught.value)
+    keys = ("prompt", "completion", "prompt_ids", "completion_ids")
+    assert str(caught.value).split("; ") == [f"Step.{key}: the key '{key}' is missing" for key in keys]
+
+
+def test_an_origin_that_wrote_nothing_may_be_in_a_ledger() -> None:
+    step = from_data({**DATA, "prompt_ledger": [["sampled", 0], ["prompt", 2]]}, Step)
+    assert to_data(step)["prompt_ledger"] == [["prompt", 2]]
+
+
+def test_unknown_keys_are_named_wherever_they_are() -> None:
+    with pytest.raises(InputError, match=r"Policy: the keys \['forgives'\] are unknown"):
+        from_data({"forgives": []}, Policy)
+    with pytest.raises(InputError, match=r"\['x'\] are unknown"):
+        from_data([{**DATA, "x": 1}], Trajectory)
 
 
 @pytest.mark.parametrize(("data", "kind"), [(5, Step), (None, Policy), (7, Trajectory), ("x", Step)])

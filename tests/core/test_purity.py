@@ -19,6 +19,7 @@ ALLOWED = {
     "__future__",
     "array",
     "attrs",
+    "bisect",
     "collections.abc",
     "dataclasses",
     "decimal",
@@ -29,9 +30,10 @@ ALLOWED = {
     "json",
     "math",
     "operator",
+    "re",
     "typing",
 }
-EDGE_ONLY = {"cattrs", "cattrs.errors", "cattrs.gen"}
+EDGE_ONLY = {"binascii", "cattrs", "cattrs.errors", "cattrs.gen"}
 BANNED_CALLS = {"open", "print", "exec", "eval", "input", "__import__", "compile", "breakpoint"}
 
 

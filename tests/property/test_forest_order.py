@@ -1,0 +1,64 @@
+"""What comes out of calls depends on the calls, and not on the order in which they came.
+
+All at once or one by one, shared or in lists of their own: the forest is the same, and so are its rows.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.forests import CALLS, OPTIONS
+from tests.strategies import tries
+from tito_core import Step
+from tito_core.call import Call
+from tito_core.forest import Forest
+from tito_core.samples import samples
+
+
+@given(CALLS, st.randoms(use_true_random=False), OPTIONS)
+@tries(2)
+def test_the_order_of_arrival_does_not_matter(calls: list[Call], random: Any, options: Any) -> None:
+    forest, shuffled = Forest.of(calls), list(calls)
+    random.shuffle(shuffled)
+    again = Forest.of(shuffled)
+    assert again == forest
+    assert again.leaves == forest.leaves
+    assert again.trees == forest.trees
+    assert samples(again, options) == samples(forest, options)
+
+
+@given(CALLS, st.integers(0, 9))
+def test_calls_that_come_one_by_one_make_the_same_forest(calls: list[Call], at_once: int) -> None:
+    first = Forest.of(calls[:at_once])
+    assert reduce(Forest.add, calls[at_once:], first) == Forest.of(calls)
+    assert first.add(*calls[at_once:]) == Forest.of(calls)
+    assert Forest.of(calls[:at_once]) == first
+
+
+def unshared(step: Step) -> Step:
+    """Return the same step, which shares nothing with any other."""
+    return attrs.evolve(
+        step,
+        prompt=list(step.prompt),
+        prompt_ids=list(step.prompt_ids),
+        completion_ids=list(step.completion_ids),
+    )
+
+
+@given(CALLS, OPTIONS)
+def test_what_calls_share_does_not_matter(calls: list[Call], options: Any) -> None:
+    apart = [attrs.evolve(call, step=unshared(call.step)) for call in calls]
+    assert Forest.of(apart) == Forest.of(calls)
+    assert samples(Forest.of(apart), options) == samples(Forest.of(calls), options)
+
+
+@given(CALLS)
+def test_making_a_forest_changes_nothing(calls: list[Call]) -> None:
+    before = [(call.ids.tolist(), list(call.step.messages), call.step.ledger) for call in calls]
+    samples(Forest.of(calls))
+    assert [(call.ids.tolist(), list(call.step.messages), call.step.ledger) for call in calls] == before

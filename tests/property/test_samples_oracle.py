@@ -1,0 +1,57 @@
+"""Rows are what comparing every call with every call, and looking at every id by itself, gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import forest_oracle as oracle
+from tests.forests import CALLS, OPTIONS
+from tests.strategies import tries
+from tito_core.call import Call
+from tito_core.forest import Forest
+from tito_core.row import Row
+from tito_core.sample_options import SampleOptions
+from tito_core.samples import samples
+
+
+def authors(row: Row) -> Iterator[tuple[Any, ...]]:
+    for span in row.ledger:
+        yield from [(span.origin, span.call, span.weights)] * (span.stop - span.start)
+
+
+@given(CALLS, OPTIONS, st.data())
+@tries(5)
+def test_rows_are_those_of_the_oracle(calls: list[Call], options: SampleOptions, data: st.DataObject) -> None:
+    leaves = [row.name for row in oracle.drafts(calls, options, None)]
+    only = data.draw(st.sampled_from((None, leaves[::2], leaves[1:])))
+    made = samples(Forest.of(calls), options, only=only).rows
+    expected = oracle.samples(calls, options, only)
+    assert [row.name for row in made] == [row.name for row in expected]
+    for ours, theirs in zip(made, expected, strict=True):
+        assert ours.ids == theirs.ids
+        assert list(ours.loss_mask) == theirs.mask
+        assert list(ours.logprobs) == theirs.logprobs
+        assert list(authors(ours)) == theirs.authors
+        assert ours.reward == theirs.reward
+        assert ours.weight == pytest.approx(theirs.weight)
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_routed_experts_are_those_of_the_oracle(calls: list[Call], options: SampleOptions) -> None:
+    expected = {row.name: row for row in oracle.samples(calls, options)}
+    for row in samples(Forest.of(calls), options).rows:
+        table = oracle.table(expected[row.name], options.missing_row)
+        assert (row.experts is None) == (table is None)
+        if row.experts is None or table is None:
+            continue
+        rows, valid = table
+        assert row.experts.data == b"".join(rows)
+        assert row.experts.shape == (len(rows), 1, 2)
+        covered = [p for start, stop in row.experts.valid for p in range(start, stop)]
+        assert covered == [place for place, sent in enumerate(valid) if sent]

@@ -1,0 +1,102 @@
+"""A row is what an engine saw and sampled: a prefix of a call's ids, and everything else is aligned to it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from tests import forest_oracle as oracle
+from tests.forests import CALLS, OPTIONS
+from tests.strategies import tries
+from tito_core.call import Call
+from tito_core.experts import MissingRow
+from tito_core.forest import Forest
+from tito_core.sample_options import Cut, SampleOptions
+from tito_core.samples import samples
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_a_row_is_a_prefix_of_its_call(calls: list[Call], options: SampleOptions) -> None:
+    forest = Forest.of(calls)
+    for row in samples(forest, options).rows:
+        whole = oracle.ids(forest[row.name].call)
+        assert row.ids.tolist() == whole[: len(row)]
+        assert row.left_out == len(whole) - len(row)
+        assert len(row.ids.parts()) == 1
+        if options.max_length is None:
+            assert row.left_out == 0
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_no_row_is_longer_than_the_maximum(calls: list[Call], options: SampleOptions) -> None:
+    forest = Forest.of(calls)
+    for row in samples(forest, options).rows:
+        assert len(row) <= (options.max_length or len(row))
+        if row.left_out and options.cut is Cut.INSIDE:
+            assert len(row) == options.max_length
+        if row.left_out and options.cut is Cut.AT_TURN:
+            ends = [forest[name].call.stop for name in forest.path(row.name)]
+            assert len(row) == max(end for end in ends if end <= (options.max_length or 0))
+            assert row.turns[-1].stop == len(row)
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_everything_by_position_is_as_long_as_the_ids(calls: list[Call], options: SampleOptions) -> None:
+    for row in samples(Forest.of(calls), options).rows:
+        assert len(row.ids) == len(row.loss_mask) == len(row.logprobs)
+        edges = [edge for span in row.ledger for edge in (span.start, span.stop)]
+        assert edges[::2] == [0, *edges[1:-1:2]]
+        assert edges[-1] == len(row)
+        assert all(span.start < span.stop for span in row.ledger)
+        assert row.trained == sum(row.loss_mask) > 0
+        assert set(row.loss_mask) <= {0, 1}
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_turns_are_the_sampled_spans(calls: list[Call], options: SampleOptions) -> None:
+    forest = Forest.of(calls)
+    for row in samples(forest, options).rows:
+        for turn in row.turns:
+            call = forest[turn.call].call
+            assert row.ids[turn.start : turn.stop] == oracle.completion_ids(call)[: turn.stop - turn.start]
+            assert set(row.loss_mask[turn.start : turn.stop]) == {int(turn.trained)}
+            assert (turn.finish_reason, turn.ending) == (call.finish_reason, call.ending)
+        marked = [place for place, bit in enumerate(row.loss_mask) if bit]
+        assert marked == [p for turn in row.turns if turn.trained for p in range(turn.start, turn.stop)]
+        assert dict(row.metadata) == dict(forest[row.name].call.metadata)
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_a_logprob_is_the_engines_or_none(calls: list[Call], options: SampleOptions) -> None:
+    forest = Forest.of(calls)
+    for row in samples(forest, options).rows:
+        said: list[float | None] = [None] * len(row)
+        for turn in row.turns:
+            told = forest[turn.call].call.step.logprobs
+            if told is not None:
+                said[turn.start : turn.stop] = told[: turn.stop - turn.start]
+        assert list(row.logprobs) == said
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_routed_experts_stand_at_their_ids(calls: list[Call], options: SampleOptions) -> None:
+    """Each row of the data names its call and position, so that one in the wrong place shows."""
+    forest = Forest.of(calls)
+    for row in samples(forest, options).rows:
+        sent = [forest[name].call.routed_experts for name in forest.path(row.name)]
+        assert (row.experts is None) == (not any(one is not None for one in sent))
+        if row.experts is None:
+            continue
+        positions = row.experts.shape[0]
+        assert len(row.experts.data) == positions * 2
+        assert positions == len(row) or options.missing_row is MissingRow.SHORTER
+        covered = {place for start, stop in row.experts.valid for place in range(start, stop)}
+        assert all(row.experts.data[2 * place + 1] == place % 256 for place in covered)
+        for one in sent:
+            if one is not None:
+                assert set(range(one.start, min(one.stop, len(row)))) <= covered

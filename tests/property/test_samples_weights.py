@@ -1,0 +1,58 @@
+"""The weights of a conversation's rows sum to one, and do not depend on how it was split into rows.
+
+Every id that trains has the same share of its conversation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.forests import CALLS, OPTIONS
+from tests.strategies import tries
+from tito_core.call import Call
+from tito_core.forest import Forest
+from tito_core.row import Row
+from tito_core.sample_options import Conversation, Owner, RowPer, SampleOptions
+from tito_core.samples import samples
+
+
+def unit(row: Row, options: SampleOptions) -> str:
+    return row.tree if options.conversation is Conversation.TREE else ""
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_weights_of_a_conversation_sum_to_one(calls: list[Call], options: SampleOptions) -> None:
+    forest = Forest.of(calls)
+    sums: dict[str, float] = defaultdict(float)
+    for row in samples(forest, options).rows:
+        sums[unit(row, options)] += row.weight
+        assert row.weight > 0
+        assert row.tree == next(tree[0] for tree in forest.trees if row.name in tree)
+    assert list(sums.values()) == pytest.approx([1.0] * len(sums))
+
+
+@given(CALLS, OPTIONS, st.sampled_from(Owner), st.sampled_from(RowPer))
+@tries(3)
+def test_an_ids_share_does_not_depend_on_the_split(
+    calls: list[Call], options: SampleOptions, owner: Owner, rows: RowPer
+) -> None:
+    forest, whole = Forest.of(calls), attrs.evolve(options, max_length=None)
+    other = attrs.evolve(whole, owner=owner, rows=rows)
+    assert shares(forest, whole) == pytest.approx(shares(forest, other))
+
+
+def shares(forest: Forest, options: SampleOptions) -> dict[tuple[str, int], float]:
+    """Return what each id counts: its row's weight over the row's trained ids."""
+    return {
+        (turn.call, place): row.weight / row.trained
+        for row in samples(forest, options).rows
+        for turn in row.turns
+        if turn.trained
+        for place in range(turn.start, turn.stop)
+    }
