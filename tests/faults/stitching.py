@@ -1,35 +1,8 @@
-"""Plant faults in the kernel, one at a time, and see that its tests notice:  python -m tests.faults.
-
-Each fault is a textual change to one file of a copy of `tito_core`. A fault whose text is not found once is
-itself an error, so the list cannot go stale in silence. Exits with 1 if any fault survives.
-"""
+"""Faults of matching, stitching and proving."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import attrs
-from rich.console import Console
-
-ROOT = Path(__file__).parent.parent
-SUITES = ("tests/core", "tests/property")
-
-
-@attrs.frozen
-class Fault:
-    """A change that makes the kernel wrong."""
-
-    what: str
-    file: str
-    right: str
-    wrong: str
-
+from tests.faults.fault import Fault
 
 FAULTS = (
     Fault(
@@ -121,7 +94,7 @@ FAULTS = (
     Fault(
         "no unlike history is asked",
         "proof.py",
-        "    if unlike is None or not found.seam.ends(unlike, cut):\n        return False\n",
+        "    if unlike is None or not proof.ends(unlike):\n        return False\n",
         "",
     ),
     Fault("swallowed messages are no matter", "proof.py", "    if lost is not None:", "    if False:"),
@@ -135,7 +108,7 @@ FAULTS = (
     Fault(
         "the real system and user texts are not asked about",
         "proof.py",
-        "return akin is not None and found.seam.ends(akin, cut)",
+        "return akin is not None and proof.ends(akin)",
         "return True",
     ),
     Fault(
@@ -175,46 +148,3 @@ FAULTS = (
         "True",
     ),
 )
-
-
-def plant(fault: Fault, home: Path) -> None:
-    """Write the wrong text into a copy of the project."""
-    path = home / "tito_core" / fault.file
-    text = path.read_text()
-    if text.count(fault.right) != 1:
-        sys.exit(f"{fault.file} has {fault.right!r} {text.count(fault.right)} times: mend tests/faults.py")
-    path.write_text(text.replace(fault.right, fault.wrong))
-
-
-def killed(fault: Fault) -> bool:
-    """Tell whether the tests fail on a copy with the fault, as they must."""
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        for name in ("tito_core", "tito_io", "tests"):
-            shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", home)
-        plant(fault, home)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITES]
-        environment = {**os.environ, "HYPOTHESIS_PROFILE": "faults", "PYTHONPATH": str(home)}
-        done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
-        return done.returncode == 1
-
-
-def main() -> int:
-    """Plant every fault, or those whose description holds the words of the command line."""
-    console, words = Console(), " ".join(sys.argv[1:])
-    chosen = [fault for fault in FAULTS if words in fault.what]
-    if not chosen:
-        sys.exit(f"no fault is described with {words!r}")
-    survivors = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for number, (fault, dead) in enumerate(zip(chosen, pool.map(killed, chosen), strict=True), 1):
-            survivors += not dead
-            said = "killed  " if dead else "SURVIVED"
-            console.print(f"{number:3}/{len(chosen)} {said} {fault.file}: {fault.what}", markup=False)
-    console.print(f"{len(chosen) - survivors} of {len(chosen)} faults killed")
-    return int(survivors > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,51 @@
+"""A textual change to one file of the kernel, and whether its tests see it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import attrs
+
+ROOT = Path(__file__).parent.parent.parent
+SUITES = ("tests/core", "tests/property")
+
+
+@attrs.frozen
+class Fault:
+    """A change that makes the kernel wrong."""
+
+    what: str
+    file: str
+    right: str
+    wrong: str
+    suites: tuple[str, ...] = SUITES
+    """The tests that are to notice."""
+
+    def plant(self, home: Path) -> None:
+        """Write the wrong text into a copy of the project.
+
+        A text that is not found once is itself an error, so that no list of faults goes stale in silence.
+        """
+        path = home / "tito_core" / self.file
+        text = path.read_text()
+        if text.count(self.right) != 1:
+            sys.exit(f"{self.file} has {self.right!r} {text.count(self.right)} times: mend tests/faults")
+        path.write_text(text.replace(self.right, self.wrong))
+
+    def killed(self) -> bool:
+        """Tell whether the tests fail on a copy with the fault, as they must."""
+        with tempfile.TemporaryDirectory() as folder:
+            home = Path(folder)
+            for name in ("tito_core", "tito_io", "tests"):
+                shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copy(ROOT / "pyproject.toml", home)
+            self.plant(home)
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *self.suites]
+            environment = {**os.environ, "HYPOTHESIS_PROFILE": "faults", "PYTHONPATH": str(home)}
+            done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
+            return done.returncode == 1

@@ -1,0 +1,249 @@
+"""Faults of forests and training rows."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+FORESTS = (
+    "tests/core/test_forest.py",
+    "tests/property/test_forest_order.py",
+    "tests/property/test_forest_parents.py",
+)
+SAMPLES = (
+    "tests/core/test_samples.py",
+    "tests/property/test_samples_once.py",
+    "tests/property/test_samples_oracle.py",
+    "tests/property/test_samples_rows.py",
+    "tests/property/test_samples_weights.py",
+)
+
+FAULTS = (
+    Fault(
+        "a split keeps the old way in", "trie.py", "self.older.newer[self.ids[0]] = upper", "pass", FORESTS
+    ),
+    Fault(
+        "a place is not settled after a split",
+        "trie.py",
+        "while branch.older is not None and depth <= branch.start:",
+        "while branch.older is not None and depth < branch.start:",
+        FORESTS,
+    ),
+    Fault(
+        "the common prefix is one too long",
+        "trie.py",
+        "            high = middle\n    return low",
+        "            high = middle\n    return min(low + 1, size)",
+        FORESTS,
+    ),
+    Fault(
+        "a shorter whole call is the parent",
+        "kinship.py",
+        "(branch, depths[index - 1]) if index",
+        "(branch, depths[0]) if index",
+        FORESTS,
+    ),
+    Fault(
+        "an end at the prompt's own end is missed",
+        "kinship.py",
+        "bisect_right(depths, depth)",
+        "bisect_right(depths, depth - 1)",
+        FORESTS,
+    ),
+    Fault("empty calls are parents", "kinship.py", "if call.start < call.stop:", "if True:", FORESTS),
+    Fault(
+        "the first of equals wins",
+        "candidates.py",
+        'max(bisect_left(self._calls, call.key, key=attrgetter("key")) - 1, 0)',
+        "0",
+        FORESTS,
+    ),
+    Fault(
+        "the last of equals wins, later or not",
+        "candidates.py",
+        'max(bisect_left(self._calls, call.key, key=attrgetter("key")) - 1, 0)',
+        "-1",
+        FORESTS,
+    ),
+    Fault(
+        "empty prompts are retries",
+        "kinship.py",
+        "seen.setdefault(start, call.name) if call.start else call.name",
+        "seen.setdefault(start, call.name)",
+        FORESTS,
+    ),
+    Fault(
+        "any retold history is a rewrite",
+        "kinship.py",
+        "if told is None or told.step.messages.length <= known:",
+        "if told is None:",
+        FORESTS,
+    ),
+    Fault(
+        "memo of passed branches is wrong",
+        "kinship.py",
+        "(branch, depths[-1])\n        self._last.update(dict.fromkeys(passed, found))",
+        "(branch, depths[-1])\n        self._last.update(dict.fromkeys(passed, None))",
+        FORESTS,
+    ),
+    Fault(
+        "a later call is compacted", "retold.py", "if other.key < call.key\n            and ", "if ", FORESTS
+    ),
+    Fault("answer need not be quoted whole", "retold.py", "if _says(call) in text", "if True", FORESTS),
+    Fault("a longer prompt compacts", "retold.py", "len(prompt) < len(other.step.messages)", "True", FORESTS),
+    Fault("nearest end is not inherited", "retold.py", "else nearest[self._older[place]]", "else 0", FORESTS),
+    Fault(
+        "arrival order leaks into nodes",
+        "forest.py",
+        'return sorted(found, key=attrgetter("key"))',
+        "return found",
+        FORESTS,
+    ),
+    Fault("a dropped call's children stay", "kept.py", "lost.get(node.parent) or (", "(", SAMPLES),
+    Fault(
+        "groups come in the order of keys",
+        "kept.py",
+        "return sorted(groups.values(), key=lambda group: group[0].call.start)",
+        "return groups.values()",
+        SAMPLES,
+    ),
+    Fault(
+        "NEWEST keeps the oldest",
+        "kept.py",
+        "    if retries is Retries.NEWEST:\n        return {node.name for node in alive[-1:]}",
+        "    if retries is Retries.NEWEST:\n        return {node.name for node in alive[:1]}",
+        SAMPLES,
+    ),
+    Fault(
+        "an empty call is the newest retry",
+        "kept.py",
+        " and node.call.ending is not Ending.EMPTY]",
+        "]",
+        SAMPLES,
+    ),
+    Fault(
+        "shared ids train in every branch",
+        "samples.py",
+        "        owned[draft.call.name].add(name)",
+        (
+            "        for each in drafts:\n            if any(one.name == name for one in each.path):\n"
+            "                owned[each.call.name].add(name)"
+        ),
+        SAMPLES,
+    ),
+    Fault(
+        "a masked turn trains",
+        "samples.py",
+        "if draft.contained(call) and options.rule(call.ending) is not TurnRule.MASK:",
+        "if draft.contained(call):",
+        SAMPLES,
+    ),
+    Fault(
+        "LAST is FIRST", "samples.py", "drafts if owner is Owner.FIRST else drafts[::-1]", "drafts", SAMPLES
+    ),
+    Fault("LONGEST is by row kept not leaf", "samples.py", "-draft.call.stop", "-draft.length", SAMPLES),
+    Fault(
+        "weights by row, not by id",
+        "samples.py",
+        "weight=counts[name] / totals[units[name]]",
+        "weight=1 / len(kept)",
+        SAMPLES,
+    ),
+    Fault(
+        "weights of the whole call, not of what stays",
+        "samples.py",
+        "draft.contained(call) for call in draft.path if",
+        "call.stop - call.start for call in draft.path if",
+        SAMPLES,
+    ),
+    Fault(
+        "AT_TURN cuts where the next turn begins",
+        "samples.py",
+        "fitting = [call.stop for call in path if call.start < call.stop <= most]",
+        "fitting = [call.start for call in path if call.start <= most]",
+        SAMPLES,
+    ),
+    Fault(
+        "cut one id late",
+        "samples.py",
+        "return Draft(path=path, length=most)",
+        "return Draft(path=path, length=most + 1)",
+        SAMPLES,
+    ),
+    Fault(
+        "ids behind the cut are not named",
+        "samples.py",
+        "        if start < size:",
+        "        if start == 0 < size:",
+        SAMPLES,
+    ),
+    Fault(
+        "missing logprobs are zero",
+        "row.py",
+        "repeat(None, call.stop - call.start) if sampled is None",
+        "repeat(0.0, call.stop - call.start) if sampled is None",
+        SAMPLES,
+    ),
+    Fault(
+        "logprobs are one early",
+        "row.py",
+        "repeat(None, call.start - end),",
+        "repeat(None, max(call.start - end - 1, 0)),",
+        SAMPLES,
+    ),
+    Fault(
+        "ids that a ledger calls sampled are a call's",
+        "row.py",
+        "origin, count, None if origin is Origin.SAMPLED else call.name, None",
+        "origin, count, call.name, None",
+        SAMPLES,
+    ),
+    Fault(
+        "the newest prompt's ledger covers all",
+        "row.py",
+        "    end = 0\n    for call in path:\n        yield _brought(call, end)",
+        "    end = 0\n    for call in path[-1:]:\n        yield _brought(call, end)",
+        SAMPLES,
+    ),
+    Fault(
+        "a ledger's tail is not cut",
+        "row.py",
+        "found.append((origin, min(count, left)))",
+        "found.append((origin, count))",
+        SAMPLES,
+    ),
+    Fault(
+        "the last call wins",
+        "experts.py",
+        "for experts in known:\n        first =",
+        "for experts in reversed(list(known)):\n        first =",
+        SAMPLES,
+    ),
+    Fault(
+        "rows are taken from the start of the data",
+        "experts.py",
+        "[(start - self.start) * size : (stop - self.start) * size]",
+        "[: (stop - start) * size]",
+        SAMPLES,
+    ),
+    Fault(
+        "fillings count as valid",
+        "experts.py",
+        "valid = tuple(_joined((start, stop) for start, stop, _ in taken))",
+        "valid = ((0, end),) if end else ()",
+        SAMPLES,
+    ),
+    Fault(
+        "holes are closed by the first call that reaches them",
+        "experts.py",
+        "    return before + [(experts.stop, stop) for _, stop in met[-1:] if experts.stop < stop]",
+        "    return before",
+        SAMPLES,
+    ),
+    Fault(
+        "gaps count as the next version",
+        "weights.py",
+        "        yield None, run.start - end\n",
+        "        yield run.version, run.start - end\n",
+        SAMPLES,
+    ),
+)
