@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,16 @@ import orjson
 from rich.console import Console
 from rich.live import Live
 
-from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, TokenizeFn, Truncated
+from tito_core import OddStop, Policy, TitoError, TokenizeError, Truncated
 
-from .ask import AsyncTokenizeFn
+from .chosen import ENGINES, Address, chosen
 from .conversation import Conversation
 from .engines.protocol import Engine, EngineError, Rendering, Sampling
+from .family import Family
 from .report import table, verdict
 from .rollout import Rollout, Row, to_json
-from .script import Script, load, shipped
+from .script import load, shipped
+from .threaded import Threaded
 
 LOST, BAD_INPUT, TROUBLE = 1, 2, 3
 STATUSES = """\b
@@ -62,6 +63,8 @@ class Options:
     seed: int
     truncated: str
     odd_stop: str
+    vocab_size: int | None
+    check_every: int
     compare: bool
     as_json: bool
 
@@ -72,10 +75,13 @@ class Options:
 
 
 @tito.command(epilog=STATUSES)
-@click.option("--engine", type=click.Choice(["embedded", "vllm"]), default="embedded", show_default=True)
+@click.option("--engine", type=click.Choice(list(ENGINES)), default="embedded", show_default=True)
 @click.option("--base-url", help="Where the engine listens, such as http://127.0.0.1:8000.")
 @click.option("--model", help="The model's name; asked of the engine where it serves just one.")
 @click.option("--api-key", envvar="TITO_API_KEY", help="Sent as a bearer token. [env: TITO_API_KEY]")
+@click.option(
+    "--vocab-size", type=click.IntRange(1), help="How many ids there are, where SGLang does not say."
+)
 @click.option("--family", type=click.Path(path_type=Path), help="A model folder to render with locally.")
 @click.option(
     "--script",
@@ -101,6 +107,12 @@ class Options:
     show_default=True,
     help="What follows a stop that is not the template's close. `refuse` is the kernel's own default; "
     "`keep` loses nothing that was sampled.",
+)
+@click.option(
+    "--check-every",
+    type=click.IntRange(0),
+    default=0,
+    help="Compare the bridge of every n-th turn with a render of the whole conversation; 0 for never.",
 )
 @click.option("--compare/--no-compare", default=True, help="Render each prompt afresh to show the drift.")
 @click.option("--json", "as_json", is_flag=True, help="One object a turn, then a summary object.")
@@ -128,7 +140,16 @@ def _complain(error: TitoError, status: int) -> None:
 
 async def _rollout(options: Options) -> int:
     script = load(options.script) if options.script else shipped()
-    async with _engine(options) as engine:
+    family = Family.load(options.family) if options.family else None
+    address = Address(
+        base_url=options.base_url,
+        model=options.model,
+        api_key=options.api_key,
+        family=family,
+        vocab_size=options.vocab_size,
+        seed=options.seed,
+    )
+    async with _opened(chosen(options.engine, address)) as engine:
         conversation = Conversation(
             engine=engine,
             rendering=Rendering(tools=script.tools),
@@ -136,7 +157,9 @@ async def _rollout(options: Options) -> int:
                 max_tokens=options.max_tokens, temperature=options.temperature, seed=options.seed
             ),
             policy=options.policy,
-            tokenize_fn=_local(options, script),
+            tokenize_fn=Threaded(family.tokenize_fn(tools=script.tools or None)) if family else None,
+            stop_ids=family.stop_ids if family else (),
+            check_every=options.check_every,
         )
         run = Rollout(conversation, script, options.turns or len(script.lines), compare=options.compare)
         show = _print_json if options.as_json else _print_table
@@ -144,46 +167,11 @@ async def _rollout(options: Options) -> int:
 
 
 @asynccontextmanager
-async def _engine(options: Options) -> AsyncIterator[Engine]:
-    engine = _embedded(options) if options.engine == "embedded" else _vllm(options)
+async def _opened(engine: Engine) -> AsyncIterator[Engine]:
     try:
         yield engine
     finally:
         await engine.aclose()
-
-
-def _embedded(options: Options) -> Engine:
-    if options.base_url or options.model:
-        raise InputError("the embedded engine has no --base-url and no --model: add --engine vllm")
-    from .engines.embedded import embedded  # noqa: PLC0415  # training its tokenizer takes a moment
-
-    return embedded(seed=options.seed)
-
-
-def _vllm(options: Options) -> Engine:
-    from .engines.vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
-
-    if not options.base_url:
-        raise InputError("--engine vllm needs --base-url, such as --base-url http://127.0.0.1:8000")
-    return VLLM(options.base_url, model=options.model, api_key=options.api_key)
-
-
-def _local(options: Options, script: Script) -> AsyncTokenizeFn | None:
-    """Return a renderer in this process, where a model folder is given."""
-    if options.family is None:
-        return None
-    from .family import Family  # noqa: PLC0415  # a tokenizer is loaded only where it is asked for
-
-    return _awaited(Family.load(options.family).tokenize_fn(tools=script.tools or None))
-
-
-def _awaited(tokenize_fn: TokenizeFn) -> AsyncTokenizeFn:
-    async def call(messages: Any, *, add_generation_prompt: bool) -> Any:
-        return await anyio.to_thread.run_sync(
-            partial(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
-        )
-
-    return call
 
 
 async def _each(run: Rollout, show: Callable[[Row], None]) -> str | None:

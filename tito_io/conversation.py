@@ -11,10 +11,16 @@ import attrs
 from tito_core import (
     Message,
     Policy,
+    Profile,
+    Reason,
     Refusal,
     Step,
     Stitched,
+    TemplateRefused,
     Trajectory,
+    case_of,
+    certifying,
+    checking,
     render_key,
     stitching,
     suffix_asking,
@@ -27,6 +33,7 @@ from .engines.protocol import Engine, Rendering, Reply, Sampling
 class Route(Enum):
     """How a prompt went to the engine."""
 
+    KEPT = "messages in, tokens out, earlier ids kept by the engine"
     MITO = "messages in, tokens out"
     TITO = "tokens in, tokens out"
 
@@ -60,18 +67,33 @@ class Conversation:
     trajectory: Trajectory = attrs.field(factory=Trajectory)
     suffix: tuple[int, ...] | None = None
     """The template's turn close, asked for once."""
+    stop_ids: tuple[int, ...] = ()
+    """The ids that end a turn, where they are known: they tell where some calls' turns close."""
+    profile: Profile | None = None
+    """What is known of the template. Cases that it lacks are certified when they come, once each."""
+    check_every: int = 0
+    """Every so many turns the bridge is compared with a render of the whole conversation; 0 for never."""
 
     async def turn(self, prompt: Sequence[Message]) -> Turn:
         """Send the whole conversation and keep the answer.
 
         Raises the engine's errors as they are. An engine in trouble is never asked again by another route.
         """
+        if self.engine.keeps_ids:
+            return self._keep(await self._told(prompt))
         found = await self._stitch(prompt) if self.trajectory else None
         if isinstance(found, Stitched):
             reply = await self.engine.from_ids(found.ids, self.sampling, self.rendering)
             return self._keep(Turn(Route.TITO, _continued(found, reply), reply, found, None))
         reply = await self.engine.from_messages(prompt, self.rendering, self.sampling)
         return self._keep(Turn(Route.MITO, self._begun(prompt, reply), reply, None, found))
+
+    async def _told(self, prompt: Sequence[Message]) -> Turn:
+        """Take a turn at an engine that keeps the ids itself, and compare them with what came before."""
+        reply = await self.engine.from_messages(prompt, self.rendering, self.sampling)
+        step = self._begun(prompt, reply)
+        kept = bool(self.trajectory) and step.prompt_ids.starts_with(self.trajectory[-1].ids)
+        return Turn(Route.KEPT if kept else Route.MITO, step, reply, None, None)
 
     async def close(self) -> tuple[int, ...]:
         """Return the template's turn close."""
@@ -90,8 +112,32 @@ class Conversation:
         return render_key(self.rendering.tools, self.rendering.template_args)
 
     async def _stitch(self, prompt: Sequence[Message]) -> Stitched | Refusal:
-        asking = stitching(self.trajectory, prompt, await self.close(), policy=self.policy, key=self.key)
-        return await answer(asking, self.render)
+        try:
+            profile = await self._learnt(prompt)
+        except TemplateRefused as refused:  # a template that does not even close a turn
+            return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
+        asking = stitching(
+            self.trajectory, prompt, profile.suffix, policy=self.policy, key=self.key, profile=profile
+        )
+        found = await answer(asking, self.render)
+        due = self.check_every > 0 and len(self.trajectory) % self.check_every == 0
+        return await self._checked(found, prompt) if isinstance(found, Stitched) and due else found
+
+    async def _learnt(self, prompt: Sequence[Message]) -> Profile:
+        """Return the profile with the case of this prompt in it, if the case has a name."""
+        if self.profile is None:
+            self.profile = Profile(suffix=await self.close(), stop_ids=self.stop_ids)
+        named = case_of(self.trajectory, prompt, policy=self.policy, key=self.key)
+        if named is not None and self.profile.case(*named) is None:
+            asking = certifying(*named, self.profile.suffix, self.profile.stop_ids)
+            self.profile = self.profile.then(await answer(asking, self.render))
+        return self.profile
+
+    async def _checked(self, found: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
+        """Return what was found if the whole conversation's render ends with it."""
+        if await answer(checking(found, prompt), self.render) is False:
+            return Refusal(Reason.UNPROVEN_TAIL, "the whole conversation's render ends otherwise")
+        return found
 
     def _begun(self, prompt: Sequence[Message], reply: Reply) -> Step:
         return Step(

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from attrs import field, frozen
-from tokenizers import Tokenizer
+from attrs import evolve, field, frozen
+from tokenizers import AddedToken, Tokenizer
 
 from tito_core import InputError
 
@@ -70,6 +70,15 @@ class Family:
             stop_ids=folder.stops or _end(tokenizer, named),
             clock=datetime.now if clock is None else clock,
         )
+
+    def with_special_tokens(self, tokens: Sequence[str]) -> Self:
+        """Return a family whose vocabulary has these as special tokens too, those it lacks with new ids.
+
+        A template of another model can be looked into with a vocabulary at hand, once its markers are tokens.
+        """
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in tokens])
+        return evolve(self, tokenizer=tokenizer)
 
     @property
     def vocab_size(self) -> int:

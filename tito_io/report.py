@@ -45,7 +45,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
 def _cells(row: Row) -> list[str | Text]:
     return [
         str(row.turn),
-        Text(row.route, style="green" if row.route == "TITO" else "yellow"),
+        Text(row.route, style="yellow" if row.route == "MITO" else "green"),
         f"{row.prompt_ids:,}",
         f"{row.reused_ids:,}",
         f"{row.new_ids:,}",
@@ -67,7 +67,8 @@ def verdict(summary: Summary) -> Text:
     style = "bold green" if summary.whole and not summary.error else "bold red"
     kept = f"{summary.sampled_ids_kept:,} of {summary.sampled_ids:,} sampled ids kept"
     lines = [
-        f"{_count(summary.turns, 'turn')}: {summary.tito_turns} by ids, {summary.mito_turns} by messages",
+        f"{_count(summary.turns, 'turn')}: {summary.tito_turns} by ids, {summary.mito_turns} by messages"
+        + (f", {summary.kept_turns} by messages with the ids kept" if summary.kept_turns else ""),
         f"{summary.drift_tokens_avoided:,} prompt ids that a re-render would have changed were kept",
         f"{summary.reused_ids:,} ids not tokenized again, {summary.retokenized_ids:,} tokenized again",
     ]

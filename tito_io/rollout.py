@@ -88,6 +88,8 @@ class Summary:
     turns: int
     tito_turns: int
     mito_turns: int
+    kept_turns: int
+    """Turns that went by messages to an engine that kept the earlier ids."""
     sampled_ids: int
     sampled_ids_kept: int
     """Sampled ids that stand unchanged in every later prompt."""
@@ -133,6 +135,8 @@ class Rollout:
     async def _row(self, number: int, turn: Turn, prompt: Sequence[Message]) -> Row:
         step = turn.step
         reused = len(turn.stitched.step.ids) if turn.stitched else 0
+        if turn.route is Route.KEPT and self.account.previous is not None:
+            reused = len(self.account.previous.ids)
         reused -= turn.stitched is not None and turn.stitched.replaced_stop is not None
         if turn.route is Route.MITO and self.rows:
             self.retokenized += min(
@@ -155,7 +159,7 @@ class Rollout:
 
     async def _drift(self, turn: Turn, prompt: Sequence[Message]) -> int | None:
         """Return how many ids a fresh rendering would have changed in a prompt that went by ids."""
-        if not self.compare:
+        if not self.compare or turn.route is Route.KEPT:
             return None
         if turn.stitched is None:
             return 0
@@ -170,6 +174,7 @@ class Rollout:
             turns=len(self.rows),
             tito_turns=routes[Route.TITO.name],
             mito_turns=routes[Route.MITO.name],
+            kept_turns=routes[Route.KEPT.name],
             sampled_ids=self.account.sampled,
             sampled_ids_kept=self.account.sampled - self.account.lost,
             drift_tokens_avoided=sum(row.drift or 0 for row in self.rows),

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from .dynamo import Deployment, dynamo, mocker
 from .server import Server
+from .sglang import sglang
 from .vllm import vllm
 
 
@@ -34,4 +36,32 @@ def vllm_server(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], N
     """Lend the run's one vLLM server: `base_url`, `model`, and `family`, the path of the model's folder."""
     asked_for("vllm")
     with vllm(say, tmp_path_factory.mktemp("vllm") / "vllm.log") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def dynamo_server(
+    tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]
+) -> Iterator[Deployment]:
+    """Lend the run's one Dynamo with a vLLM worker."""
+    asked_for("dynamo")
+    with dynamo(say, tmp_path_factory.mktemp("dynamo")) as deployment:
+        yield deployment
+
+
+@pytest.fixture(scope="session")
+def dynamo_mocker(
+    tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]
+) -> Iterator[Deployment]:
+    """Lend the run's one Dynamo with a mocker."""
+    asked_for("dynamo-mocker")
+    with mocker(say, tmp_path_factory.mktemp("dynamo-mocker")) as deployment:
+        yield deployment
+
+
+@pytest.fixture(scope="session")
+def sglang_server(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]) -> Iterator[Server]:
+    """Lend the run's one SGLang server."""
+    asked_for("sglang")
+    with sglang(say, tmp_path_factory.mktemp("sglang") / "sglang.log") as server:
         yield server

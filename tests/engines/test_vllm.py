@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -13,7 +12,7 @@ import pytest
 
 from tests.engines.conftest import asked_for
 from tests.engines.server import Server, free_port
-from tests.engines.vllm import VERSION, vllm
+from tests.engines.vllm import VERSION
 from tito_core import (
     InputError,
     Message,
@@ -27,7 +26,6 @@ from tito_core import (
 )
 from tito_io.ask import answer
 from tito_io.engines.protocol import (
-    AuthenticationError,
     OverlongError,
     Rendering,
     Reply,
@@ -36,7 +34,7 @@ from tito_io.engines.protocol import (
     UnreachableError,
 )
 from tito_io.engines.vllm import VLLM
-from tito_io.engines.vllm_served import Served
+from tito_io.engines.vllm.served import Served
 from tito_io.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
@@ -479,41 +477,3 @@ async def test_a_cancelled_turn_leaves_the_engine_usable(vllm_server: Server) ->
             await engine.from_ids([100], Sampling(max_tokens=8000))
         assert scope.cancelled_caught
         assert len((await engine.from_ids([100], Sampling(max_tokens=2))).completion_ids) == 2
-
-
-def test_a_server_that_dies_is_unreachable(tmp_path: Path, say: Callable[[str], None]) -> None:
-    """A server of its own, which also asks for a key; asked on one event loop after the other."""
-    asked_for("vllm")
-    with vllm(say, tmp_path / "vllm.log", "--api-key=sesame") as server:
-        anyio.run(locked_out, server, backend="trio")
-        anyio.run(bereft, server)
-
-
-async def locked_out(server: Server) -> None:
-    for key in (None, "wrong"):
-        async with VLLM(server.base_url, model=server.model, api_key=key) as engine:
-            with pytest.raises(AuthenticationError, match="api_key"):
-                await engine.from_messages(HELLO, PLAIN, Sampling(max_tokens=1))
-    async with VLLM(server.base_url, api_key="sesame") as engine:
-        assert len((await engine.from_messages(HELLO, PLAIN, Sampling(max_tokens=1))).completion_ids) == 1
-
-
-async def bereft(server: Server) -> None:
-    async with VLLM(server.base_url, api_key="sesame") as engine:
-        await engine.from_ids([100], Sampling(max_tokens=1))
-        outcomes: list[BaseException] = []
-
-        async def long_turn() -> None:
-            with pytest.raises(
-                UnreachableError, match="the connection broke before the answer was whole"
-            ) as caught:
-                await engine.from_ids([100], Sampling(max_tokens=8000))
-            outcomes.append(caught.value)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(long_turn)
-            await anyio.sleep(1)
-            server.kill()
-        assert len(outcomes) == 1
-        with pytest.raises(UnreachableError, match="nothing answers"):
-            await engine.version()

@@ -13,6 +13,7 @@ from .server import Server, free_port, running, started
 
 VERSION = "0.32.0"
 HERE = Path(__file__).parent
+MIDDLEWARE = HERE / "middleware"
 MODEL = "tiny"
 
 SETTINGS = {
@@ -33,6 +34,8 @@ FLAGS = (
     "--enable-auto-tool-choice",
     "--tool-call-parser=hermes",
     "--enable-prompt-tokens-details",
+    "--enable-scale-out",  # the generate route
+    "--middleware=tokens_route.TokensRoute",
 )
 
 
@@ -76,6 +79,6 @@ def vllm(say: Say, log: Path, *flags: str) -> Iterator[Server]:
     command = [str(found.folder / "bin" / "vllm"), "serve", str(folder), f"--served-model-name={MODEL}"]
     command += ["--host=127.0.0.1", f"--port={port}", *FLAGS, *flags]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
-    process = started(command, {**kept, **SETTINGS}, log)
+    process = started(command, {**kept, **SETTINGS, "PYTHONPATH": str(MIDDLEWARE)}, log)
     with running(Server(f"http://127.0.0.1:{port}", MODEL, folder, process, log), say) as server:
         yield server

@@ -136,7 +136,7 @@ def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words:
         (("--engine", "vlm"), "Invalid value for '--engine'"),
         (("--engine", "vllm", "--base-url", "http://127.0.0.1:99999"), "no http address"),
         (("--engine", "vllm", "--base-url", "127.0.0.1:9"), "no http address"),
-        (("--base-url", "http://127.0.0.1:9"), "add --engine vllm"),
+        (("--base-url", "http://127.0.0.1:9"), "name another with --engine"),
         (("--seed", str(2**70)), "Invalid value for '--seed'"),
         (("--temperature", "inf"), "Invalid value for '--temperature'"),
         (("--turns", "0"), "Invalid value for '--turns'"),

@@ -9,7 +9,7 @@ import pytest
 
 from tito_core import TemplateRefused
 from tito_io.embedded.app import app, family
-from tito_io.engines.protocol import OverlongError, Rendering, RequestError, Sampling
+from tito_io.engines.protocol import Delta, OverlongError, Rendering, RequestError, Sampling
 from tito_io.engines.vllm import VLLM
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +50,29 @@ async def test_every_way_samples_the_same_turn(seed: int, rendering: Rendering) 
         assert reply.completion_ids == first.completion_ids
         assert reply.logprobs == first.logprobs
         assert reply.finish_reason == first.finish_reason
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_streamed_turn_is_the_whole_one(seed: int, route: Route, n: int) -> None:
+    sampling, heard = Sampling(seed=seed, max_tokens=60, n=n, temperature=1.0), list[Delta]()
+
+    async def watch(delta: Delta) -> None:
+        heard.append(delta)
+
+    async with embedded(route, seed=seed) as engine:
+        ids = await engine.render(HELLO, TOOLED, add_generation_prompt=True)
+        whole = await engine.from_ids(ids, sampling, TOOLED)
+        streamed = await engine.from_ids(ids, sampling, TOOLED, watch=watch)
+    for index, (one, other) in enumerate(
+        zip((streamed, *streamed.siblings), (whole, *whole.siblings), strict=True)
+    ):
+        assert (one.completion_ids, one.logprobs) == (other.completion_ids, other.logprobs)
+        assert (one.finish_reason, one.stop_reason) == (other.finish_reason, other.stop_reason)
+        told = tuple(each for delta in heard if delta.index == index for each in delta.ids)
+        assert told == one.completion_ids
+    assert streamed.usage.completion_tokens == whole.usage.completion_tokens
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.io.vllm_server import mocked
 from tito_io.engines.protocol import (
+    Delta,
     EngineError,
     InvalidReplyError,
     OverlongError,
@@ -25,13 +26,14 @@ from tito_io.engines.protocol import (
     RequestError,
     Sampling,
 )
-from tito_io.engines.vllm import CHAT, COMPLETIONS
-from tito_io.engines.vllm_vocabulary import TOKENIZE
+from tito_io.engines.vllm import CHAT, COMPLETIONS, GENERATE, TOKENS
+from tito_io.engines.vllm.vocabulary import TOKENIZE
 
 pytestmark = pytest.mark.anyio
 
 FOLDER = os.environ.get("TITO_EXCHANGES")
 CARD = {"id": "m", "max_model_len": 2048, "parent": None}
+ROUTES = {CHAT: "chat", COMPLETIONS: "completions", GENERATE: "generate", TOKENS: "tokens"}
 ANSWERED, REFUSED = "answered", "refused"
 
 OVERLONG_NAMES = ("chat.token_in.overlong", "overlong.prompt.", "overlong.chat.", "overlong.exact.comp")
@@ -122,3 +124,94 @@ async def test_a_rendering_is_the_recorded_ids(exchange: dict[str, Any]) -> None
     request = exchange["request"]
     asking = engine.render(request["messages"], Rendering(), add_generation_prompt=True)
     assert await asking == exchange["response"]["tokens"]
+
+
+# Streams.
+
+
+def _streams(exchange: Mapping[str, Any]) -> bool:
+    return "stream" in exchange["name"] and exchange["path"] in ROUTES and exchange["status"] == 200
+
+
+def _asked_for(exchange: Mapping[str, Any]) -> Sampling:
+    """Return how the exchange's turns were sampled, as far as reading depends on it."""
+    request = exchange["request"]
+    count = (request.get("sampling_params") or request).get("n", 1)
+    return Sampling(n=count, max_tokens=request.get("max_tokens"))
+
+
+async def watched(exchange: Mapping[str, Any], heard: list[Delta]) -> Reply:
+    """Ask for a stream, and be answered the events of the exchange."""
+
+    async def watch(delta: Delta) -> None:
+        heard.append(delta)
+
+    request, path = exchange["request"], exchange["path"]
+    content = b"".join(
+        b"data: " + (event.encode() if isinstance(event, str) else orjson.dumps(event)) + b"\n\n"
+        for event in exchange["response"]
+    )
+    response = httpx2.Response(200, content=content, headers={"content-type": "text/event-stream"})
+    known = {path: response, "/v1/models": {"data": [{**CARD, "max_model_len": 4096}]}}
+    engine, _ = mocked(known, route=ROUTES[path])
+    ids = (request.get("kv_transfer_params") or {}).get("prompt_token_ids") or request.get("tokens")
+    ids = ids or request.get("prompt") or request.get("token_ids")
+    if ids is None:
+        return await engine.from_messages(request["messages"], Rendering(), _asked_for(exchange), watch=watch)
+    return await engine.from_ids(ids, _asked_for(exchange), watch=watch)
+
+
+def _wants(exchange: Mapping[str, Any]) -> bool:
+    """Tell whether the exchange asked for all that a reply is made of."""
+    request = exchange["request"]
+    wanted = (request.get("sampling_params") or request).get("logprobs")
+    counted = (request.get("stream_options") or {}).get("include_usage")
+    return bool(request.get("return_token_ids") and counted) and wanted is not None and wanted is not False
+
+
+@pytest.mark.parametrize("exchange", parameters(one for one in EXCHANGES if _streams(one)))
+async def test_a_stream_is_read_or_lacks_what_was_not_asked_for(exchange: dict[str, Any]) -> None:
+    heard: list[Delta] = []
+    if "overlong" in exchange["name"]:
+        with pytest.raises(OverlongError):
+            await watched(exchange, heard)
+        return
+    ids = [
+        index
+        for event in exchange["response"][:-1]
+        for choice in event["choices"]
+        for index in choice.get("token_ids") or ()
+    ]
+    if not _wants(exchange):
+        with pytest.raises(InvalidReplyError, match="null or missing") as caught:
+            await watched(exchange, heard)
+        assert sum(len(delta.ids) for delta in heard) == len(ids)
+        assert caught.value.partial is not None or not ids
+        return
+    reply = await watched(exchange, heard)
+    assert [index for delta in heard for index in delta.ids] == ids == list(reply.completion_ids)
+    assert tuple(value for delta in heard for value in delta.logprobs or ()) == reply.logprobs
+    assert reply.usage.completion_tokens == len(ids)
+
+
+def _generates(exchange: Mapping[str, Any]) -> bool:
+    """Tell whether an exchange is a generated turn that came in one piece."""
+    return (
+        exchange["path"] == GENERATE and exchange["status"] == 200 and isinstance(exchange["response"], dict)
+    )
+
+
+@pytest.mark.parametrize("exchange", parameters(one for one in EXCHANGES if _generates(one)))
+async def test_a_generated_turn_is_read_or_lacks_what_was_not_asked_for(exchange: dict[str, Any]) -> None:
+    request = exchange["request"]
+    known = {GENERATE: exchange["response"], "/v1/models": {"data": [{**CARD, "max_model_len": 4096}]}}
+    engine, _ = mocked(known, route="generate")
+    if request["sampling_params"].get("logprobs") is None:
+        with pytest.raises(InvalidReplyError, match="null or missing"):
+            await engine.from_ids(request["token_ids"], _asked_for(exchange))
+        return
+    reply = await engine.from_ids(request["token_ids"], _asked_for(exchange))
+    (choice,) = exchange["response"]["choices"]
+    assert list(reply.completion_ids) == choice["token_ids"]
+    assert reply.prompt_ids == tuple(request["token_ids"])
+    assert sum(span.stop - span.start for span in reply.weight_versions) == len(reply.completion_ids)

@@ -12,7 +12,7 @@ from tests.io.vllm_server import CARD, PROMPT, chat_answer, completion_answer, m
 from tito_core import Ids, InputError
 from tito_io.engines.protocol import Engine, OverlongError, Rendering, RequestError, Sampling
 from tito_io.engines.vllm import CHAT, COMPLETIONS, VLLM
-from tito_io.engines.vllm_requests import OWNED
+from tito_io.engines.vllm.requests import OWNED
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,8 @@ async def test_messages_are_rendered_by_the_server() -> None:
     assert await engine.render(HELLO, WITH_TOOL, add_generation_prompt=False) == [1, 2, 3]
     body = {"model": "m", "messages": HELLO, "tools": [TOOL]}
     args = {"chat_template_kwargs": {"enable_thinking": False}, "add_generation_prompt": False}
-    assert mock.asked == [("/tokenize", {**body, **args})]
+    assert mock.asked[-1] == ("/tokenize", {**body, **args})
+    assert len(mock.asked) == 2, "and the vocabulary was asked how the model speaks"
 
 
 async def test_mappings_of_any_kind_can_be_sent() -> None:
@@ -206,7 +207,7 @@ async def test_the_only_model_is_found_and_asked_for_once() -> None:
     for _ in range(3):
         await engine.from_ids(PROMPT, Sampling())
     assert len(mock.bodies("/v1/models")) == 1
-    assert len(mock.bodies("/tokenize")) == 6, "the tags are looked up once"
+    assert len(mock.bodies("/tokenize")) == 7, "the tags are looked up once"
 
 
 @pytest.mark.parametrize(("cards", "told"), [([], "none"), ([CARD, {**CARD, "id": "n"}], "m, n")])
@@ -279,8 +280,10 @@ async def test_text_without_an_encoding_is_the_callers_mistake() -> None:
 
 
 def test_a_route_that_is_none_is_named() -> None:
-    with pytest.raises(InputError, match="'tokens'"):
-        VLLM("http://127.0.0.1:8000", route="tokens")  # type: ignore[arg-type]  # the mistake under test
+    with pytest.raises(InputError, match="'messages': ids go in by one of completions, chat, generate"):
+        VLLM("http://127.0.0.1:8000", route="messages")  # type: ignore[arg-type]  # the mistake under test
+    with pytest.raises(InputError, match="speech is 'sindarin'"):
+        VLLM("http://127.0.0.1:8000", speech="sindarin")  # type: ignore[arg-type]  # likewise
 
 
 async def test_nothing_is_asked_twice() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import anyio
 import httpx2
@@ -12,8 +13,16 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from tests.io.vllm_server import PROMPT
 from tito_core import TemplateRefused
-from tito_io.engines.protocol import EngineError, InvalidReplyError, Rendering, Sampling, UnreachableError
+from tito_io.engines.protocol import (
+    EngineError,
+    InvalidReplyError,
+    Rendering,
+    Sampling,
+    TimedOutError,
+    UnreachableError,
+)
 from tito_io.engines.vllm import VLLM
+from tito_io.engines.wire import Wire
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +93,7 @@ async def test_a_server_that_hangs_up_is_unreachable(content: bytes) -> None:
 
 async def test_a_server_that_says_nothing_is_unreachable() -> None:
     async with server(silent) as base_url:
-        await check(base_url, UnreachableError, "no answer in time; allow more with `timeout`", seconds=0.05)
+        await check(base_url, TimedOutError, "no answer in time; allow more with `timeout`", seconds=0.05)
 
 
 async def test_what_does_not_speak_http_is_unreachable() -> None:
@@ -125,3 +134,99 @@ async def test_what_is_cancelled_raises_no_error_of_ours() -> None:
         with anyio.move_on_after(0.05) as scope:
             await VLLM(base_url).version()
     assert scope.cancelled_caught
+
+
+# Streams.
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+EVENT = b'data: {"a": 1}\n\n'
+
+
+async def events(base_url: str, count: int | None = None, seconds: float = 10) -> list[object]:
+    """Return the first events of a stream, or all."""
+    wire, found = Wire.to(base_url, timeout=seconds), list[object]()
+    async with aclosing(wire.stream("/x", {})) as stream:
+        async for event in stream:
+            found.append(event)
+            if len(found) == count:
+                break
+    await wire.aclose()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (STREAM + b"\r\n" + EVENT, "before its end mark|the connection broke"),
+        (
+            STREAM + b"Transfer-Encoding: chunked\r\n\r\n10\r\n" + EVENT + b"\r\n10\r\nda",
+            "the connection broke",
+        ),
+        (STREAM + b"Content-Length: 99\r\n\r\n" + EVENT, "the connection broke"),
+    ],
+    ids=["between events", "in a chunk", "in its length"],
+)
+async def test_a_stream_that_breaks_is_unreachable(content: bytes, told: str) -> None:
+    async with server(sending(content)) as base_url:
+        with pytest.raises(UnreachableError, match=told):
+            await events(base_url)
+
+
+async def begun(stream: SocketStream) -> None:
+    """Send an event, and nothing more."""
+    await stream.send(STREAM + b"\r\n" + EVENT)
+    await anyio.sleep_forever()
+
+
+async def test_a_stream_that_falls_silent_is_unreachable() -> None:
+    async with server(begun) as base_url:
+        with pytest.raises(UnreachableError, match="no answer in time"):
+            await events(base_url, seconds=0.1)
+
+
+async def test_a_stream_that_is_left_closes_its_connection() -> None:
+    left = anyio.Event()
+
+    async def endless(stream: SocketStream) -> None:
+        await stream.send(STREAM + b"\r\n" + EVENT)
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while True:
+                await stream.receive()  # the rest of the request, perhaps
+        left.set()
+
+    async with server(endless) as base_url:
+        assert await events(base_url, count=1) == [{"a": 1}]
+        with anyio.fail_after(5):
+            await left.wait()
+    gc.collect()  # whatever was left in its middle would complain here
+
+
+async def test_the_end_mark_ends_a_stream_that_stays_open() -> None:
+    async def ended(stream: SocketStream) -> None:
+        await stream.send(STREAM + b"\r\n" + EVENT + b"data: [DONE]\n\n")
+        await anyio.sleep_forever()
+
+    async with server(ended) as base_url:
+        with anyio.fail_after(5):
+            assert await events(base_url) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # on trio the library keeps none after any stream
+async def test_a_connection_is_used_again_after_a_stream() -> None:
+    connections: list[SocketStream] = []
+    whole = EVENT + b"data: [DONE]\n\n"
+
+    async def answering(stream: SocketStream) -> None:
+        connections.append(stream)
+        for turn in range(2):
+            await stream.send(STREAM + f"Content-Length: {len(whole)}\r\n\r\n".encode() + whole)
+            if not turn:
+                await stream.receive()
+
+    async with server(answering) as base_url:
+        wire = Wire.to(base_url)
+        for _ in range(2):
+            async with aclosing(wire.stream("/x", {})) as stream:
+                assert [event async for event in stream] == [{"a": 1}]
+        await wire.aclose()
+    assert len(connections) == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -90,6 +91,109 @@ def completion_answer(
     return {"id": "cmpl-1", "object": "text_completion", "model": "m", "choices": [choice], "usage": counted}
 
 
+def generate_answer(
+    ids: Sequence[int] = (7, 8),
+    *,
+    prompt: Sequence[int] = PROMPT,
+    text: str | None = None,
+    logprobs: Sequence[float | None] | None = None,
+    finish_reason: str | None = "stop",
+    stop_reason: object = None,
+) -> dict[str, Any]:
+    """Return an answer of the generate route: ids alone, or with `text` in the other of its modes."""
+    values = [-0.5] * len(ids) if logprobs is None else logprobs
+    pairs = zip(ids, values, strict=False)
+    named = [{"token_id": index, "logprob": value, "rank": 1} for index, value in pairs]
+    spelled_out = [{"token": "x", "logprob": value, "bytes": [120], "top_logprobs": []} for value in values]
+    choice = {
+        "index": 0,
+        "finish_reason": finish_reason,
+        "stop_reason": stop_reason,
+        "token_ids": list(ids),
+        "routed_experts": None,
+        "sampling_mask": None,
+        "weight_versions": [{"version": "default", "start": 0, "end": len(ids)}],
+        "logprobs": {"content": named if text is None else spelled_out},
+    }
+    return {
+        "request_id": "generate-tokens-1",
+        "model": "m",
+        "usage": usage(len(prompt), len(ids)),
+        "prompt_token_ids": list(prompt),
+        "output_mode": "tokens" if text is None else "text",
+        "choices": [choice if text is None else {**choice, "text": text}],
+    }
+
+
+def several(*answers: dict[str, Any]) -> dict[str, Any]:
+    """Return one answer with the turns of several, to the same prompt."""
+    counts = [answer["usage"] for answer in answers]
+    counted = usage(counts[0]["prompt_tokens"], sum(count["completion_tokens"] for count in counts))
+    choices = [{**answer["choices"][0], "index": place} for place, answer in enumerate(answers)]
+    return {**answers[0], "choices": choices, "usage": counted}
+
+
+def chunks(answer: Mapping[str, Any], size: int = 1) -> list[dict[str, Any]]:
+    """Return the chunks that a real server sends for an answer, `size` ids in each; turns take turns."""
+    top = {name: value for name, value in answer.items() if name not in ("choices", "usage")}
+    common = {name: value for name, value in top.items() if name != "prompt_token_ids"}
+    rows = [list(_pieces(choice, size)) for choice in answer["choices"]]
+    found = [{**common, "choices": [piece]} for row in zip_longest(*rows) for piece in row if piece]
+    if answer.get("object") == "chat.completion":
+        begun = [
+            {"index": choice["index"], "delta": {"role": "assistant", "content": ""}, "logprobs": None}
+            for choice in answer["choices"]
+        ]
+        found = [{**top, "choices": [{**piece, "finish_reason": None}]} for piece in begun] + found
+    elif "request_id" in answer:
+        found[0] = {**top, **found[0]}
+    return [*found, {**common, "choices": [], "usage": answer["usage"]}]
+
+
+def _pieces(choice: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
+    """Yield a choice in pieces: the text comes with the first ids, the end with the last."""
+    ids = choice["token_ids"]
+    ends = {name: choice.get(name) for name in ("finish_reason", "stop_reason")}
+    whole = {name: choice[name] for name in ("routed_experts", "weight_versions") if name in choice}
+    for start in range(0, len(ids), size) or (0,):
+        first, last = start == 0, start + size >= len(ids)
+        piece = {"index": choice["index"], "token_ids": ids[start : start + size], "finish_reason": None}
+        piece["logprobs"] = _cut(choice["logprobs"], start, start + size)
+        if "message" in choice:
+            said = {name: value for name, value in choice["message"].items() if value is not None}
+            calls = [{**call, "index": place} for place, call in enumerate(said.get("tool_calls") or ())]
+            said = {**said, "tool_calls": calls} if calls else said
+            piece["delta"] = {name: value for name, value in said.items() if name != "role"} if first else {}
+        if "text" in choice:
+            piece["text"] = choice["text"] if first else ""
+        if "prompt_token_ids" in choice:
+            piece["prompt_token_ids"] = choice["prompt_token_ids"] if first else None
+        yield {**piece, **(ends if last else {}), **(whole if last else {})}
+
+
+def _cut(logprobs: Mapping[str, Any] | None, start: int, stop: int) -> Any:
+    return logprobs and {name: values[start:stop] for name, values in logprobs.items()}
+
+
+def events(*found: Mapping[str, Any], done: bool = True) -> httpx2.Response:
+    """Return a stream of these objects, and of the mark that ends it."""
+    lines = [b"data: " + orjson.dumps(one) + b"\n\n" for one in found]
+    content = b"".join(lines) + (b"data: [DONE]\n\n" if done else b"")
+    return httpx2.Response(200, content=content, headers={"content-type": "text/event-stream; charset=utf-8"})
+
+
+def serving(answer: Mapping[str, Any], size: int = 1) -> Answer:
+    """Return what answers in one piece or as a stream, as it is asked to."""
+
+    def answered(_: httpx2.Request, body: Any) -> httpx2.Response:
+        if not body.get("stream"):
+            return httpx2.Response(200, json=dict(answer))
+        assert body["stream_options"] == {"include_usage": True}
+        return events(*chunks(answer, size))
+
+    return answered
+
+
 def refused(message: str, status: int = 400, kind: str = "BadRequestError", param: str | None = None) -> Any:
     """Return an error in vLLM's envelope."""
     body = {"error": {"message": message, "type": kind, "param": param, "code": status}}
@@ -101,14 +205,18 @@ class Mock:
     """Answers by path, and the requests so far."""
 
     answers: dict[str, Any]
-    """For each path a body, a response, or a function of the request and its body."""
+    """For each path a body, a response, or a function of the request and its body; `markers` is for the
+    question whether the vocabulary is a harmony model's."""
     asked: list[tuple[str, Any]] = attrs.field(factory=list)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        body = orjson.loads(request.content) if request.content else None
+        body: Any = orjson.loads(request.content) if request.content else None
         path = request.url.path
         self.asked.append((path, body))
-        answer = self.answers.get(path) or DEFAULTS.get(path)
+        asked_for = (
+            "markers" if path == "/tokenize" and str(body.get("prompt")).startswith("<|start|>") else path
+        )
+        answer = self.answers.get(asked_for) or DEFAULTS.get(asked_for)
         if callable(answer):
             answer = answer(request, body)
         if answer is None:
@@ -142,6 +250,7 @@ DEFAULTS: dict[str, Any] = {
     "/v1/models": {"object": "list", "data": [CARD]},
     "/version": {"version": "0.32.0"},
     "/tokenize": _tokenize,
+    "markers": _tokenize,
     "/detokenize": _detokenize,
 }
 

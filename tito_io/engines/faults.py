@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import attrs
 
@@ -26,7 +27,7 @@ OVERLONG_STATUSES = frozenset((400, 413, 422))
 OVERLONG = re.compile(
     r"maximum context length|maximum model length|model's context length|max_model_len"
     r"|exceeds this limit even without any output|max_completion_tokens' is too large"
-    r"|longer than the maximum|exceeds? the (available )?context size",
+    r"|longer than the maximum|exceeds? the (available )?context size|exceeds the maximum allowed length",
     re.IGNORECASE,
 )
 """Ways to say that a prompt, or a prompt and its answer, has no room."""
@@ -60,6 +61,8 @@ class Complaint:
     message: str = ""
     kind: str = ""
     param: str = ""
+    room: tuple[int, int] | None = attrs.field(default=None, repr=False)
+    """How many ids were asked for and how many there is room for, where it says so in numbers."""
 
     @classmethod
     def of(cls, body: object) -> Complaint:
@@ -76,7 +79,7 @@ class Complaint:
         if not isinstance(inner, Mapping):
             return cls(message=str(inner))
         message = inner.get("message") or inner.get("detail") or ""
-        return cls(str(message), str(inner.get("type") or ""), str(inner.get("param") or ""))
+        return cls(str(message), str(inner.get("type") or ""), str(inner.get("param") or ""), _room(inner))
 
     @property
     def overlong(self) -> bool:
@@ -85,6 +88,8 @@ class Complaint:
         A prompt that fills the context exactly leaves vLLM saying that `max_tokens` must be at least 1.
         Complaints about the form of a request repeat parts of it, which may say anything.
         """
+        if self.room is not None:
+            return True
         if self.kind == "Bad Request":
             return False
         left_nothing = self.param == "max_tokens" and "got 0" in self.message
@@ -94,8 +99,21 @@ class Complaint:
     def quoted(self) -> str:
         """The part of its words that holds none of the conversation, in parentheses; perhaps nothing."""
         words = [found.group() for found in HARMLESS.finditer(self.message)]
+        words += [f"{self.room[0]} ids, and there is room for {self.room[1]}"] if self.room else []
         words += [f"parameter {self.param}"] if re.fullmatch(r"[\w.]{1,60}", self.param) else []
         return f" ({'; '.join(words)})" if words else ""
+
+
+def _room(inner: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the numbers of Dynamo's `details`, where they are of a context that is too short.
+
+    >>> _room({"details": {"type": "context_length", "limit": 2048, "actual": 2100}})
+    (2100, 2048)
+    """
+    details = inner.get("details")
+    found = details if isinstance(details, Mapping) and details.get("type") == "context_length" else {}
+    actual, limit = found.get("actual"), found.get("limit")
+    return (actual, limit) if type(actual) is int and type(limit) is int else None
 
 
 def fault(where: str, answer: Answer) -> EngineError:

@@ -41,6 +41,8 @@ class Tags:
     """The tags that are tokens, with their ids."""
     line_breaks: frozenset[int] = frozenset()
     """The ids that are nothing but line breaks."""
+    pattern: re.Pattern[str] = ANY_TAG
+    """What finds the tags in a text; another manner of writing has other tags."""
 
     def thinking(self, prompt_ids: Sequence[int]) -> bool:
         """Whether the prompt ends inside a thought, as generation prompts of thinking models do.
@@ -82,11 +84,11 @@ class Tags:
         >>> Tags({THINK: 7}).count("<think> and <tool_call>")
         1
         """
-        return sum(found.group() in self.ids for found in ANY_TAG.finditer(text))
+        return sum(found.group() in self.ids for found in self.pattern.finditer(text))
 
     def plain(self, text: str, ids: Sequence[int]) -> bool:
         """Whether every tag that the text spells was sampled as its token."""
-        spelled = [found.group() for found in ANY_TAG.finditer(text) if found.group() in self.ids]
+        spelled = [found.group() for found in self.pattern.finditer(text) if found.group() in self.ids]
         return spelled == self.sampled(ids)
 
     def marks(self, text: str, spelled: Sequence[int] | None = None) -> list[Mark]:
@@ -102,7 +104,7 @@ class Tags:
         real = iter(_pattern(spelled)) if spelled is not None else repeat(REAL)
         return [
             Mark(found.group(), found.start(), found.end())
-            for found in ANY_TAG.finditer(text)
+            for found in self.pattern.finditer(text)
             if found.group() not in self.ids or next(real, False)
         ]
 

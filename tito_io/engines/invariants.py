@@ -55,12 +55,21 @@ class Check:
 
     def choice(self, body: object) -> dict[str, Any]:
         """Return the one choice of an answer in the OpenAI manner."""
-        choices = self.get(body, "choices", list)
-        if not choices:
+        return self.choices(body, 1)[0]
+
+    def choices(self, body: object, n: int) -> list[dict[str, Any]]:
+        """Return the choices of an answer in the OpenAI manner, in the order of their indexes."""
+        found = self.get(body, "choices", list)
+        if not found:
             raise EmptyReplyError(f"{self.where}: the answer holds no choice at all", self.answer)
-        if len(choices) > 1:
-            self.fail(f"the answer holds {len(choices)} choices, where one was asked for")
-        return self.get({"choice": choices[0]}, "choice", dict)
+        self.count("choices", len(found), "turns asked for", n)
+        choices = [self.get({"choice": choice}, "choice", dict) for choice in found]
+        if n == 1:
+            return choices
+        indexes = [self.get(choice, "index", int) for choice in choices]
+        if sorted(indexes) != list(range(n)):
+            self.fail(f"the choices have the indexes {indexes}, where 0 to {n - 1} belong")
+        return sorted(choices, key=lambda choice: int(choice["index"]))
 
     def ids(self, holder: object, name: str) -> tuple[int, ...]:
         """Return ids: whole numbers, none negative, none outside the vocabulary."""
@@ -105,10 +114,14 @@ class Check:
 
     def usage(self, body: object, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> Usage:
         """Return what the engine counted, if it counted what it sent."""
+        return self.counted(body, len(prompt_ids), len(completion_ids))
+
+    def counted(self, body: object, prompt_ids: int, completion_ids: int) -> Usage:
+        """Return what the engine counted, if that is so many; of several turns the sampled ids add up."""
         usage = self.get(body, "usage", dict)
         prompt, completion = self.get(usage, "prompt_tokens", int), self.get(usage, "completion_tokens", int)
-        self.count("counted prompt ids", prompt, "prompt ids", len(prompt_ids))
-        self.count("counted sampled ids", completion, "sampled ids", len(completion_ids))
+        self.count("counted prompt ids", prompt, "prompt ids", prompt_ids)
+        self.count("counted sampled ids", completion, "sampled ids", completion_ids)
         return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=_cached(usage))
 
     def finish_reason(self, holder: object) -> str:

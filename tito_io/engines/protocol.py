@@ -6,12 +6,12 @@ ids, log-probabilities, finish reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
 
-from tito_core import Message, TitoError
+from tito_core import Message, RoutedExperts, TitoError, WeightVersion
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +26,8 @@ class Sampling:
     """Strings that end a turn; the ids that spell them stay in the completion."""
     stop_ids: tuple[int, ...] = ()
     """Ids that end a turn, beside the model's own."""
+    n: int = 1
+    """How many turns to sample after the same prompt; the others are the reply's `siblings`."""
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     """Further request keys of one engine, sent as they are."""
 
@@ -49,6 +51,34 @@ class Usage:
 
 
 @attrs.frozen(kw_only=True)
+class Limits:
+    """How much an engine's model takes; None where the engine does not say."""
+
+    max_model_len: int | None = None
+    """The most ids of prompt and completion together."""
+    vocab_size: int | None = None
+    """How many ids there are."""
+
+
+@attrs.frozen(kw_only=True)
+class Delta:
+    """What came of a turn since the delta before, while the engine samples."""
+
+    ids: tuple[int, ...] = ()
+    """Ids may come without text: half a character, a special token, a tag."""
+    logprobs: tuple[float | None, ...] | None = None
+    """One an id, where the engine sends them along; else they stand in the reply."""
+    text: str = ""
+    """Further content. Text may come later than its ids."""
+    index: int = 0
+    """Which of `Sampling.n` turns."""
+
+
+Watch = Callable[[Delta], Awaitable[None]]
+"""Told of every delta as it comes."""
+
+
+@attrs.frozen(kw_only=True)
 class Reply:
     """One sampled turn. Made by an adapter once every invariant holds; nothing in it is a guess."""
 
@@ -65,8 +95,18 @@ class Reply:
     finish_reason: str
     """`stop`, `length`, `tool_calls` or `abort`."""
     usage: Usage
+    """What the engine counted for the whole request, `siblings` among it."""
+    stop_reason: int | str | None = None
+    """The id or the string that ended the turn, where the engine names one."""
+    weight_versions: tuple[WeightVersion, ...] = ()
+    """Which weights sampled what, where the engine says so."""
+    routed_experts: RoutedExperts | None = None
+    siblings: tuple[Reply, ...] = ()
+    """The other turns of the same request, where `Sampling.n` asked for some."""
+    notices: tuple[str, ...] = ()
+    """What the adapter did otherwise than asked, and what the reply lacks, in words that can be counted."""
     raw: Mapping[str, Any] = attrs.field(repr=False)
-    """The whole answer as it came."""
+    """The whole answer as it came; of a stream, what its events amount to."""
 
     @property
     def truncated(self) -> bool:
@@ -75,9 +115,16 @@ class Reply:
 
 
 class Engine(Protocol):
-    """An engine that keeps ids."""
+    """An engine that keeps ids.
+
+    With `watch` a turn is streamed: `watch` is told of everything as it comes, and the reply is the one that
+    would have come in one piece. Cancelling a call, by its cancel scope, aborts it at the engine. An error
+    after the first id carries what was received in `partial`.
+    """
 
     name: str
+    keeps_ids: bool
+    """Whether the engine keeps every conversation's ids itself and takes messages only."""
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -85,18 +132,31 @@ class Engine(Protocol):
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
 
     async def from_messages(
-        self, messages: Sequence[Message], rendering: Rendering, sampling: Sampling
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
     ) -> Reply:
         """Sample a turn after messages that the engine renders itself (MITO)."""
 
     async def from_ids(
-        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
     ) -> Reply:
         """Sample a turn after exactly these ids (TITO).
 
         `rendering` is what the ids were rendered with, where the caller knows it. It changes no id, only how
         the message is parsed: without tools there is nothing that a sampled text could call.
         """
+
+    async def limits(self) -> Limits:
+        """Return how much the model takes; asked of the engine once."""
 
     async def aclose(self) -> None:
         """Let go of connections."""
@@ -112,6 +172,11 @@ class Answer:
 
 class EngineError(TitoError):
     """Something went wrong at or on the way to an engine."""
+
+    partial: Reply | None = None
+    """What was received of a turn before it broke, or the whole of one that cannot be made a message.
+
+    None where no id was received. Its finish reason is `abort` unless it is whole."""
 
     def __init__(self, message: str, answer: Answer | None = None) -> None:
         """Say what happened; `answer` is what the engine sent, if it did."""
@@ -135,8 +200,20 @@ class UnreachableError(EngineError):
     """No answer came: connection refused, broken, or timed out. What was sampled is unknown."""
 
 
+class TimedOutError(UnreachableError):
+    """No answer came in time. The turn may still be sampled, and nobody will see it."""
+
+
 class ServerError(EngineError):
     """The engine failed while it worked on the request."""
+
+
+class AbortedError(EngineError):
+    """The engine gave the request up: it was told to, or shut down."""
+
+
+class UnsupportedError(EngineError):
+    """This engine, or this version of it, cannot do what was asked. Nothing was sent."""
 
 
 class InvalidReplyError(EngineError):

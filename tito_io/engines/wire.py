@@ -5,10 +5,12 @@ Nothing is tried twice: a repeated request samples another turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any
 
+import anyio
 import attrs
 import httpx2
 import orjson
@@ -16,9 +18,11 @@ import orjson
 from tito_core import InputError
 
 from .faults import fault
-from .protocol import Answer, EngineError, InvalidReplyError, UnreachableError
+from .protocol import Answer, EngineError, InvalidReplyError, TimedOutError, UnreachableError
 
 CONNECT_SECONDS = 10.0
+DRAIN_SECONDS = 1.0
+"""How long the end of a stream is waited for after its end mark."""
 IDLE_SECONDS = 2.0
 """How long an unused connection is kept. Servers close theirs after 5 s, and a request that meets the close
 is lost."""
@@ -30,7 +34,7 @@ FAILURES: tuple[tuple[type[httpx2.RequestError], type[EngineError], str], ...] =
         "nothing answers; start the engine, or correct the base_url",
     ),
     (httpx2.ConnectTimeout, UnreachableError, "no connection in time; check that the engine runs there"),
-    (httpx2.TimeoutException, UnreachableError, "no answer in time; allow more with `timeout`"),
+    (httpx2.TimeoutException, TimedOutError, "no answer in time; allow more with `timeout`"),
     (httpx2.DecodingError, InvalidReplyError, "the answer's compression is broken"),
     (httpx2.TransportError, UnreachableError, "the connection broke before the answer was whole"),
     (httpx2.RequestError, UnreachableError, "the request did not get through"),
@@ -72,6 +76,41 @@ class Wire:
         """Send a JSON object; return the JSON value that comes back."""
         return await self._ask("POST", path, encoded(body))
 
+    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Send a JSON object; yield the JSON objects of the events that come back.
+
+        Ends at `[DONE]`, which says that the engine is through with the request and not that it went well: a
+        finish reason must have come before. Raises `UnreachableError` where the stream ends without, and the
+        error that an event amounts to. An event may be of any size. Leaving early closes the connection,
+        which is how engines learn that nobody waits any more: use `contextlib.aclosing`.
+        """
+        where = self.where("POST", path)
+        request = self.client.build_request(
+            "POST", self._url(path), content=encoded(body), headers={"Content-Type": "application/json"}
+        )
+        try:
+            response = await self.client.send(request, stream=True)
+            try:
+                async with aclosing(_events(where, response)) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                await response.aclose()
+        except httpx2.RequestError as error:
+            raise _failure(where, error) from error
+
+    async def exchange(
+        self, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
+        """Send a request; return the answer whatever it says, for routes that answer with more than JSON."""
+        kind = {"Content-Type": "application/json"} if content is not None else {}
+        try:
+            return await self.client.request(
+                method, self._url(path), content=content, headers={**kind, **(headers or {})}
+            )
+        except httpx2.RequestError as error:
+            raise _failure(self.where(method, path), error) from error
+
     def where(self, method: str, path: str) -> str:
         """Name a request, for errors; credentials in the address stay out.
 
@@ -88,13 +127,7 @@ class Wire:
         return self.root.copy_with(path=self.root.path.rstrip("/") + path)
 
     async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
-        where = self.where(method, path)
-        headers = {"Content-Type": "application/json"} if content is not None else None
-        try:
-            response = await self.client.request(method, self._url(path), content=content, headers=headers)
-        except httpx2.RequestError as error:
-            raise _failure(where, error) from error
-        return _read(where, response)
+        return _read(self.where(method, path), await self.exchange(method, path, content))
 
 
 def root_of(base_url: str) -> httpx2.URL:
@@ -150,6 +183,63 @@ def _read(where: str, response: httpx2.Response) -> Any:
     raise fault(where, Answer(_status(response, body), body))
 
 
+async def _events(where: str, response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the objects of an event stream until its end mark."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not response.is_success or kind != "text/event-stream":
+        await response.aread()
+        body = _read(where, response)
+        raise InvalidReplyError(
+            f"{where}: a stream was asked for, and {kind or 'something else'} came",
+            Answer(response.status_code, body),
+        )
+    source = aiter(httpx2.EventSource(response, max_event_size=None))
+    try:
+        async for event in source:
+            if event.data.startswith("[DONE]"):
+                await _drained(source)
+                return
+            if event.data:
+                yield _event(where, response, event.data)
+    finally:
+        await _left(response, source)
+    raise UnreachableError(
+        f"{where}: the stream ended before its end mark: the engine, or a proxy, broke it off"
+    )
+
+
+async def _drained(source: AsyncIterator[object]) -> None:
+    """Read to the end of a stream that has said all: a connection can be used again only from there."""
+    with anyio.move_on_after(DRAIN_SECONDS):
+        async for _ in source:
+            pass
+
+
+async def _left(response: httpx2.Response, source: AsyncIterator[object]) -> None:
+    """Close a stream, perhaps in its middle, and cancel the library's readers of it.
+
+    Left where they are, they would be found by the garbage collector, of which trio warns.
+    """
+    await response.aclose()
+    with anyio.CancelScope() as scope, suppress(httpx2.RequestError, httpx2.StreamError):
+        scope.cancel()
+        async for _ in source:
+            pass
+
+
+def _event(where: str, response: httpx2.Response, data: str) -> dict[str, Any]:
+    """Return an event's object, or raise the error that it is: engines report theirs inside a success."""
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise InvalidReplyError(f"{where}: an event is no JSON", Answer(response.status_code, data)) from None
+    if not isinstance(body, dict):
+        raise InvalidReplyError(f"{where}: an event is no object", Answer(response.status_code, body))
+    if body.get("error") or body.get("object") == "error":
+        raise fault(where, Answer(_status(response, body), body))
+    return body
+
+
 def _is_error(body: object) -> bool:
     """Tell whether an answer that calls itself a success is an error's body: proxies send such."""
     return isinstance(body, Mapping) and bool(body.get("error")) and "choices" not in body
@@ -159,6 +249,6 @@ def _status(response: httpx2.Response, body: object) -> int:
     """Return the status, that of the error's body where the response claims success."""
     if not response.is_success:
         return response.status_code
-    inner = body.get("error") if isinstance(body, Mapping) else None
+    inner = body.get("error", body) if isinstance(body, Mapping) else None
     code = inner.get("code") if isinstance(inner, Mapping) else None
     return code if type(code) is int and code >= HTTPStatus.BAD_REQUEST else 500

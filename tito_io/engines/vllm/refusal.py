@@ -11,9 +11,8 @@ import re
 from http import HTTPStatus
 
 from tito_core import TemplateRefused
-
-from .faults import Complaint
-from .protocol import Answer, RequestError
+from tito_io.engines.faults import Complaint
+from tito_io.engines.protocol import Answer, RequestError
 
 LONGEST_REASON = 1000
 

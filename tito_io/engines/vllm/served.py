@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import attrs
 
 from tito_core import InputError
-
-from .invariants import Check
-from .protocol import OverlongError, Sampling
+from tito_io.engines.invariants import Check
+from tito_io.engines.protocol import OverlongError, Sampling
 
 
 @attrs.frozen

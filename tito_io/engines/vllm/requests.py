@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tito_core import InputError, Message, Messages
-
-from .protocol import Rendering, Sampling
+from tito_io.engines.protocol import Rendering, Sampling
 
 OWNED = frozenset(
     (
@@ -20,19 +19,27 @@ OWNED = frozenset(
         "best_of",
         "chat_template",
         "chat_template_kwargs",
+        "content_parts",
         "continue_final_message",
+        "detokenize",
         "echo",
+        "features",
+        "flat_logprobs",
         "include_reasoning",
         "kv_transfer_params",
+        "logprob_token_ids",
         "logprobs",
         "max_completion_tokens",
         "max_tokens",
         "messages",
         "model",
         "n",
+        "output_kind",
+        "output_mode",
         "prompt",
         "prompt_embeds",
         "return_token_ids",
+        "sampling_params",
         "seed",
         "stop",
         "stop_token_ids",
@@ -40,12 +47,60 @@ OWNED = frozenset(
         "stream_options",
         "suffix",
         "temperature",
+        "token_ids",
+        "tokens",
         "tools",
+        "top_logprobs",
         "truncate_prompt_tokens",
         "use_beam_search",
     )
 )
-"""Keys that `Sampling.extra` may not hold: they are said elsewhere, or would part the ids from the answer."""
+"""Keys that `Sampling.extra` may not hold: they are said elsewhere, or would part the ids from the answer.
+
+More log-probabilities than the sampled one's change that one's last digits, so their number is always the
+same. `features` and `content_parts` are media, which never go by ids: servers expand their placeholders.
+"""
+
+BESIDE = frozenset(
+    (
+        "cache_salt",
+        "priority",
+        "reasoning_ended",
+        "reasoning_parser_kwargs",
+        "request_id",
+        "ec_transfer_params",
+    )
+)
+"""Extra keys of the generate route that stand beside `sampling_params`."""
+WITHIN = frozenset(
+    (
+        "allowed_token_ids",
+        "bad_words",
+        "extra_args",
+        "frequency_penalty",
+        "ignore_eos",
+        "include_stop_str_in_output",
+        "logit_bias",
+        "min_p",
+        "min_tokens",
+        "presence_penalty",
+        "repetition_detection",
+        "repetition_penalty",
+        "routed_experts_prompt_start",
+        "skip_reading_prefix_cache",
+        "skip_special_tokens",
+        "spaces_between_special_tokens",
+        "structured_outputs",
+        "thinking_token_budget",
+        "top_k",
+        "top_p",
+        "watermarking",
+    )
+)
+"""Extra keys of the generate route that stand in `sampling_params`."""
+
+PLACEHOLDER = ({"role": "user", "content": "."},)
+"""What stands for the conversation where a route wants messages beside the ids, and reads them or not."""
 
 
 def chat(model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling) -> dict[str, Any]:
@@ -67,6 +122,18 @@ def chat_after_ids(
     return {**body, **_sampled(sampling, max_tokens), **given}
 
 
+def chat_of_tokens(
+    model: str, ids: list[int], rendering: Rendering | None, sampling: Sampling, max_tokens: int
+) -> dict[str, Any]:
+    """Return the body that asks for a turn after ids on the route that prime-rl adds to vLLM.
+
+    It renders the messages before it throws that away, and templates fail on none at all.
+    """
+    body = {"model": model, "messages": list(PLACEHOLDER), **_rendered(rendering or Rendering())}
+    given = {"tokens": ids, "logprobs": True, "return_token_ids": True}
+    return {**body, **_sampled(sampling, max_tokens), **given}
+
+
 def completion(model: str, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
     """Return the body that asks for a turn after ids.
 
@@ -76,6 +143,24 @@ def completion(model: str, ids: list[int], sampling: Sampling, max_tokens: int) 
     body = {"skip_special_tokens": False, **_sampled(sampling, max_tokens)}
     fixed = {"model": model, "prompt": ids, "add_special_tokens": False}
     return {**body, **fixed, "logprobs": 0, "return_token_ids": True}
+
+
+def generation(
+    model: str, ids: list[int], sampling: Sampling, max_tokens: int, *, text: bool
+) -> dict[str, Any]:
+    """Return the body that asks for a turn after ids on the generate route.
+
+    `max_tokens` always goes along: before 0.22 this route, too, stopped at 16. With `text` the server decodes
+    as it samples; log-probabilities then come without ids. It ignores keys that it does not know, so those
+    that nobody knows are refused here.
+    """
+    unknown = sorted(sampling.extra.keys() - OWNED - BESIDE - WITHIN)
+    if unknown:
+        raise InputError(f"Sampling.extra: the generate route knows no {unknown[0]!r}, and would ignore it")
+    said = {"skip_special_tokens": False, **_sampled(sampling, max_tokens), "logprobs": 0}
+    beside = {name: said.pop(name) for name in sorted(BESIDE & said.keys())}
+    fixed = {"model": model, "token_ids": ids, "sampling_params": said, "return_token_ids": True}
+    return {**beside, **fixed, "output_mode": "text" if text else "tokens"}
 
 
 def render(
@@ -121,12 +206,15 @@ def _sampled(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
         )
     if max_tokens is not None and max_tokens < 1:
         raise InputError(f"Sampling.max_tokens is {max_tokens}: a turn has an id or more; ask for at least 1")
+    if type(sampling.n) is not int or sampling.n < 1:
+        raise InputError(f"Sampling.n is {sampling.n}: ask for at least 1 turn")
     return {**_given(sampling, max_tokens), **sampling.extra}
 
 
 def _given(sampling: Sampling, max_tokens: int | None) -> Mapping[str, Any]:
     found = {
         "max_tokens": max_tokens,
+        "n": sampling.n if sampling.n > 1 else None,
         "temperature": sampling.temperature,
         "seed": sampling.seed,
         "stop": list(sampling.stop) or None,

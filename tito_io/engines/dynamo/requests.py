@@ -1,0 +1,130 @@
+"""What Dynamo is asked: the bodies of requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tito_core import InputError, Message, Messages
+from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
+
+from .keys import merge, translated
+from .routes import Route
+
+FIELDS = ("completion_token_ids", "prompt_token_ids", "engine_data", "stop_reason", "detailed_finish_reason")
+"""What is asked for beside the OpenAI answer. Unknown names are ignored there, so older frontends take it."""
+
+PLACEHOLDER = {"role": "user", "content": "(token ids)"}
+"""The chat route wants a message, and prompts with `nvext.token_data` instead. One is enough: it is neither
+counted nor measured."""
+
+FIELDS_OF_THEIR_OWN = frozenset(("max_tokens", "n", "seed", "stop", "stop_token_ids", "temperature"))
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """What every turn of an engine is asked for."""
+
+    logprobs: bool = True
+    routed_experts: bool = False
+
+    @property
+    def fields(self) -> list[str]:
+        """The names for `extra_fields`."""
+        return [*FIELDS, "routed_experts"] if self.routed_experts else list(FIELDS)
+
+
+def chat(
+    model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling, asked: Asked
+) -> dict[str, Any]:
+    """Return the body that asks for a turn after messages."""
+    body = {"model": model, "messages": _said(messages), **_rendered(rendering)}
+    return _whole(body, {}, sampling, sampling.max_tokens, asked, "chat")
+
+
+def chat_after_ids(  # the five things that a request is made of, and its limit
+    model: str,
+    ids: list[int],
+    rendering: Rendering | None,
+    sampling: Sampling,
+    limit: int | None,
+    asked: Asked,
+) -> dict[str, Any]:
+    """Return the body that asks for a turn after ids on the chat route, where the server's parsers run."""
+    body = {"model": model, "messages": [PLACEHOLDER], **_rendered(rendering or Rendering())}
+    return _whole(body, {"token_data": ids}, sampling, limit, asked, "chat")
+
+
+def completion(
+    model: str, ids: list[int], sampling: Sampling, limit: int | None, asked: Asked
+) -> dict[str, Any]:
+    """Return the body that asks for a turn after ids. Special tokens stay in the text."""
+    body = {"model": model, "prompt": ids, "skip_special_tokens": False}
+    return _whole(body, {}, sampling, limit, asked, "completions")
+
+
+def streamed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body that asks for the same in pieces, counts and all."""
+    return {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+
+def _whole(  # a body is made of so much
+    body: dict[str, Any],
+    nvext: Mapping[str, Any],
+    sampling: Sampling,
+    limit: int | None,
+    asked: Asked,
+    route: Route,
+) -> dict[str, Any]:
+    merge(body, translated(_wanted(sampling, limit, asked), route))
+    merge(body, {"nvext": {**nvext, "extra_fields": asked.fields}})
+    return body
+
+
+def _wanted(sampling: Sampling, limit: int | None, asked: Asked) -> Mapping[str, Any]:
+    """Return how to sample, in the words that the table knows."""
+    if sampling.n != 1:
+        raise UnsupportedError(
+            f"Sampling.n is {sampling.n}: Dynamo tells the ids of one turn a request; ask that often. "
+            "Nothing was sent"
+        )
+    if limit is not None and limit < 1:
+        raise InputError(f"Sampling.max_tokens is {limit}: a turn has an id or more; ask for at least 1")
+    wrong = sorted(FIELDS_OF_THEIR_OWN & sampling.extra.keys())
+    if wrong:
+        raise InputError(f"Sampling.extra: {wrong[0]!r} is not an extra; it has a field of its own")
+    given = {
+        "max_tokens": limit,
+        "temperature": sampling.temperature,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop) or None,
+        "stop_token_ids": list(sampling.stop_ids) or None,
+        "logprobs": 0 if asked.logprobs else None,
+    }
+    return {**{name: value for name, value in given.items() if value is not None}, **sampling.extra}
+
+
+def _rendered(rendering: Rendering) -> dict[str, Any]:
+    """Return what messages are rendered with; keys that say nothing are left out."""
+    found = {"tools": list(rendering.tools), "chat_template_kwargs": dict(rendering.template_args)}
+    return {name: value for name, value in found.items() if value}
+
+
+def _said(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as the wire has them: arguments are JSON text there, and never an object.
+
+    >>> call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    >>> _said([{"role": "assistant", "tool_calls": [call]}])[0]["tool_calls"][0]["function"]
+    {'name': 'f', 'arguments': '{"a": 1}'}
+    """
+    said = list(Messages.of(list(messages)))  # copies, which may be changed
+    for message in said:
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and isinstance(function.get("arguments"), dict):
+                function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    return said

@@ -1,0 +1,114 @@
+"""Completions in the harmony manner of gpt-oss, taken apart into a message.
+
+A turn is a row of messages, `<|start|>HEADER<|message|>TEXT<|end|>`, the last one ended by `<|return|>` or,
+where it is a call, by `<|call|>`. The header names a channel (`analysis` is thought, `final` is said, as is
+`commentary` to nobody) and perhaps a recipient, `to=functions.NAME`. The generation prompt has opened the
+first header already.
+
+There is a parser of OpenAI's own, the package openai-harmony. It is not used: it carries no vocabulary and
+downloads one before it parses the first id, and it fails on what a model writes wrongly, when that has been
+sampled already.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from .hermes import Mark, Parsed
+
+START, CHANNEL, MESSAGE, CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
+END, RETURN, CALLS = "<|end|>", "<|return|>", "<|call|>"
+MARKERS = (START, CHANNEL, MESSAGE, CONSTRAIN, END, RETURN, CALLS)
+ANY_MARKER = re.compile("|".join(map(re.escape, MARKERS)))
+
+ANALYSIS = "analysis"
+FUNCTIONS = "functions."
+NAMED_CHANNEL = re.compile(r"<\|channel\|>\s*(\w*)")
+NAMED_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+
+
+@attrs.frozen
+class Said:
+    """One message of a turn."""
+
+    header: str
+    text: str
+    end: str
+    """The marker that ended it; empty where it was cut off."""
+
+    @property
+    def name(self) -> str:
+        """The function that it calls; empty where it calls none."""
+        return self.recipient.removeprefix(FUNCTIONS) if self.recipient.startswith(FUNCTIONS) else ""
+
+    @property
+    def recipient(self) -> str:
+        """Whom it is for; empty where it is for the user."""
+        found = NAMED_RECIPIENT.search(self.header)
+        return found[1] if found else ""
+
+    @property
+    def thought(self) -> bool:
+        """Whether the user is not meant to see it: a thought, or a word to a tool that is no function."""
+        found = NAMED_CHANNEL.search(self.header)
+        return bool(found and found[1] == ANALYSIS) or bool(self.recipient and not self.name)
+
+    @property
+    def call(self) -> tuple[str, str] | None:
+        """Its name and arguments, where it is a call; one that was cut off must be whole JSON."""
+        whole = self.end == CALLS or _is_object(self.text)
+        return (self.name, self.text) if self.name and whole else None
+
+
+def parse(text: str, marks: Sequence[Mark], *, opened: str = "", end: str = "", tools: bool = True) -> Parsed:
+    """Take a turn apart at its marks.
+
+    `opened` is the header that the prompt ends in, where it is more than a role, and `end` the stop id's
+    marker, which is not in the text. What is not a well-formed call stays in the content.
+
+    >>> from .hermes import Tags
+    >>> text = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>hi"
+    >>> parse(text, Tags(pattern=ANY_MARKER).marks(text), end="<|return|>")
+    Parsed(reasoning='hm', content='hi', calls=())
+    >>> text = ' to=functions.f<|channel|>commentary json<|message|>{"a":1}'
+    >>> parse(text, Tags(pattern=ANY_MARKER).marks(text), end="<|call|>").calls
+    (('f', '{"a":1}'),)
+    """
+    said = list(_said(text, marks, opened, end))
+    calls = [one.call for one in said if tools and one.call]
+    rest = [one for one in said if not (tools and one.call)]
+    thoughts, content = ([one.text for one in rest if one.thought is thought] for thought in (True, False))
+    return Parsed("\n".join(filter(None, thoughts)) or None, "\n".join(filter(None, content)), tuple(calls))
+
+
+def _said(text: str, marks: Sequence[Mark], opened: str, end: str) -> Iterator[Said]:
+    """Yield the messages of a turn."""
+    header, within, begin = opened, opened.endswith(MESSAGE), 0
+    last = Mark(end, len(text), len(text))
+    for mark in (*marks, last):
+        if mark.tag in (CHANNEL, CONSTRAIN):
+            continue  # part of a header, or of a text where it has no business
+        if mark.tag == MESSAGE and not within:
+            header, within, begin = header + text[begin : mark.start], True, mark.stop
+        elif mark.tag != MESSAGE:
+            yield from _ended(header, text[begin : mark.start], mark.tag, within=within)
+            header, within, begin = "", False, mark.stop
+
+
+def _ended(header: str, text: str, end: str, *, within: bool) -> Iterator[Said]:
+    """Yield a message; of one that ends in its header, what is no header."""
+    if within:
+        yield Said(header, text, end)
+    elif text.strip() and CHANNEL not in header + text and not NAMED_RECIPIENT.search(header + text):
+        yield Said("", text, end)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

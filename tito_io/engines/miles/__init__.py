@@ -1,0 +1,39 @@
+"""Miles' sessions, as a client: the server keeps a conversation's ids, the client sends messages.
+
+Exact where the server is: every turn's ids come back, and are compared with what it recorded.
+"""
+
+from .engine import Miles
+from .errors import (
+    CutTurnError,
+    NotRecordedError,
+    RecordsUnavailableError,
+    SamplesRefusedError,
+    SessionNotFoundError,
+    SessionUsedError,
+)
+from .records import Record, Records
+from .requests import request_kwargs
+from .router import Agent, Health, MilesRouter, Rolled
+from .samples import Sample, Samples
+from .session import Session
+
+__all__ = [
+    "Agent",
+    "CutTurnError",
+    "Health",
+    "Miles",
+    "MilesRouter",
+    "NotRecordedError",
+    "Record",
+    "Records",
+    "RecordsUnavailableError",
+    "Rolled",
+    "Sample",
+    "Samples",
+    "SamplesRefusedError",
+    "Session",
+    "SessionNotFoundError",
+    "SessionUsedError",
+    "request_kwargs",
+]

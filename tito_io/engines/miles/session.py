@@ -1,0 +1,155 @@
+"""One conversation at a session server: messages go in, ids come out, and the server keeps them.
+
+One request at a time: a server whose session changes under a turn throws that turn away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import attrs
+import httpx2
+import orjson
+
+from tito_core import InputError, render_key
+from tito_io.engines.invariants import Check
+from tito_io.engines.protocol import Answer, InvalidReplyError, Reply
+from tito_io.engines.wire import Wire, encoded
+
+from . import records as recorded
+from . import replies, requests
+from .errors import NotRecordedError, SessionNotFoundError, refusal
+from .samples import Samples, library, samples
+
+CHAT = "/v1/chat/completions"
+GENERATION = "x-miles-session-generation"
+"""The header in which later servers count a session's uses, so that none is deleted in use."""
+
+
+@attrs.define(eq=False)
+class Session:
+    """A session that is open. `MilesRouter.session` opens one and deletes it."""
+
+    id: str
+    wire: Wire = attrs.field(repr=False)
+    tools: tuple[Mapping[str, Any], ...] | None = None
+    """What the first turn was rendered with: a session has one set of tools."""
+    generation: str | None = None
+    """How often the session had been used when its samples were taken, where the server says so."""
+    deleted: bool = False
+    _lock: anyio.Lock = attrs.field(factory=anyio.Lock, repr=False)
+
+    @property
+    def path(self) -> str:
+        """Where the session's routes begin."""
+        return f"/sessions/{self.id}"
+
+    @property
+    def url(self) -> str:
+        """The base URL that an agent is given; a client library's own ends in `/v1`."""
+        return str(self.wire.root).rstrip("/") + self.path
+
+    async def chat(self, body: Mapping[str, Any]) -> Reply:
+        """Send a chat request with the whole conversation so far; return the turn with all its ids.
+
+        The prompt's ids are the engine's echo, or else are looked up in the session's records, which costs
+        O(history). Raises `CutTurnError` where the server continues no cut turn, `NotRecordedError` where it
+        kept none of this one, and the engine's errors. A request that is cancelled may still be sampled and
+        recorded.
+        """
+        sent = self._with_tools(requests.chat(body))
+        async with self._lock:
+            check, answer = await self._json("POST", CHAT, sent)
+            choice = check.choice(answer)
+            turn = replies.sampled(check, choice)
+            prompt = replies.echoed(check, choice)
+            if prompt is None:
+                prompt = await self._recorded(check, answer, turn)
+            self.tools = tuple(sent.get("tools") or ())
+        return replies.reply(check, answer, prompt)
+
+    async def records(self) -> recorded.Records:
+        """Return what the server recorded: O(history)."""
+        check, answer = await self._json("GET", "")
+        return recorded.records(check, answer)
+
+    async def samples(
+        self, max_seq_len: int | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> Samples:
+        """Return the session's training samples, cut to `max_seq_len` ids.
+
+        `metadata` is put into the samples by servers that branch; `reward` in it is for all of them. Raises
+        `SamplesRefusedError` where the records cannot be made into samples, `RecordsUnavailableError` where
+        they cannot be read now.
+        """
+        library()
+        body = {"max_seq_len": max_seq_len, **({} if metadata is None else {"metadata": dict(metadata)})}
+        response = await self._asked("POST", "/samples", encoded(body))
+        where = self.wire.where("POST", f"{self.path}/samples")
+        found = samples(Check(where, Answer(response.status_code, response.content)), response.content)
+        self.generation = response.headers.get(GENERATION)
+        return found
+
+    async def ask(self, method: str, path: str) -> Any:
+        """Return what the engine behind the session answers to a request that nobody records."""
+        return (await self._json(method, path))[1]
+
+    async def delete(self) -> None:
+        """Have the server forget the session; one that it has forgotten already is no error.
+
+        Raises `SessionUsedError` where somebody used it after its samples were taken, which miss those turns.
+        """
+        headers = {} if self.generation is None else {GENERATION: self.generation}
+        response = await self.wire.exchange("DELETE", self.path, headers=headers)
+        if not response.is_success:
+            error = refusal(self.wire.where("DELETE", self.path), response)
+            if not isinstance(error, SessionNotFoundError):
+                raise error
+        self.deleted = True
+
+    def _with_tools(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """Return a body with the session's tools: later servers refuse others, older ones ignore them."""
+        if self.tools is None:
+            return sent
+        if sent.get("tools") and render_key(sent["tools"]) != render_key(self.tools):
+            raise InputError("tools: a session's tools do not change; open another session for these")
+        return {**sent, "tools": list(self.tools)} if self.tools else sent
+
+    async def _recorded(
+        self, check: Check, answer: Mapping[str, Any], turn: replies.Sampled
+    ) -> tuple[int, ...]:
+        """Return the prompt's ids as the server recorded them, of a record that holds this very turn."""
+        found = (await self.records()).get(str(answer.get("id")))
+        if found is None:
+            raise NotRecordedError(
+                f"{check.where}: the turn was sampled and not recorded: another request changed the session "
+                "meanwhile; send one at a time",
+                check.answer,
+            )
+        if found.completion_ids != turn.ids:
+            check.fail("the server recorded other ids than it sent")
+        return found.prompt_ids
+
+    async def _json(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> tuple[Check, dict[str, Any]]:
+        """Return a JSON object, and what its checks need to know."""
+        response = await self._asked(method, path, None if body is None else encoded(body))
+        where = self.wire.where(method, self.path + path)
+        try:
+            answer = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            raw = Answer(response.status_code, response.content)
+            raise InvalidReplyError(f"{where}: the answer is no JSON; is it a session server?", raw) from None
+        check = Check(where, Answer(response.status_code, answer))
+        return check, check.get({"body": answer}, "body", dict)
+
+    async def _asked(self, method: str, path: str, content: bytes | None = None) -> httpx2.Response:
+        """Send a request, and raise what the answer amounts to. Whatever is asked is a use of the session."""
+        self.generation = None
+        response = await self.wire.exchange(method, self.path + path, content)
+        if not response.is_success:
+            raise refusal(self.wire.where(method, self.path + path), response)
+        return response

@@ -1,0 +1,305 @@
+"""What SGLang answers: bodies become replies, every invariant checked on the way.
+
+Each route has its own reader of one turn; what a stream amounts to goes through the same readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import attrs
+
+from tito_core import Message, RoutedExperts, WeightVersion
+from tito_io.engines.faults import fault
+from tito_io.engines.hermes import Parsed
+from tito_io.engines.invariants import Check
+from tito_io.engines.protocol import AbortedError, Answer, EmptyReplyError, Reply, Sampling, Usage
+
+from . import meta
+from .meta import Routing
+
+COMPLETION_IDS = ("response_token_ids", "token_ids", "completion_token_ids")
+"""Where a choice has its sampled ids: chat from 0.5.18 on, chat in 0.5.17 and completions, a fork's chat."""
+
+EXPERTS_FROM = "routed_experts_start_len"
+"""The request key that leaves out the routing of the prompt's beginning."""
+
+
+@attrs.frozen
+class Asked:
+    """What an answer is an answer to."""
+
+    sampling: Sampling
+    sent: tuple[int, ...] | None = None
+    """The prompt's ids, where ids were sent."""
+    routing: Routing | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """One turn of an answer, whichever route it came by."""
+
+    prompt: tuple[int, ...] | None
+    """The ids that the engine says it saw; None where it only counts them."""
+    ids: tuple[int, ...]
+    logprobs: tuple[float | None, ...]
+    message: Message | None
+    text: str
+    finish_reason: str
+    stop_reason: int | str | None
+    versions: tuple[WeightVersion, ...]
+    experts: object
+
+
+Reader = Callable[[Check, dict[str, Any], Asked], Reply]
+
+
+def generated(check: Check, body: object, asked: Asked) -> Reply:
+    """Read an answer of `/generate`: an object, or a list of them where several turns were asked for."""
+    items = body if isinstance(body, list) else [body]
+    check.count("turns", len(items), "turns asked for", asked.sampling.n)
+    found = [check.get({"turn": item}, "turn", dict) for item in items]
+    metas = [check.get(item, "meta_info", dict) for item in found]
+    for info in metas:
+        refused(check, info)
+    turns = [_generated(check, item, info) for item, info in zip(found, metas, strict=True)]
+    for info, turn in zip(metas, turns, strict=True):
+        check.count(
+            "counted sampled ids", check.get(info, "completion_tokens", int), "sampled ids", len(turn.ids)
+        )
+    usage = Usage(
+        prompt_tokens=_prompt_tokens(check, metas, asked),
+        completion_tokens=sum(len(turn.ids) for turn in turns),
+        cached_tokens=meta.cached(metas[0]),
+    )
+    raw = body if isinstance(body, dict) else {"turns": body}
+    return _reply(check, turns, usage, raw, asked)
+
+
+def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], asked: Asked) -> int:
+    """Return how many ids the prompt had, by the engine's own count.
+
+    A turn that was aborted before it was sampled is not counted at all.
+    """
+    counts = {
+        check.get(info, "prompt_tokens", int)
+        for info in metas
+        if not (_kind(info) == "abort" and info.get("prompt_tokens") is None)
+    } or {len(asked.sent or ())}
+    if len(counts) > 1:
+        check.fail("the turns have prompts of different lengths")
+    return counts.pop()
+
+
+def _generated(check: Check, item: dict[str, Any], info: dict[str, Any]) -> Turn:
+    ids = check.ids(item, "output_ids")
+    reason = check.get(info, "finish_reason", dict)
+    return Turn(
+        prompt=check.ids(item, "prompt_token_ids") if item.get("prompt_token_ids") is not None else None,
+        ids=ids,
+        logprobs=() if not ids and _kind(info) == "abort" else meta.triples(check, info, ids),
+        message=None,
+        text=check.get(item, "text", str),
+        finish_reason=check.finish_reason({"finish_reason": reason.get("type")}),
+        stop_reason=_matched(check, reason.get("matched")),
+        versions=meta.weights(check, info.get("weight_versions"), len(ids)),
+        experts=info.get("routed_experts"),
+    )
+
+
+def refused(check: Check, info: Mapping[str, Any]) -> None:
+    """Raise what an abort with an HTTP status is: a refusal, whatever ids stand beside it.
+
+    A prompt that the scheduler refuses is put through the engine as a single id, and the turn after that
+    comes back, in a stream that claims success.
+    """
+    reason = info.get("finish_reason")
+    status = reason.get("status_code") if isinstance(reason, Mapping) else None
+    if _kind(info) == "abort" and type(status) is int and status >= HTTPStatus.BAD_REQUEST:
+        said = {"message": reason.get("message"), "type": reason.get("err_type")} if reason else {}
+        raise fault(check.where, Answer(status, {"error": said}))
+
+
+def _kind(info: Mapping[str, Any]) -> object:
+    """Return why a turn of `/generate` ended, in SGLang's word; None while it goes on."""
+    reason = info.get("finish_reason")
+    return reason.get("type") if isinstance(reason, Mapping) else None
+
+
+def chatted(check: Check, body: dict[str, Any], asked: Asked) -> Reply:
+    """Read an answer of the chat route; its messages are as the server's parsers made them."""
+    choices = check.choices(body, asked.sampling.n)
+    turns = [_chatted(check, body, choice, place) for place, choice in enumerate(choices)]
+    return _counted(check, turns, body, choices[0], asked)
+
+
+def _chatted(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int) -> Turn:
+    ids = _completion_ids(check, body, choice, place)
+    message = check.message(choice, ids)
+    info, extra = choice.get("meta_info") or {}, body.get("sglext") or {}
+    if info.get("output_token_logprobs") is not None:
+        logprobs = meta.triples(check, info, ids)
+    else:
+        entries = check.get(_logprobs(choice, ids, "content"), "content", list)
+        logprobs = check.logprobs(
+            [check.get({"entry": entry}, "entry", dict).get("logprob") for entry in entries], len(ids)
+        )
+    return Turn(
+        prompt=_prompt_ids(check, body, choice),
+        ids=ids,
+        logprobs=logprobs,
+        message=message,
+        text=message.get("content") or "",
+        finish_reason=check.finish_reason(choice),
+        stop_reason=_matched(check, choice.get("matched_stop")),
+        versions=meta.weights(check, info.get("weight_versions") or _metadata(body, place), len(ids)),
+        experts=info.get("routed_experts", extra.get("routed_experts") if place == 0 else None),
+    )
+
+
+def _completion_ids(
+    check: Check, body: dict[str, Any], choice: dict[str, Any], place: int
+) -> tuple[int, ...]:
+    """Return the sampled ids of a chat, under whichever name they come; all that come must agree."""
+    found = [check.ids(choice, name) for name in COMPLETION_IDS if choice.get(name) is not None]
+    lists = (body.get("sglext") or {}).get("output_ids")
+    if isinstance(lists, list) and place < len(lists):
+        found.append(check.ids({"sglext.output_ids": lists[place]}, "sglext.output_ids"))
+    entries = (choice.get("meta_info") or {}).get("output_token_logprobs")
+    if isinstance(entries, list):
+        found.append(tuple(meta.triple_id(check, triple) for triple in entries))
+    if not found:
+        check.fail(f"the answer's ids are missing: it has neither `{'`, `'.join(COMPLETION_IDS)}` nor others")
+    if len(set(found)) > 1:
+        check.fail("the answer names different ids for one turn")
+    return found[0]
+
+
+def _prompt_ids(check: Check, body: dict[str, Any], choice: dict[str, Any]) -> tuple[int, ...]:
+    extra = body.get("sglext") or {}
+    if choice.get("prompt_token_ids") is None and extra.get("input_ids") is not None:
+        return check.ids({"sglext.input_ids": extra["input_ids"]}, "sglext.input_ids")
+    return check.ids(choice, "prompt_token_ids")
+
+
+def completed(check: Check, body: dict[str, Any], asked: Asked) -> Reply:
+    """Read an answer of the completions route; it has texts and no messages."""
+    choices = check.choices(body, asked.sampling.n)
+    turns = [_completed(check, body, choice, place) for place, choice in enumerate(choices)]
+    return _counted(check, turns, body, choices[0], asked)
+
+
+def _completed(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int) -> Turn:
+    name = next((name for name in COMPLETION_IDS if choice.get(name) is not None), "token_ids")
+    ids = check.ids(choice, name)
+    logprobs = _logprobs(choice, ids, "token_logprobs")
+    extra = body.get("sglext") or {}
+    return Turn(
+        prompt=check.ids(choice, "prompt_token_ids"),
+        ids=ids,
+        logprobs=check.logprobs(check.get(logprobs, "token_logprobs", list), len(ids)),
+        message=None,
+        text=check.get(choice, "text", str),
+        finish_reason=check.finish_reason(choice),
+        stop_reason=_matched(check, choice.get("matched_stop")),
+        versions=meta.weights(check, _metadata(body, place), len(ids)),
+        experts=extra.get("routed_experts") if place == 0 else None,
+    )
+
+
+def _logprobs(choice: dict[str, Any], ids: Sequence[int], name: str) -> object:
+    """Return the log-probabilities' object; a turn of no ids may come without."""
+    return {name: []} if not ids and choice.get("logprobs") is None else choice.get("logprobs")
+
+
+def _metadata(body: dict[str, Any], place: int) -> object:
+    """Return which weights sampled the first turn; the OpenAI routes say it of no other."""
+    return (body.get("metadata") or {}).get("weight_versions") if place == 0 else None
+
+
+def _matched(check: Check, found: object) -> int | str | None:
+    """Return the id or the string that ended the turn."""
+    if found is not None and type(found) not in (int, str):
+        check.fail("what ended the turn is neither an id nor a string")
+    return found if isinstance(found, int | str) else None
+
+
+def _counted(
+    check: Check, turns: Sequence[Turn], body: dict[str, Any], choice: dict[str, Any], asked: Asked
+) -> Reply:
+    """Return the reply of an OpenAI route, counted as it says."""
+    prompt = turns[0].prompt or ()
+    usage = check.counted(body, len(prompt), sum(len(turn.ids) for turn in turns))
+    if usage.cached_tokens is None:
+        usage = attrs.evolve(usage, cached_tokens=meta.cached(choice.get("meta_info") or {}))
+    return _reply(check, turns, usage, body, asked)
+
+
+def _reply(check: Check, turns: Sequence[Turn], usage: Usage, raw: dict[str, Any], asked: Asked) -> Reply:
+    """Return the reply of all turns; the first has the others for siblings.
+
+    Raises `AbortedError`, with what was sampled, where the engine was told to give one of them up.
+    """
+    prompt = _seen(check, turns, usage, asked)
+    first, *others = [
+        Reply(
+            prompt_ids=prompt,
+            completion_ids=turn.ids,
+            logprobs=turn.logprobs,
+            message=turn.message,
+            text=turn.text,
+            finish_reason=turn.finish_reason,
+            usage=usage,
+            stop_reason=turn.stop_reason,
+            weight_versions=turn.versions,
+            routed_experts=_experts(check, turn, asked, len(prompt)),
+            raw=raw,
+        )
+        for turn in turns
+    ]
+    whole = attrs.evolve(first, siblings=tuple(others))
+    if any(turn.finish_reason == "abort" for turn in turns):
+        error = AbortedError(
+            f"{check.where}: the engine gave the turn up, by request or as it shut down; what was sampled is "
+            "in `partial`",
+            check.answer,
+        )
+        error.partial = attrs.evolve(whole, finish_reason="abort") if any(t.ids for t in turns) else None
+        raise error
+    return whole
+
+
+def _seen(check: Check, turns: Sequence[Turn], usage: Usage, asked: Asked) -> tuple[int, ...]:
+    """Return the ids that the engine saw; where it repeats none, those that were sent, if it counted as many.
+
+    A server that may cut prompts does so without a word.
+    """
+    named = {turn.prompt for turn in turns if turn.prompt is not None}
+    if len(named) > 1:
+        check.fail("the turns have different prompts")
+    prompt = named.pop() if named else asked.sent
+    if prompt is None:
+        raise EmptyReplyError(f"{check.where}: the answer does not say what the prompt was", check.answer)
+    if asked.sent is not None:
+        check.echo(prompt, asked.sent)
+    check.count("counted prompt ids", usage.prompt_tokens, "prompt ids", len(prompt))
+    return tuple(prompt)
+
+
+def _experts(check: Check, turn: Turn, asked: Asked, prompt: int) -> RoutedExperts | None:
+    if turn.finish_reason == "abort":
+        return None  # it may have been given up between an id and its routing
+    start = asked.sampling.extra.get(EXPERTS_FROM, 0)
+    return meta.experts(check, turn.experts, prompt + len(turn.ids), start, asked.routing)
+
+
+def spoken(reply: Reply, parsed: Parsed, key: str) -> Reply:
+    """Return a reply with the message that its ids say; `key` makes the ids of its calls."""
+    called = bool(parsed.calls) and reply.finish_reason == "stop"
+    return attrs.evolve(
+        reply,
+        message=parsed.message(f"call-{key}"),
+        finish_reason="tool_calls" if called else reply.finish_reason,
+    )

@@ -1,0 +1,218 @@
+"""What SGLang is asked: the bodies of requests, and the only place that knows SGLang's names for them.
+
+The OpenAI routes ignore keys that they do not know, so a misspelt key is no error there. Hence the checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from tito_core import InputError, Message, Messages
+from tito_io.engines.protocol import Rendering, Sampling
+
+from .served import Served
+
+Route = Literal["generate", "chat", "completions"]
+ROUTES: tuple[Route, ...] = ("generate", "chat", "completions")
+"""How ids go in."""
+
+GENERATE, CHAT, COMPLETIONS = "/generate", "/v1/chat/completions", "/v1/completions"
+PATHS: Mapping[Route, str] = {"generate": GENERATE, "chat": CHAT, "completions": COMPLETIONS}
+
+OWNED = frozenset(
+    (
+        "add_generation_prompt",
+        "beam_width",
+        "best_of",
+        "chat_template_kwargs",
+        "continue_final_message",
+        "echo",
+        "input_embeds",
+        "input_ids",
+        "logprob_start_len",
+        "logprobs",
+        "max_completion_tokens",
+        "max_new_tokens",
+        "max_tokens",
+        "messages",
+        "model",
+        "n",
+        "no_stop_trim",
+        "prompt",
+        "return_completion_token_ids",
+        "return_input_ids_in_sglext",
+        "return_logprob",
+        "return_meta_info",
+        "return_output_ids_in_sglext",
+        "return_prompt_token_ids",
+        "return_text_in_logprobs",
+        "return_token_ids",
+        "rid",
+        "sampling_params",
+        "sampling_seed",
+        "seed",
+        "skip_special_tokens",
+        "stop",
+        "stop_token_ids",
+        "stream",
+        "stream_options",
+        "suffix",
+        "temperature",
+        "text",
+        "tools",
+    )
+)
+"""Keys that `Sampling.extra` may not hold: they are said elsewhere, or would part the ids from the answer."""
+
+BESIDE = frozenset(
+    (
+        "bootstrap_host",
+        "bootstrap_port",
+        "bootstrap_room",
+        "cache_salt",
+        "custom_labels",
+        "custom_logit_processor",
+        "extra_key",
+        "lora_path",
+        "priority",
+        "return_hidden_states",
+        "return_indexer_topk",
+        "return_routed_experts",
+        "return_sampling_mask",
+        "routed_dp_rank",
+        "routed_experts_start_len",
+        "routing_key",
+        "session_params",
+        "top_logprobs_num",
+    )
+)
+"""Keys that `/generate` has beside its sampling parameters and not among them."""
+
+WHOLE = {
+    "logprobs": True,
+    "return_completion_token_ids": True,  # what a fork calls the next but one
+    "return_prompt_token_ids": True,
+    "return_token_ids": True,
+    "return_meta_info": True,
+}
+"""What makes a chat say its ids, under every version's name; none of it may be streamed."""
+STREAMED = {
+    "logprobs": True,
+    "return_input_ids_in_sglext": True,
+    "return_output_ids_in_sglext": True,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+"""What makes a streamed chat say its ids, from 0.5.20 on, in one event at its end."""
+
+
+def chat(
+    served: Served, messages: Sequence[Message], rendering: Rendering, sampling: Sampling
+) -> dict[str, Any]:
+    """Return the body that asks for a turn after messages."""
+    body = {"model": served.asked_for, "messages": _said(messages), **_rendered(rendering)}
+    return {**body, **_openai(sampling, sampling.max_tokens)}
+
+
+def chat_after_ids(
+    served: Served, ids: list[int], rendering: Rendering | None, sampling: Sampling, max_tokens: int
+) -> dict[str, Any]:
+    """Return the body that asks for a turn after ids on the chat route, where the server's parsers run.
+
+    The message is demanded and not read.
+    """
+    body = {"model": served.asked_for, "messages": [{"role": "user", "content": "."}], "input_ids": ids}
+    return {**body, **_rendered(rendering or Rendering()), **_openai(sampling, max_tokens)}
+
+
+def completion(served: Served, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+    """Return the body that asks for a turn after ids on the completions route.
+
+    Special tokens stay in the text, since in some vocabularies the tags of tool calls are special.
+    """
+    body = {"model": served.asked_for, "prompt": ids, **_openai(sampling, max_tokens)}
+    return {**body, "skip_special_tokens": False, "logprobs": 0, "return_token_ids": True}
+
+
+def generation(served: Served, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+    """Return the body that asks for a turn after ids on the engine's own route.
+
+    `max_new_tokens` always goes along: without it this route stops at 128. A start of -1 asks for the
+    log-probabilities of what is sampled and nothing before; 0 would compute the whole prompt anew.
+    """
+    beside = {name: value for name, value in sampling.extra.items() if name in BESIDE}
+    among = {name: value for name, value in sampling.extra.items() if name not in BESIDE}
+    parameters = {
+        **_sampled(sampling, max_tokens, ("max_new_tokens", "sampling_seed")),
+        **among,
+        "skip_special_tokens": False,
+    }
+    lora = {"lora_path": served.name} if served.parent is not None else {}
+    asked = {"return_logprob": True, "logprob_start_len": -1, "return_prompt_token_ids": True}
+    return {"input_ids": ids, "sampling_params": parameters, **lora, **beside, **asked}
+
+
+def render(
+    served: Served, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+) -> dict[str, Any]:
+    """Return the body that asks for the ids of messages."""
+    body = {"model": served.asked_for, "messages": _said(messages), **_rendered(rendering)}
+    return {**body, "add_generation_prompt": add_generation_prompt}
+
+
+def _said(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as the wire has them: arguments are JSON text there, and never an object.
+
+    SGLang knows a thought by its older name alone, and drops the newer one without a word.
+
+    >>> call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    >>> said = _said([{"role": "assistant", "reasoning": "hm", "tool_calls": [call]}])[0]
+    >>> said["tool_calls"][0]["function"], said["reasoning_content"]
+    ({'name': 'f', 'arguments': '{"a": 1}'}, 'hm')
+    """
+    said = list(Messages.of(list(messages)))  # copies, which may be changed
+    for message in said:
+        if message.get("reasoning_content") is None and "reasoning" in message:
+            message["reasoning_content"] = message.pop("reasoning")
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and isinstance(function.get("arguments"), dict):
+                function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    return said
+
+
+def _rendered(rendering: Rendering) -> dict[str, Any]:
+    """Return what messages are rendered with; keys that say nothing are left out."""
+    found = {"tools": list(rendering.tools), "chat_template_kwargs": dict(rendering.template_args)}
+    return {name: value for name, value in found.items() if value}
+
+
+def _openai(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
+    """Return how to sample, as the OpenAI routes say it."""
+    return {**_sampled(sampling, max_tokens, ("max_tokens", "seed")), **sampling.extra}
+
+
+def _sampled(sampling: Sampling, max_tokens: int | None, names: tuple[str, str]) -> dict[str, Any]:
+    """Return how to sample; the routes have different names for the limit and the seed."""
+    wrong = sorted(OWNED & sampling.extra.keys())
+    if wrong:
+        raise InputError(
+            f"Sampling.extra: {wrong[0]!r} is not an extra; it has a field of its own, or would part the ids "
+            "from the answer"
+        )
+    if max_tokens is not None and max_tokens < 1:
+        raise InputError(f"Sampling.max_tokens is {max_tokens}: a turn has an id or more; ask for at least 1")
+    if sampling.n < 1:
+        raise InputError(f"Sampling.n is {sampling.n}: ask for at least 1 turn")
+    found = {
+        names[0]: max_tokens,
+        names[1]: sampling.seed,
+        "temperature": sampling.temperature,
+        "stop": list(sampling.stop) or None,
+        "stop_token_ids": list(sampling.stop_ids) or None,
+        "n": sampling.n if sampling.n > 1 else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
