@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from tests.families.conversations import SPOKEN, Case, cases
-from tests.families.tail import Tail, tail
+from tests.families.conversations import SPOKEN, TOOLS, Case, cases
+from tests.families.subtraction import subtracted
+from tests.families.tail import Tail, ending, tail
 from tito_core import (
     Message,
     OddStop,
     Policy,
+    Profile,
     Reason,
     Refusal,
     Step,
     Stitched,
     TemplateRefused,
-    TokenizeFn,
     answer,
+    case_of,
+    certifying,
+    probing,
     stitching,
 )
-from tito_core.suffix import suffix_ids
-from tito_io.family import Family
+from tito_io.family import Bound, Family
 
 EXACT, REFUSED, WRONG, UNRENDERABLE = "exact", "refused", "WRONG", "unrenderable"
 SAMPLED = (40, 41, 42)
 """Ids that stand for what the engine sampled; no template would write them."""
-ARGS: tuple[Mapping[str, Any], ...] = ({}, {"enable_thinking": False})
+RENDERINGS: tuple[Mapping[str, Any], ...] = tuple(
+    {"tools": tools, **args} for tools, args in product((None, TOOLS), ({}, {"enable_thinking": False}))
+)
+SHAPES = tuple(case.shape for case in cases(as_object=True, content=""))
 
 
 @attrs.frozen
@@ -39,96 +46,173 @@ class Cell:
 
     family: str
     template: str
+    rendering: str
     shape: str
     verdict: str
+    """With a profile, which is how it is meant to be used."""
     reason: str = ""
-    questions: int = 0
+    renders: int = 0
+    """What the stitch asked for, the profile being known."""
+    bare: str = UNRENDERABLE
+    """Without a profile."""
+    bare_renders: int = 0
+    subtraction: str = UNRENDERABLE
+    """What the difference of two renders makes of it."""
 
 
 @attrs.define
 class Counting:
     """A `tokenize_fn` that counts what it is asked."""
 
-    tokenize_fn: TokenizeFn
+    bound: Bound
     asked: int = 0
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
         self.asked += 1
-        return self.tokenize_fn(messages, add_generation_prompt=add_generation_prompt)
+        return self.bound(messages, add_generation_prompt=add_generation_prompt)
+
+    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Sequence[int]:
+        self.asked += 1
+        return self.bound.since(messages, text, add_generation_prompt=add_generation_prompt)
 
 
-def template_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("chat_template*.jinja"))
+@attrs.frozen
+class Subject:
+    """A template to look into."""
+
+    name: str
+    template: str
+    family: Family
+    stops: frozenset[int]
 
 
-def cells(folder: Path, template: Path) -> Iterator[Cell]:
-    """Yield a cell for each shape and template argument."""
-    family = Family.load(folder, template=template.name)
-    stops = frozenset(json.loads((folder / "meta.json").read_text())["stop_tokens"].values())
-    for template_args in ARGS:
-        for shape in range(len(cases(as_object=True, content=""))):
-            yield _cell(folder.name, template.stem, family, shape, stops, template_args)
+def subjects(folder: Path) -> Iterator[Subject]:
+    """Yield every template of a model folder."""
+    meta = json.loads((folder / "meta.json").read_text())
+    for path in sorted(folder.glob("chat_template*.jinja")):
+        family = Family.load(folder, template=path.name)
+        yield Subject(folder.name, path.stem, family, frozenset(meta["stop_tokens"].values()))
 
 
-def _cell(
-    name: str, template: str, family: Family, shape: int, stops: frozenset[int], args: Mapping[str, Any]
-) -> Cell:
-    """Judge the first way of writing the conversation that the template takes and shows."""
-    case = cases(as_object=True, content="")[shape]
-    label = f"{case.shape}{''.join(f', {key}={value}' for key, value in args.items())}"
-    for content in ("", None, SPOKEN):
-        for as_object in (True, False):
-            case = cases(as_object=as_object, content=content)[shape]
+def strangers(folder: Path) -> Iterator[Subject]:
+    """Yield the templates that come without a vocabulary, each with a stand-in that has its markers."""
+    meta = json.loads((folder / "meta.json").read_text())
+    base = folder.parent / meta["standin_base"].split("/")[0]
+    for entry in meta["templates"]:
+        family = Family.load(base, template=str(folder / entry["file"]))
+        named = {"bos_token": entry["bos"] or "", "eos_token": entry["eos"] or ""}
+        family = attrs.evolve(
+            family.with_special_tokens([*entry["special_tokens"], *filter(None, named.values())]),
+            special_tokens={**family.special_tokens, **named},
+        )
+        stops = map(family.tokenizer.token_to_id, entry["stop"])
+        known = frozenset(index for index in stops if index is not None)
+        yield Subject(folder.name, Path(entry["file"]).stem, family, known)
+
+
+def cells(subject: Subject, renderings: Sequence[Mapping[str, Any]] = RENDERINGS) -> Iterator[Cell]:
+    """Yield a cell for each shape and rendering."""
+    for rendering in renderings:
+        yield from Judge.of(subject, rendering).cells()
+
+
+@attrs.define
+class Judge:
+    """Judges the cells of one template with one rendering; its profile grows as cases come."""
+
+    subject: Subject
+    rendering: Mapping[str, Any]
+    bound: Bound
+    profile: Profile | None
+    """None where the template does not render so at all."""
+    end: tuple[int, ...] = ()
+    """What a model samples after a plain answer."""
+    probed: int = 0
+    """How many renders the profile took."""
+
+    @classmethod
+    def of(cls, subject: Subject, rendering: Mapping[str, Any]) -> Judge:
+        bound = subject.family.tokenize_fn(**rendering)
+        counting = Counting(bound)
+        try:
+            profile = answer(probing(sorted(subject.stops), cases=False), counting)
+        except TemplateRefused:
+            return cls(subject, rendering, bound, None)
+        plain = cases(as_object=True, content="")[0]
+        end = ending(subject.family, plain, subject.stops, rendering)
+        return cls(subject, rendering, bound, profile, end, counting.asked)
+
+    def cells(self) -> Iterator[Cell]:
+        """Judge every shape."""
+        return map(self.cell, SHAPES)
+
+    def cell(self, shape: str) -> Cell:
+        """Judge the first way of writing the conversation that the template takes and shows."""
+        words = ["tools" if self.rendering["tools"] else "no tools"]
+        words += [f"{name}={value}" for name, value in self.rendering.items() if name != "tools"]
+        label = (self.subject.name, self.subject.template, ", ".join(words), shape)
+        for content, as_object in product(("", None, SPOKEN), (True, False)):
+            case = cases(as_object=as_object, content=content)[SHAPES.index(shape)]
             try:
-                truth = tail(family, case, stops, args)
+                truth = tail(self.subject.family, case, self.subject.stops, self.rendering, self.end)
             except TemplateRefused:
                 continue
-            if truth is not None:
-                return Cell(name, template, label, *judged(family, case, truth, stops, args))
-    return Cell(name, template, label, UNRENDERABLE)
+            if truth is not None and self.profile is not None:
+                return self._judged(label, case, truth, self.profile)
+        return Cell(*label, UNRENDERABLE)
 
+    def _judged(self, label: tuple[str, str, str, str], case: Case, truth: Tail, profile: Profile) -> Cell:
+        step = self._step(case, truth)
+        self.profile = profile = self._learnt(step, case, profile)
+        verdict, reason, renders = self._verdict(step, case, truth, profile)
+        bare, _, bare_renders = self._verdict(step, case, truth, None, profile.suffix)
+        difference = subtracted(case, self.bound)
+        right = difference is not None and tuple(difference) == truth.ids
+        other = EXACT if right else REFUSED if difference is None else WRONG
+        return Cell(*label, verdict, reason, renders, bare, bare_renders, other)
 
-def judged(
-    family: Family, case: Case, truth: Tail, stops: frozenset[int], args: Mapping[str, Any]
-) -> tuple[str, str, int]:
-    """Return verdict, reason of a refusal, and number of questions."""
-    bound = family.tokenize_fn(tools=case.tools or None, **args)
-    suffix, counting = suffix_ids(bound), Counting(bound)
-    step = Step(
-        prompt=case.history,
-        completion=[case.turn],
-        prompt_ids=bound(case.history, add_generation_prompt=True),
-        completion_ids=[*SAMPLED, *_stop(case, truth, stops)],
-        truncated=case.truncated,
-    )
-    found = answer(stitching([step], case.prompt, suffix), counting)
-    if isinstance(found, Refusal) and found.reason is Reason.ODD_STOP:
-        return _replaced(step, case, truth, suffix, bound)
-    if isinstance(found, Refusal):
-        return REFUSED, f"{found.reason.name}: {found.detail}", counting.asked
-    return (EXACT if _true(found, step, truth, 0) else WRONG), "", counting.asked
+    def _step(self, case: Case, truth: Tail) -> Step:
+        """Return the step that was sampled; it ended as the template ends it where that is with a stop."""
+        stop = truth.ids[0] if truth.ids[0] in self.subject.stops else max(self.subject.stops)
+        end = self.end if self.end and truth.ids[: len(self.end)] == self.end else (stop,)
+        return Step(
+            prompt=case.history,
+            completion=[case.turn],
+            prompt_ids=self.bound(case.history, add_generation_prompt=True),
+            completion_ids=[*SAMPLED, *([] if case.truncated else end)],
+            truncated=case.truncated,
+        )
 
+    def _learnt(self, step: Step, case: Case, profile: Profile) -> Profile:
+        """Return the profile with this case certified too."""
+        named = case_of([step], case.prompt)
+        if named is None or profile.case(*named) is not None:
+            return profile
+        counting = Counting(self.bound)
+        found = answer(certifying(*named, profile.suffix, profile.stop_ids), counting)
+        self.probed += counting.asked
+        return profile.then(found)
 
-def _stop(case: Case, truth: Tail, stops: frozenset[int]) -> list[int]:
-    """Return what the model would have stopped with: the close itself where that is one of its stops."""
-    if case.truncated:
-        return []
-    return [truth.ids[0] if truth.ids[0] in stops else max(stops)]
-
-
-def _replaced(
-    step: Step, case: Case, truth: Tail, suffix: tuple[int, ...], tokenize_fn: TokenizeFn
-) -> tuple[str, str, int]:
-    """Judge an odd stop: refused as it should be, and exact once the policy replaces it."""
-    policy = Policy(odd_stop=OddStop.REPLACE)
-    found = answer(stitching([step], case.prompt, suffix, policy=policy), tokenize_fn)
-    if isinstance(found, Stitched) and _true(found, step, truth, 1):
-        return REFUSED, "ODD_STOP: exact where the policy replaces the stop", 0
-    return WRONG, "ODD_STOP replaced wrongly", 0
+    def _verdict(
+        self, step: Step, case: Case, truth: Tail, profile: Profile | None, suffix: tuple[int, ...] = ()
+    ) -> tuple[str, str, int]:
+        """Return verdict, reason of a refusal, and number of renders."""
+        counting = Counting(self.bound)
+        suffix = suffix if profile is None else profile.suffix
+        found = answer(stitching([step], case.prompt, suffix, profile=profile), counting)
+        if isinstance(found, Refusal) and found.reason is Reason.ODD_STOP:
+            policy = Policy(odd_stop=OddStop.REPLACE)
+            again = answer(stitching([step], case.prompt, suffix, policy=policy, profile=profile), self.bound)
+            right = isinstance(again, Stitched) and _true(again, step, truth, 1)
+            told = "ODD_STOP: exact where the policy replaces the stop" if right else "ODD_STOP"
+            return (REFUSED if right or isinstance(again, Refusal) else WRONG), told, counting.asked
+        if isinstance(found, Refusal):
+            return REFUSED, f"{found.reason.name}: {found.detail}", counting.asked
+        return (EXACT if _true(found, step, truth, 0) else WRONG), "", counting.asked
 
 
 def _true(found: Stitched, step: Step, truth: Tail, dropped: int) -> bool:
     """Tell whether the ids are the step's, then the rest of the true tail, the close standing once."""
     kept = step.ids.tolist()[: len(step.ids) - dropped]
-    written = int(not step.truncated and not dropped)
+    written = len(step.completion_ids) - len(SAMPLED) - dropped
     return found.ids.tolist() == [*kept, *truth.ids[written:]]

@@ -39,13 +39,17 @@ class Case:
     history: tuple[Mapping[str, Any], ...]
     turn: Mapping[str, Any]
     environment: tuple[Mapping[str, Any], ...]
-    tools: tuple[Mapping[str, Any], ...] = ()
     truncated: bool = False
 
     @property
     def prompt(self) -> list[Mapping[str, Any]]:
         """The next request's messages."""
         return [*self.history, self.turn, *self.environment]
+
+    def shown(self, text: str) -> bool:
+        """Whether a rendered text has every new message as often as it was said."""
+        words = [message["content"] for message in self.environment]
+        return all(text.count(word) >= words.count(word) for word in words)
 
 
 def call(identifier: str, city: str, *, as_object: bool) -> dict[str, Any]:
@@ -70,18 +74,21 @@ def cases(*, as_object: bool, content: str | None) -> list[Case]:
     two = calling(IDS[0], IDS[1], as_object=as_object, content=content)
     earlier = {**calling(IDS[2], as_object=as_object, content=content)}
     earlier["tool_calls"] = [call(IDS[2], "Bergen", as_object=as_object)]
+    loop = (*start, {**earlier, **_thinking()}, result(IDS[2]))
     results = (result(IDS[0]), result(IDS[1]))
     return [
         Case("user", start, ANSWER, (NEXT,)),
         Case("user, no system text", (QUESTION,), ANSWER, (NEXT,)),
         Case("user after reasoning", start, THOUGHT, (NEXT,)),
         Case("user after a cut turn", start, ANSWER, (NEXT,), truncated=True),
-        Case("user with tools", start, ANSWER, (NEXT,), TOOLS),
-        Case("tool", start, one, results[:1], TOOLS),
-        Case("two tools", start, two, results, TOOLS),
-        Case("tool then user", start, one, (*results[:1], NEXT), TOOLS),
-        Case("tool after a tool turn", (*start, earlier, result(IDS[2])), one, results[:1], TOOLS),
-        Case("tool after reasoning", start, {**one, **_thinking()}, results[:1], TOOLS),
+        Case("user after a tool loop", loop, ANSWER, (NEXT,)),
+        Case("user after reasoning in a tool loop", loop, THOUGHT, (NEXT,)),
+        Case("tool", start, one, results[:1]),
+        Case("two tools", start, two, results),
+        Case("tool then user", start, one, (*results[:1], NEXT)),
+        Case("tool after a tool turn", (*start, earlier, result(IDS[2])), one, results[:1]),
+        Case("tool after reasoning", start, {**one, **_thinking()}, results[:1]),
+        Case("tool after a cut turn", start, one, results[:1], truncated=True),
     ]
 
 

@@ -1,20 +1,32 @@
-"""Print the table of families and shapes:  TITO_FAMILIES=DIR python -m tests.families.table."""
+"""Print the table of templates and shapes:  TITO_FAMILIES=DIR python -m tests.families.table."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
-from statistics import median
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tests.families.cells import Cell, cells, template_files
+from tests.families.cells import (
+    EXACT,
+    REFUSED,
+    RENDERINGS,
+    SHAPES,
+    UNRENDERABLE,
+    WRONG,
+    Cell,
+    Judge,
+    Subject,
+    strangers,
+    subjects,
+)
 
-LETTER = {"exact": "=", "refused": "r", "WRONG": "X", "unrenderable": "."}
+LETTER = {EXACT: "=", REFUSED: "r", WRONG: "X", UNRENDERABLE: "."}
 
 
 def folders(root: Path) -> list[Path]:
@@ -22,35 +34,61 @@ def folders(root: Path) -> list[Path]:
     return sorted(path.parent for path in root.glob("*/tokenizer.json"))
 
 
-def gather(root: Path) -> list[Cell]:
-    """Judge every cell, showing progress."""
+def everything(root: Path) -> list[Subject]:
+    """Return every template, those without a vocabulary last."""
+    known = [subject for folder in folders(root) for subject in subjects(folder)]
+    return [*known, *(strangers(root / "extra_templates") if (root / "extra_templates").exists() else ())]
+
+
+def gather(root: Path) -> tuple[list[Cell], list[int]]:
+    """Judge every cell, showing progress; return the cells, and how many renders each profile took."""
     found: list[Cell] = []
-    work = [(folder, template) for folder in folders(root) for template in template_files(folder)]
-    for folder, template in track(work, "templates", console=Console(stderr=True)):
-        found.extend(cells(folder, template))
-    return found
+    probed: list[int] = []
+    for subject in track(everything(root), "templates", console=Console(stderr=True)):
+        for rendering in RENDERINGS:
+            judge = Judge.of(subject, rendering)
+            found += judge.cells()
+            probed.append(judge.probed)
+    return found, probed
 
 
 def show(found: list[Cell], console: Console) -> None:
-    """Print a row a template, and why cells are refused."""
-    shapes = list(dict.fromkeys(cell.shape for cell in found))
+    """Print a row a template and rendering, and why cells are refused."""
     table = Table(title="= exact   r refused   . the template cannot render it   X wrong")
     table.add_column("template")
-    for number in range(1, len(shapes) + 1):
+    table.add_column("rendering")
+    for number in range(1, len(SHAPES) + 1):
         table.add_column(str(number))
-    rows: dict[str, dict[str, str]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     for cell in found:
-        rows.setdefault(f"{cell.family}/{cell.template}", {})[cell.shape] = LETTER[cell.verdict]
-    for name, row in rows.items():
-        table.add_row(name, *(row[shape] for shape in shapes))
+        rows.setdefault((f"{cell.family}/{cell.template}", cell.rendering), []).append(LETTER[cell.verdict])
+    for names, letters in rows.items():
+        table.add_row(*names, *letters)
     console.print(table)
-    for number, shape in enumerate(shapes, 1):
+    for number, shape in enumerate(SHAPES, 1):
         console.print(f"{number:3} {shape}")
-    for (family, reason), count in Counter((c.family, c.reason) for c in found if c.reason).items():
-        console.print(f"{count:3} {family}: {reason}", markup=False)
-    asked = [cell.questions for cell in found if cell.questions]
-    console.print(Counter(cell.verdict for cell in found))
-    console.print(f"questions: median {median(asked):.0f}, most {max(asked)}")
+    why = Counter((cell.family, cell.template, cell.reason) for cell in found if cell.reason)
+    for (family, template, reason), count in why.most_common():
+        console.print(f"{count:3} {family}/{template}: {reason}", markup=False)
+
+
+def sums(found: list[Cell], probed: list[int], seconds: float, console: Console) -> None:
+    """Print how many cells are what, by each of three ways."""
+    for way in ("verdict", "bare", "subtraction"):
+        counts = Counter(getattr(cell, way) for cell in found)
+        told = {"verdict": "with a profile", "bare": "without", "subtraction": "difference of two renders"}[
+            way
+        ]
+        console.print(f"{told:26} " + ", ".join(f"{counts[name]} {name}" for name in LETTER))
+    exact = [cell for cell in found if cell.verdict == EXACT]
+    renders = Counter(cell.renders for cell in exact)
+    console.print(f"renders of a stitch with a profile: {dict(sorted(renders.items()))}")
+    bare = sorted(cell.bare_renders for cell in found if cell.bare == EXACT)
+    console.print(f"without: median {bare[len(bare) // 2]}, most {bare[-1]}")
+    console.print(
+        f"a profile of these cases: median {sorted(probed)[len(probed) // 2]} renders, most {max(probed)}"
+    )
+    console.print(f"{seconds:.0f} s in all")
 
 
 def main() -> int:
@@ -58,9 +96,12 @@ def main() -> int:
     root = Path(os.environ.get("TITO_FAMILIES", ""))
     if not os.environ.get("TITO_FAMILIES") or not folders(root):
         sys.exit("TITO_FAMILIES must name a folder of model folders, each with a tokenizer.json")
-    found = gather(root)
-    show(found, Console(width=160))
-    return int(any(cell.verdict == "WRONG" for cell in found))
+    began = time.monotonic()
+    found, probed = gather(root)
+    console = Console(width=160)
+    show(found, console)
+    sums(found, probed, time.monotonic() - began, console)
+    return int(any(WRONG in (cell.verdict, cell.bare) for cell in found))
 
 
 if __name__ == "__main__":

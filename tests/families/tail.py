@@ -2,7 +2,7 @@
 
 It shares nothing with the kernel. It reads the rendered text, finds the word that only the turn has, and
 takes the ids from there on by the tokenizer's own offsets. After a tool call it goes on to the first id
-that the family names as a stop.
+that the family names as a stop, and back over what stands before it after every plain answer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from tests.families.conversations import ARGUMENT, SPOKEN, Case
+from tito_core import TemplateRefused
 from tito_io.family import Family
 
 
@@ -24,16 +25,49 @@ class Tail:
     in_call: bool
 
 
-def tail(family: Family, case: Case, stops: frozenset[int], template_args: Mapping[str, Any]) -> Tail | None:
-    """Return the true tail, or None where the template writes nothing of the turn."""
-    text = family.text(case.prompt, tools=case.tools or None, add_generation_prompt=True, **template_args)
-    encoding = family.tokenizer.encode(text, add_special_tokens=False)
-    begins = [offset[0] for offset in encoding.offsets]
+def ending(
+    family: Family, case: Case, stops: frozenset[int], rendering: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """Return what is written after a plain answer, the last message, up to its stop; empty where none is."""
+    try:
+        text = family.text([*case.history, case.turn], add_generation_prompt=False, **rendering)
+    except TemplateRefused:
+        return ()
+    ids, begins = _encoded(family, text)
+    after = [i for i, begin in enumerate(begins) if begin >= text.rfind(SPOKEN) + len(SPOKEN)]
+    stop = next((i for i in after if ids[i] in stops), None)
+    return () if stop is None else ids[after[0] : stop + 1]
+
+
+def tail(
+    family: Family,
+    case: Case,
+    stops: frozenset[int],
+    rendering: Mapping[str, Any],
+    end: tuple[int, ...] = (),
+) -> Tail | None:
+    """Return the true tail, or None where the template loses the turn, or a message after it.
+
+    `rendering` holds the tools and the template's arguments, `end` is what ends a plain answer (`ending`).
+    """
+    text = family.text(case.prompt, add_generation_prompt=True, **rendering)
+    if not case.shown(text):
+        return None
+    ids, begins = _encoded(family, text)
     spoken, called = text.rfind(SPOKEN), text.rfind(ARGUMENT)
     if max(spoken, called) < 0:
         return None
     in_call = called > spoken
-    end = called + len(ARGUMENT) if in_call else spoken + len(SPOKEN)
-    after = [i for i, begin in enumerate(begins) if begin >= end]
-    closing = [i for i in after if encoding.ids[i] in stops] if in_call else after
-    return Tail(tuple(encoding.ids[closing[0] :]), in_call) if closing else None
+    over = called + len(ARGUMENT) if in_call else spoken + len(SPOKEN)
+    after = [i for i, begin in enumerate(begins) if begin >= over]
+    closing = [i for i in after if ids[i] in stops] if in_call else after
+    if not closing:
+        return None
+    back = len(end) - 1 if in_call and end and ids[: closing[0] + 1][-len(end) :] == end else 0
+    return Tail(ids[closing[0] - back :], in_call)
+
+
+def _encoded(family: Family, text: str) -> tuple[tuple[int, ...], list[int]]:
+    """Return ids, and where in the text each begins."""
+    encoding = family.tokenizer.encode(text, add_special_tokens=False)
+    return tuple(encoding.ids), [begin for begin, _ in encoding.offsets]
