@@ -262,8 +262,10 @@ def rendering(toy: Toy, messages: Sequence[Message]) -> Page | None:
 def tail_on(toy: Toy, page: Page, matched: int, count: int) -> list[int] | None:
     """Return the ids after the words of the last matched message, or None where a new message is lost."""
     turn = page.bodies.get(matched - 1)
-    lost = any(index in page.lost or index not in page.bodies for index in range(matched, count))
-    return None if turn is None or lost else toy.tokenizer.encode(page.text[turn[1] :])
+    if turn is None or any(index in page.lost for index in range(matched, count)):
+        return None
+    bodies = [page.bodies.get(index, (0, 0)) for index in range(matched, count)]
+    return toy.tokenizer.encode(page.text[turn[1] :]) if min(bodies, default=turn) >= turn else None
 
 
 # --- the seam: what is written once? --------------------------------------------------------------------

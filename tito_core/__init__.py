@@ -7,6 +7,7 @@ from .ask import Ask, Asking, TokenizeFn, answer
 from .call import Call, Ending
 from .certify import certifying
 from .check import checking
+from .differ import differences
 from .edge import from_data, to_data
 from .environment import clean
 from .errors import InputError, TemplateRefused, TitoError, TokenizeError
@@ -32,6 +33,8 @@ from .stitch import Stitched, case_of, stitch, stitching
 from .suffix import suffix_asking, suffix_ids
 from .trajectory import Trajectory
 from .weights import WeightVersion
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Ask",
@@ -91,6 +94,7 @@ __all__ = [
     "certifying",
     "checking",
     "clean",
+    "differences",
     "from_data",
     "is_multimodal",
     "normalize",

@@ -18,7 +18,7 @@ from .dummy import Context, Form, contexts, forms, kindred
 from .errors import TemplateRefused
 from .kind import Kind, sample_environment, sample_turn
 from .profile import Case, Mode, Recipe
-from .proof import HISTORY, Environment, Proof, Turn, showing
+from .proof import HISTORY, UNLOCATED, Environment, Proof, Turn, showing
 from .refusal import Reason, Refusal
 from .seam import OTHER, SHORT, common_prefix
 
@@ -30,6 +30,9 @@ SAMPLES = ((2, "Well"), (3, "Take 12 of them"))
 """How many neighbours make many, and what the world says."""
 OPENING: Plain = {"role": "system", "content": "Answer in one line."}
 ASKED: Plain = {"role": "user", "content": "How many?"}
+
+
+UNTAKEN = Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
 
 
 @attrs.define
@@ -173,11 +176,15 @@ def _free(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
 
 
 def _whole(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
-    """Show the tail in each of many histories and with other words, the turn written in one way."""
-    refusal = Refusal(Reason.UNPROVEN_TAIL)
+    """Show the tail in each of many histories and with other words.
+
+    The turn is written in the first way in which its text is found: where that shows nothing, no other way
+    of writing it would show more.
+    """
+    refusal = UNLOCATED
     for form in forms(sample.turn.message):
         found = yield from _written(wanted, sample, form)
-        if isinstance(found, list):
+        if isinstance(found, list) or found not in {UNLOCATED, UNTAKEN}:
             return found
         refusal = found
     return refusal
@@ -197,7 +204,7 @@ def _written(wanted: Wanted, sample: Sample, form: Form) -> Asking[list[Shown] |
         if shown is None:
             return Refusal(Reason.UNPROVEN_TAIL, "not recognized")
         found.append(shown)
-    return found if len(found) > 1 else Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
+    return found if len(found) > 1 else UNTAKEN
 
 
 def _proof(

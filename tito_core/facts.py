@@ -38,6 +38,7 @@ def finding(suffix: tuple[int, ...]) -> Asking[Facts]:
         opens_thought=(yield from _opens_thought()),
         drops_reasoning=(yield from _drops_reasoning()),
         trims=(yield from _trims()),
+        opening=(yield from _opening()),
         openers=openers,
     )
 
@@ -95,6 +96,12 @@ def _default_system() -> Asking[bool | None]:
     given = yield from _try(SYSTEM, USER)
     tail = without[common_prefix(without, given) :] if given is not None else ()
     return given is not None and empty != without and given[len(given) - len(tail) :] != tail
+
+
+def _opening() -> Asking[tuple[int, ...]]:
+    """Return how a conversation begins; without the system text where the template takes none."""
+    both = yield from _try(SYSTEM, USER)
+    return ((yield from _try(USER)) or ()) if both is None else both
 
 
 def _random() -> Asking[bool]:

@@ -203,4 +203,7 @@ def _has_media(message: Message) -> bool:
 def _is_media(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
-    return part.get("type") in MEDIA or any(part.get(key) is not None for key in MEDIA & part.keys())
+    kind = part.get("type")
+    return (isinstance(kind, str) and kind in MEDIA) or any(
+        part.get(key) is not None for key in MEDIA & part.keys()
+    )

@@ -95,6 +95,8 @@ class Facts:
     """Whether reasoning before the last user message is left out."""
     trims: bool | None = None
     """Whether white space around a content is left out."""
+    opening: tuple[int, ...] = ()
+    """How a conversation begins: the ids of a system text and a question, tools and all."""
     openers: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     """What opens a message of each role after an assistant turn, its close left out."""
 

@@ -25,6 +25,7 @@ Environment = tuple[dict[str, Any], ...]
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
 """Refusals that another reading of the same environment may overcome."""
 HISTORY = "the tail depends on the history before it"
+UNLOCATED = Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
 
 
 @attrs.frozen
@@ -146,7 +147,8 @@ def _shown(turn: Turn, found: Found) -> Asking[Proof | Refusal]:
         return cut
     lost = yield from _swallowed(found)
     if lost is not None:
-        return Refusal(Reason.SWALLOWED, f"a {found.environment[lost]['role']} message leaves no trace")
+        role = found.environment[lost]["role"]
+        return Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")
     prompt = yield from _generation_prompt(found)
     tail = found.seam.tail[cut:]
     return Proof(found, cut, _close(turn, tail), min(prompt, len(tail)))
@@ -165,8 +167,7 @@ def _seam(context: Context, form: Form, environment: Environment) -> Asking[Seam
         longer = yield from ask((*context, form.write(LONGER), *environment))
     except TemplateRefused as refused:
         return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-    seam = locate(short, longer)
-    return seam or Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
+    return locate(short, longer) or UNLOCATED
 
 
 def _agrees(turn: Turn, proof: Proof) -> Asking[bool]:
@@ -190,9 +191,10 @@ def _first_taken(found: Found, histories: tuple[Context, ...]) -> Asking[tuple[i
 
 
 def _swallowed(found: Found) -> Asking[int | None]:
-    """Return the position of a new message whose text leaves no trace.
+    """Return the position of a new message whose text leaves no trace after the turn.
 
-    All of them are lengthened at once. Where that adds more ids than it should, or fewer, each is tried.
+    A template may drop it, or collect such texts in front of the conversation. All are lengthened at once;
+    where that adds more ids than it should, or fewer, each is tried.
     """
     count = len(found.environment)
     added = yield from _added(found, range(count))
@@ -208,12 +210,16 @@ def _swallowed(found: Found) -> Asking[int | None]:
 
 
 def _added(found: Found, positions: Iterable[int]) -> Asking[int | None]:
-    """Return how many ids come with more text in some messages; None where the template rejects that."""
+    """Return how many ids come after the turn with more text in some messages.
+
+    None where the template rejects that.
+    """
     try:
         ids = yield from ask(found.messages(lengthened(found.environment, positions)))
     except TemplateRefused:
         return None
-    return 0 if tuple(ids) == found.seam.ids else len(ids) - len(found.seam.ids)
+    elsewhere = common_prefix(ids, found.seam.ids) < found.seam.place
+    return 0 if elsewhere or ids == found.seam.ids else len(ids) - len(found.seam.ids)
 
 
 def _generation_prompt(found: Found) -> Asking[int]:

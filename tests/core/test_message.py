@@ -177,3 +177,9 @@ def test_the_opening_ends_where_anybody_else_speaks() -> None:
     assert Messages.of([]).opening == ()
     assert Messages.of([user]).then([user]).asked == 1
     assert Messages.of([user]).then([system]).asked == 0
+
+
+def test_a_part_of_no_type_is_no_media() -> None:
+    for kind in ([], {}, None, 7):
+        assert not is_multimodal([{"role": "user", "content": [{"type": kind, "text": "a"}]}])
+    assert is_multimodal([{"role": "user", "content": [{"type": [], "image_url": {"url": "a"}}]}])

@@ -174,7 +174,7 @@ def test_the_message_that_a_template_drops_is_named_by_its_role(lost: tuple[int,
         return talk.tokenize(shown, add_generation_prompt=add_generation_prompt)
 
     refusal = proved(turn((talk.CLOSE,)), environment, tokenize)
-    assert refusal == Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace")
+    assert refusal == Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")
 
 
 def test_results_of_several_earlier_calls_are_a_refusal() -> None:

@@ -12,7 +12,7 @@ import attrs
 
 from tests.families.conversations import SPOKEN, TOOLS, Case, cases
 from tests.families.subtraction import subtracted
-from tests.families.tail import Tail, ending, tail
+from tests.families.tail import Tail, ending, loses, tail
 from tito_core import (
     Message,
     OddStop,
@@ -155,11 +155,23 @@ class Judge:
             case = cases(as_object=as_object, content=content)[SHAPES.index(shape)]
             try:
                 truth = tail(self.subject.family, case, self.subject.stops, self.rendering, self.end)
+                lost = loses(self.subject.family, case, self.rendering)
             except TemplateRefused:
                 continue
             if truth is not None and self.profile is not None:
                 return self._judged(label, case, truth, self.profile)
+            if lost and self.profile is not None and self._stitches(case, self.profile):
+                return Cell(*label, WRONG)
         return Cell(*label, UNRENDERABLE)
+
+    def _stitches(self, case: Case, profile: Profile) -> bool:
+        """Tell whether the kernel answers, with or without a profile; where a message is lost it may not."""
+        step = self._step(case, Tail((max(self.subject.stops),), in_call=False))
+        self.profile = self._learnt(step, case, profile)
+        askings = [
+            stitching([step], case.prompt, profile.suffix, profile=one) for one in (None, self.profile)
+        ]
+        return any(isinstance(answer(asking, self.bound), Stitched) for asking in askings)
 
     def _judged(self, label: tuple[str, str, str, str], case: Case, truth: Tail, profile: Profile) -> Cell:
         step = self._step(case, truth)

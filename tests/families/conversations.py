@@ -27,6 +27,7 @@ IDS = ("aB3dE5gH7", "bC4eF6hI8", "cD5fG7iJ9")
 SYSTEM = {"role": "system", "content": "Answer in one word."}
 QUESTION = {"role": "user", "content": "Where is it raining?"}
 NEXT = {"role": "user", "content": "And tomorrow?"}
+LATER = {"role": "system", "content": "Answer in two words."}
 ANSWER = {"role": "assistant", "content": SPOKEN}
 THOUGHT = {**ANSWER, "reasoning_content": "It rains there.", "reasoning": "It rains there."}
 
@@ -83,6 +84,8 @@ def cases(*, as_object: bool, content: str | None) -> list[Case]:
         Case("user after a cut turn", start, ANSWER, (NEXT,), truncated=True),
         Case("user after a tool loop", loop, ANSWER, (NEXT,)),
         Case("user after reasoning in a tool loop", loop, THOUGHT, (NEXT,)),
+        Case("system", start, ANSWER, (LATER,)),
+        Case("system then user", start, ANSWER, (LATER, NEXT)),
         Case("tool", start, one, results[:1]),
         Case("two tools", start, two, results),
         Case("tool then user", start, one, (*results[:1], NEXT)),

@@ -51,20 +51,30 @@ def tail(
     `rendering` holds the tools and the template's arguments, `end` is what ends a plain answer (`ending`).
     """
     text = family.text(case.prompt, add_generation_prompt=True, **rendering)
-    if not case.shown(text):
+    over, in_call = _over(text)
+    if over < 0 or not case.shown(text[over:]):
         return None
     ids, begins = _encoded(family, text)
-    spoken, called = text.rfind(SPOKEN), text.rfind(ARGUMENT)
-    if max(spoken, called) < 0:
-        return None
-    in_call = called > spoken
-    over = called + len(ARGUMENT) if in_call else spoken + len(SPOKEN)
     after = [i for i, begin in enumerate(begins) if begin >= over]
     closing = [i for i in after if ids[i] in stops] if in_call else after
     if not closing:
         return None
     back = len(end) - 1 if in_call and end and ids[: closing[0] + 1][-len(end) :] == end else 0
     return Tail(ids[closing[0] - back :], in_call)
+
+
+def loses(family: Family, case: Case, rendering: Mapping[str, Any]) -> bool:
+    """Tell whether the template writes a message that follows the turn nowhere after it."""
+    text = family.text(case.prompt, add_generation_prompt=True, **rendering)
+    return not case.shown(text[max(_over(text)[0], 0) :])
+
+
+def _over(text: str) -> tuple[int, bool]:
+    """Return where the turn's text is over, -1 where it is lost, and whether that is in a call."""
+    spoken, called = text.rfind(SPOKEN), text.rfind(ARGUMENT)
+    if max(spoken, called) < 0:
+        return -1, False
+    return (called + len(ARGUMENT), True) if called > spoken else (spoken + len(SPOKEN), False)
 
 
 def _encoded(family: Family, text: str) -> tuple[tuple[int, ...], list[int]]:

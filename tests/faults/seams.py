@@ -45,8 +45,8 @@ FAULTS = (
     Fault(
         "a whole conversation's end is not compared",
         "check.py",
-        "return ids[len(ids) - len(found.bridge) :] == found.bridge",
-        "return True",
+        "if ids[len(ids) - len(found.bridge) :] == found.bridge:",
+        "if ids:",
         PROFILED,
     ),
     Fault(

@@ -550,6 +550,17 @@ def write_deaf(page: Page, messages: Sequence[Message], speak: bool) -> None:
     chatml_prompt(page, speak)
 
 
+def write_hoisting(page: Page, messages: Sequence[Message], speak: bool) -> None:
+    """Write all system texts first."""
+    order = sorted(enumerate(messages), key=lambda placed: placed[1]["role"] != "system")
+    for index, message in order:
+        chatml_turn(page, index, message)
+    chatml_prompt(page, speak)
+
+
+hoisting = chatml_like("hoisting", "system texts stand in front, wherever they were said", write_hoisting)
+
+
 deaf = chatml_like("deaf", "the second of two neighbouring questions or results is dropped", write_deaf)
 
 
@@ -679,6 +690,7 @@ STEADY = (
     backward_brief,
     no_developer,
     deaf,
+    hoisting,
     strings_only,
     prints_none,
     plain_text,

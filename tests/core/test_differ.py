@@ -1,0 +1,46 @@
+"""What two profiles say differently is named."""
+
+from __future__ import annotations
+
+import attrs
+
+from tests.core import talk
+from tito_core import Kind, Profile, answer, certifying, differences, probing
+from tito_core.profile import Mode
+from tito_core.refusal import Reason
+
+PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
+
+
+def known(*shapes: tuple[str, ...]) -> Profile:
+    profile = answer(probing([talk.CLOSE], cases=False), talk.tokenize)
+    cases = [answer(certifying(PLAIN, shape, profile.suffix), talk.tokenize) for shape in shapes]
+    return profile.then(*cases)
+
+
+def test_equal_profiles_say_the_same() -> None:
+    assert differences(known(("user",)), known(("user",))) == ()
+
+
+def test_what_only_one_has_met_is_no_difference() -> None:
+    assert differences(known(("user",)), known(("system",))) == ()
+    assert differences(known(), known(("system",))) == ()
+
+
+def test_everything_else_is_named() -> None:
+    one = known(("user",))
+    facts = attrs.evolve(one.facts, trims=None, opening=(1, 2))
+    case = attrs.evolve(one.cases[0], mode=Mode.REFUSED, recipe=None, reason=Reason.UNPROVEN_TAIL)
+    other = attrs.evolve(one, stop_ids=(7,), facts=facts, cases=(case,))
+    assert [said.split(":")[0] for said in differences(one, other)] == [
+        "stop_ids",
+        "trims",
+        "opening",
+        *["plain (text) before user"] * 2,
+    ]
+    assert f"stop_ids: [{talk.CLOSE}] and [7]" in differences(one, other)
+
+
+def test_the_order_of_stops_is_no_matter() -> None:
+    one = attrs.evolve(known(), stop_ids=(1, 2))
+    assert differences(one, attrs.evolve(one, stop_ids=(2, 1))) == ()

@@ -1,0 +1,71 @@
+"""A profile asked of a real server is that of the model's own folder, or the difference is named."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.engines.server import Server
+from tito_core import Profile, differences, probe, probing
+from tito_io.ask import answer
+from tito_io.engines.protocol import Engine, Rendering
+from tito_io.engines.sglang import SGLang
+from tito_io.engines.vllm import VLLM
+from tito_io.family import Family
+
+pytestmark = [pytest.mark.engine, pytest.mark.anyio]
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+PARTS = "parts_content: 'differs' and 'same'"
+"""Servers make a string of a list of text parts before they render."""
+PLAIN, TOOLED = Rendering(), Rendering(tools=(WEATHER,))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run on one event loop."""
+    return "asyncio"
+
+
+async def remote(engine: Engine, rendering: Rendering, family: Family) -> Profile:
+    """Return the profile as the server renders."""
+    try:
+        return await answer(probing(family.stop_ids), partial(engine.render, rendering=rendering))
+    finally:
+        await engine.aclose()
+
+
+def local(family: Family, rendering: Rendering) -> Profile:
+    """Return the profile as the folder renders."""
+    return probe(family.tokenize_fn(tools=rendering.tools or None), family.stop_ids)
+
+
+@pytest.mark.parametrize("rendering", [PLAIN, TOOLED], ids=["plain", "tools"])
+async def test_vllm_renders_as_the_folder_does(vllm_server: Server, rendering: Rendering) -> None:
+    family = Family.load(vllm_server.family)
+    found = await remote(VLLM(vllm_server.base_url), rendering, family)
+    assert differences(local(family, rendering), found) == (PARTS,)
+    assert len(found.cases) > 100
+
+
+async def test_sglang_renders_as_the_folder_does_without_tools(sglang_server: Server) -> None:
+    family = Family.load(sglang_server.family)
+    found = await remote(SGLang(sglang_server.base_url), PLAIN, family)
+    assert differences(local(family, PLAIN), found) == (PARTS,)
+
+
+async def test_sglang_writes_a_key_into_tools_that_the_folder_does_not(sglang_server: Server) -> None:
+    """Each definition gets a `defer_loading`, so that the ids of every prompt with tools are others."""
+    family = Family.load(sglang_server.family)
+    found = await remote(SGLang(sglang_server.base_url), TOOLED, family)
+    said = differences(local(family, TOOLED), found)
+    assert [one.split(":")[0] for one in said] == ["parts_content", "opening"]
+    assert "defer_loading" in family.decode(found.facts.opening)
