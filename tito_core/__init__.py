@@ -4,6 +4,10 @@ Every id that a model sampled comes back unchanged, or nothing comes back.
 """
 
 from .ask import Ask, Asking, TokenizeFn, answer
+from .audit import Audited, audit
+from .break_choice import Choice
+from .break_view import Renderer
+from .breaks import Break, Cause, Part, Piece
 from .call import Call, Ending
 from .certify import certifying
 from .check import checking
@@ -31,6 +35,7 @@ from .samples import Samples, Untrained, samples
 from .step import Step
 from .stitch import Stitched, case_of, stitch, stitching
 from .suffix import suffix_asking, suffix_ids
+from .tally import Tally
 from .trajectory import Trajectory
 from .weights import WeightVersion
 
@@ -39,9 +44,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Ask",
     "Asking",
+    "Audited",
+    "Break",
     "Call",
     "Canonical",
     "Case",
+    "Cause",
+    "Choice",
     "Conversation",
     "Cut",
     "EdgeKind",
@@ -61,11 +70,14 @@ __all__ = [
     "OddStop",
     "Origin",
     "Owner",
+    "Part",
+    "Piece",
     "Policy",
     "Profile",
     "Reason",
     "Recipe",
     "Refusal",
+    "Renderer",
     "Retries",
     "Rewards",
     "RoutedExperts",
@@ -79,6 +91,7 @@ __all__ = [
     "Span",
     "Step",
     "Stitched",
+    "Tally",
     "TemplateRefused",
     "TitoError",
     "TokenizeError",
@@ -90,6 +103,7 @@ __all__ = [
     "WeightVersion",
     "Why",
     "answer",
+    "audit",
     "case_of",
     "certifying",
     "checking",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,26 @@ Exit status:
 """
 
 
-@click.group()
+OTHERS = {name: f".{name}.command" for name in ("audit", "lint", "samples")}
+"""Further commands, and the modules that hold them by the same name."""
+
+
+class Commands(click.Group):
+    """Loads a command's module where that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *OTHERS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name."""
+        if cmd_name not in OTHERS:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = getattr(import_module(OTHERS[cmd_name], __package__), cmd_name)
+        return found
+
+
+@click.group(cls=Commands)
 @click.version_option(version("tito-kernel"), prog_name="tito")
 def tito() -> None:
     """Token in, token out: exact ids for multi-turn agents."""

@@ -9,12 +9,18 @@ import pytest
 
 from tests.core import talk
 from tito_core import (
+    Call,
     InputError,
+    MissingRow,
     OddStop,
+    Owner,
     Policy,
+    RoutedExperts,
+    SampleOptions,
     Step,
     Trajectory,
     Truncated,
+    WeightVersion,
     answer,
     edge,
     from_data,
@@ -139,3 +145,99 @@ def test_a_wrong_choice_lists_the_right_ones() -> None:
         from_data({"odd_stop": 5}, Policy)
     with pytest.raises(InputError, match="forgive takes"):
         from_data({"forgive": ["absent"]}, Policy)
+
+
+CALL: dict[str, Any] = {
+    "name": "a",
+    "step": DATA,
+    "order": 3,
+    "finish_reason": "length",
+    "weight_versions": [{"version": "v", "start": 0, "stop": 1}],
+    "routed_experts": {"data": "AAEC/w==", "dtype": "uint8", "shape": [2, 1, 2], "start": 1},
+    "reward": 0.5,
+    "metadata": {"task": {"number": 7, "tags": [None, True]}},
+}
+
+
+def test_a_call_is_plain_data_and_comes_back() -> None:
+    experts = RoutedExperts(data=bytes((0, 1, 2, 255)), dtype="uint8", shape=(2, 1, 2), start=1)
+    call = Call(
+        name="a",
+        step=from_data(DATA, Step),
+        order=3,
+        finish_reason="length",
+        weight_versions=[WeightVersion(version="v", start=0, stop=1)],
+        routed_experts=experts,
+        reward=0.5,
+        metadata={"task": {"number": 7, "tags": [None, True]}},
+    )
+    assert json.loads(json.dumps(to_data(call))) == CALL
+    assert from_data(CALL, Call) == call
+    assert isinstance(from_data(CALL, Call).weight_versions[0], WeightVersion)
+    assert to_data(experts) == CALL["routed_experts"]
+    assert from_data(CALL["routed_experts"], RoutedExperts) == experts
+
+
+def test_a_call_needs_a_name_and_a_step_alone() -> None:
+    call = from_data({"name": "a", "step": DATA}, Call)
+    assert call == Call(name="a", step=from_data(DATA, Step))
+    assert to_data(call)["routed_experts"] is None
+    with pytest.raises(InputError) as caught:
+        from_data({}, Call)
+    assert str(caught.value) == "Call.name: the key 'name' is missing; Call.step: the key 'step' is missing"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"name": 5}, "name is 5: give a string"),
+        ({"name": ""}, "name is ''"),
+        ({"order": "3"}, "order is '3': give a whole number"),
+        ({"order": True}, "order is True"),
+        ({"reward": "0.5"}, "reward is '0.5': give a number or None"),
+        ({"reward": True}, "reward is True"),
+        ({"finish_reason": 1}, "finish_reason is 1"),
+        ({"metadata": [1]}, r"metadata is \[1\]: give a mapping"),
+        ({"weight_versions": [{"version": 1, "start": 0, "stop": 1}]}, r"weight_versions\[0\]: version is 1"),
+        ({"weight_versions": [{"version": "v", "start": "0", "stop": 1}]}, "stands at '0'"),
+        ({"weight_versions": [{"version": "v", "start": 0, "stop": 9}]}, "covers 0 to 9 of 2"),
+        ({"weight_versions": [{"version": "v", "start": 0, "end": 1}]}, "the keys .'end'. are unknown"),
+        ({"routed_experts": {"data": "A?==", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
+        ({"routed_experts": {"data": [0], "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
+        ({"routed_experts": {"data": "é", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
+        ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [9]}}, "uint8 of shape .9,. needs 9"),
+        ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [2], "start": "1"}}, "start at '1'"),
+        ({"step": {**DATA, "logprobs": [1]}}, "Call.step: logprobs has 1 values for 2"),
+        ({"more": 1}, r"Call: the keys \['more'\] are unknown"),
+    ],
+)
+def test_wrong_calls_are_named(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        from_data({**CALL, **wrong}, Call)
+
+
+def test_options_speak_in_names() -> None:
+    options = SampleOptions(owner=Owner.LAST, max_length=7, missing_row=MissingRow.PAD)
+    data = to_data(options)
+    assert (data["owner"], data["max_length"], data["missing_row"], data["rows"]) == (
+        "last",
+        7,
+        "pad",
+        "leaf",
+    )
+    assert from_data(json.loads(json.dumps(data)), SampleOptions) == options
+    assert from_data({}, SampleOptions) == SampleOptions()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"owner": "nobody"}, "SampleOptions.owner: 'nobody' is none of first, last, longest"),
+        ({"max_length": "7"}, "max_length is '7'"),
+        ({"max_length": 0}, "max_length is 0"),
+        ({"most": 7}, "the keys .'most'. are unknown"),
+    ],
+)
+def test_wrong_options_are_named(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        from_data(wrong, SampleOptions)

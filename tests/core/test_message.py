@@ -180,6 +180,7 @@ def test_the_opening_ends_where_anybody_else_speaks() -> None:
 
 
 def test_a_part_of_no_type_is_no_media() -> None:
-    for kind in ([], {}, None, 7):
+    kinds: list[Any] = [[], {}, None, 7]
+    for kind in kinds:
         assert not is_multimodal([{"role": "user", "content": [{"type": kind, "text": "a"}]}])
     assert is_multimodal([{"role": "user", "content": [{"type": [], "image_url": {"url": "a"}}]}])

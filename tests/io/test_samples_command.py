@@ -1,0 +1,270 @@
+"""`tito samples`: what it prints where, and what its exit status says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.core.test_forest import call
+from tests.io.sample_files import chat, dumped, own, put
+from tito_core import (
+    Cut,
+    Forest,
+    InputError,
+    MissingRow,
+    Owner,
+    Retries,
+    RowPer,
+    SampleOptions,
+    TurnRule,
+)
+from tito_core.samples import samples as kernel
+from tito_io.samples import command, jsonl, parquet, tensors
+from tito_io.samples.chunks import Group
+from tito_io.samples.command import BAD_INPUT, SOME_UNREAD, samples
+
+CALLS = [
+    call("a", [1], [2, 3], reward=1.0),
+    call("b", [1, 2, 3, 4], [5], truncated=True, finish_reason="length", order=1),
+    call("c", [1, 2, 3, 6], [7, 8], order=2),
+    call("d", [1, 2, 3, 6], [7, 9], order=3),
+]
+FOREST = Forest.of(CALLS)
+
+
+def run(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(samples, [str(path), *options])
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return put(tmp_path, own("c", CALLS))
+
+
+def test_rows_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None:
+    result = run(log)
+    assert result.exit_code == 0
+    assert [row["name"] for row in rows(result)] == ["b", "c", "d"]
+    assert "trained ids" in result.stderr
+    summary = json.loads(run(log, "--json").stderr)
+    assert summary == {
+        "conversations": 1,
+        "calls": 4,
+        "sampled": 7,
+        "rows": 3,
+        "ids": 17,
+        "trained": 7,
+        "untrained": {},
+        "without_row": 0,
+        "problems": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("r.jsonl", jsonl.read), ("r.parquet", parquet.read), ("r.safetensors", tensors.read)],
+)
+def test_rows_go_to_the_kind_of_file_that_its_name_says(
+    log: Path, tmp_path: Path, name: str, read: Any
+) -> None:
+    result = run(log, "--output", str(tmp_path / name), "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["rows"] == 3
+    assert result.stderr == ""
+    entries = list(read(tmp_path / name))
+    assert tuple(entry.row for entry in entries) == kernel(FOREST).rows
+    assert {(entry.conversation, entry.line) for entry in entries} == {("c", 1)}
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        (("--rows", "call"), SampleOptions(rows=RowPer.CALL)),
+        (("--owner", "last"), SampleOptions(owner=Owner.LAST)),
+        (("--max-length", "4"), SampleOptions(max_length=4)),
+        (("--max-length", "5", "--cut", "inside"), SampleOptions(max_length=5, cut=Cut.INSIDE)),
+        (("--truncated", "drop"), SampleOptions(truncated=TurnRule.DROP)),
+        (("--retries", "newest"), SampleOptions(retries=Retries.NEWEST)),
+        (("--missing-row", "pad"), SampleOptions(missing_row=MissingRow.PAD)),
+    ],
+)
+def test_options_are_the_kernels(log: Path, tmp_path: Path, options: Any, chosen: SampleOptions) -> None:
+    result = run(log, *options, "-o", str(tmp_path / "r.jsonl"), "--json")
+    made, summary = kernel(FOREST, chosen), json.loads(result.stdout)
+    assert tuple(entry.row for entry in jsonl.read(tmp_path / "r.jsonl")) == made.rows
+    assert summary["trained"] + sum(summary["untrained"].values()) == summary["sampled"] == 7
+    counts = Counter[str]()
+    for one in made.untrained:
+        counts[one.why.name.lower()] += one.stop - one.start
+    assert summary["untrained"] == counts
+    assert summary["without_row"] == len(made.without_row)
+
+
+def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> None:
+    parameters = {parameter.name: parameter for parameter in samples.params}
+    told = " ".join(CliRunner().invoke(samples, ["--help"]).stdout.split())
+    for field in attrs.fields(SampleOptions):
+        kind = type(field.default)
+        for member in getattr(kind, "__members__", {}).values():
+            assert member.name.lower() in parameters[field.name].type.choices  # type: ignore[attr-defined]  # they are choices
+            assert member.value.split("(")[0].split()[0] in told
+    every = {"rows": "call", "owner": "longest", "max_length": 5, "cut": "inside", "rewards": "per_leaf"}
+    every |= {"conversation": "tree", "truncated": "end", "aborted": "mask", "empty": "keep"}
+    made = command.options({**every, "retries": "extended", "missing_row": "repeat"})
+    assert all(getattr(made, field.name) != field.default for field in attrs.fields(SampleOptions))
+
+
+def test_the_summary_is_a_table_for_people(log: Path, tmp_path: Path) -> None:
+    result = run(log, "-o", str(tmp_path / "r.jsonl"), "--truncated", "drop", "--max-length", "5")
+    assert result.stdout == ""
+    lines = [line.split() for line in result.stderr.splitlines()]
+    assert ["dropped", "1"] in [line[:2] for line in lines]
+    assert ["too_long", "4"] in [line[:2] for line in lines]
+    assert "an option leaves out turns that ended so" in result.stderr
+
+
+def test_what_cannot_be_read_is_said_by_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+    content = own("x", CALLS) + b"{\n" + own("y", CALLS[:1]) + own("x", CALLS[:1])
+    path = put(tmp_path, content)
+    result = run(path, "--json")
+    assert result.exit_code == SOME_UNREAD
+    first, second, summary = result.stderr.splitlines()
+    assert first.startswith(f"tito: {path}, line 5: is no JSON")
+    assert second.startswith(f"tito: {path}, line 7: conversation 'x' is in lines before")
+    assert json.loads(summary)["problems"] == 2
+    assert [row["conversation"] for row in rows(result)] == ["x", "x", "x", "y"]
+
+
+def test_a_conversation_without_rows_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    clash = [call("a", [1], [2], reward=1.0), call("b", [3], [4], reward=0.0)]
+    path = put(tmp_path, own("x", clash) + own("y", CALLS))
+    result = run(path)
+    assert result.exit_code == SOME_UNREAD
+    assert "line 1: conversation 'x': calls 'a' and 'b' of one conversation have the rewards" in result.stderr
+    assert len(rows(result)) == 3
+    assert run(path, "--rewards", "per_leaf").exit_code == 0
+
+
+def test_a_row_that_no_column_takes_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    path = put(tmp_path, own("x", [call("a", [1], [2**31])]) + own("y", CALLS))
+    result = run(path)
+    assert result.exit_code == SOME_UNREAD
+    assert "line 1: row 'a' has the id 2147483648" in result.stderr
+    assert len(rows(result)) == 3
+
+
+def test_lines_may_be_grouped_by_a_field(tmp_path: Path) -> None:
+    records = [chat("a", [1], [2], run={"id": "x"}), chat("b", [1, 2], [3], run={"id": "y"})]
+    path = put(tmp_path, dumped(*records))
+    assert [row["conversation"] for row in rows(run(path, "--id", "run.id"))] == ["x", "y"]
+    assert [row["conversation"] for row in rows(run(path))] == ["log"]
+    assert [row["conversation"] for row in rows(run(path, "--group", "line"))] == ["log:1", "log:2"]
+    assert {member.name.lower() for member in Group} == {"id", "file", "line"}
+
+
+WRONG = [
+    (b"", (), "is empty"),
+    (b"\x00\x01", (), "is no text"),
+    (b'{"a": 1}\n', (), "line 1: is of no known form"),
+    (own("c", CALLS), ("--format", "miles"), "line 1: is none of the session records of Miles"),
+    (own("c", CALLS), ("--max-length", "0"), "max_length is 0: give a whole number of ids, one or more"),
+    (own("c", CALLS), ("--output", "rows.csv"), "ends in none of .jsonl, .parquet, .safetensors"),
+    (own("c", CALLS), ("--output", "/no/rows.jsonl"), "cannot write /no/rows.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("content", "options", "told"), WRONG)
+def test_bad_input_is_one_clear_line(tmp_path: Path, content: bytes, options: Any, told: str) -> None:
+    result = run(put(tmp_path, content), *options)
+    assert result.exit_code == BAD_INPUT
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("tito: ")
+    assert told in line
+
+
+def test_what_is_no_file_is_one_clear_line(tmp_path: Path) -> None:
+    for path, told in ((tmp_path, "is a folder"), (tmp_path / "no", "cannot read")):
+        result = run(path)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (BAD_INPUT, 1)
+        assert told in result.stderr
+
+
+def test_two_equal_names_are_one_clear_line(tmp_path: Path) -> None:
+    result = run(put(tmp_path, own("c", CALLS[:1] + CALLS)), "--json")
+    assert result.exit_code == SOME_UNREAD
+    line, _ = result.stderr.splitlines()
+    assert line.endswith("line 2: a second call of its conversation has the name 'a'")
+    assert len(rows(result)) == 3
+
+
+def test_an_unknown_choice_is_refused_with_the_known_ones(log: Path) -> None:
+    result = run(log, "--owner", "nobody")
+    assert result.exit_code == BAD_INPUT
+    assert "'first', 'last', 'longest'" in result.stderr
+
+
+def test_progress_shows_on_a_terminal_alone(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[int]()
+    with command._progress(log) as tick:
+        tick(1)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(command, "Progress", lambda **_: _Bar(told))
+    with command._progress(log) as tick:
+        tick(5)
+    assert told == [5]
+    with command._progress(log.parent) as tick:
+        tick(9)
+    assert told == [5]
+
+
+@attrs.frozen
+class _Bar:
+    told: list[int]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def add_task(self, name: str, total: int) -> int:
+        assert (name, total > 0) == ("log.jsonl", True)
+        return 0
+
+    def update(self, _: int, completed: int) -> None:
+        self.told.append(completed)
+
+
+def test_ray_that_is_missing_is_one_clear_line(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    result = run(log, "--ray", "local")
+    assert result.exit_code == BAD_INPUT
+    assert result.stderr == "tito: a cluster needs Ray: install tito-kernel[ray]\n"
+
+
+def test_a_compressed_file_goes_to_no_cluster(tmp_path: Path) -> None:
+    result = run(put(tmp_path, b"", "log.jsonl.gz"), "--ray", "local")
+    assert "is compressed: machines read parts of it" in result.stderr
+
+
+def test_the_help_names_the_exit_statuses() -> None:
+    told = CliRunner().invoke(samples, ["--help"]).stdout
+    assert "Exit status:\n    0  every line was read" in told
+
+
+def test_options_raise_what_the_kernel_raises() -> None:
+    given = {field.name: field.default.name.lower() for field in attrs.fields(SampleOptions) if field.default}
+    with pytest.raises(InputError, match="max_length is -1"):
+        command.options({**given, "max_length": -1})

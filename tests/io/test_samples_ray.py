@@ -1,0 +1,128 @@
+"""The same rows from a cluster as from one process, also where a worker dies (asked for with TITO_ENGINES=ray).
+
+Ray is heavy, and warns as it likes; so it runs in processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from click.testing import CliRunner
+
+import tito_io
+from tests.core.test_forest import call
+from tests.io.sample_files import own, put
+from tito_core import InputError, SampleOptions
+from tito_io import fleet
+from tito_io.samples import spread as spreading
+from tito_io.samples.chunks import Group, Reading
+from tito_io.samples.command import samples
+from tito_io.samples.make import Made, made
+from tito_io.samples.problem import Problem
+from tito_io.samples.read import chunks, conversations
+from tito_io.samples.spread import reach, rows_of, spread_over
+
+ROOT = Path(tito_io.__file__).parents[1]
+RAY = pytest.mark.skipif("ray" not in os.environ.get("TITO_ENGINES", "").split(","), reason="needs a Ray cluster: TITO_ENGINES=ray")
+
+
+def log(folder: Path, count: int = 40) -> Path:
+    """Return a file of conversations that branch, with a line between that is none."""
+    found = []
+    for number in range(count):
+        first = call("a", [number], [2, 3], reward=number / 8, metadata={"number": number})
+        calls = [first, call("b", [number, 2, 3, 4], [5]), call("c", [number, 2, 3, 6], [7, number])]
+        found.append(own(f"c{number}", [attrs.evolve(one, order=at) for at, one in enumerate(calls)]))
+    return put(folder, b"{\n".join([b"".join(found[:7]), b"".join(found[7:])]))
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_DEDUP_LOGS": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    return subprocess.run(
+        [sys.executable, *command],
+        env=env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+
+
+@RAY
+def test_rows_of_a_cluster_are_those_of_one_process_though_a_worker_dies(tmp_path: Path) -> None:
+    path = log(tmp_path)
+    done = run("-m", "tests.io.ray_rows", str(path), str(tmp_path))
+    assert done.returncode == 0, done.stderr[-3000:]
+    alone = CliRunner().invoke(samples, [str(path)])
+    assert (tmp_path / "rows.jsonl").read_bytes() == alone.stdout_bytes
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert len(told["nodes"]) == 2
+    assert told["instead"] != told["died"]
+
+
+@RAY
+def test_the_command_makes_the_same_rows_on_a_cluster(tmp_path: Path) -> None:
+    path = log(tmp_path)
+    script = "from tito_io.samples.command import samples; samples()"
+    done = run("-c", script, str(path), "--ray", "local", "--json", "--group", "line", "--rows", "call")
+    alone = CliRunner().invoke(samples, [str(path), "--json", "--group", "line", "--rows", "call"])
+    assert done.stdout == alone.stdout
+    assert done.returncode == alone.exit_code == 1
+    assert sorted(done.stderr.splitlines()) == sorted(alone.stderr.splitlines())
+
+
+# What needs no cluster.
+
+
+@pytest.mark.parametrize("group", Group)
+def test_lines_read_where_they_lie_are_those_read_in_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: Group
+) -> None:
+    path, reading = log(tmp_path), Reading(group=group)
+    alone = list(made(conversations(path, reading), SampleOptions()))
+    monkeypatch.setattr(spreading, "spread", lambda function, items, _: map(function, items))
+    apart = list(spread_over("anywhere", path, reading, SampleOptions()))
+
+    def sorted_out(found: list[Made | Problem]) -> tuple[list[Made], list[str]]:
+        return [one for one in found if isinstance(one, Made)], sorted(
+            str(one) for one in found if isinstance(one, Problem)
+        )
+
+    assert sorted_out(apart) == sorted_out(alone)
+    assert len(sorted_out(alone)[0]) == {Group.ID: 40, Group.FILE: 1, Group.LINE: 80}[group]
+
+
+def test_a_file_that_changed_is_a_problem(tmp_path: Path) -> None:
+    path = log(tmp_path, 8)
+    place = next(reach(path, one) for one in chunks(path) if not isinstance(one, Problem))
+    content = path.read_bytes()
+    for other in (b"{}\n" + content, b"{\n" + content, own("other", [call("a", [1], [2])]) + content, b""):
+        path.write_bytes(other)
+        (problem,) = rows_of(place, Reading(), SampleOptions())
+        assert str(problem).startswith("line 1: the file has changed")
+    path.unlink()
+    (problem,) = rows_of(place, Reading(), SampleOptions())
+    assert "No such file" in str(problem)
+
+
+def test_nothing_needs_no_cluster() -> None:
+    assert list(fleet.spread(len, [], "nowhere")) == []
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    with pytest.raises(InputError, match=r"install tito-kernel\[ray\]"):
+        fleet.library()
+
+
+def test_a_function_is_applied_to_what_travels() -> None:
+    applied = fleet.Applied(len)
+    assert pickle.loads(applied({"item": pickle.dumps([1, 2])})["made"]) == 2  # noqa: S301  # pickled here

@@ -1,0 +1,1 @@
+"""`tito audit`: stored conversations against what messages would have made of them, break by break."""

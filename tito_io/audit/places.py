@@ -1,0 +1,36 @@
+"""Where the conversations of a file lie, and reading them there: the two ends of work that travels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from tito_io.samples.chunks import Collector, Reading
+from tito_io.samples.lines import Line
+from tito_io.samples.problem import Problem
+from tito_io.samples.read import Stored, chunks, stored
+from tito_io.samples.spread import Reach, reach
+
+
+def places(
+    path: Path, reading: Reading, tick: Callable[[int], None] = lambda _: None
+) -> Iterator[Reach | Problem]:
+    """Yield where lines lie that belong together, and what belongs nowhere."""
+    for one in chunks(path, reading, tick, make=False):
+        yield one if isinstance(one, Problem) else reach(path.absolute(), one)
+
+
+def again(found: Reach, reading: Reading) -> Iterator[Stored | Problem]:
+    """Read lines where they lie."""
+    collected = Collector(found.path, attrs.evolve(reading, form=found.form))
+    with found.path.open("rb") as file:
+        for number, start in zip(found.numbers, found.starts, strict=True):
+            file.seek(start)
+            held = list(collected.add(Line(number, start, file.readline())))
+            if held:
+                yield Problem(number, f"the file has changed: {held[0]}")
+                return
+    for chunk in collected.rest():
+        yield from stored(chunk)

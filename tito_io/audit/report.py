@@ -1,0 +1,69 @@
+"""What an audit of a file found, as a value that grows by adding, in any order and in any groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from tito_core.break_choice import Choice
+from tito_core.breaks import Break
+from tito_core.tally import Tally
+from tito_io.samples.problem import Problem
+
+FIRST = 20
+"""Problems that are held by name; all are counted."""
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """Counts, the breaks to show, and what could not be read."""
+
+    tally: Tally = attrs.field(factory=Tally)
+    choice: Choice
+    problems: int = 0
+    first: tuple[Problem, ...] = ()
+    """The first problems by their lines."""
+
+    def with_problems(self, problems: Iterable[Problem]) -> Report:
+        """Return this report with lines that nobody could read, or audit."""
+        found = list(problems)
+        first = sorted({*self.first, *found}, key=lambda one: (one.line, one.reason))[:FIRST]
+        return attrs.evolve(self, problems=self.problems + len(found), first=tuple(first))
+
+    def __add__(self, other: Report) -> Report:
+        both = Report(
+            tally=self.tally + other.tally,
+            choice=self.choice + other.choice,
+            problems=self.problems,
+            first=self.first,
+        )
+        held = both.with_problems(other.first)
+        return attrs.evolve(held, problems=self.problems + other.problems)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that the file holds was compared."""
+        tally = self.tally
+        return not (self.problems or tally.refused or tally.media or tally.wordless)
+
+
+def to_json(one: Break) -> dict[str, Any]:
+    """Return a break as plain data; causes and parts by name."""
+    data = attrs.asdict(one)
+    return {**data, "part": one.part.name, "cause": one.cause.name, "also": [also.name for also in one.also]}
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """Return the counts and rates as plain data; a rate of nothing is null."""
+    tally = report.tally
+    rates = {
+        "by_token": tally.by_token,
+        "by_turn": tally.by_turn,
+        "by_rollout": tally.by_rollout,
+        "lost_to_merging": tally.lost,
+        "reuse_lost": tally.reuse_lost,
+    }
+    problems = [{"line": one.line, "reason": one.reason} for one in report.first]
+    return {**attrs.asdict(tally), **rates, "problems": report.problems, "first_problems": problems}

@@ -1,0 +1,66 @@
+"""A file, one conversation after the other; what is held does not grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tito_core import TitoError
+from tito_core.audit import Audited, audit
+from tito_core.break_choice import Choice
+from tito_core.break_view import Renderer
+from tito_core.breaks import Break
+from tito_io.folder import FolderError
+from tito_io.samples.chunks import Reading
+from tito_io.samples.problem import Problem
+from tito_io.samples.read import Stored, conversations
+
+from .report import Report
+
+
+def audit_file(
+    path: Path,
+    renderer: Renderer,
+    *,
+    reading: Reading | None = None,
+    block: int = 16,
+    show: int = 20,
+    each: Callable[[Break], None] = lambda _: None,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Report:
+    """Audit the conversations of a file; `each` is told of every break, `tick` of the bytes that are read.
+
+    Raises `InputError` where there is no such file or none of its lines is of a known form.
+    """
+    return audit_each(conversations(path, reading, tick), renderer, block=block, show=show, each=each)
+
+
+def audit_each(
+    found: Iterable[Stored | Problem],
+    renderer: Renderer,
+    *,
+    block: int = 16,
+    show: int = 20,
+    each: Callable[[Break], None] = lambda _: None,
+) -> Report:
+    """Audit conversations as they come."""
+    report = Report(choice=Choice(show))
+    for one in found:
+        audited = one if isinstance(one, Problem) else _audited(one, renderer, block)
+        if isinstance(audited, Problem):
+            report = report.with_problems([audited])
+            continue
+        for each_break in audited.breaks:
+            each(each_break)
+        report += Report(tally=audited.tally, choice=Choice(show).with_breaks(audited.breaks))
+    return report
+
+
+def _audited(one: Stored, renderer: Renderer, block: int) -> Audited | Problem:
+    """Audit a conversation; what is wrong with it alone is a problem and stops nothing."""
+    try:
+        return audit(one.forest, renderer, name=one.name, block=block)
+    except FolderError:
+        raise
+    except TitoError as error:
+        return Problem(one.first, f"conversation {one.name!r:.60} cannot be audited: {error}")

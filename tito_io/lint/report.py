@@ -1,0 +1,170 @@
+"""What was found out about one template, as values; whoever shows it reads it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from attrs import field, frozen
+
+from tito_core import Profile, Reason
+from tito_core.kind import Kind
+
+SWITCHES = ("enable_thinking", "thinking")
+"""What templates call the switch for thinking. Another one is given by hand: `--arg NAME=VALUE`."""
+
+
+class Verdict(Enum):
+    """What becomes of a turn with what follows it."""
+
+    EXACT = "exact"
+    REFUSED = "refused"
+
+
+@frozen
+class Token:
+    """An id and what it prints."""
+
+    id: int
+    text: str
+
+
+@frozen(kw_only=True)
+class Divergence:
+    """The first place where the next prompt, rendered afresh, is not what was used."""
+
+    at: int
+    """How many ids are the same before it."""
+    before: tuple[Token, ...]
+    """The last of those."""
+    used: tuple[Token, ...]
+    """What stood there when the turn was sampled, and on."""
+    rendered: tuple[Token, ...]
+    """What the render has there; empty where the render ends inside of what was used."""
+    in_prompt: bool
+    """Whether it lies before the sampled turn: what the template wrote itself is written otherwise."""
+    dropped: str
+    """The text in use that the render lacks, up to where both agree again; what it was is seen from it."""
+    added: str
+    """The text that the render has in its place."""
+    gone: int
+    """How many of the ids in `used` are the dropped ones."""
+    new: int
+    """How many of the ids in `rendered` are the added ones."""
+
+
+@frozen(kw_only=True)
+class Finding:
+    """One kind of turn before one shape of environment."""
+
+    shape: tuple[str, ...]
+    kind: Kind
+    cut: bool
+    """Whether the turn was cut short."""
+    verdict: Verdict
+    reason: str = ""
+    """The name of the reason where it is refused."""
+    detail: str = ""
+    mode: str = ""
+    """What the tail depends on where it is exact: `free` or `history`."""
+    history_rewritten: bool = False
+    divergence: Divergence | None = None
+    renders: int = 0
+
+    @property
+    def after(self) -> str:
+        """What precedes, in words."""
+        label = self.kind.label
+        return f"{label}, cut short" if self.cut else label
+
+    @property
+    def following(self) -> str:
+        """What follows, in words."""
+        return " ".join(self.shape)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it cannot go by ids."""
+        return self.verdict is Verdict.REFUSED
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the template itself rejects such a conversation, by messages too."""
+        return self.reason == Reason.TEMPLATE_REFUSED.name
+
+
+@frozen
+class Part:
+    """A piece of the seam."""
+
+    name: str
+    """`close`, `opener`, `text`, `its close` or `generation prompt`."""
+    tokens: tuple[Token, ...]
+
+
+@frozen(kw_only=True)
+class Drawn:
+    """What the template writes after a sampled turn, in pieces."""
+
+    role: str
+    parts: tuple[Part, ...]
+
+
+@frozen(kw_only=True)
+class Rendering:
+    """What a template is rendered with beside messages."""
+
+    tools: bool
+    args: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def thinks(self) -> bool:
+        """Whether no switch for thinking is off."""
+        return not any(self.args.get(name) is False for name in SWITCHES)
+
+    @property
+    def label(self) -> str:
+        """What it is called.
+
+        >>> Rendering(tools=True, args={"enable_thinking": False}).label
+        'with tools, enable_thinking=False'
+        """
+        told = [f"{name}={value!r}" for name, value in self.args.items()]
+        return ", ".join(["with tools" if self.tools else "without tools", *told])
+
+
+@frozen(kw_only=True)
+class Look:
+    """A template with one rendering."""
+
+    rendering: Rendering
+    profile: Profile
+    findings: tuple[Finding, ...]
+    seams: tuple[Drawn, ...]
+    facts: Mapping[str, Any]
+    renders: int
+    seconds: float
+    """Processor time."""
+
+
+@frozen(kw_only=True)
+class Report:
+    """A template, looked into as far as it went."""
+
+    path: str
+    template: str
+    notes: tuple[str, ...] = ()
+    looks: tuple[Look, ...] = ()
+    """The rendering to show first; then the others."""
+    error: str | None = None
+    """Why it could not be linted."""
+    advice: tuple[str, ...] = ()
+    stops: tuple[tuple[Token, bool], ...] = field(default=())
+    """The stop ids, and whether each opens another role's message."""
+    suffix: tuple[Token, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those of all renderings."""
+        return tuple(one for look in self.looks for one in look.findings)

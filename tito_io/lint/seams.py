@@ -1,0 +1,84 @@
+"""The seam in readable form: what the template writes between a sampled turn and the next one, in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tito_core import Profile, TemplateRefused
+from tito_core.bridge import recognize
+from tito_core.dummy import Form, kindred
+from tito_core.kind import Kind, sample_environment, sample_turn
+from tito_core.profile import Case
+from tito_core.seam import SHORT, common_prefix
+from tito_io.family import Family
+
+from .meter import Meter
+from .report import Drawn, Part
+from .scene import SYSTEM, USER
+from .tokens import tokens
+
+Plain = dict[str, Any]
+WORDS = ("Lisbon", "Quite 40 of them")
+"""Texts without a common beginning or end; what differs between two bridges is the text."""
+
+
+def seams(family: Family, profile: Profile, meter: Meter) -> tuple[Drawn, ...]:
+    """Return the seam before each role that may follow a turn."""
+    found = []
+    for role in ("user", "tool", "system"):
+        drawn = next(_drawn(family, profile, meter, role), None)
+        if drawn is not None:
+            found.append(drawn)
+    return tuple(found)
+
+
+def _drawn(family: Family, profile: Profile, meter: Meter, role: str) -> Iterator[Drawn]:
+    """Yield the seam from each certified case that shows it."""
+    for content in ("text", "empty"):
+        kind = Kind(before="user", reasoning=False, calls=int(role == "tool"), content=content)
+        case = profile.case(kind, (role,))
+        pair = bridges(case, meter) if case is not None else None
+        if pair is not None and case is not None and case.recipe is not None:
+            yield Drawn(role=role, parts=_parts(family, profile, pair, len(case.recipe.speaks)))
+
+
+def bridges(case: Case, meter: Meter) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return what follows a turn of a case, asked with two texts; None where it is refused."""
+    recipe = case.recipe
+    if recipe is None:
+        return None
+    history = kindred(case.kind.before, (SYSTEM, USER))[recipe.past]
+    turn = sample_turn(case.kind, ["find"] * case.kind.calls)
+    form = Form(turn, recipe.place, recipe.as_object)
+    found = []
+    for words in WORDS:
+        (message,) = sample_environment(case.shape, turn, 1, words)
+        asked = (*history, form.write(SHORT), {**message, "content": words})
+        try:
+            ids = meter.since(asked, SHORT, add_generation_prompt=True) if recipe.cut else None
+            whole = ids if ids is not None else meter(asked, add_generation_prompt=True)
+        except TemplateRefused:
+            return None
+        found.append(recognize(recipe, tuple(whole)))
+    one, two = found
+    return None if one is None or two is None else (one, two)
+
+
+def _parts(
+    family: Family, profile: Profile, pair: tuple[tuple[int, ...], tuple[int, ...]], speaks: int
+) -> tuple[Part, ...]:
+    one, two = pair
+    size = len(profile.suffix) if one[: len(profile.suffix)] == profile.suffix else 0
+    opened = common_prefix(one, two)
+    ended = len(one) - common_prefix(one[::-1], two[::-1], min(len(one), len(two)) - opened)
+    spoken = max(len(one) - speaks, ended)
+    places = (
+        ("close", 0, size),
+        ("opener", min(size, opened), opened),
+        ("text", opened, ended),
+        ("its close", ended, spoken),
+        ("generation prompt", spoken, len(one)),
+    )
+    named = ((name, one[begin:end]) for name, begin, end in places)
+    return tuple(Part(name, tokens(family, ids)) for name, ids in named if ids)

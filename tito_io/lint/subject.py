@@ -1,0 +1,134 @@
+"""What a PATH names: the templates of a model folder, a template by itself, or a model on the hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from tito_core import TitoError
+from tito_io.family import Family
+from tito_io.folder import Folder, FolderError
+from tito_io.limits import Limits
+
+from .markers import lacking, markers
+
+LIMITS = Limits(characters=1 << 17, items=1 << 14, seconds=2.0)
+"""What one render may use: far above the short conversations that a template is asked about here."""
+_HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
+_WANTED = ("*.jinja", "additional_chat_templates/*", "tokenizer*.json", "*_tokens*.json", "*_config.json")
+"""The files of a model that text and ids need; the weights stay where they are."""
+
+
+class LintError(TitoError, ValueError):
+    """A path that cannot be linted. The message names it and says what to do."""
+
+
+@frozen(kw_only=True)
+class Subject:
+    """A template to look into."""
+
+    path: str
+    """As it was given."""
+    template: str
+    """Its name in the folder, or its file."""
+    load: Callable[[], tuple[Family, tuple[str, ...]]]
+    """Returns the family and notes on it; raises `FolderError` where something is broken."""
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """What about a path is to be linted."""
+
+    template: str | None = None
+    tokenizer: Path | None = None
+    special: tuple[str, ...] = ()
+
+
+def subjects(path: str, wanted: Wanted) -> Iterator[Subject]:
+    """Yield the templates that a path names; raises `LintError` or `FolderError` where there are none."""
+    place = Path(path)
+    if place.suffix == ".jinja" and (place.is_file() or not place.is_dir()):
+        yield _bare(path, wanted)
+        return
+    if place.is_file():
+        raise LintError(f"{path}: is no model folder and no .jinja file")
+    folder = place if place.is_dir() else _fetched(path)
+    for name in _names(folder, wanted.template):
+        yield Subject(path=path, template=name, load=_loader(folder, name, wanted.special))
+
+
+def _names(folder: Path, wanted: str | None) -> Sequence[str]:
+    """Return the templates of a folder: those with a name, and the other files that are templates."""
+    if wanted is not None:
+        return (wanted,)
+    named = dict.fromkeys(sorted(Folder.read(folder).templates))
+    files = (file.name for file in sorted(folder.glob("*.jinja")) if file.name != "chat_template.jinja")
+    found = (*named, *files)
+    if not found:
+        raise FolderError(f"{folder}: has no chat template; add chat_template.jinja, or pass a .jinja file")
+    return found
+
+
+def _loader(
+    folder: Path, name: str, special: tuple[str, ...]
+) -> Callable[[], tuple[Family, tuple[str, ...]]]:
+    def load() -> tuple[Family, tuple[str, ...]]:
+        return _with_markers(_loaded(folder, name), special)
+
+    return load
+
+
+def _bare(path: str, wanted: Wanted) -> Subject:
+    tokenizer = wanted.tokenizer
+    if tokenizer is None:
+        raise LintError(f"{path}: a template by itself has no vocabulary; add --tokenizer MODEL_FOLDER")
+    file = Path(path)
+    if not file.is_file():
+        raise LintError(f"{path}: there is no such file")
+
+    def load() -> tuple[Family, tuple[str, ...]]:
+        family = _loaded(tokenizer, str(file.absolute()))
+        source = family.templates["default"].source.text
+        return _with_markers(family, (*markers(source), *wanted.special))
+
+    return Subject(path=path, template=file.name, load=load)
+
+
+def _loaded(folder: Path, template: str) -> Family:
+    """Return a family with this template; raises `LintError` where there is nothing in it."""
+    family = Family.load(folder, template=template, limits=LIMITS)
+    source = family.templates["default"].source
+    if not source.text.strip():
+        raise LintError(f"{source.origin}: is empty; copy the template anew")
+    return family
+
+
+def _with_markers(family: Family, wanted: tuple[str, ...]) -> tuple[Family, tuple[str, ...]]:
+    """Add the markers that the vocabulary lacks, and say so."""
+    missing = lacking(family.tokenizer.get_vocab(with_added_tokens=True), wanted)
+    if not missing:
+        return family, ()
+    shown = " ".join(missing[:12]) + (" ..." if len(missing) > 12 else "")  # noqa: PLR2004  # a line's worth
+    note = f"the vocabulary lacks {shown}: added as special tokens, so the ids here are a stand-in's"
+    return family.with_special_tokens(missing), (note,)
+
+
+def _fetched(path: str) -> Path:
+    """Return the cached folder of a model on the hub; only what text and ids need is fetched."""
+    if not _HUB_ID.fullmatch(path) or path.startswith((".", "/")):
+        raise LintError(f"{path}: is no folder, no .jinja file, and no hub id such as Qwen/Qwen3-8B")
+    try:
+        from huggingface_hub import snapshot_download  # noqa: PLC0415  # an extra, and may be missing
+    except ImportError as error:
+        raise LintError(
+            f"{path}: is no local folder, and to fetch it from the hub huggingface_hub must be installed:"
+            " pip install huggingface_hub"
+        ) from error
+    try:
+        return Path(snapshot_download(path, allow_patterns=list(_WANTED)))
+    except Exception as error:  # offline, gated, misspelled: its errors share no root but this
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise LintError(f"{path}: is no local folder, and the hub does not give it: {first}") from error

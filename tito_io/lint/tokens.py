@@ -1,0 +1,38 @@
+"""Ids with their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tito_io.family import Family
+
+from .report import Token
+
+LONGEST = 120
+"""No token that a person should read is longer."""
+
+
+def tokens(family: Family, ids: Sequence[int]) -> tuple[Token, ...]:
+    """Return ids with what each prints; half a character prints as the vocabulary's own name for it."""
+    return tuple(Token(index, _text(family, index)) for index in ids)
+
+
+def _text(family: Family, index: int) -> str:
+    text = family.decode([index])
+    broken = not text or "\ufffd" in text
+    named = family.tokenizer.id_to_token(index) if broken else None
+    shown = text if named is None else named
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+
+
+def visible(text: str) -> str:
+    r"""Return a text with its white space, and what a terminal would act on, in sight.
+
+    >>> visible("a b\n\x1b[31m")
+    'a b\\n\\x1b[31m'
+    """
+    return "".join(one if one == " " or one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

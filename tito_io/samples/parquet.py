@@ -1,0 +1,114 @@
+"""Rows as a Parquet file, in columns that Hugging Face `datasets` and every data frame read as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import attrs
+
+from tito_core import InputError
+
+from .entry import Entry, from_columns, to_columns
+
+TOGETHER = 1_000_000
+"""Ids that are written as one group of rows: what is held in memory at a time, and read at a time."""
+
+
+def library() -> Any:
+    """Return pyarrow with its part for Parquet; raises `InputError` where it is not installed."""
+    try:
+        import_module("pyarrow.parquet")
+        return import_module("pyarrow")
+    except ImportError:
+        raise InputError("Parquet needs pyarrow: install tito-kernel[parquet], or write .jsonl") from None
+
+
+def schema() -> Any:
+    """Return the columns' types.
+
+    Log-probabilities are doubles: what was read is written, to the last digit.
+    """
+    pa = library()
+    whole, text = pa.int32(), pa.string()
+    place = [("start", whole), ("stop", whole)]
+    span = [("origin", text), *place, ("call", text), ("weights", text), ("trained", pa.bool_())]
+    turn = [("call", text), *place, ("finish_reason", text), ("ending", text), ("trained", pa.bool_())]
+    experts = [
+        ("data", pa.large_binary()),
+        ("dtype", text),
+        ("shape", pa.list_(pa.int64())),
+        ("valid", pa.list_(pa.struct(place))),
+    ]
+    return pa.schema(
+        [
+            ("conversation", text),
+            ("line", pa.int64()),
+            ("place", pa.int64()),
+            ("name", text),
+            ("ids", pa.list_(whole)),
+            ("loss_mask", pa.list_(pa.int8())),
+            ("logprobs", pa.list_(pa.float64())),
+            ("spans", pa.list_(pa.struct(span))),
+            ("turns", pa.list_(pa.struct(turn))),
+            ("experts", pa.struct(experts)),
+            ("left_out", pa.int64()),
+            ("reward", pa.float64()),
+            ("weight", pa.float64()),
+            ("tree", text),
+            ("metadata", text),
+        ]
+    )
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Any:
+    """Return columns of rows as an Arrow table."""
+    return library().Table.from_pylist(rows, schema=schema())
+
+
+@attrs.define
+class Parquet:
+    """Writes rows, many at a time."""
+
+    file: BinaryIO
+    _writer: Any = None
+    _held: list[dict[str, Any]] = attrs.field(factory=list)
+    _ids: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        """Begin the file, so that one without rows has its columns."""
+        self._writer = library().parquet.ParquetWriter(self.file, schema(), compression="zstd")
+
+    def write(self, entry: Entry) -> None:
+        """Take in a row."""
+        self._held.append(to_columns(entry))
+        self._ids += len(entry.row)
+        if self._ids >= TOGETHER:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write what is held."""
+        self._flush()
+
+    def close(self) -> None:
+        """Write the file's end."""
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(table(self._held))
+        self._held, self._ids = [], 0
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield the rows of a file; raises `InputError` where it is none of rows."""
+    pa = library()
+    try:
+        with pa.parquet.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                for columns in file.read_row_group(group).to_pylist():
+                    yield from_columns(columns)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"cannot read {path}: {str(error).splitlines()[0]:.200}") from None
