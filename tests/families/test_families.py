@@ -21,6 +21,9 @@ SUBJECTS = everything(Path(ROOT)) if ROOT else []
 needs_families = pytest.mark.skipif(not SUBJECTS, reason="TITO_FAMILIES names no folder of model folders")
 WITH_TOOLS = tuple(rendering for rendering in RENDERINGS if rendering == {"tools": rendering["tools"]})[-1:]
 """One rendering stands for all: with tools and nothing else."""
+MERGING = ("Apriel-1.6-15b-Thinker-fixed",)
+"""Templates after whose messages a line break stands that its tokenizer merges with some texts and not with
+others: the ids that make the model speak are then not always the same, and a bridge is proven anew."""
 KNOWN: dict[str, list[Cell]] = {}
 
 
@@ -47,7 +50,7 @@ def test_no_bridge_differs_from_the_tail_of_the_real_conversation(name: str) -> 
 def test_a_profile_loses_no_cell_and_asks_once(name: str) -> None:
     found = looked_into(name)
     assert [cell for cell in found if cell.bare == EXACT and cell.verdict != EXACT] == []
-    assert {cell.renders for cell in found if cell.verdict == EXACT} <= {1}
+    assert {cell.renders for cell in found if cell.verdict == EXACT and cell.template not in MERGING} <= {1}
 
 
 @needs_families
