@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -86,6 +86,7 @@ class Options:
     vocab_size: int | None
     check_every: int
     compare: bool
+    calls: Path | None
     as_json: bool
 
     @property
@@ -135,6 +136,11 @@ class Options:
     help="Compare the bridge of every n-th turn with a render of the whole conversation; 0 for never.",
 )
 @click.option("--compare/--no-compare", default=True, help="Render each prompt afresh to show the drift.")
+@click.option(
+    "--calls",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file to write every call to, ids and all, for `tito samples` and `tito audit`.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One object a turn, then a summary object.")
 def rollout(**given: Any) -> None:
     """Run a many-turn conversation with tools and account for every sampled id.
@@ -183,7 +189,21 @@ async def _rollout(options: Options) -> int:
         )
         run = Rollout(conversation, script, options.turns or len(script.lines), compare=options.compare)
         show = _print_json if options.as_json else _print_table
-        return await show(run, engine.name)
+        with _kept(run, options.calls):
+            return await show(run, engine.name)
+
+
+@contextmanager
+def _kept(run: Rollout, path: Path | None) -> Iterator[None]:
+    """Write the rollout's calls to a file, if one is named."""
+    if path is None:
+        yield
+        return
+    from .samples.call_file import CallFile  # noqa: PLC0415  # its readers know every engine's replies
+
+    with CallFile(path) as calls:
+        run.told = calls.add
+        yield
 
 
 @asynccontextmanager

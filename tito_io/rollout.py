@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import attrs
@@ -118,6 +118,8 @@ class Rollout:
     turns: int
     compare: bool = True
     """Whether each prompt is also rendered afresh, to see what would have changed: O(history) a turn."""
+    told: Callable[[Turn], None] = lambda _: None
+    """Told of every turn as it is taken."""
     account: Account = attrs.field(factory=Account)
     rows: list[Row] = attrs.field(factory=list)
     retokenized: int = 0
@@ -127,6 +129,7 @@ class Rollout:
         prompt = self.script.opening()
         for number in range(1, self.turns + 1):
             turn = await self.conversation.turn(prompt)
+            self.told(turn)
             self.rows.append(await self._row(number, turn, prompt))
             yield self.rows[-1]
             message = spoken(turn.reply)

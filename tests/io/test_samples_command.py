@@ -26,6 +26,7 @@ from tito_core import (
     TurnRule,
 )
 from tito_core.samples import samples as kernel
+from tito_io.cli import tito
 from tito_io.samples import command, jsonl, parquet, tensors
 from tito_io.samples.chunks import Group
 from tito_io.samples.command import BAD_INPUT, SOME_UNREAD, samples
@@ -268,3 +269,22 @@ def test_options_raise_what_the_kernel_raises() -> None:
     given = {field.name: field.default.name.lower() for field in attrs.fields(SampleOptions) if field.default}
     with pytest.raises(InputError, match="max_length is -1"):
         command.options({**given, "max_length": -1})
+
+
+def test_a_rollout_writes_calls_that_become_rows(tmp_path: Path) -> None:
+    """What `tito rollout --calls` writes is what `tito samples` reads, ids and all."""
+    path = tmp_path / "calls.jsonl"
+    done = CliRunner().invoke(tito, ["rollout", "--turns", "5", "--json", "--calls", str(path)])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout.splitlines()[-1])["summary"]
+    made = CliRunner().invoke(tito, ["samples", str(path)])
+    assert made.exit_code == 0, made.output
+    rows = [json.loads(line) for line in made.stdout.splitlines()]
+    assert len(path.read_bytes().splitlines()) == 5
+    assert sum(sum(row["loss_mask"]) for row in rows) == summary["sampled_ids"]
+
+
+def test_calls_that_cannot_be_written_are_bad_input(tmp_path: Path) -> None:
+    done = CliRunner().invoke(tito, ["rollout", "--turns", "1", "--calls", str(tmp_path / "no" / "calls")])
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr
