@@ -6,7 +6,7 @@ they are made; an engine's `/tokenize` is awaited by the twin of `answer` in `ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar, cast
 
@@ -47,7 +47,12 @@ Asking: TypeAlias = Generator[Ask, Sequence[int], T]
 
 
 class TokenizeFn(Protocol):
-    """Renders messages through a chat template and tokenizes the text."""
+    """Renders messages through a chat template and tokenizes the text.
+
+    One function stands for one way of rendering: a model's template with its tools and arguments. It is
+    asked the same more than once and must answer the same. One that has a method `since` (see `Ask.put`)
+    is spared the tokenizing of what stands before the turn.
+    """
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
         """Return ids; raises `TemplateRefused` where the template rejects the messages."""
@@ -60,17 +65,30 @@ def ask(
 
     Raises `TokenizeError` where the answer is not made of ids.
     """
-    ids = yield Ask(copied(tuple(messages), "messages"), add_generation_prompt, since)
+    ids: object = yield Ask(copied(tuple(messages), "messages"), add_generation_prompt, since)
+    if isinstance(ids, Mapping):
+        raise TokenizeError("tokenize_fn answered with a mapping: give the list in it, such as its input_ids")
+    if isinstance(ids, list | tuple) and ids and isinstance(ids[0], list | tuple):
+        raise TokenizeError("tokenize_fn answered with a batch: give the list of one conversation's ids")
     try:
-        return checked(ids, "the answer of tokenize_fn")
+        return checked(cast("Sequence[int]", ids), "the answer of tokenize_fn")
     except InputError as error:
         raise TokenizeError(str(error)) from None
+
+
+def _made(ids: R) -> R:
+    """Return an answer, unless it is still to be awaited."""
+    if isinstance(ids, Coroutine):
+        ids.close()
+        raise TokenizeError("tokenize_fn is async: await what an asking asks, as tito_io.ask.answer does")
+    return ids
 
 
 def answer(asking: Asking[T], tokenize_fn: TokenizeFn) -> T:
     """Run a computation to its end, answering from a function.
 
     What `tokenize_fn` raises comes out unchanged, except `TemplateRefused`, which the computation is told.
+    Raises `InputError` for one that cannot be called, `TokenizeError` for one that must be awaited.
 
     >>> def asking():
     ...     ids = yield Ask(({"role": "user", "content": "abc"},))
@@ -78,6 +96,8 @@ def answer(asking: Asking[T], tokenize_fn: TokenizeFn) -> T:
     >>> answer(asking(), lambda messages, *, add_generation_prompt: [len(m["content"]) for m in messages])
     3
     """
+    if not callable(tokenize_fn):
+        raise InputError(f"tokenize_fn is {tokenize_fn!r:.60}: give a function from messages to ids")
     resume: Callable[[], Ask] = partial(next, asking)
     while True:
         try:
@@ -85,7 +105,7 @@ def answer(asking: Asking[T], tokenize_fn: TokenizeFn) -> T:
         except StopIteration as end:
             return cast("T", end.value)
         try:
-            ids = question.put(tokenize_fn)
+            ids = _made(question.put(tokenize_fn))
         except TemplateRefused as refused:
             resume = partial(asking.throw, refused)
         else:

@@ -111,10 +111,18 @@ def stitching(
     key: str | None = None,
     profile: Profile | None = None,
 ) -> Asking[Stitched | Refusal]:
-    """Ask for what is new and return the next prompt, or the reason why there is none."""
+    """Ask for what is new and return the next prompt, or the reason why there is none.
+
+    The arguments are those of `stitch`. Run it with `answer`, or with a driver of your own: it yields an
+    `Ask` and is sent ids, or is thrown a `TemplateRefused`. Raises `InputError` for malformed input and
+    `TokenizeError` where it is sent what is not ids.
+
+    >>> asking = stitching([], [{"role": "user", "content": "hi"}], (2,))
+    >>> answer(asking, lambda messages, *, add_generation_prompt: [1]).reason.name
+    'NO_PREFIX'
+    """
     close = checked(suffix, "suffix")
-    if not isinstance(policy, Policy):
-        raise InputError(f"policy is {policy!r:.60}: give a Policy, such as Policy(odd_stop=OddStop.KEEP)")
+    _check(policy, key, profile)
     seam = _seam(trajectory, prompt, close, policy, key)
     if isinstance(seam, Refusal):
         return seam
@@ -122,6 +130,16 @@ def stitching(
     if isinstance(bridge, Refusal):
         return bridge
     return _join(seam.match, Messages.of(seam.environment), bridge, close, policy)
+
+
+def _check(policy: object, key: object, profile: object) -> None:
+    """Refuse choices that are none."""
+    if not isinstance(policy, Policy):
+        raise InputError(f"policy is {policy!r:.60}: give a Policy, such as Policy(odd_stop=OddStop.KEEP)")
+    if not isinstance(key, str | None):
+        raise InputError(f"key is {key!r:.60}: give the string that render_key made, or None")
+    if not isinstance(profile, Profile | None):
+        raise InputError(f"profile is {profile!r:.60}: give a Profile, such as probe makes, or None")
 
 
 def case_of(

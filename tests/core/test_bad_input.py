@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.core import talk
 from tito_core import (
     InputError,
     Ledger,
+    Message,
     OddStop,
     Policy,
     Reason,
@@ -294,3 +296,39 @@ def test_a_template_that_loses_the_assistant_has_no_suffix() -> None:
 
     with pytest.raises(InputError, match="loses an assistant's content"):
         suffix_ids(mute)
+
+
+async def awaited(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+
+@pytest.mark.parametrize(
+    ("tokenize_fn", "kind", "said"),
+    [
+        (None, InputError, r"^tokenize_fn is None: give a function from messages to ids$"),
+        (awaited, TokenizeError, r"^tokenize_fn is async: await what an asking asks"),
+        (
+            lambda *_, **__: {"input_ids": [1]},
+            TokenizeError,
+            r"a mapping: give the list in it, .* input_ids$",
+        ),
+        (lambda *_, **__: [[1, 2]], TokenizeError, r"a batch: give the list of one conversation's ids$"),
+    ],
+)
+def test_what_is_no_tokenize_fn_is_named(tokenize_fn: Any, kind: type[Exception], said: str) -> None:
+    step = talk.step()
+    with pytest.raises(kind, match=said):
+        stitch([step], talk.prompt(step), (talk.CLOSE,), tokenize_fn)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key": 5}, r"^key is 5: give the string that render_key made"),
+        ({"profile": {}}, r"^profile is {}: "),
+    ],
+)
+def test_what_is_no_choice_is_named(given: dict[str, Any], said: str) -> None:
+    step = talk.step()
+    with pytest.raises(InputError, match=said):
+        stitch([step], talk.prompt(step), (talk.CLOSE,), talk.tokenize, **given)
