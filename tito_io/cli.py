@@ -227,9 +227,12 @@ async def _each(run: Rollout, show: Callable[[Row], None]) -> str | None:
 
 
 async def _print_json(run: Rollout, _: str) -> int:
-    trouble = await _each(run, lambda row: _line(to_json(row)))
-    summary = run.summary(trouble)
-    _line({"summary": attrs.asdict(summary)})
+    try:
+        trouble = await _each(run, lambda row: _line(to_json(row)))
+    except EngineError as error:
+        _line({"summary": attrs.asdict(run.summary(str(error)))})
+        raise
+    _line({"summary": attrs.asdict(run.summary(trouble))})
     return _status(run, trouble)
 
 

@@ -155,6 +155,13 @@ def test_an_engine_that_is_not_there_has_its_own_exit_status() -> None:
     assert "127.0.0.1:9" in result.stderr
 
 
+def test_an_engine_that_is_not_there_has_a_summary_too() -> None:
+    done = run("--engine", "vllm", "--base-url", "http://127.0.0.1:9", "--model", "m", "--json")
+    (summary,) = [json.loads(line)["summary"] for line in done.stdout.splitlines()]
+    assert (done.exit_code, summary["turns"]) == (TROUBLE, 0)
+    assert "127.0.0.1:9" in summary["error"]
+
+
 def test_trouble_on_the_way_keeps_what_was_sampled(tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text(json.dumps({"user": "word " * 2_000}) + "\n" + json.dumps({"user": "no " * 9_000}))
