@@ -38,7 +38,7 @@ Exit status:
 """
 
 
-OTHERS = {name: f".{name}.command" for name in ("audit", "lint", "samples")}
+OTHERS = {name: f".{name}.command" for name in ("audit", "lint", "samples", "serve")}
 """Further commands, and the modules that hold them by the same name."""
 
 

@@ -16,11 +16,10 @@ from tito_core import Message, Policy, Profile, Reason, Step, Trajectory
 
 from .ask import AsyncTokenizeFn
 from .conversation import Conversation, Route, Turn, spoken
+from .engines.bounded import Bounded
 from .engines.protocol import (
     AbortedError,
     Engine,
-    Limits,
-    OverlongError,
     Rendering,
     Reply,
     Sampling,
@@ -107,7 +106,7 @@ class TokenClient:
         asked = understood(sampling)
         rendering = Rendering(tools=tuple(tools or ()), template_args=asked.template_args)
         conversation = Conversation(
-            engine=_Bounded(self.engine, watch),
+            engine=_Watched(self.engine, watch),
             rendering=rendering,
             sampling=asked.sampling,
             policy=self.policy,
@@ -158,26 +157,10 @@ def _beside(step: Step, reply: Reply) -> Step:
 
 
 @attrs.define
-class _Bounded:
-    """An engine that is sent no ids that are known not to fit, and tells one listener of every turn."""
+class _Watched(Bounded):
+    """An engine that tells one listener of every turn."""
 
-    engine: Engine
     told: Watch | None
-    name: str = attrs.field(init=False)
-    keeps_ids: bool = attrs.field(init=False)
-
-    @name.default
-    def _its_name(self) -> str:
-        return self.engine.name
-
-    @keeps_ids.default
-    def _as_the_engine(self) -> bool:
-        return self.engine.keeps_ids
-
-    async def render(
-        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
-    ) -> Sequence[int]:
-        return await self.engine.render(messages, rendering, add_generation_prompt=add_generation_prompt)
 
     async def from_messages(
         self,
@@ -187,7 +170,7 @@ class _Bounded:
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        return await self.engine.from_messages(messages, rendering, sampling, watch=watch or self.told)
+        return await super().from_messages(messages, rendering, sampling, watch=watch or self.told)
 
     async def from_ids(
         self,
@@ -197,16 +180,4 @@ class _Bounded:
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        room = (await self.engine.limits()).max_model_len
-        if room is not None and len(ids) >= room:
-            raise OverlongError(
-                f"the prompt has {len(ids)} ids, and the model takes {room} with its answer; shorten it. "
-                "Nothing was sent"
-            )
-        return await self.engine.from_ids(ids, sampling, rendering, watch=watch or self.told)
-
-    async def limits(self) -> Limits:
-        return await self.engine.limits()
-
-    async def aclose(self) -> None:
-        await self.engine.aclose()
+        return await super().from_ids(ids, sampling, rendering, watch=watch or self.told)

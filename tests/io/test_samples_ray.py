@@ -1,6 +1,6 @@
-"""The same rows from a cluster as from one process, also where a worker dies (asked for with TITO_ENGINES=ray).
+"""The same rows from a cluster as from one process, also where a worker dies.
 
-Ray is heavy, and warns as it likes; so it runs in processes of its own.
+Asked for with TITO_ENGINES=ray. Ray is heavy, and warns as it likes; so it runs in processes of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from tito_io.samples.read import chunks, conversations
 from tito_io.samples.spread import reach, rows_of, spread_over
 
 ROOT = Path(tito_io.__file__).parents[1]
-RAY = pytest.mark.skipif("ray" not in os.environ.get("TITO_ENGINES", "").split(","), reason="needs a Ray cluster: TITO_ENGINES=ray")
+ASKED = "ray" in os.environ.get("TITO_ENGINES", "").split(",")
+RAY = pytest.mark.skipif(not ASKED, reason="needs a Ray cluster: TITO_ENGINES=ray")
 
 
 def log(folder: Path, count: int = 40) -> Path:

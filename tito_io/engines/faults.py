@@ -14,6 +14,8 @@ from typing import Any
 
 import attrs
 
+from tito_core import TemplateRefused
+
 from .protocol import (
     Answer,
     AuthenticationError,
@@ -23,6 +25,8 @@ from .protocol import (
     ServerError,
 )
 
+LONGEST_REASON = 1000
+"""The most characters of a template's own words."""
 OVERLONG_STATUSES = frozenset((400, 413, 422))
 OVERLONG = re.compile(
     r"maximum context length|maximum model length|model's context length|max_model_len"
@@ -102,6 +106,20 @@ class Complaint:
         words += [f"{self.room[0]} ids, and there is room for {self.room[1]}"] if self.room else []
         words += [f"parameter {self.param}"] if re.fullmatch(r"[\w.]{1,60}", self.param) else []
         return f" ({'; '.join(words)})" if words else ""
+
+
+def refused_by_template(error: RequestError, otherwise: re.Pattern[str]) -> TemplateRefused | None:
+    """Return a chat template's refusal, where that is what a server's is.
+
+    Servers put what a template raises into the envelope of their own complaints, without a parameter;
+    `otherwise` are the words of those.
+    """
+    answer = error.answer or Answer(0, None)
+    complaint = Complaint.of(answer.body)
+    by_template = answer.status == HTTPStatus.BAD_REQUEST and complaint.kind == "BadRequestError"
+    if not by_template or complaint.param or otherwise.search(complaint.message):
+        return None
+    return TemplateRefused(complaint.message[:LONGEST_REASON]) if complaint.message else None
 
 
 def _room(inner: Mapping[str, Any]) -> tuple[int, int] | None:

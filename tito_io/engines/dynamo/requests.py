@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from tito_core import InputError, Message, Messages
+from tito_core import InputError, Message
 from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
+from tito_io.engines.spelling import rendered, said
 
 from .keys import merge, translated
 from .routes import Route
@@ -41,7 +41,7 @@ def chat(
     model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling, asked: Asked
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after messages."""
-    body = {"model": model, "messages": _said(messages), **_rendered(rendering)}
+    body = {"model": model, "messages": said(messages), **rendered(rendering)}
     return _whole(body, {}, sampling, sampling.max_tokens, asked, "chat")
 
 
@@ -54,7 +54,7 @@ def chat_after_ids(  # the five things that a request is made of, and its limit
     asked: Asked,
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the chat route, where the server's parsers run."""
-    body = {"model": model, "messages": [PLACEHOLDER], **_rendered(rendering or Rendering())}
+    body = {"model": model, "messages": [PLACEHOLDER], **rendered(rendering or Rendering())}
     return _whole(body, {"token_data": ids}, sampling, limit, asked, "chat")
 
 
@@ -105,26 +105,3 @@ def _wanted(sampling: Sampling, limit: int | None, asked: Asked) -> Mapping[str,
         "logprobs": 0 if asked.logprobs else None,
     }
     return {**{name: value for name, value in given.items() if value is not None}, **sampling.extra}
-
-
-def _rendered(rendering: Rendering) -> dict[str, Any]:
-    """Return what messages are rendered with; keys that say nothing are left out."""
-    found = {"tools": list(rendering.tools), "chat_template_kwargs": dict(rendering.template_args)}
-    return {name: value for name, value in found.items() if value}
-
-
-def _said(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages as the wire has them: arguments are JSON text there, and never an object.
-
-    >>> call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-    >>> _said([{"role": "assistant", "tool_calls": [call]}])[0]["tool_calls"][0]["function"]
-    {'name': 'f', 'arguments': '{"a": 1}'}
-    """
-    said = list(Messages.of(list(messages)))  # copies, which may be changed
-    for message in said:
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict) and isinstance(function.get("arguments"), dict):
-                function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return said

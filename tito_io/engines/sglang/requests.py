@@ -5,12 +5,12 @@ The OpenAI routes ignore keys that they do not know, so a misspelt key is no err
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from tito_core import InputError, Message, Messages
+from tito_core import Message
 from tito_io.engines.protocol import Rendering, Sampling
+from tito_io.engines.spelling import rendered, said, sampled
 
 from .served import Served
 
@@ -21,6 +21,8 @@ ROUTES: tuple[Route, ...] = ("generate", "chat", "completions")
 GENERATE, CHAT, COMPLETIONS = "/generate", "/v1/chat/completions", "/v1/completions"
 PATHS: Mapping[Route, str] = {"generate": GENERATE, "chat": CHAT, "completions": COMPLETIONS}
 
+REASONING = "reasoning_content"
+"""The one name of a thought that this server reads; the other is dropped without a word."""
 OWNED = frozenset(
     (
         "add_generation_prompt",
@@ -112,7 +114,7 @@ def chat(
     served: Served, messages: Sequence[Message], rendering: Rendering, sampling: Sampling
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after messages."""
-    body = {"model": served.asked_for, "messages": _said(messages), **_rendered(rendering)}
+    body = {"model": served.asked_for, "messages": said(messages, REASONING), **rendered(rendering)}
     return {**body, **_openai(sampling, sampling.max_tokens)}
 
 
@@ -124,7 +126,7 @@ def chat_after_ids(
     The message is demanded and not read.
     """
     body = {"model": served.asked_for, "messages": [{"role": "user", "content": "."}], "input_ids": ids}
-    return {**body, **_rendered(rendering or Rendering()), **_openai(sampling, max_tokens)}
+    return {**body, **rendered(rendering or Rendering()), **_openai(sampling, max_tokens)}
 
 
 def completion(served: Served, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
@@ -145,7 +147,7 @@ def generation(served: Served, ids: list[int], sampling: Sampling, max_tokens: i
     beside = {name: value for name, value in sampling.extra.items() if name in BESIDE}
     among = {name: value for name, value in sampling.extra.items() if name not in BESIDE}
     parameters = {
-        **_sampled(sampling, max_tokens, ("max_new_tokens", "sampling_seed")),
+        **sampled(sampling, max_tokens, OWNED, ("max_new_tokens", "sampling_seed")),
         **among,
         "skip_special_tokens": False,
     }
@@ -158,61 +160,10 @@ def render(
     served: Served, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
 ) -> dict[str, Any]:
     """Return the body that asks for the ids of messages."""
-    body = {"model": served.asked_for, "messages": _said(messages), **_rendered(rendering)}
+    body = {"model": served.asked_for, "messages": said(messages, REASONING), **rendered(rendering)}
     return {**body, "add_generation_prompt": add_generation_prompt}
-
-
-def _said(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages as the wire has them: arguments are JSON text there, and never an object.
-
-    SGLang knows a thought by its older name alone, and drops the newer one without a word.
-
-    >>> call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-    >>> said = _said([{"role": "assistant", "reasoning": "hm", "tool_calls": [call]}])[0]
-    >>> said["tool_calls"][0]["function"], said["reasoning_content"]
-    ({'name': 'f', 'arguments': '{"a": 1}'}, 'hm')
-    """
-    said = list(Messages.of(list(messages)))  # copies, which may be changed
-    for message in said:
-        if message.get("reasoning_content") is None and "reasoning" in message:
-            message["reasoning_content"] = message.pop("reasoning")
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict) and isinstance(function.get("arguments"), dict):
-                function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return said
-
-
-def _rendered(rendering: Rendering) -> dict[str, Any]:
-    """Return what messages are rendered with; keys that say nothing are left out."""
-    found = {"tools": list(rendering.tools), "chat_template_kwargs": dict(rendering.template_args)}
-    return {name: value for name, value in found.items() if value}
 
 
 def _openai(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
     """Return how to sample, as the OpenAI routes say it."""
-    return {**_sampled(sampling, max_tokens, ("max_tokens", "seed")), **sampling.extra}
-
-
-def _sampled(sampling: Sampling, max_tokens: int | None, names: tuple[str, str]) -> dict[str, Any]:
-    """Return how to sample; the routes have different names for the limit and the seed."""
-    wrong = sorted(OWNED & sampling.extra.keys())
-    if wrong:
-        raise InputError(
-            f"Sampling.extra: {wrong[0]!r} is not an extra; it has a field of its own, or would part the ids "
-            "from the answer"
-        )
-    if max_tokens is not None and max_tokens < 1:
-        raise InputError(f"Sampling.max_tokens is {max_tokens}: a turn has an id or more; ask for at least 1")
-    if sampling.n < 1:
-        raise InputError(f"Sampling.n is {sampling.n}: ask for at least 1 turn")
-    found = {
-        names[0]: max_tokens,
-        names[1]: sampling.seed,
-        "temperature": sampling.temperature,
-        "stop": list(sampling.stop) or None,
-        "stop_token_ids": list(sampling.stop_ids) or None,
-        "n": sampling.n if sampling.n > 1 else None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    return {**sampled(sampling, max_tokens, OWNED), **sampling.extra}

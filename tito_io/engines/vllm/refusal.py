@@ -8,13 +8,10 @@ for "cannot be rendered".
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 
 from tito_core import TemplateRefused
-from tito_io.engines.faults import Complaint
-from tito_io.engines.protocol import Answer, RequestError
-
-LONGEST_REASON = 1000
+from tito_io.engines.faults import refused_by_template
+from tito_io.engines.protocol import RequestError
 
 NOT_THE_TEMPLATE = re.compile(
     r"default chat template is no longer allowed"
@@ -27,9 +24,4 @@ NOT_THE_TEMPLATE = re.compile(
 
 def refusal(error: RequestError) -> TemplateRefused | None:
     """Return the template's refusal, where that is what the server's is."""
-    answer = error.answer or Answer(0, None)
-    complaint = Complaint.of(answer.body)
-    by_template = answer.status == HTTPStatus.BAD_REQUEST and complaint.kind == "BadRequestError"
-    if not by_template or complaint.param or NOT_THE_TEMPLATE.search(complaint.message):
-        return None
-    return TemplateRefused(complaint.message[:LONGEST_REASON]) if complaint.message else None
+    return refused_by_template(error, NOT_THE_TEMPLATE)

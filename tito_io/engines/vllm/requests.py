@@ -5,13 +5,15 @@ vLLM ignores keys that it does not know, so a misspelt key is no error there. He
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tito_core import InputError, Message, Messages
+from tito_core import InputError, Message
 from tito_io.engines.protocol import Rendering, Sampling
+from tito_io.engines.spelling import rendered, said, sampled
 
+REASONING = "reasoning"
+"""The one name of a thought that this server reads; the other is dropped without a word."""
 OWNED = frozenset(
     (
         "add_generation_prompt",
@@ -105,8 +107,8 @@ PLACEHOLDER = ({"role": "user", "content": "."},)
 
 def chat(model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling) -> dict[str, Any]:
     """Return the body that asks for a turn after messages."""
-    body = {"model": model, "messages": _said(messages), **_rendered(rendering)}
-    return {**body, **_sampled(sampling, sampling.max_tokens), "logprobs": True, "return_token_ids": True}
+    body = {"model": model, "messages": said(messages, REASONING), **rendered(rendering)}
+    return {**body, **_chosen(sampling, sampling.max_tokens), "logprobs": True, "return_token_ids": True}
 
 
 def chat_after_ids(
@@ -117,9 +119,9 @@ def chat_after_ids(
     The key was made for handing a prompt from one server to another. Servers older than 0.27 ignore it, and
     then fail for want of messages, which is what the empty list is for.
     """
-    body = {"model": model, "messages": [], **_rendered(rendering or Rendering())}
+    body = {"model": model, "messages": [], **rendered(rendering or Rendering())}
     given = {"kv_transfer_params": {"prompt_token_ids": ids}, "logprobs": True, "return_token_ids": True}
-    return {**body, **_sampled(sampling, max_tokens), **given}
+    return {**body, **_chosen(sampling, max_tokens), **given}
 
 
 def chat_of_tokens(
@@ -129,9 +131,9 @@ def chat_of_tokens(
 
     It renders the messages before it throws that away, and templates fail on none at all.
     """
-    body = {"model": model, "messages": list(PLACEHOLDER), **_rendered(rendering or Rendering())}
+    body = {"model": model, "messages": list(PLACEHOLDER), **rendered(rendering or Rendering())}
     given = {"tokens": ids, "logprobs": True, "return_token_ids": True}
-    return {**body, **_sampled(sampling, max_tokens), **given}
+    return {**body, **_chosen(sampling, max_tokens), **given}
 
 
 def completion(model: str, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
@@ -140,7 +142,7 @@ def completion(model: str, ids: list[int], sampling: Sampling, max_tokens: int) 
     `max_tokens` always goes along: without it this route stops at 16. Special tokens stay in the text, since
     in some vocabularies the tags of tool calls are special.
     """
-    body = {"skip_special_tokens": False, **_sampled(sampling, max_tokens)}
+    body = {"skip_special_tokens": False, **_chosen(sampling, max_tokens)}
     fixed = {"model": model, "prompt": ids, "add_special_tokens": False}
     return {**body, **fixed, "logprobs": 0, "return_token_ids": True}
 
@@ -157,7 +159,7 @@ def generation(
     unknown = sorted(sampling.extra.keys() - OWNED - BESIDE - WITHIN)
     if unknown:
         raise InputError(f"Sampling.extra: the generate route knows no {unknown[0]!r}, and would ignore it")
-    said = {"skip_special_tokens": False, **_sampled(sampling, max_tokens), "logprobs": 0}
+    said = {"skip_special_tokens": False, **_chosen(sampling, max_tokens), "logprobs": 0}
     beside = {name: said.pop(name) for name in sorted(BESIDE & said.keys())}
     fixed = {"model": model, "token_ids": ids, "sampling_params": said, "return_token_ids": True}
     return {**beside, **fixed, "output_mode": "text" if text else "tokens"}
@@ -167,57 +169,10 @@ def render(
     model: str, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
 ) -> dict[str, Any]:
     """Return the body that asks for the ids of messages."""
-    body = {"model": model, "messages": _said(messages), **_rendered(rendering)}
+    body = {"model": model, "messages": said(messages, REASONING), **rendered(rendering)}
     return {**body, "add_generation_prompt": add_generation_prompt}
 
 
-def _said(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages as the wire has them: arguments are JSON text there, and never an object.
-
-    >>> call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-    >>> _said([{"role": "assistant", "tool_calls": [call]}])[0]["tool_calls"][0]["function"]
-    {'name': 'f', 'arguments': '{"a": 1}'}
-    """
-    said = list(Messages.of(list(messages)))  # copies, which may be changed
-    for message in said:
-        if message.get("reasoning") is None and "reasoning_content" in message:
-            message["reasoning"] = message.pop("reasoning_content")  # /tokenize drops the old name
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict) and isinstance(function.get("arguments"), dict):
-                function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return said
-
-
-def _rendered(rendering: Rendering) -> dict[str, Any]:
-    """Return what messages are rendered with; keys that say nothing are left out."""
-    found = {"tools": list(rendering.tools), "chat_template_kwargs": dict(rendering.template_args)}
-    return {name: value for name, value in found.items() if value}
-
-
-def _sampled(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
+def _chosen(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
     """Return how to sample."""
-    wrong = sorted(OWNED & sampling.extra.keys())
-    if wrong:
-        raise InputError(
-            f"Sampling.extra: {wrong[0]!r} is not an extra; it has a field of its own, or would part the ids "
-            "from the answer"
-        )
-    if max_tokens is not None and max_tokens < 1:
-        raise InputError(f"Sampling.max_tokens is {max_tokens}: a turn has an id or more; ask for at least 1")
-    if type(sampling.n) is not int or sampling.n < 1:
-        raise InputError(f"Sampling.n is {sampling.n}: ask for at least 1 turn")
-    return {**_given(sampling, max_tokens), **sampling.extra}
-
-
-def _given(sampling: Sampling, max_tokens: int | None) -> Mapping[str, Any]:
-    found = {
-        "max_tokens": max_tokens,
-        "n": sampling.n if sampling.n > 1 else None,
-        "temperature": sampling.temperature,
-        "seed": sampling.seed,
-        "stop": list(sampling.stop) or None,
-        "stop_token_ids": list(sampling.stop_ids) or None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    return {**sampled(sampling, max_tokens, OWNED), **sampling.extra}

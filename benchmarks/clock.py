@@ -1,0 +1,101 @@
+"""How long work takes: first calls on fresh inputs apart from later ones, setup outside the clock.
+
+The collector is off while the clock runs, as in `timeit`: it would charge one program for another's garbage.
+Only the standard library is needed, so that a peer can be timed by the same clock in an environment of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Work = Callable[[], Any]
+Prepare = Callable[[], Work]
+"""Makes fresh inputs, and returns the work on them."""
+
+FIRSTS = 3
+ROUNDS = 25
+SECONDS = 1.0
+"""What all calls of one program may take together, beyond the least number."""
+LEAST = 3
+
+
+class Timing(NamedTuple):
+    """Seconds."""
+
+    cold: float
+    """The median of first calls, each on inputs just made."""
+    warm: float
+    """The median of later calls on the same inputs."""
+    low: float
+    """A quarter of the later calls took less."""
+    high: float
+    """A quarter of them took more."""
+
+    @classmethod
+    def of(cls, cold: Sequence[float], warm: Sequence[float]) -> Timing:
+        """Sum up calls."""
+        low, middle, high = statistics.quantiles(warm, n=4, method="inclusive") if len(warm) > 1 else warm * 3
+        return cls(statistics.median(cold), middle, low, high)
+
+    @property
+    def spread(self) -> float:
+        """The distance between the quarters, as a part of the median."""
+        return (self.high - self.low) / self.warm if self.warm else 0.0
+
+
+def once(work: Work) -> float:
+    """Return the seconds of one call, what it returns freed outside the clock."""
+    started = time.perf_counter()
+    held = work()
+    taken = time.perf_counter() - started
+    del held
+    return taken
+
+
+def race(programs: Mapping[str, Prepare]) -> dict[str, Timing]:
+    """Time programs in turns, so that a slow minute of the machine meets all of them."""
+    cold: dict[str, list[float]] = {name: [] for name in programs}
+    works: dict[str, Work] = {}
+    for attempt in range(FIRSTS):
+        for name, prepare in programs.items():
+            if attempt and sum(cold[name]) > SECONDS:
+                continue
+            works[name] = prepare()
+            cold[name].append(_quietly(works[name]))
+    warm = _rounds(works, {name: max(times) for name, times in cold.items()})
+    return {name: Timing.of(cold[name], warm[name]) for name in programs}
+
+
+def _rounds(works: Mapping[str, Work], first: Mapping[str, float]) -> dict[str, list[float]]:
+    warm: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(ROUNDS):
+        for name, work in works.items():
+            if number < LEAST - 2 * (first[name] > SECONDS) or sum(warm[name]) + first[name] < SECONDS:
+                warm[name].append(_quietly(work))
+    return warm
+
+
+def _quietly(work: Work) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        return once(work)
+    finally:
+        gc.enable()
+
+
+def growth(sizes: Sequence[float], values: Sequence[float]) -> float | None:
+    """Return the exponent of growth: the slope of the line through the logarithms, None for one size.
+
+    >>> growth([10, 100, 1000], [2, 20, 200])
+    1.0
+    """
+    if len(sizes) < 2:  # noqa: PLR2004  # a line needs two points
+        return None
+    x, y = [math.log(size) for size in sizes], [math.log(value) for value in values]
+    return round(statistics.linear_regression(x, y).slope, 3)

@@ -1,0 +1,200 @@
+"""Many agents at once through a gateway of its own process: `python -m benchmarks.gateway_load`.
+
+64 sessions of 50 turns with tools, half of them streamed, at the embedded engine or at `--url`. Each turn's
+prompt must begin with all ids of the turn before; at the end each session's samples must train just the
+ids that were received, and the gateway must have kept every one of them. Ends with 1 where anything is amiss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import attrs
+import httpx2
+import orjson
+
+from tito_io.engines.invariants import Check
+from tito_io.engines.miles.samples import samples
+from tito_io.engines.protocol import Answer
+
+RUN = "from tito_io.serve.command import serve; serve()"
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+@attrs.define
+class Agent:
+    """One session's agent, and what it received."""
+
+    http: httpx2.AsyncClient
+    place: int
+    stream: bool
+    name: str = ""
+    messages: list[Any] = attrs.field(factory=list)
+    last: list[int] = attrs.field(factory=list)
+    """All ids of the turn before."""
+    sampled: list[int] = attrs.field(factory=list)
+    errors: list[str] = attrs.field(factory=list)
+    mismatches: int = 0
+    seconds: list[float] = attrs.field(factory=list)
+
+    async def run(self, turns: int) -> None:
+        """Talk for so many turns, then look at what was kept."""
+        self.name = (await self.http.post("/sessions")).json()["session_id"]
+        self.messages = [{"role": "user", "content": f"Where is bridge {self.place}?"}]
+        try:
+            for turn in range(turns):
+                await self._turn(turn)
+            await self._check(turns)
+        except (httpx2.HTTPError, KeyError, IndexError, ValueError) as error:
+            self.errors.append(f"{type(error).__name__}: {error!s:.200}")
+
+    async def _turn(self, turn: int) -> None:
+        body = {
+            "messages": self.messages,
+            "tools": [TOOL],
+            "max_tokens": 48,
+            "seed": self.place * 1000 + turn,
+            "return_token_ids": True,
+            "stream": self.stream,
+        }
+        start = time.perf_counter()
+        answer = await self.http.post(f"/sessions/{self.name}/v1/chat/completions", json=body)
+        self.seconds.append(time.perf_counter() - start)
+        if answer.status_code != 200:  # noqa: PLR2004  # the one that is an answer
+            raise ValueError(f"{answer.status_code} {answer.text}")
+        prompt, ids, message = _streamed(answer.text) if self.stream else _whole(answer.json())
+        self.mismatches += prompt[: len(self.last)] != self.last
+        self.last = prompt + ids
+        self.sampled += ids
+        calls = message.get("tool_calls") or []
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "sunny"} for call in calls]
+        self.messages = [*self.messages, message, *(results or [{"role": "user", "content": "more"}])]
+
+    async def _check(self, turns: int) -> None:
+        """Compare the samples with what was received."""
+        answer = await self.http.post(f"/sessions/{self.name}/samples", json={})
+        found = samples(Check("samples", Answer(answer.status_code, b"")), answer.content)
+        trained = [
+            one
+            for row in found.samples
+            for one, mask in zip(row.tokens[-row.response_length :], row.loss_mask or (), strict=True)
+            if mask
+        ]
+        self.mismatches += trained != self.sampled or list(found.samples[0].tokens) != self.last
+        nodes = found.session_metadata["tree"]["nodes"]
+        self.mismatches += len(nodes) != turns
+        await self.http.delete(f"/sessions/{self.name}")
+
+
+def _whole(body: Any) -> tuple[list[int], list[int], Any]:
+    choice = body["choices"][0]
+    return body["prompt_token_ids"], choice["token_ids"], choice["message"]
+
+
+def _streamed(text: str) -> tuple[list[int], list[int], Any]:
+    """Put a stream together as agents do."""
+    prompt: list[int] = []
+    ids: list[int] = []
+    said: dict[str, Any] = {"role": "assistant", "content": "", "reasoning": ""}
+    calls: dict[int, dict[str, Any]] = {}
+    for line in text.split("\n\n"):
+        if not line.startswith("data: {"):
+            continue
+        event = orjson.loads(line.removeprefix("data: "))
+        if "error" in event:
+            raise ValueError(str(event["error"])[:200])
+        prompt = event.get("prompt_token_ids") or prompt
+        for choice in event["choices"]:
+            ids += choice.get("token_ids") or []
+            for name in ("content", "reasoning"):
+                said[name] += choice["delta"].get(name) or ""
+            _called(calls, choice["delta"].get("tool_calls") or [])
+    if calls:
+        said["tool_calls"] = list(calls.values())
+    return prompt, ids, {name: value for name, value in said.items() if value or name == "content"}
+
+
+def _called(calls: dict[int, dict[str, Any]], pieces: list[Any]) -> None:
+    for piece in pieces:
+        empty: dict[str, Any] = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        call = calls.setdefault(piece["index"], empty)
+        call["id"] += piece.get("id") or ""
+        for name, value in (piece.get("function") or {}).items():
+            call["function"][name] += value or ""
+
+
+async def load(url: str, sessions: int, turns: int) -> list[Agent]:
+    """Run all agents at once."""
+    limits = httpx2.Limits(max_connections=sessions, max_keepalive_connections=sessions)
+    async with httpx2.AsyncClient(base_url=url, limits=limits, timeout=600) as http:
+        agents = [Agent(http, place, stream=place % 2 == 1) for place in range(sessions)]
+        async with anyio.create_task_group() as group:
+            for agent in agents:
+                group.start_soon(agent.run, turns)
+    return agents
+
+
+@contextlib.contextmanager
+def gateway(options: list[str]) -> Iterator[str]:
+    """Start a gateway in a process of its own."""
+    with TemporaryDirectory() as folder:
+        store = ["--store", f"sqlite:{Path(folder) / 'sessions.db'}"]
+        command = [sys.executable, "-c", RUN, "--port", "0", *store, *options]
+        path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=path)  # noqa: S603  # our own
+        try:
+            assert process.stdout is not None  # noqa: S101  # it was asked for
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def told(agents: list[Agent], turns: int, seconds: float) -> int:
+    """Print what came of it; return the exit status."""
+    took = sorted(one for agent in agents for one in agent.seconds)
+    errors = [error for agent in agents for error in agent.errors]
+    mismatches = sum(agent.mismatches for agent in agents)
+    ids = sum(len(agent.sampled) for agent in agents)
+    print(
+        f"{len(agents)} sessions x {turns} turns: {len(took)} turns, {ids:,} sampled ids in {seconds:.1f} s"
+    )
+    print(f"errors {len(errors)}, mismatches {mismatches}")
+    print(f"{len(took) / seconds:.0f} turns/s; median {statistics.median(took) * 1e3:.0f} ms a turn")
+    for error in errors[:5]:
+        print(error)
+    return int(bool(errors or mismatches or len(took) != len(agents) * turns))
+
+
+def main() -> int:
+    """Run the load."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--url", help="a gateway that runs; one of its own by default")
+    given, options = parser.parse_known_args()
+    with contextlib.nullcontext(given.url) if given.url else gateway(options) as url:
+        start = time.perf_counter()
+        agents = anyio.run(load, url, given.sessions, given.turns)
+        return told(agents, given.turns, time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""An engine that stands before another and hands everything on: what wrappers begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from tito_core import Message
+
+from .protocol import Engine, Limits, Rendering, Reply, Sampling, Watch
+
+
+@attrs.define
+class Through:
+    """Does what its engine does; a subclass changes what it must."""
+
+    engine: Engine
+    name: str = attrs.field(init=False)
+    keeps_ids: bool = attrs.field(init=False)
+
+    @name.default
+    def _its_name(self) -> str:
+        return self.engine.name
+
+    @keeps_ids.default
+    def _as_the_engine(self) -> bool:
+        return self.engine.keeps_ids
+
+    async def render(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> Sequence[int]:
+        """Return the ids of messages."""
+        return await self.engine.render(messages, rendering, add_generation_prompt=add_generation_prompt)
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after messages."""
+        return await self.engine.from_messages(messages, rendering, sampling, watch=watch)
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids."""
+        return await self.engine.from_ids(ids, sampling, rendering, watch=watch)
+
+    async def limits(self) -> Limits:
+        """Return how much the model takes."""
+        return await self.engine.limits()
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        await self.engine.aclose()

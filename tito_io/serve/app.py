@@ -1,0 +1,47 @@
+"""The gateway as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .gateway import Gateway
+from .routes import answered, routes
+
+
+def app(gateway: Gateway) -> Starlette:
+    """Return the application; it tends its sessions while it lives, and lets go of everything at its end."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(gateway.sessions.tend)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await closed(gateway)
+
+    return Starlette(
+        routes=list(routes(gateway)), lifespan=lifespan, exception_handlers={HTTPException: _missing}
+    )
+
+
+async def closed(gateway: Gateway) -> None:
+    """Let go of the store's and the engine's files and connections."""
+    await gateway.sessions.store.aclose()
+    await gateway.turns.engine.aclose()
+    if gateway.backend is not None:
+        await gateway.backend.aclose()
+
+
+async def _missing(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  # registered for this class alone
+    return answered({"detail": error.detail}, error.status_code)

@@ -1,0 +1,66 @@
+"""The engine's own routes, for what a session passes on: what tells or tokenizes, and nothing that samples.
+
+An engine's other routes may stop it, change its weights or flush its cache, which is not for agents.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import attrs
+import httpx2
+
+from .refused import Refused
+
+ALLOWED = frozenset(
+    (
+        ("GET", "v1/models"),
+        ("GET", "health"),
+        ("GET", "version"),
+        ("GET", "get_model_info"),
+        ("GET", "model_info"),
+        ("POST", "tokenize"),
+        ("POST", "detokenize"),
+    )
+)
+SECONDS = 60.0
+
+
+@attrs.frozen
+class Backend:
+    """A server behind the gateway."""
+
+    client: httpx2.AsyncClient
+
+    @classmethod
+    def to(
+        cls, base_url: str, *, api_key: str | None = None, transport: httpx2.AsyncBaseTransport | None = None
+    ) -> Backend:
+        """Make ready; nothing is sent yet."""
+        root = base_url.rstrip("/").removesuffix("/v1")
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
+        client = httpx2.AsyncClient(base_url=root, headers=headers, timeout=SECONDS, transport=transport)
+        return cls(client)
+
+    async def passed(self, method: str, path: str, body: bytes) -> httpx2.Response:
+        """Return the engine's answer, whatever it says; raises `Refused` for what is not passed on."""
+        if (method, path) not in ALLOWED:
+            raise Refused(
+                HTTPStatus.NOT_FOUND,
+                "NotFoundError",
+                f"{method} /{path:.60}: this gateway passes on no such route",
+            )
+        kind = {"Content-Type": "application/json"} if body else {}
+        try:
+            return await self.client.request(method, f"/{path}", content=body or None, headers=kind)
+        except httpx2.RequestError as error:
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "UnreachableError",
+                f"{method} /{path}: the engine does not answer ({type(error).__name__})",
+                final=False,
+            ) from error
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.aclose()

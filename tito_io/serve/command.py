@@ -1,0 +1,233 @@
+"""The `tito serve` command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import attrs
+import click
+
+from tito_core import InputError, OddStop, Policy, TitoError, Truncated
+from tito_io.chosen import ENGINES, Address, chosen
+from tito_io.engines.protocol import Engine, EngineError
+from tito_io.family import Family
+
+from .caps import MIB, Caps
+
+if TYPE_CHECKING:
+    from .backend import Backend
+    from .gateway import Gateway
+
+BAD_INPUT, TROUBLE = 2, 3
+STATUSES = """\b
+Exit status:
+  0  it was told to stop, and ended what was in flight
+  2  bad input: options, store, model folder
+  3  the engine or the store failed at the start
+"""
+CAPS = Caps()
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What `tito serve` was asked to do."""
+
+    engine: str
+    base_url: str | None
+    model: str | None
+    api_key: str | None
+    vocab_size: int | None
+    family: Path | None
+    seed: int
+    host: str
+    port: int
+    store: str
+    durable: bool
+    keys: Path | None
+    forgive: tuple[str, ...]
+    strip_system: tuple[str, ...]
+    ignore: tuple[str, ...]
+    special_tokens: str
+    truncated: str
+    odd_stop: str
+    wire: str
+    drain: int
+    caps: Caps
+
+
+@click.command(epilog=STATUSES)
+@click.option("--engine", type=click.Choice(list(ENGINES)), default="embedded", show_default=True)
+@click.option("--base-url", help="Where the engine listens, such as http://127.0.0.1:8000.")
+@click.option("--model", help="The model's name; asked of the engine where it serves just one.")
+@click.option("--api-key", envvar="TITO_API_KEY", help="The engine's. [env: TITO_API_KEY]")
+@click.option("--vocab-size", type=click.IntRange(1), help="How many ids, where SGLang does not say.")
+@click.option("--family", type=click.Path(path_type=Path), help="The model's folder, to render with here.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="The embedded engine's.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=8010, show_default=True, help="0: any free.")
+@click.option(
+    "--store",
+    default="sqlite:tito-sessions.db",
+    show_default=True,
+    help="memory, sqlite:PATH, or redis://HOST:PORT where several gateways serve one fleet.",
+)
+@click.option("--durable", is_flag=True, help="SQLite waits for the disk: turns survive a power cut too.")
+@click.option(
+    "--keys",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file of API keys, one a line. A session's id is a key to that session. Default: no keys.",
+)
+@click.option(
+    "--forgive",
+    multiple=True,
+    default=("default",),
+    help="Client noise that makes no branch; may be given more than once: cache-control, billing-header, "
+    "text-parts, developer, dropped-reasoning (these five: default), renamed-tool-ids, "
+    "trailing-whitespace, none.",
+)
+@click.option("--strip-system", multiple=True, help="A regular expression, left out of system texts.")
+@click.option("--ignore", multiple=True, help="A request field that is accepted without effect.")
+@click.option(
+    "--special-tokens",
+    type=click.Choice(["text", "keep"]),
+    default="text",
+    show_default=True,
+    help="What users and tools spell like a special token: its letters, or the token. Needs a family.",
+)
+@click.option("--truncated", type=click.Choice(["close", "refuse"]), default="close", show_default=True)
+@click.option(
+    "--odd-stop", type=click.Choice(["refuse", "replace", "keep"]), default="keep", show_default=True
+)
+@click.option(
+    "--wire",
+    type=click.Choice(["later", "older"]),
+    default="later",
+    show_default=True,
+    help="Which generation of the session protocol.",
+)
+@click.option("--drain", type=click.IntRange(0), default=30, show_default=True, help="Seconds, on SIGTERM.")
+@click.option(
+    "--max-body", type=click.IntRange(1), default=CAPS.body_bytes // MIB, show_default=True, help="MiB."
+)
+@click.option("--max-turns", type=click.IntRange(1), default=CAPS.turns, show_default=True)
+@click.option("--max-nodes", type=click.IntRange(1), default=CAPS.nodes, show_default=True)
+@click.option("--max-tokens", type=click.IntRange(1), default=CAPS.tokens, show_default=True)
+@click.option("--max-sessions", type=click.IntRange(1), default=CAPS.sessions, show_default=True)
+@click.option("--max-idle", type=click.FloatRange(0.1), default=CAPS.idle_seconds, help="Seconds.")
+@click.option("--max-calls", type=click.IntRange(1), default=CAPS.calls, show_default=True)
+def serve(**given: Any) -> None:
+    """Serve agents that know only messages: they get a base URL, and their rollout is token-exact.
+
+    POST /sessions opens a session; its base URL is http://HOST:PORT/sessions/ID/v1 for OpenAI's clients, and
+    the same without /v1 for Anthropic's.
+    """
+    try:
+        sys.exit(anyio.run(_serve, _options(given)))
+    except EngineError as error:
+        _complain(error, TROUBLE)
+    except TitoError as error:
+        _complain(error, BAD_INPUT)
+
+
+def _options(given: dict[str, Any]) -> Options:
+    caps = Caps(
+        body_bytes=given.pop("max_body") * MIB,
+        turns=given.pop("max_turns"),
+        nodes=given.pop("max_nodes"),
+        tokens=given.pop("max_tokens"),
+        sessions=given.pop("max_sessions"),
+        idle_seconds=given.pop("max_idle"),
+        calls=given.pop("max_calls"),
+    )
+    return Options(caps=caps, **given)
+
+
+def _complain(error: TitoError, status: int) -> None:
+    click.echo(f"tito: {error}", err=True)
+    sys.exit(status)
+
+
+async def _serve(options: Options) -> int:
+    from .serving import Socket, serve  # noqa: PLC0415  # the server's libraries are an extra
+
+    gateway = await gateway_of(options)
+    socket = Socket(host=options.host, port=options.port, drain_seconds=options.drain)
+    await serve(gateway, socket, click.echo)
+    return 0
+
+
+async def gateway_of(options: Options) -> Gateway:
+    """Return the gateway that options describe."""
+    try:
+        from .made import Choices, made  # noqa: PLC0415  # likewise
+        from .stores import opened  # noqa: PLC0415  # likewise
+    except ImportError as error:
+        raise InputError(f"tito serve needs {error.name}: install tito-kernel[serve]") from None
+    from .door import named  # noqa: PLC0415  # likewise
+
+    family = _family(options)
+    engine = chosen(options.engine, _address(options, family if options.family else None))
+    choices = Choices(
+        caps=options.caps,
+        forgive=named(options.forgive),
+        strip_system=options.strip_system,
+        policy=Policy(
+            truncated=Truncated[options.truncated.upper()], odd_stop=OddStop[options.odd_stop.upper()]
+        ),
+        guarded=options.special_tokens == "text",
+        keys=_keys(options.keys),
+        ignoring=frozenset(options.ignore),
+        later_wire=options.wire == "later",
+    )
+    model = await _model(engine, options)
+    store = opened(options.store, idle_seconds=options.caps.idle_seconds, durable=options.durable)
+    return made(engine, store, model=model, family=family, choices=choices, backend=_backend(options))
+
+
+def _family(options: Options) -> Family | None:
+    if options.family is not None:
+        return Family.load(options.family)
+    if options.engine != "embedded":
+        return None
+    from tito_io.embedded import family  # noqa: PLC0415  # training its tokenizer takes a moment
+
+    return family()
+
+
+def _address(options: Options, family: Family | None) -> Address:
+    return Address(
+        base_url=options.base_url,
+        model=options.model,
+        api_key=options.api_key,
+        family=family,
+        vocab_size=options.vocab_size,
+        seed=options.seed,
+    )
+
+
+async def _model(engine: Engine, options: Options) -> str:
+    """Return the model's name, asked of engines that tell."""
+    served = getattr(engine, "served", None)
+    if options.model is not None or served is None:
+        return options.model or engine.name
+    return str((await served()).name)
+
+
+def _keys(path: Path | None) -> tuple[str, ...]:
+    if path is None:
+        return ()
+    keys = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    if not keys:
+        raise InputError(f"--keys {path}: there is no key in it")
+    return keys
+
+
+def _backend(options: Options) -> Backend | None:
+    from .backend import Backend  # noqa: PLC0415  # likewise
+
+    if options.base_url is None or options.engine == "embedded":
+        return None
+    return Backend.to(options.base_url, api_key=options.api_key)

@@ -1,0 +1,89 @@
+"""What a gateway is made of, and what all its routes share."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any
+
+import attrs
+import orjson
+from starlette.requests import Request
+
+from tito_io.dialects.protocol import Spell, as_id
+
+from .backend import Backend
+from .caps import Caps
+from .meta import Wire
+from .metrics import Metrics
+from .names import Names
+from .refused import Refused, capped, told
+from .session import Head
+from .sessions import Sessions
+from .turns import Turns
+
+
+@attrs.define(kw_only=True, eq=False)
+class Gateway:
+    """A gateway, ready to be served by `app.app`."""
+
+    turns: Turns
+    sessions: Sessions
+    names: Names
+    metrics: Metrics
+    caps: Caps
+    wire: Wire = attrs.field(factory=Wire)
+    ignoring: frozenset[str] = frozenset()
+    """Request fields that are accepted without effect."""
+    backend: Backend | None = None
+    """The engine's own routes, for what is passed on."""
+    spell: Spell = as_id
+    """The text of an id, where a vocabulary is at hand."""
+    decode: Callable[[list[int]], str] | None = None
+    clock: Callable[[], float] = attrs.field(kw_only=True)
+    instance: str = attrs.field(factory=lambda: secrets.token_hex(16))
+    """What this process calls itself."""
+
+    async def session_name(self, request: Request) -> str:
+        """Return the session that a request names, opened where its name opens one."""
+        named = self.names.session(request)
+        if named.opens:
+            await self.sessions.open(Head(created=self.clock()), named.name)
+        return named.name
+
+    async def body(self, request: Request) -> bytes:
+        """Return a request's body, if it is not too long."""
+        most, said = self.caps.body_bytes, request.headers.get("content-length", "")
+        if said.isdecimal() and int(said) > most:
+            raise capped("bytes in this body", int(said), most, "--max-body")
+        parts, size = [], 0
+        async with aclosing(request.stream()) as stream:
+            async for part in stream:
+                size += len(part)
+                if size > most:
+                    raise capped("bytes in this body", size, most, "--max-body")
+                parts.append(part)
+        return b"".join(parts)
+
+    async def json(self, request: Request) -> dict[str, Any]:
+        """Return a request's body, a JSON object; none at all is an empty one."""
+        raw = await self.body(request)
+        try:
+            found = orjson.loads(raw) if raw else {}
+        except orjson.JSONDecodeError as error:
+            raise _bad(f"the body is no JSON: {error.msg:.80}") from None
+        if not isinstance(found, dict):
+            raise _bad(f"the body is a JSON {type(found).__name__}, and an object is needed")
+        return found
+
+    def declined(self, error: Exception) -> tuple[int, Mapping[str, str]]:
+        """Count an error that a request is answered with; return the status and headers."""
+        said = told(error)
+        self.metrics.declined.labels(str(said.status), said.kind).inc()
+        return said.status, {"x-should-retry": "false"} if said.final else {}
+
+
+def _bad(message: str) -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, "BadRequestError", message)

@@ -1,0 +1,98 @@
+"""What a gateway says no with: a status, a word that can be counted, and what to do about it.
+
+No text of a conversation stands in a refusal, and a failure that nobody foresaw is told by its class alone.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import attrs
+
+from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
+from tito_io.engines.protocol import (
+    AbortedError,
+    AuthenticationError,
+    EngineError,
+    InvalidReplyError,
+    OverlongError,
+    RequestError,
+    ServerError,
+    TimedOutError,
+    UnreachableError,
+    UnsupportedError,
+)
+
+from .store import GoneError, StoreError
+
+
+class Refused(TitoError):  # noqa: N818  # it is an answer, and no failure of the gateway
+    """A request that is answered with no."""
+
+    def __init__(self, status: int, kind: str, message: str, *, final: bool = True) -> None:
+        """Say no; `final` where asking again can change nothing, which client libraries then do not."""
+        super().__init__(message)
+        self.status, self.kind, self.final = status, kind, final
+
+
+def not_found(name: str) -> Refused:
+    """Return the refusal of a session that is not there; the wording is the session protocol's."""
+    return Refused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", f"session not found: session_id={name:.64}")
+
+
+def capped(what: str, found: float, most: float, option: str) -> Refused:
+    """Return the refusal of what is more than a cap allows."""
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if option == "--max-body" else HTTPStatus.TOO_MANY_REQUESTS
+    return Refused(status, "CapReachedError", f"{what}: {found:g}, and at most {most:g}; raise {option}")
+
+
+@attrs.frozen
+class Told:
+    """An error as a client is told of it."""
+
+    status: int
+    kind: str
+    message: str
+    param: str | None = None
+    final: bool = False
+
+
+STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (OverlongError, 400),
+    (UnsupportedError, 400),
+    (AuthenticationError, 502),
+    (TimedOutError, 504),
+    (UnreachableError, 503),
+    (InvalidReplyError, 502),
+    (AbortedError, 502),
+    (ServerError, 502),
+    (TemplateRefused, 400),
+    (TokenizeError, 502),
+    (InputError, 400),
+    (GoneError, 404),
+    (StoreError, 503),
+)
+"""An error's status, the most particular class first. An outage is never the client's fault."""
+OVERLONG = "prompt is too long, it exceeds the model's maximum context length"
+"""Agents that shorten their history look for these words of their APIs."""
+PASSED_ON = frozenset((400, 404, 408, 413, 422, 429))
+"""Statuses of an engine that speak of the request, and so are the client's to know."""
+
+
+def told(error: Exception) -> Told:
+    """Return what a client is told of an error."""
+    if isinstance(error, Refused):
+        return Told(error.status, error.kind, str(error), final=error.final)
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
+    if status is None and isinstance(error, RequestError):
+        status = _engines(error)
+    if status is None:
+        return Told(500, "InternalError", f"the gateway failed ({type(error).__name__}); its log says where")
+    param = getattr(error, "field", None)
+    words = f"{OVERLONG}: {error}" if isinstance(error, OverlongError) else str(error)
+    return Told(status, type(error).__name__, words, param if isinstance(param, str) else None)
+
+
+def _engines(error: EngineError) -> int:
+    answered = error.answer.status if error.answer is not None else 400
+    return answered if answered in PASSED_ON else 502

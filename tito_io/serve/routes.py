@@ -1,0 +1,209 @@
+"""The routes of a gateway: what is asked, who asks, and which session it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tito_io.dialects import Anthropic, Chat, Dialect, Responses
+from tito_io.engines.protocol import Rendering
+from tito_io.sampling_args import understood
+
+from .gateway import Gateway
+from .line import JSON
+from .meta import DEFAULTS
+from .metrics import CONTENT_TYPE
+from .payload import checked_length, payload
+from .records import metadata, shown
+from .refused import Refused, not_found, told
+from .session import Head, Session
+from .talk import Talk
+from .view import page
+
+GENERATION = "x-miles-session-generation"
+ONE = "/sessions/{session}"
+SAFE = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+"""A page of a conversation runs no script and fetches nothing, whatever stands in it."""
+
+Answer = Callable[[Gateway, Request], Awaitable[Response]]
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Return all routes; the first that fits answers."""
+    ignoring = gateway.ignoring
+    spoken: Mapping[str, Dialect] = {
+        "/v1/chat/completions": Chat(ignoring),
+        "/v1/messages": Anthropic(ignoring),
+        "/v1/responses": Responses(ignoring),
+    }
+    plain: list[tuple[str, str, Answer]] = [
+        ("GET", "/health", _health),
+        ("GET", "/metrics", _metrics),
+        ("POST", "/sessions", _open),
+        ("GET", ONE, _records),
+        ("DELETE", ONE, _delete),
+        ("GET", ONE + "/view", _view),
+        ("POST", ONE + "/samples", _samples),
+        ("GET", "/v1/models", _models),
+        ("GET", ONE + "/v1/models", _models),
+        ("POST", "/v1/messages/count_tokens", _count),
+        ("POST", ONE + "/v1/messages/count_tokens", _count),
+    ]
+    found = [_route(gateway, path, answer, method) for method, path, answer in plain]
+    for path, dialect in spoken.items():
+        answer = partial(_talk, dialect=dialect)
+        found += [_route(gateway, within + path, answer, "POST", dialect) for within in ("", ONE)]
+    methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
+    return [*found, *(_route(gateway, ONE + "/{path:path}", _passed, method) for method in methods)]
+
+
+def _route(gateway: Gateway, path: str, answer: Answer, method: str, dialect: Dialect | None = None) -> Route:
+    """Return a route whose errors are told in its own manner."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            _modest(request, gateway.caps.header_bytes)
+            return await answer(gateway, request)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the client is told
+            return refusal(gateway, error, dialect)
+
+    return Route(path, endpoint, methods=[method])
+
+
+def _modest(request: Request, most: int) -> None:
+    """Refuse headers that are too long together."""
+    size = sum(len(name) + len(value) for name, value in request.headers.raw)
+    if size > most:
+        text = f"the headers have {size} bytes, and at most {most} are read"
+        raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "CapReachedError", text)
+
+
+def refusal(gateway: Gateway, error: Exception, dialect: Dialect | None = None) -> Response:
+    """Return what an error is answered with: `{"error": text}` where no dialect is spoken."""
+    status, headers = gateway.declined(error)
+    said = told(error)
+    flat = dialect is None or said.kind == "SessionNotFoundError"
+    body: Any = {"error": said.message}
+    if not flat and dialect is not None:
+        body = dialect.error(status, said.kind, said.message, param=said.param)
+    return answered(body, status, headers)
+
+
+def answered(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return JSON."""
+    return Response(orjson.dumps(body), status, headers, JSON)
+
+
+async def _talk(gateway: Gateway, request: Request, dialect: Dialect) -> Response:
+    """Answer with a turn."""
+    name = await gateway.session_name(request)
+    body = await gateway.json(request)
+    talk: Any = Talk(gateway, dialect, name, body)  # an ASGI application, which is what a response is
+    found: Response = talk
+    return found
+
+
+async def _health(gateway: Gateway, _: Request) -> Response:
+    return answered({"status": "ok", "session_server_instance_id": gateway.instance})
+
+
+async def _metrics(gateway: Gateway, _: Request) -> Response:
+    gateway.metrics.waiting.set(gateway.turns.places.statistics().tasks_waiting)
+    return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
+
+
+async def _open(gateway: Gateway, request: Request) -> Response:
+    gateway.names.admit(request)
+    body = await gateway.json(request)
+    defaults = {name: body[name] for name in DEFAULTS if body.get(name) is not None}
+    kept = defaults if gateway.wire.later else {}
+    head = Head(created=gateway.clock(), defaults=kept, evaluation=bool(body.get("evaluation")))
+    return answered({"session_id": await gateway.sessions.open(head)})
+
+
+async def _records(gateway: Gateway, request: Request) -> Response:
+    async with gateway.sessions.using(await gateway.session_name(request)) as session:
+        return answered(shown(session))
+
+
+async def _delete(gateway: Gateway, request: Request) -> Response:
+    name, given = await gateway.session_name(request), request.headers.get(GENERATION)
+    if given is not None:
+        async with gateway.sessions.using(name) as session:
+            session.generation -= 1  # asking is no use
+            _unused(session, given)
+    if not await gateway.sessions.delete(name):
+        raise not_found(name)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def _unused(session: Session, given: str) -> None:
+    """Refuse to delete what was used since its samples were taken."""
+    if not given.isdecimal():
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "BadRequestError", f"{GENERATION} is no number")
+    if int(given) != session.generation:
+        raise Refused(HTTPStatus.PRECONDITION_FAILED, "SessionUsedError", "session generation changed")
+
+
+async def _samples(gateway: Gateway, request: Request) -> Response:
+    name, body = await gateway.session_name(request), await gateway.json(request)
+    length, given = checked_length(body.get("max_seq_len")), body.get("metadata")
+    if given is not None and not isinstance(given, dict):
+        raise Refused(HTTPStatus.BAD_REQUEST, "BadRequestError", "metadata is no JSON object")
+    async with gateway.sessions.using(name) as session:
+        said = metadata(session) | ({} if given is None else {"agent": given})
+        data = payload(session, length, given, said, gateway.decode)
+        headers = {GENERATION: str(session.generation)} if gateway.wire.later else {}
+    return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+async def _models(gateway: Gateway, request: Request) -> Response:
+    gateway.names.session(request) if "session" in request.path_params else gateway.names.admit(request)
+    room = (await gateway.turns.engine.limits()).max_model_len
+    card = {"id": gateway.turns.model, "object": "model", "created": 0, "owned_by": "tito"}
+    return answered({"object": "list", "data": [{**card, "max_model_len": room}]})
+
+
+async def _count(gateway: Gateway, request: Request) -> Response:
+    """Answer how many ids a prompt has, rendered afresh."""
+    gateway.names.session(request)
+    dialect = Anthropic(gateway.ignoring)
+    try:
+        asked = dialect.counted(await gateway.json(request))
+        entered = gateway.turns.door.enter(asked.messages, asked.tools)
+        args = understood(asked.sampling).template_args
+        ids = await gateway.turns.rendered(
+            entered.messages, Rendering(tools=tuple(entered.tools), template_args=args)
+        )
+    except Exception as error:  # noqa: BLE001  # told in the dialect's manner
+        return refusal(gateway, error, dialect)
+    return answered(dialect.count(len(ids)))
+
+
+async def _view(gateway: Gateway, request: Request) -> Response:
+    async with gateway.sessions.using(await gateway.session_name(request)) as session:
+        html = await page(gateway, session, request.query_params.get("leaf"))
+    return Response(html, headers=SAFE, media_type="text/html")
+
+
+async def _passed(gateway: Gateway, request: Request) -> Response:
+    """Hand on to the engine, unrecorded."""
+    async with gateway.sessions.using(await gateway.session_name(request)):
+        pass
+    if gateway.backend is None:
+        raise Refused(HTTPStatus.NOT_FOUND, "NotFoundError", "there is no such route")
+    body = await gateway.body(request)
+    found = await gateway.backend.passed(request.method, request.path_params["path"], body)
+    kind = found.headers.get("content-type", JSON)
+    return Response(found.content, found.status_code, media_type=kind)

@@ -1,0 +1,86 @@
+"""What keeps sessions: a head, and a row for each committed turn that holds what is new in it.
+
+Writing is owning: a session belongs to one gateway at a time, and each change of owner counts its epoch up.
+Who writes names the epoch that it owns; a late owner's writes are refused and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
+
+from tito_core import TitoError
+
+
+class StoreError(TitoError):
+    """The store failed, or could not be reached. Whether the last write was made is unknown."""
+
+
+class GoneError(StoreError):
+    """There is no such session: it was deleted, or nobody used it for too long."""
+
+
+class FencedError(StoreError):
+    """Another gateway owns the session now; nothing was written."""
+
+
+class BusyError(StoreError):
+    """Another gateway is in the middle of a turn of the session, and alive."""
+
+
+@attrs.frozen
+class Claim:
+    """A session that is owned."""
+
+    epoch: int
+    """What writes must name."""
+    previous: int
+    """The epoch before. Where it is the one that this gateway had, nobody has written since."""
+
+
+@attrs.frozen
+class Stored:
+    """A session as it is stored."""
+
+    head: bytes
+    rows: Mapping[int, bytes]
+    """By their places, which grow in the order of the commits and may leave some out."""
+
+
+class Store(Protocol):
+    """Keeps sessions. Everything that is acknowledged stays, whatever becomes of the process."""
+
+    shared: bool
+    """Whether several gateways may have it: a session is then claimed for each burst of calls."""
+
+    async def create(self, name: str, head: bytes) -> bool:
+        """Keep a new session; False where the name is taken, and then nothing is changed."""
+
+    async def claim(self, name: str) -> Claim:
+        """Own a session; raises `GoneError`, `BusyError`. An owner that holds it already claims it again."""
+
+    async def release(self, name: str, epoch: int) -> None:
+        """Let another own the session. Whoever does not come to it loses it when its lease ends."""
+
+    async def load(self, name: str) -> Stored:
+        """Return a session; raises `GoneError`."""
+
+    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+        """Keep a row; raises `GoneError`, `FencedError`. When this returns, the row is safe."""
+
+    async def take_back(self, name: str, epoch: int, place: int) -> None:
+        """Forget a row that nobody has received; raises as `put` does."""
+
+    async def delete(self, name: str) -> bool:
+        """Forget a session; False where there is none."""
+
+    async def count(self) -> int:
+        """Return how many sessions there are."""
+
+    async def sweep(self, idle_seconds: float) -> int:
+        """Forget the sessions that nobody has written or claimed for so long; return how many."""
+
+    async def aclose(self) -> None:
+        """Let go of files and connections."""
