@@ -9,7 +9,6 @@ import attrs
 
 from benchmarks.clock import Work
 from benchmarks.history import History, Plain, parsed
-from benchmarks.voice import Voice
 from tito_core import Profile, Step, Stitched, answer, stitch, stitching
 
 FLOOR = "floor: == and one copy"
@@ -111,16 +110,14 @@ def mito(history: History) -> Work:
     return lambda: list(tokenize(prompt, add_generation_prompt=True))
 
 
-def programs(voice: Voice) -> list[Program]:
-    """Return the programs that need nothing but this package, the floor first."""
-    del voice
-    return [
-        Program(FLOOR, floor, lambda _: None),
-        Program(LISTS, partial(lists, known=False), listed),
-        Program(KNOWN, partial(lists, known=True), listed),
-        Program(SHARED, partial(shared, known=False), stitched),
-        Program(BEST, partial(shared, known=True), stitched),
-        Program(PARSED, from_wire, stitched),
-        Program(SUBTRACTION, subtraction, listed),
-        Program(MITO, mito, listed),
-    ]
+OWN = (
+    Program(FLOOR, floor, lambda _: None),
+    Program(LISTS, partial(lists, known=False), listed),
+    Program(KNOWN, partial(lists, known=True), listed),
+    Program(SHARED, partial(shared, known=False), stitched),
+    Program(BEST, partial(shared, known=True), stitched),
+    Program(PARSED, from_wire, stitched),
+    Program(SUBTRACTION, subtraction, listed),
+    Program(MITO, mito, listed),
+)
+"""The programs that need nothing but this package, the floor first."""
