@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from tests import oracle
 from tests.toys import TOYS, Message, Toy
 from tito_core import Step
+from tito_core.seam import LONGER, OTHER, SHORT
 
 T = TypeVar("T")
 Chat = list[dict[str, Any]]
@@ -74,12 +75,14 @@ DICE: SearchStrategy[Dice] = st.integers(0, Dice.FACES).map(Dice)
 
 PLAIN_WORDS = ("a", "b", "ab", "ba", "aab", "hello", "a b")
 TRICKY_WORDS = ("", " ", "\n", "a\n", "\na", " a ", "None", "{}", "ünï✓", "🙂", "\u2028", "[0]", "abababab")
+STAND_INS = (SHORT, f"What rhymes with {SHORT}", LONGER, SHORT.lower(), OTHER, "So.", "Hello.", "Be brief.")
+"""What the kernel itself says in its questions; the world may say it too."""
 SPECIALS = tuple(sorted({special for toy in TOYS for special in toy.tokenizer.specials}))
 INJECTIONS = tuple(
     f"{before}{special}{after}" for special in SPECIALS for before, after in (("", ""), ("a", "b"))
 )
 """Texts that spell a special token of some family: the tokenizer makes the real thing of them."""
-WORDS = PLAIN_WORDS * 6 + TRICKY_WORDS * 2 + INJECTIONS[::3]
+WORDS = PLAIN_WORDS * 6 + TRICKY_WORDS * 2 + STAND_INS + INJECTIONS[::3]
 
 CALL_IDS = ("callaaaa1", "callaaaa2", "callbbbb1")
 ODD_CALL_IDS = ("call_1", "functions.f:0", "<|im_end|>", "c</s>", None)

@@ -10,11 +10,11 @@ import attrs
 
 from .ask import Asking, ask
 from .dummy import Form, kindred
-from .environment import readings
+from .environment import readings, says
 from .errors import TemplateRefused
 from .kind import Kind, shape_of
 from .profile import Case, Mode, Profile, Recipe
-from .proof import Environment, Proof, Turn, proving
+from .proof import RETRIED, Environment, Proof, Turn, proving
 from .refusal import Refusal
 from .seam import SHORT, after
 
@@ -34,9 +34,12 @@ def bridging(
 ) -> Asking[Bridge | Refusal]:
     """Ask for the bridge after `turn`: once where the profile knows how, else until it is proven."""
     for reading in readings(environment):
-        known = yield from _recognized(turn, reading, _known(profile, turn, reading))
+        case = _known(profile, turn, reading)
+        known = yield from _recognized(turn, reading, case)
         if known is not None:
             return known
+        if case is None or case.reason not in RETRIED:
+            break
     proof = yield from proving(turn, environment)
     return Bridge(proof.bridge, proof.generation_prompt) if isinstance(proof, Proof) else proof
 
@@ -61,7 +64,8 @@ def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Aski
     past = turn.past if case.mode is Mode.HISTORY else kindred(turn.after, turn.history)[recipe.past]
     form = Form(turn.message, recipe.place, recipe.as_object)
     try:
-        ids = yield from ask((*past, form.write(SHORT), *environment), since=SHORT if recipe.cut else None)
+        since = SHORT if recipe.cut and not says(environment, SHORT) else None
+        ids = yield from ask((*past, form.write(SHORT), *environment), since=since)
     except TemplateRefused:
         return None
     bridge = recognize(recipe, ids)

@@ -159,7 +159,7 @@ def _free(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
     proof = yield from _proof(wanted, sample, pasts.likely)
     if isinstance(proof, Refusal):
         return proof
-    agreed = 0
+    agreed, strange = 0, 0
     for history in (*pasts.likely, *pasts.unlike, *kindred(sample.turn.after, sample.turn.history)):
         try:
             ids = yield from ask(proof.found.unlike(history))
@@ -168,6 +168,9 @@ def _free(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
         if not proof.ends(ids):
             return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
         agreed += 1
+        strange += history in pasts.unlike
+    if not strange:
+        return UNTAKEN
     for place, history in enumerate(kindred(sample.turn.after, sample.turn.history)):
         shown = yield from _shown(proof, history, place, agreed)
         if shown is not None:

@@ -3,33 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 from .ask import Asking, ask
-from .dummy import forms
-from .environment import clean, readings
+from .dummy import Plain, calls_of, forms
+from .environment import clean, lengthened, readings, says
 from .errors import TemplateRefused
 from .message import Message
-from .seam import SHORT
+from .proof import Environment
+from .seam import LONGER, SHORT, Seam, locate
 from .stitch import Stitched
 
 
 def checking(found: Stitched, prompt: Sequence[Message]) -> Asking[bool | None]:
-    """Tell whether the real conversation's render ends with the ids that were added.
+    """Tell whether what the real conversation's render has after the turn is what was added.
 
-    One way of writing it that the template takes is enough: templates differ in the roles and the form of
-    arguments that they know. Costs O(history) to render, and to tokenize only what is new where whoever
-    answers can cut text. None where the template takes no way of writing the conversation.
+    The turn's own text alone is another one, so that its end is seen. Costs O(history) to render, and to
+    tokenize only what is new where whoever answers can cut text. None where the template takes no way of
+    writing the conversation, or loses the turn's text.
     """
     start = found.step.messages.length
     *past, message = clean(prompt[:start])
-    taken = False
-    for environment, form in product(readings(clean(found.environment)), forms(message)):
+    answer = None
+    for environment in readings(clean(found.environment)):
+        seam = yield from _seam(tuple(past), message, environment)
+        if seam is None:
+            continue
+        if _added(found, message, seam):
+            return True
+        answer = False
+        if not (yield from _drops(tuple(past), message, environment)):
+            break
+    return answer
+
+
+def _seam(past: Environment, message: Plain, environment: Environment) -> Asking[Seam | None]:
+    """Return where the turn ends, written in the first way in which that can be told."""
+    since = None if says(environment, SHORT) else SHORT
+    for form in forms(message):
         try:
-            ids = yield from ask((*past, form.within(SHORT), *environment), since=SHORT)
+            short = yield from ask((*past, form.within(SHORT), *environment), since=since)
+            longer = yield from ask((*past, form.within(LONGER), *environment), since=since)
         except TemplateRefused:
             continue
-        if ids[len(ids) - len(found.bridge) :] == found.bridge:
-            return True
-        taken = True
-    return False if taken else None
+        seam = locate(short, longer)
+        if seam is not None:
+            return seam
+    return None
+
+
+def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
+    """Compare a tail: all but what the turn sampled of its close itself is what was added.
+
+    After a call the tail begins with the rest of the call, which is not looked into.
+    """
+    rest = len(seam.tail) - len(found.bridge)
+    if rest < 0 or seam.tail[rest:] != found.bridge:
+        return False
+    sampled = tuple(found.step.completion_ids)
+    return bool(calls_of(message)) or sampled[len(sampled) - rest :] == seam.tail[:rest]
+
+
+def _drops(past: Environment, message: Plain, environment: Environment) -> Asking[bool]:
+    """Tell whether the template drops developer messages: only then may another reading be the right one."""
+    told = [place for place, one in enumerate(environment) if one["role"] == "developer"]
+    form = forms(message)[0]
+    try:
+        plain = yield from ask((*past, form.within(SHORT), *environment))
+        longer = yield from ask((*past, form.within(SHORT), *lengthened(environment, told)))
+    except TemplateRefused:
+        return False
+    return plain == longer and bool(told)

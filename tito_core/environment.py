@@ -39,6 +39,19 @@ def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
         )
 
 
+def says(value: object, text: str) -> bool:
+    """Tell whether a text stands anywhere in messages, in whatever case: templates may change it.
+
+    >>> says([{"role": "user", "content": [{"type": "text", "text": "a ZEPHYR"}]}], "Zephyr")
+    True
+    """
+    if isinstance(value, dict):
+        return any(says(item, text) for pair in value.items() for item in pair)
+    if isinstance(value, list | tuple):
+        return any(says(item, text) for item in value)
+    return isinstance(value, str) and text.casefold() in value.casefold()
+
+
 def lengthened(environment: Sequence[Plain], positions: Iterable[int]) -> tuple[Plain, ...]:
     """Return the environment with more text in some messages.
 

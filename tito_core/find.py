@@ -24,15 +24,21 @@ class Match:
 def find(
     steps: Sequence[Step], prompt: Sequence[Message], forgive: Forgiven, key: str | None
 ) -> Match | Refusal:
-    """Return the longest match, the latest of equals; a refusal where there is none to use."""
+    """Return the longest match; a refusal where there is none to use.
+
+    Of equally long ones the one that is restated with the fewest differences, and of those the latest.
+    """
     longest = 0
+    best: Match | None = None
     for match in matches(steps, prompt, forgive):
         length = match.step.messages.length
-        if length < longest:
+        if length < longest or (best is not None and not best.forgiven):
             break
-        if match.step.key == key:
-            return match if length < len(prompt) else _nothing_new(length)
         longest = length
+        if match.step.key == key and (best is None or len(match.forgiven) < len(best.forgiven)):
+            best = match
+    if best is not None:
+        return best if longest < len(prompt) else _nothing_new(longest)
     if longest:
         return Refusal(Reason.RENDERED_DIFFERENTLY, f"the step of {longest} messages has another key")
     return Refusal(Reason.NO_PREFIX, f"none of {len(steps)} steps begins these {len(prompt)} messages")

@@ -25,19 +25,26 @@ MAX_DEPTH = 100
 MEDIA = frozenset(
     (
         "audio",
+        "audio_embeds",
         "audio_url",
+        "document",
         "file",
         "image",
+        "image_embeds",
+        "image_pil",
         "image_url",
         "input_audio",
         "input_file",
         "input_image",
         "input_video",
+        "prompt_embeds",
         "video",
         "video_url",
     )
 )
 """Content part types whose ids are more than the text around them."""
+BESIDE = ("audio", "images", "videos")
+"""Keys of a message that hold media beside its content."""
 
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
@@ -197,13 +204,15 @@ def _has_media(message: Message) -> bool:
     content = message.get("content")
     if isinstance(content, list) and any(map(_is_media, content)):
         return True
-    return message.get("audio") is not None
+    return any(message.get(key) is not None for key in BESIDE)
 
 
 def _is_media(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
-    kind = part.get("type")
+    kind, inner = part.get("type"), part.get("content")
+    if isinstance(inner, list) and any(map(_is_media, inner)):
+        return True
     return (isinstance(kind, str) and kind in MEDIA) or any(
         part.get(key) is not None for key in MEDIA & part.keys()
     )

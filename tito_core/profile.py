@@ -125,6 +125,8 @@ class Profile:
     """The close of an assistant turn."""
     stop_ids: tuple[int, ...] = ()
     """The ids that end a turn, where whoever asked knew them."""
+    key: str | None = None
+    """What it was rendered with (`render_key`), where whoever asked said so; it serves no other key then."""
     facts: Facts = attrs.field(factory=Facts)
     cases: tuple[Case, ...] = attrs.field(default=(), validator=_once)
     known: Mapping[tuple[Kind, tuple[str, ...]], Case] = attrs.field(init=False, eq=False, repr=False)

@@ -15,7 +15,7 @@ import attrs
 
 from .ask import Asking, ask
 from .dummy import CALL_ID, WORDS, Context, Form, calls_of, contexts, forms, kindred
-from .environment import lengthened, readings
+from .environment import clean, lengthened, readings
 from .errors import TemplateRefused
 from .message import Message
 from .refusal import Reason, Refusal
@@ -50,7 +50,7 @@ class Turn:
     @property
     def past(self) -> tuple[Message, ...]:
         """Every message before the turn, read only where the tail is known to depend on them."""
-        return tuple(self.prompt[: self.place])
+        return clean(self.prompt[: self.place])
 
 
 @attrs.frozen

@@ -126,7 +126,8 @@ def stitching(
     seam = _seam(trajectory, prompt, close, policy, key)
     if isinstance(seam, Refusal):
         return seam
-    bridge = yield from bridging(seam.turn, clean(seam.environment), profile)
+    fits = profile is not None and profile.key in {None, key}
+    bridge = yield from bridging(seam.turn, clean(seam.environment), profile if fits else None)
     if isinstance(bridge, Refusal):
         return bridge
     return _join(seam.match, Messages.of(seam.environment), bridge, close, policy)
@@ -188,7 +189,7 @@ def _seam(
     turn = Turn(
         message=message,
         after=_role_before(prompt, start),
-        history=_history(prompt, match.step),
+        history=clean(_history(prompt, match.step)),
         suffix=close,
         stop=match.step.stop,
         prompt=prompt,

@@ -79,6 +79,8 @@ class Conversation:
 
         Raises the engine's errors as they are. An engine in trouble is never asked again by another route.
         """
+        if isinstance(prompt, list):
+            prompt = [*prompt]  # who asked may go on writing in it while the engine samples
         if self.engine.keeps_ids:
             return self._keep(await self._told(prompt))
         found = await self._stitch(prompt) if self.trajectory else None
@@ -126,7 +128,7 @@ class Conversation:
     async def _learnt(self, prompt: Sequence[Message]) -> Profile:
         """Return the profile with the case of this prompt in it, if the case has a name."""
         if self.profile is None:
-            self.profile = Profile(suffix=await self.close(), stop_ids=self.stop_ids)
+            self.profile = Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.key)
         named = case_of(self.trajectory, prompt, policy=self.policy, key=self.key)
         if named is not None and self.profile.case(*named) is None:
             asking = certifying(*named, self.profile.suffix, self.profile.stop_ids)

@@ -160,3 +160,43 @@ def test_the_ledger_covers_every_id_whatever_becomes_of_the_stop(choice: OddStop
     assert found.inserted_close == (talk.CLOSE,)
     stops = (found.replaced_stop, found.kept_stop)
     assert stops == ((77, None) if choice is OddStop.REPLACE else (None, 77))
+
+
+def test_a_history_in_parts_is_read_as_text() -> None:
+    """Templates look for switches in strings; a lone text part is its string, before the turn as after it."""
+
+    def switching(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        asked = [m for m in messages if m["role"] == "user"][-1:]
+        quiet = [QUIET] if any("/quiet" in (m.get("content") or "") for m in asked) else []
+        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt) + quiet
+
+    call = {"id": "callaaaa1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "callaaaa1", "content": "7"}
+    found = []
+    for content in ("Add. /quiet", [{"type": "text", "text": "Add. /quiet"}]):
+        step = Step(
+            prompt=[{"role": "user", "content": content}],
+            completion=[turn],
+            prompt_ids=[1, 2],
+            completion_ids=[900, talk.CLOSE],
+        )
+        found.append(stitch([step], [*step.messages, result], SUFFIX, switching))
+    assert found[0] == found[1]
+
+
+def test_of_equals_the_one_that_is_restated_exactly_is_used() -> None:
+    one, two = (
+        Step(
+            prompt=[talk.user()],
+            completion=[{**talk.said(), "refusal": words}],
+            prompt_ids=[1],
+            completion_ids=[number, talk.CLOSE],
+        )
+        for words, number in (("one", 901), ("two", 902))
+    )
+    for steps in ([one, two], [two, one]):
+        for step, number in ((one, 901), (two, 902)):
+            ids = stitch(steps, talk.prompt(step), SUFFIX, talk.tokenize)
+            assert ids is not None
+            assert number in ids

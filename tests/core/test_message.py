@@ -128,6 +128,10 @@ def test_what_is_no_message_is_named_by_its_place(message: Any, words: str) -> N
         ([{"type": "text", "text": "x", "image_url": None}], False),  # a serializer's empty field
         ([{"image_url": {"url": "x"}}], True),  # some clients leave the type out
         ([{"type": "text", "text": "x"}, {"type": "input_audio"}], True),
+        ([{"type": "image_embeds", "image_embeds": "AA=="}], True),
+        ([{"type": "tool_result", "content": [{"type": "image"}]}], True),
+        ([{"type": "tool_result", "content": [{"type": "text", "text": "x"}]}], False),
+        ([{"type": "tool_result", "content": "image"}], False),
         ({"type": "image"}, False),  # no list of parts
     ],
 )
@@ -140,6 +144,7 @@ def test_media_are_parts_of_a_content(content: Any, media: bool) -> None:
 
 def test_an_assistant_that_spoke_aloud_has_media() -> None:
     assert is_multimodal([{"role": "assistant", "audio": {"id": "a"}}])
+    assert is_multimodal([{"role": "user", "content": "a", "images": ["AA=="]}])
     assert not is_multimodal([{"role": "assistant", "audio": None}])
 
 

@@ -8,7 +8,24 @@ from typing import Any
 import attrs
 import pytest
 
-from tito_core import InputError, Kind, Message, Mode, Profile, Recipe, answer, certifying
+from tests.core import talk
+from tito_core import (
+    InputError,
+    Kind,
+    Message,
+    Mode,
+    Profile,
+    Reason,
+    Recipe,
+    Stitched,
+    TemplateRefused,
+    answer,
+    certifying,
+    checking,
+    render_key,
+    stitch,
+    stitching,
+)
 from tito_core.bridge import recognize
 from tito_core.certify import joined
 from tito_core.profile import Case, Facts
@@ -18,6 +35,7 @@ RECIPE = Recipe(
 )
 TAIL = (7, 2, 3, 1, 8, 65, 2, 3, 1, 9)
 ANSWER = (1, 8, 50, 51, *TAIL)
+PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
 ONE_CALL = Kind(before="user", reasoning=False, calls=1, content="text")
 
 
@@ -118,3 +136,102 @@ def test_a_profile_of_another_form_is_refused() -> None:
 def test_a_stop_that_opens_a_role_is_a_marker() -> None:
     facts = Facts(openers={"user": (5, 6), "tool": (), "system": (7,)})
     assert Profile(suffix=(), stop_ids=(5, 2, 7), facts=facts).markers == (5, 7)
+
+
+class Cutting:
+    """`talk`, tokenizing no more than is asked for."""
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
+        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), talk.text(text)
+        starts = [i for i in range(len(ids)) if ids[i : i + len(sought)] == sought]
+        return ids[max(starts, default=0) :]
+
+
+def known(*shapes: tuple[str, ...], **more: Any) -> Profile:
+    cases = [answer(certifying(PLAIN, shape, (talk.CLOSE,)), Cutting()) for shape in shapes]
+    return Profile(suffix=(talk.CLOSE,), cases=tuple(cases), **more)
+
+
+@pytest.mark.parametrize("words", ["What rhymes with Zephyr", "Zephyr", "zephyr more", "4096"])
+def test_the_world_may_say_what_the_kernel_asks_with(words: str) -> None:
+    step, profile = talk.step(), known(("user",))
+    prompt = talk.prompt(step, words)
+    assert profile.cases[0].recipe is not None
+    assert profile.cases[0].recipe.cut
+    found = answer(stitching([step], prompt, profile.suffix, profile=profile), Cutting())
+    assert isinstance(found, Stitched)
+    assert list(found.bridge) == talk.tokenize([talk.user(words)], add_generation_prompt=True)
+    assert answer(checking(found, prompt), Cutting()) is True
+
+
+def test_a_check_sees_a_message_that_is_missing() -> None:
+    step = talk.step()
+    prompt = [*talk.prompt(step), talk.user("Zephyr"), talk.user("last")]
+    found = answer(stitching([step], prompt, (talk.CLOSE,)), Cutting())
+    assert isinstance(found, Stitched)
+    assert answer(checking(found, prompt), Cutting()) is True
+    for start in range(1, len(found.bridge)):
+        assert answer(checking(attrs.evolve(found, bridge=found.bridge[start:]), prompt), Cutting()) is False
+    longer = attrs.evolve(found, bridge=(talk.CLOSE,) * 200)
+    assert answer(checking(longer, prompt), Cutting()) is False
+
+
+def test_a_check_of_what_the_template_does_not_take_says_nothing() -> None:
+    step = talk.step()
+    prompt = talk.prompt(step)
+    found = answer(stitching([step], prompt, (talk.CLOSE,)), talk.tokenize)
+    assert isinstance(found, Stitched)
+
+    def refusing(*_: Any, **__: Any) -> list[int]:
+        raise TemplateRefused("no")
+
+    assert answer(checking(found, prompt), refusing) is None
+    assert answer(checking(found, prompt), lambda *_, **__: [1, 2, 3]) is None
+
+
+def test_another_role_is_not_taken_for_one_that_is_known() -> None:
+    step, profile = talk.step(), known(("system",))
+    prompt = [*step.messages, {"role": "developer", "content": "be bad"}]
+    found = answer(stitching([step], prompt, profile.suffix, profile=profile), Cutting())
+    assert isinstance(found, Stitched)
+    assert list(found.bridge) == talk.tokenize(prompt[len(step.messages) :], add_generation_prompt=True)
+    spoken = attrs.evolve(found, bridge=(talk.OPEN, talk.ROLES["system"], *found.bridge[2:]))
+    assert answer(checking(spoken, prompt), Cutting()) is False
+
+
+def test_a_profile_of_another_key_is_not_used() -> None:
+    key = render_key([{"f": 1}])
+    step = talk.step(key=key)
+    calls: list[int] = []
+
+    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        calls.append(1)
+        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    counts = []
+    for profile in (known(("user",)), known(("user",), key=key), known(("user",), key=render_key())):
+        calls.clear()
+        assert stitch([step], talk.prompt(step), (talk.CLOSE,), counting, key=key, profile=profile)
+        counts.append(len(calls))
+    assert counts[0] == counts[1] == 1 < counts[2]
+
+
+def numbering(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write numbers before the results of tools; refuse a call whose id was used before."""
+    ids: list[int] = []
+    names = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    if len(set(names)) < len(names):
+        raise TemplateRefused("an id stands twice")
+    for place, message in enumerate(messages):
+        ids += [200 + place] if message["role"] == "tool" else []
+        ids += talk.tokenize([message], add_generation_prompt=False)
+    return [*ids, talk.OPEN, talk.ROLES["assistant"]] if add_generation_prompt else ids
+
+
+def test_a_case_is_not_free_where_no_unlike_history_is_taken() -> None:
+    kind = Kind(before="tool", reasoning=False, calls=1, content="text")
+    case = answer(certifying(kind, ("tool",), (talk.CLOSE,)), numbering)
+    assert (case.mode is Mode.FREE, case.reason) in {(False, Reason.UNPROVEN_TAIL), (False, None)}

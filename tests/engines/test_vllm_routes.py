@@ -236,8 +236,8 @@ async def test_a_cancelled_stream_is_aborted_at_the_engine(vllm_server: Server, 
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_a_slow_server_is_unreachable(vllm_server: Server, watched: bool) -> None:
-    """The prompt alone takes longer than the patience."""
-    prompt = [100 + place % 700 for place in range(8000)]
+    """The prompt alone takes longer than the patience; each time another one, for the server remembers."""
+    prompt = [100 + (place + watched) % 700 for place in range(8000)]
     async with VLLM(vllm_server.base_url, timeout=0.05) as engine:
         await _known(engine, vllm_server)
         with pytest.raises(UnreachableError, match="no answer in time"):

@@ -45,8 +45,31 @@ FAULTS = (
     Fault(
         "a whole conversation's end is not compared",
         "check.py",
-        "if ids[len(ids) - len(found.bridge) :] == found.bridge:",
-        "if ids:",
+        "if rest < 0 or seam.tail[rest:] != found.bridge:",
+        "if rest < 0:",
+        PROFILED,
+    ),
+    Fault(
+        "a word of the world's is taken for the turn's",
+        "bridge.py",
+        "if recipe.cut and not says(environment, SHORT) else None",
+        "if recipe.cut else None",
+        PROFILED,
+    ),
+    Fault(
+        "another reading is known, and this one is not asked about",
+        "bridge.py",
+        "        if case is None or case.reason not in RETRIED:\n            break\n",
+        "",
+        PROFILED,
+    ),
+    Fault("short histories are enough", "certify.py", "    if not strange:", "    if False:", PROFILED),
+    Fault("a profile serves any key", "stitch.py", "profile.key in {None, key}", "True", PROFILED),
+    Fault(
+        "what a turn sampled of its close is not compared",
+        "check.py",
+        "sampled[len(sampled) - rest :] == seam.tail[:rest]",
+        "True",
         PROFILED,
     ),
     Fault(

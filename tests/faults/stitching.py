@@ -46,12 +46,24 @@ FAULTS = (
         "the shortest step is used", "trajectory.py", "key=itemgetter(0), reverse=True)", "key=itemgetter(0))"
     ),
     Fault("a step longer than the prompt may match", "trajectory.py", "if length <= limit)", "if length)"),
-    Fault("another key is no matter", "find.py", "if match.step.key == key:", "if True:"),
+    Fault("another key is no matter", "find.py", "if match.step.key == key and", "if"),
     Fault(
         "a prompt that a step ends with is stitched",
         "find.py",
-        "return match if length < len(prompt) else _nothing_new(length)",
-        "return match",
+        "return best if longest < len(prompt) else _nothing_new(longest)",
+        "return best",
+    ),
+    Fault(
+        "the latest of equals is used though an earlier one is restated exactly",
+        "find.py",
+        "len(match.forgiven) < len(best.forgiven)",
+        "False",
+    ),
+    Fault(
+        "a history in parts is read as parts",
+        "stitch.py",
+        "history=clean(_history(prompt, match.step)),",
+        "history=_history(prompt, match.step),",
     ),
     Fault("True is 1", "normal.py", 'return ("truth", value)', "return Decimal(value)"),
     Fault(

@@ -262,16 +262,15 @@ def test_progress_shows_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_cleanly(tmp_path: Path) -> None:
     busy = folder(tmp_path / "busy", "{% for i in range(9000) %}{% endfor %}" + EXACT)
-    started = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(busy), "--json", "--seconds", "300"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(4)
-    assert started.poll() is None
-    started.send_signal(signal.SIGINT)
-    out, told = started.communicate(timeout=30)
+    command = [sys.executable, "-c", COMMAND, str(busy), "--json", "--seconds", "300"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            time.sleep(4)
+            assert started.poll() is None
+            started.send_signal(signal.SIGINT)
+            out, told = started.communicate(timeout=120)
+        finally:
+            started.kill()
     assert started.returncode == INTERRUPTED
     assert told == "tito: interrupted\n"
     assert out == ""

@@ -44,6 +44,7 @@ from tito_io.engines.protocol import (
     UnreachableError,
     Usage,
 )
+from tito_io.engines.through import Through
 from tito_io.engines.vllm import VLLM
 from tito_io.reconnect import Reconnecting
 from tito_io.token_client import TokenClient
@@ -536,3 +537,25 @@ async def test_stored_steps_are_continued_where_they_say_what_they_were_rendered
 
 def test_the_toy_s_close_is_what_the_tests_say() -> None:
     assert suffix_ids(toy) == (2,)
+
+
+async def test_who_asked_may_go_on_writing_while_the_engine_samples() -> None:
+    prompt: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
+
+    async def heard(_: Any) -> None:
+        prompt.append({"role": "user", "content": "and one more"})
+
+    conversation = Conversation(embedded(seed=9), sampling=Sampling(max_tokens=8))
+    engine = conversation.engine
+
+    class Interrupted(Through):
+        async def from_messages(
+            self, messages: Any, rendering: Any, sampling: Any, *, watch: Any = None
+        ) -> Reply:
+            await heard(None)
+            return await super().from_messages(messages, rendering, sampling, watch=watch)
+
+    conversation.engine = Interrupted(engine)
+    turn = await conversation.turn(prompt)
+    assert len(prompt) == 2
+    assert len(turn.step.prompt) == 1

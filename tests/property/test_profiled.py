@@ -83,19 +83,19 @@ def check(world: World, *, cuts: bool) -> None:
 
 
 @given(ANY_WORLD, st.booleans())
-@tries(20)
+@tries(6)
 def test_a_profile_makes_nothing_untrue(world: World, cuts: bool) -> None:
     check(world, cuts=cuts)
 
 
 @given(TIDY_WORLD, st.booleans())
-@tries(20)
+@tries(6)
 def test_a_turn_that_ended_as_it_should_is_followed_by_its_tail(world: World, cuts: bool) -> None:
     check(world, cuts=cuts)
 
 
 @given(STEADY_WORLD)
-@tries(10)
+@tries(4)
 def test_what_is_stitched_without_a_profile_is_stitched_with_one(world: World) -> None:
     bare = answer(stitching(world.steps, world.prompt, world.suffix), world.toy)
     profile = known(world, cuts=True)
@@ -107,7 +107,7 @@ def test_what_is_stitched_without_a_profile_is_stitched_with_one(world: World) -
 
 
 @given(STEADY_WORLD)
-@tries(10)
+@tries(4)
 def test_a_free_case_that_is_recognized_costs_one_question_about_what_is_new(world: World) -> None:
     profile, counted = known(world, cuts=True), Counted(world.toy, cuts=True)
     found = answer(stitching(world.steps, world.prompt, world.suffix, profile=profile), counted)
@@ -116,7 +116,7 @@ def test_a_free_case_that_is_recognized_costs_one_question_about_what_is_new(wor
 
 
 @given(STEADY_WORLD)
-@tries(10)
+@tries(4)
 def test_the_whole_conversation_is_compared_when_asked_for(world: World) -> None:
     found = answer(stitching(world.steps, world.prompt, world.suffix), world.toy)
     if isinstance(found, Stitched):
