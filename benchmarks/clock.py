@@ -1,7 +1,7 @@
 """How long work takes: first calls on fresh inputs apart from later ones, setup outside the clock.
 
 The collector is off while the clock runs, as in `timeit`: it would charge one program for another's garbage.
-Only the standard library is needed, so that a peer can be timed by the same clock in an environment of its own.
+Only the standard library is needed: peers are timed by the same clock in environments of their own.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ Prepare = Callable[[], Work]
 """Makes fresh inputs, and returns the work on them."""
 
 FIRSTS = 3
-ROUNDS = 25
+BLOCKS, CALLS = 5, 5
 SECONDS = 1.0
-"""What all calls of one program may take together, beyond the least number."""
-LEAST = 3
+"""No block of a program begins after so much of its time; a call that takes longer is made once more."""
 
 
 class Timing(NamedTuple):
@@ -39,7 +38,7 @@ class Timing(NamedTuple):
     @classmethod
     def of(cls, cold: Sequence[float], warm: Sequence[float]) -> Timing:
         """Sum up calls."""
-        low, middle, high = statistics.quantiles(warm, n=4, method="inclusive") if len(warm) > 1 else warm * 3
+        low, middle, high = statistics.quantiles([*warm, *warm], n=4)  # twice, so that one will do
         return cls(statistics.median(cold), middle, low, high)
 
     @property
@@ -58,33 +57,35 @@ def once(work: Work) -> float:
 
 
 def race(programs: Mapping[str, Prepare]) -> dict[str, Timing]:
-    """Time programs in turns, so that a slow minute of the machine meets all of them."""
+    """Time programs in turns, a few calls of each at a time, so that a slow minute meets all of them."""
     cold: dict[str, list[float]] = {name: [] for name in programs}
     works: dict[str, Work] = {}
     for attempt in range(FIRSTS):
         for name, prepare in programs.items():
-            if attempt and sum(cold[name]) > SECONDS:
-                continue
-            works[name] = prepare()
-            cold[name].append(_quietly(works[name]))
-    warm = _rounds(works, {name: max(times) for name, times in cold.items()})
+            if not attempt or sum(cold[name]) < SECONDS:
+                works[name] = prepare()
+                cold[name] += _quietly(works[name], 1)
+    warm = _warm(works, {name: max(times) for name, times in cold.items()})
     return {name: Timing.of(cold[name], warm[name]) for name in programs}
 
 
-def _rounds(works: Mapping[str, Work], first: Mapping[str, float]) -> dict[str, list[float]]:
+def _warm(works: Mapping[str, Work], first: Mapping[str, float]) -> dict[str, list[float]]:
+    """Return later calls, the first of each block left out: what it meets is the program before it."""
     warm: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(ROUNDS):
+    for number in range(BLOCKS):
         for name, work in works.items():
-            if number < LEAST - 2 * (first[name] > SECONDS) or sum(warm[name]) + first[name] < SECONDS:
-                warm[name].append(_quietly(work))
+            if first[name] > SECONDS:
+                warm[name] += [] if number else _quietly(work, 1)
+            elif not number or sum(warm[name]) < SECONDS:
+                warm[name] += _quietly(work, 1 + CALLS)[1:]
     return warm
 
 
-def _quietly(work: Work) -> float:
+def _quietly(work: Work, calls: int) -> list[float]:
     gc.collect()
     gc.disable()
     try:
-        return once(work)
+        return [once(work) for _ in range(calls)]
     finally:
         gc.enable()
 

@@ -29,9 +29,7 @@ class Shape:
         """Return the stitch to be measured."""
         steps, _ = self.made(history)
         voice, prompt = history.voice, parsed(history.prompt)
-        return lambda: answer(
-            stitching(steps, prompt, voice.suffix, profile=history.profile), voice.tokenize
-        )
+        return lambda: answer(stitching(steps, prompt, voice.suffix, profile=history.profile), voice.tokenize)
 
 
 def branching(history: History) -> tuple[Trajectory, int]:

@@ -64,7 +64,7 @@ class History:
         return self.last.completion_ids.tolist()
 
     def unshared(self) -> list[Step]:
-        """Return the last two steps, as lists that share nothing. All of them would hold every turn squared."""
+        """Return the last two steps, as lists that share nothing; all would hold the square of the turns."""
         return [
             Step(
                 prompt=parsed(self.messages[: step.prompt.length]),
@@ -119,7 +119,7 @@ def histories(voice: Voice, sizes: Sequence[int], tokens: int) -> list[History]:
     return found
 
 
-def _step(  # noqa: PLR0913  # one call's worth of inputs
+def _step(
     voice: Voice,
     trajectory: Trajectory,
     profile: Profile,

@@ -1,26 +1,36 @@
-"""The programs that are compared: each makes the ids of the next prompt, its inputs made outside the clock."""
+"""The programs that are compared: each makes the ids of the next prompt, its inputs made outside the clock.
+
+tito's own work is timed with its questions to the tokenizer answered from what was answered before, and once
+more with the tokenizer at work. The peers here and those of `benchmarks.peers.graph` tokenize in their time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 
 from benchmarks.clock import Work
 from benchmarks.history import History, Plain, parsed
-from tito_core import Profile, Step, Stitched, answer, stitch, stitching
+from benchmarks.voice import Listening
+from tito_core import Message, Profile, Step, TokenizeFn, answer, stitch, stitching
+from tito_core.stitch import Stitched
 
 FLOOR = "floor: == and one copy"
-LISTS = "tito, lists"
-KNOWN = "tito, lists, profile"
-SHARED = "tito, Trajectory"
-BEST = "tito, Trajectory, profile"
-PARSED = "tito, Trajectory, parsed prompt"
-SUBTRACTION = "prefix subtraction"
+LISTS = "tito: lists"
+KNOWN = "tito: lists, profile"
+SHARED = "tito: Trajectory"
+BEST = "tito: Trajectory, profile"
+PARSED = "tito: Trajectory, prompt off the wire"
+WHOLE = "tito: Trajectory, profile, tokenizing"
+SUBTRACTION = "prefix subtraction, tokenizing"
 MITO = "MITO: render and tokenize all"
 
 Answer = list[int] | None
+Ready = Callable[[TokenizeFn], Any]
+"""A stitch of fresh inputs, but for its tokenizer."""
 
 
 @attrs.frozen
@@ -29,23 +39,22 @@ class Program:
 
     name: str
     prepare: Callable[[History], Work]
-    read: Callable[[object], Answer]
+    read: Callable[[Any], Answer]
     """What its result amounts to as ids, outside the clock."""
 
-    def on(self, history: History) -> Callable[[], Work]:
-        """Return what makes fresh inputs of a history."""
-        return partial(self.prepare, history)
-
-
-def listed(result: object) -> Answer:
-    """Return ids that are a list already, or None."""
-    assert result is None or isinstance(result, list)  # noqa: S101  # a program with another result is read otherwise
-    return result
+    def answer(self, history: History) -> Answer:
+        """Return what it makes of a history."""
+        return self.read(self.prepare(history)())
 
 
 def stitched(result: object) -> Answer:
     """Return the ids of a stitch, None for a refusal."""
     return result.ids.tolist() if isinstance(result, Stitched) else None
+
+
+def itself(result: Answer) -> Answer:
+    """Return ids that are a list already, or None."""
+    return result
 
 
 def floor(history: History) -> Work:
@@ -57,29 +66,55 @@ def floor(history: History) -> Work:
     return lambda: (stored == again, head + rest)
 
 
-def lists(history: History, *, known: bool) -> Work:
+def lists(history: History, profile: Profile | None) -> Ready:
     """`stitch` from steps and a prompt that share nothing, to a list."""
-    steps, prompt = history.unshared(), parsed(history.prompt)
-    return _stitch(history, steps, prompt, history.profile if known else None)
+    return partial(_stitch, history.unshared(), parsed(history.prompt), history.voice.suffix, profile)
 
 
-def _stitch(history: History, steps: Sequence[Step], prompt: list[Plain], profile: Profile | None) -> Work:
-    voice = history.voice
-    return lambda: stitch(steps, prompt, voice.suffix, voice.tokenize, profile=profile)
-
-
-def shared(history: History, *, known: bool) -> Work:
+def shared(history: History, profile: Profile | None) -> Ready:
     """`stitching` from a trajectory and the prompt that its last step's messages begin, to shared ids."""
-    voice, profile = history.voice, history.profile if known else None
-    trajectory, prompt = history.trajectory, history.following()
-    return lambda: answer(stitching(trajectory, prompt, voice.suffix, profile=profile), voice.tokenize)
+    return partial(_stitching, history.trajectory, history.following(), history.voice.suffix, profile)
 
 
-def from_wire(history: History) -> Work:
-    """`stitching` from a trajectory and a prompt off the wire, to shared ids."""
-    voice, prompt = history.voice, parsed(history.prompt)
-    work = partial(stitching, history.trajectory, prompt, voice.suffix, profile=history.profile)
-    return lambda: answer(work(), voice.tokenize)
+def off_the_wire(history: History, profile: Profile | None) -> Ready:
+    """`stitching` from a trajectory and a prompt that shares nothing with it, to shared ids."""
+    return partial(_stitching, history.trajectory, parsed(history.prompt), history.voice.suffix, profile)
+
+
+def _stitch(
+    steps: Sequence[Step],
+    prompt: Sequence[Message],
+    suffix: tuple[int, ...],
+    profile: Profile | None,
+    tokenize: TokenizeFn,
+) -> list[int] | None:
+    return stitch(steps, prompt, suffix, tokenize, profile=profile)
+
+
+def _stitching(
+    steps: Sequence[Step],
+    prompt: Sequence[Message],
+    suffix: tuple[int, ...],
+    profile: Profile | None,
+    tokenize: TokenizeFn,
+) -> object:
+    return answer(stitching(steps, prompt, suffix, profile=profile), tokenize)
+
+
+def alone(make: Callable[[History, Profile | None], Ready], *, known: bool) -> Callable[[History], Work]:
+    """Return what makes a stitch whose questions are answered at once."""
+
+    def prepare(history: History) -> Work:
+        profile, listening = history.profile if known else None, Listening(history.voice.tokenize)
+        make(history, profile)(listening)
+        return partial(make(history, profile), listening.replayed())
+
+    return prepare
+
+
+def whole(history: History) -> Work:
+    """Stitch with the tokenizer in the time."""
+    return partial(shared(history, history.profile), history.voice.tokenize)
 
 
 DUMMY = ({"role": "user", "content": "Hello."}, {"role": "assistant", "content": "It is seven."})
@@ -88,20 +123,25 @@ DUMMY = ({"role": "user", "content": "Hello."}, {"role": "assistant", "content":
 def subtraction(history: History) -> Work:
     """Render a fixed dummy conversation with and without what is new; the difference follows the ids.
 
-    The shorter render is cut after its last stop, which the sampled ids have already.
+    The shorter render is cut after its last stop, which the sampled ids have already. Nothing is matched.
     """
-    voice, environment = history.voice, history.prompt[-1:]
-    prompt_ids, completion_ids = history.prompt_ids, history.completion_ids
+    environment, given = history.prompt[-1:], (history.prompt_ids, history.completion_ids)
+    return partial(subtract, history.voice.tokenize, history.voice.stop, environment, *given)
 
-    def work() -> Answer:
-        base = list(voice.tokenize(DUMMY, add_generation_prompt=False))
-        longer = list(voice.tokenize([*DUMMY, *environment], add_generation_prompt=True))
-        if longer[: len(base)] != base:
-            return None
-        kept = len(base) - base[::-1].index(voice.stop)
-        return prompt_ids + completion_ids + longer[kept:]
 
-    return work
+def subtract(
+    tokenize: TokenizeFn,
+    stop: int,
+    environment: Sequence[Plain],
+    prompt_ids: list[int],
+    completion_ids: list[int],
+) -> Answer:
+    """Return the ids with the difference after them, None where one render does not begin the other."""
+    base = list(tokenize(DUMMY, add_generation_prompt=False))
+    longer = list(tokenize([*DUMMY, *environment], add_generation_prompt=True))
+    if longer[: len(base)] != base:
+        return None
+    return prompt_ids + completion_ids + longer[len(base) - base[::-1].index(stop) :]
 
 
 def mito(history: History) -> Work:
@@ -111,13 +151,13 @@ def mito(history: History) -> Work:
 
 
 OWN = (
-    Program(FLOOR, floor, lambda _: None),
-    Program(LISTS, partial(lists, known=False), listed),
-    Program(KNOWN, partial(lists, known=True), listed),
-    Program(SHARED, partial(shared, known=False), stitched),
-    Program(BEST, partial(shared, known=True), stitched),
-    Program(PARSED, from_wire, stitched),
-    Program(SUBTRACTION, subtraction, listed),
-    Program(MITO, mito, listed),
+    Program(LISTS, alone(lists, known=False), itself),
+    Program(KNOWN, alone(lists, known=True), itself),
+    Program(SHARED, alone(shared, known=False), stitched),
+    Program(BEST, alone(shared, known=True), stitched),
+    Program(PARSED, alone(off_the_wire, known=True), stitched),
+    Program(WHOLE, whole, stitched),
+    Program(SUBTRACTION, subtraction, itself),
+    Program(MITO, mito, itself),
 )
-"""The programs that need nothing but this package, the floor first."""
+"""The programs that need nothing but this package."""

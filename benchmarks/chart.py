@@ -1,0 +1,42 @@
+"""Growth curves, as SVG or PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import LINEAR, Point
+from benchmarks.programs import FLOOR
+
+
+def draw(points: Sequence[Point], path: Path) -> None:
+    """Write a file of log-log curves, a panel for each number of tokens a message."""
+    figures = import_module("matplotlib.figure")
+    points = [point for point in points if point.case == LINEAR]
+    sizes = sorted({point.tokens for point in points})
+    figure = figures.Figure(figsize=(7 * len(sizes) + 3, 6), layout="constrained")
+    panels = figure.subplots(1, len(sizes), squeeze=False)[0]
+    for panel, tokens in zip(panels, sizes, strict=True):
+        _panel(panel, [point for point in points if point.tokens == tokens], tokens)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    figure.savefig(path, dpi=150)
+
+
+def _panel(axes: Any, points: Sequence[Point], tokens: int) -> None:
+    """Draw a curve for each program, with the quarters around it; the floor is dashed."""
+    for name in {point.program: None for point in points}:
+        chosen = [point for point in points if point.program == name and point.timing is not None]
+        timings = [point.timing for point in chosen if point.timing is not None]
+        sizes = [point.turns for point in chosen]
+        drawn = {"marker": ".", "linestyle": "-" if name.startswith("tito") else ":"}
+        style = {"color": "black", "linestyle": "--"} if name == FLOOR else drawn
+        (line,) = axes.plot(sizes, [one.warm * 1e3 for one in timings], label=name, **style)
+        low, high = [one.low * 1e3 for one in timings], [one.high * 1e3 for one in timings]
+        axes.fill_between(sizes, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set(
+        xscale="log", yscale="log", xlabel="turns in the history", ylabel="ms a turn, median and quarters"
+    )
+    axes.set_title(f"{tokens:,} tokens a message")
+    axes.grid(visible=True, which="both", alpha=0.2)

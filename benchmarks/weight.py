@@ -1,0 +1,94 @@
+"""What is not time: tokens given to the tokenizer, bytes held for each token, and what an import costs."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+
+import attrs
+
+from benchmarks.history import History
+from benchmarks.programs import lists, mito, shared, subtract
+from benchmarks.voice import Listening, Remembering, Voice
+from tito_core import Trajectory, answer, stitching
+from tito_core.stitch import Stitched
+
+IMPORTS = {
+    "attrs, cattrs": "import attrs, cattrs",
+    "tito_core": "import tito_core",
+    "all of tito_core": "from tito_core import *",
+}
+TIMES = 11
+
+
+def tokenized(history: History) -> dict[str, float]:
+    """Return how many tokens are given to the tokenizer for each new one, by program."""
+    environment = shared(history, history.profile)(history.voice.tokenize)
+    new = len(environment.bridge)
+    given = {"tito": _asked(history, known=False), "tito, profile": _asked(history, known=True)}
+    listening = Listening(history.voice.tokenize)
+    subtract(listening, history.voice.stop, history.prompt[-1:], history.prompt_ids, history.completion_ids)
+    whole = mito(history)()
+    return {name: count / new for name, count in given.items()} | {
+        "prefix subtraction": listening.count / new,
+        "MITO": len(whole) / new,
+    }
+
+
+def _asked(history: History, *, known: bool) -> int:
+    listening = Listening(history.voice.tokenize)
+    lists(history, history.profile if known else None)(listening)
+    return listening.count
+
+
+def stored(history: History) -> float:
+    """Return the bytes that a trajectory holds for each of its tokens, above its copies of the messages."""
+    voice = attrs.evolve(history.voice, tokenize=Remembering(history.voice.tokenize))
+    _again(history, voice)  # from now on the tokenizer holds nothing new
+    gc.collect()
+    tracemalloc.start()
+    made = _again(history, voice)
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    messages = sum(map(sys.getsizeof, made[-1].messages))
+    return (held - messages) / made[-1].ids.length
+
+
+def _again(history: History, voice: Voice) -> Trajectory:
+    """Return the trajectory, made anew as a rollout makes it; texts stay those of the history."""
+    first, *later = history.trajectory
+    made = Trajectory([first])
+    for step in later:
+        prompt = made[-1].messages.then(step.prompt[-1:])
+        found = answer(stitching(made, prompt, voice.suffix, profile=history.profile), voice.tokenize)
+        assert isinstance(found, Stitched)  # noqa: S101  # it was when the history was made
+        made = made.append(
+            found.then(completion=list(step.completion), completion_ids=step.completion_ids.tolist())
+        )
+    return made
+
+
+def imports() -> dict[str, float]:
+    """Return the seconds that imports take in a new process, beyond those of an empty one."""
+    taken: dict[str, list[float]] = {name: [] for name in ("", *IMPORTS)}
+    for _ in range(TIMES):
+        for name, code in {"": "pass", **IMPORTS}.items():
+            taken[name].append(_run(code))
+    return {name: statistics.median(taken[name]) - statistics.median(taken[""]) for name in IMPORTS}
+
+
+def _run(code: str) -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603  # our own imports
+    return time.perf_counter() - started
+
+
+def loads_asyncio() -> bool:
+    """Tell whether importing the kernel loads an event loop."""
+    code = "import sys, tito_core; sys.exit('asyncio' in sys.modules)"
+    return bool(subprocess.run([sys.executable, "-c", code], check=False).returncode)  # noqa: S603  # our own
