@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -288,3 +289,22 @@ def test_calls_that_cannot_be_written_are_bad_input(tmp_path: Path) -> None:
     done = CliRunner().invoke(tito, ["rollout", "--turns", "1", "--calls", str(tmp_path / "no" / "calls")])
     assert done.exit_code == 2
     assert "cannot be written" in done.stderr
+
+
+def test_rows_do_not_replace_what_they_are_made_of(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    assert CliRunner().invoke(tito, ["rollout", "--turns", "2", "--calls", str(path)]).exit_code == 0
+    before = path.read_bytes()
+    done = CliRunner().invoke(tito, ["samples", str(path), "-o", str(path)])
+    assert (done.exit_code, path.read_bytes()) == (2, before)
+    assert "is what is read" in done.stderr
+
+
+def test_what_cannot_be_told_has_a_status_of_its_own() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "tito_io", "rollout", "--turns", "1"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "tito: No space left on device: what was to be told is lost\n",
+    )

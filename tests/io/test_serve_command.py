@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -132,3 +135,25 @@ def test_one_file_has_one_gateway(tmp_path: Path) -> None:
 def test_engines_of_tests_have_the_shape_of_engines() -> None:
     engine: Engine = Scripted()
     assert engine.name == "scripted"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nosuch.invalid"])
+def test_an_address_that_cannot_be_had_is_bad_input(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [
+            sys.executable,
+            "-m",
+            "tito_io",
+            "serve",
+            "--host",
+            host,
+            "--port",
+            port,
+            "--store",
+            "memory",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tito: {host}:{port} cannot be listened on: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -120,7 +120,7 @@ async def test_a_conversation_is_guarded_on_every_way_that_a_prompt_goes(first: 
 
 
 FAMILIES = os.environ.get("TITO_FAMILIES")
-FOLDERS = sorted(path.parent for path in Path(FAMILIES).glob("*/meta.json")) if FAMILIES else []
+FOLDERS = sorted(path.parent for path in Path(FAMILIES).glob("*/tokenizer.json")) if FAMILIES else []
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])

@@ -22,6 +22,8 @@ STYLES = {
     State.REJECTED: "dim",
 }
 PARTS = {"text": "dim italic", "generation prompt": "blue", "opener": "magenta", "close": "cyan"}
+WIDTH = 7
+"""As wide as a verdict; longer ones fold, since cut ones would look alike."""
 SHOWN = 6
 """How many kinds of divergence are shown in context; the rest is in the JSON and on the page."""
 
@@ -71,9 +73,9 @@ def _table(look: Look) -> Table:
     made = grid(look)
     table = Table(title=look.rendering.label, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.title_justify = "left"
-    table.add_column("what follows", no_wrap=True)
+    table.add_column("what follows")
     for name in made.columns:
-        table.add_column(f"after {name}" if name == made.columns[0] else name, no_wrap=True)
+        table.add_column(f"after {name}" if name == made.columns[0] else name, min_width=WIDTH)
     for row in made.rows:
         table.add_row(row.title, *map(_cell, row.cells))
     return table

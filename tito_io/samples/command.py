@@ -123,6 +123,7 @@ def samples(
     """
     try:
         reading = Reading(form=form, group=Group[group.upper()], id_field=id_field)
+        _apart(file, output)
         work = Work(file=file, reading=reading, options=options(given), ray=ray)
         with opened(output, sys.stdout.buffer) as sink:
             tally = work.into(sink)
@@ -132,6 +133,12 @@ def samples(
         sys.exit(BAD_INPUT)
     _summarize(tally, file.name, as_json=as_json, aside=output is None)
     sys.exit(SOME_UNREAD if tally.problems else 0)
+
+
+def _apart(file: Path, output: Path | None) -> None:
+    """Refuse to write the rows over the calls that they are made of."""
+    if output is not None and output.exists() and file.exists() and output.samefile(file):
+        raise InputError(f"{output} is what is read: name another file with --output")
 
 
 @attrs.frozen(kw_only=True)

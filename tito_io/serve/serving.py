@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+import socket as net
 from collections.abc import Callable
 
 import anyio
 import attrs
 import uvicorn
+
+from tito_core import InputError
 
 from .app import app
 from .gateway import Gateway
@@ -47,6 +50,7 @@ async def serve(gateway: Gateway, socket: Socket, told: Callable[[str], None]) -
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=socket.drain_seconds,
     )
+    _check(socket)
     server = uvicorn.Server(config)
     before = [(one, signal.signal(one, signal.SIG_IGN)) for one in (signal.SIGTERM, signal.SIGINT)]
     try:  # the server raises a signal again that it has heeded, which must not end the process
@@ -57,6 +61,20 @@ async def serve(gateway: Gateway, socket: Socket, told: Callable[[str], None]) -
     finally:
         for one, handler in before:
             signal.signal(one, handler)
+
+
+def _check(socket: Socket) -> None:
+    """Take the address and give it back; raises `InputError` where it cannot be had.
+
+    The server, which takes it next, would end the process with a trace.
+    """
+    family = net.AF_INET6 if ":" in socket.host else net.AF_INET
+    try:
+        net.create_server((socket.host, socket.port), family=family).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"{socket.host}:{socket.port} cannot be listened on: {error}; choose another --host or --port"
+        ) from None
 
 
 async def _announced(server: uvicorn.Server, host: str, told: Callable[[str], None]) -> None:
