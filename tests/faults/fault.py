@@ -12,7 +12,9 @@ from pathlib import Path
 import attrs
 
 ROOT = Path(__file__).parent.parent.parent
-SUITES = ("tests/core", "tests/property")
+APART = ("breaks", "forest", "samples")
+SUITES = ("tests/core", "tests/property", *(f"--ignore-glob=*/test_{name}*" for name in APART))
+"""The tests of stitching; those of what comes after it can only see faults of their own."""
 
 
 @attrs.frozen
