@@ -17,6 +17,7 @@ from tito_core import (
     Profile,
     Reason,
     Recipe,
+    Step,
     Stitched,
     TemplateRefused,
     answer,
@@ -235,3 +236,48 @@ def test_a_case_is_not_free_where_no_unlike_history_is_taken() -> None:
     kind = Kind(before="tool", reasoning=False, calls=1, content="text")
     case = answer(certifying(kind, ("tool",), (talk.CLOSE,)), numbering)
     assert (case.mode is Mode.FREE, case.reason) in {(False, Reason.UNPROVEN_TAIL), (False, None)}
+
+
+def quoting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Repeat a call's arguments in front of its result."""
+    ids: list[int] = []
+    said = ""
+    for message in messages:
+        ids += talk.text(said) if message["role"] == "tool" else []
+        ids += talk.tokenize([message], add_generation_prompt=False)
+        for call in message.get("tool_calls") or ():
+            said = str(call["function"]["arguments"])
+    return [*ids, talk.OPEN, talk.ROLES["assistant"]] if add_generation_prompt else ids
+
+
+def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write in front of a result which one it is."""
+    ids: list[int] = []
+    number = 0
+    for message in messages:
+        number += message["role"] == "tool"
+        ids += [300 + number] if message["role"] == "tool" else []
+        ids += talk.tokenize([message], add_generation_prompt=False)
+    return [*ids, talk.OPEN, talk.ROLES["assistant"]] if add_generation_prompt else ids
+
+
+def test_a_tail_that_repeats_the_turn_is_no_case() -> None:
+    assert answer(certifying(ONE_CALL, ("tool",), (talk.CLOSE,)), quoting).mode is Mode.REFUSED
+
+
+def test_a_tail_that_depends_on_the_history_is_asked_in_the_real_one() -> None:
+    case = answer(certifying(ONE_CALL, ("tool",), (talk.CLOSE,)), counting)
+    assert case.mode is Mode.HISTORY
+
+    def looking(name: str, words: str) -> list[dict[str, Any]]:
+        function = {"name": "f", "arguments": '{"x": 1}'}
+        call = {"id": name, "type": "function", "function": function}
+        result = {"role": "tool", "tool_call_id": name, "content": words}
+        return [{"role": "assistant", "content": "Look.", "tool_calls": [call]}, result]
+
+    chat = [talk.user("a"), *looking("c1", "7"), talk.said("ok"), talk.user("b"), *looking("c2", "8")]
+    step = Step(prompt=chat[:5], completion=chat[5:6], prompt_ids=[1], completion_ids=[900, talk.CLOSE])
+    profile = Profile(suffix=(talk.CLOSE,), cases=(case,))
+    found = stitch([step], chat, profile.suffix, counting, profile=profile)
+    right = counting(chat, add_generation_prompt=True)
+    assert found == [1, 900, talk.CLOSE, *right[right.index(302) :]]
