@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .ask import Asking, ask
-from .dummy import Plain, calls_of, forms
+from .dummy import Form, Plain, calls_of, forms
 from .environment import clean, lengthened, readings, says
 from .errors import TemplateRefused
 from .message import Message
@@ -25,20 +25,21 @@ def checking(found: Stitched, prompt: Sequence[Message]) -> Asking[bool | None]:
     *past, message = clean(prompt[:start])
     answer = None
     for environment in readings(clean(found.environment)):
-        seam = yield from _seam(tuple(past), message, environment)
-        if seam is None:
+        placed = yield from _placed(tuple(past), message, environment)
+        if placed is None:
             continue
+        form, seam = placed
         if _added(found, message, seam):
             return True
         answer = False
-        if not (yield from _drops(tuple(past), message, environment)):
+        if not (yield from _drops(tuple(past), form, environment, seam)):
             break
     return answer
 
 
-def _seam(past: Environment, message: Plain, environment: Environment) -> Asking[Seam | None]:
-    """Return where the turn ends, written in the first way in which that can be told."""
-    since = None if says(environment, SHORT) else SHORT
+def _placed(past: Environment, message: Plain, environment: Environment) -> Asking[tuple[Form, Seam] | None]:
+    """Return the first way of writing the turn in which its end can be told, and that end."""
+    since = _cut(environment)
     for form in forms(message):
         try:
             short = yield from ask((*past, form.within(SHORT), *environment), since=since)
@@ -47,8 +48,13 @@ def _seam(past: Environment, message: Plain, environment: Environment) -> Asking
             continue
         seam = locate(short, longer)
         if seam is not None:
-            return seam
+            return form, seam
     return None
+
+
+def _cut(environment: Environment) -> str | None:
+    """Return where an answer may begin: at the turn's text, unless the world says it too."""
+    return None if says(environment, SHORT) else SHORT
 
 
 def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
@@ -63,13 +69,13 @@ def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
     return bool(calls_of(message)) or sampled[len(sampled) - rest :] == seam.tail[:rest]
 
 
-def _drops(past: Environment, message: Plain, environment: Environment) -> Asking[bool]:
+def _drops(past: Environment, form: Form, environment: Environment, seam: Seam) -> Asking[bool]:
     """Tell whether the template drops developer messages: only then may another reading be the right one."""
     told = [place for place, one in enumerate(environment) if one["role"] == "developer"]
-    form = forms(message)[0]
+    if not told:
+        return False
+    longer = (*past, form.within(SHORT), *lengthened(environment, told))
     try:
-        plain = yield from ask((*past, form.within(SHORT), *environment))
-        longer = yield from ask((*past, form.within(SHORT), *lengthened(environment, told)))
+        return (yield from ask(longer, since=_cut(environment))) == seam.ids
     except TemplateRefused:
         return False
-    return plain == longer and bool(told)
