@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -12,8 +13,9 @@ import httpx2
 import pytest
 
 from tests.engines.dynamo import Deployment
+from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, marker_id
 from tests.engines.test_rollout import TERSE
-from tito_core import Message, OddStop, Policy
+from tito_core import OddStop, Policy
 from tito_io.conversation import Conversation
 from tito_io.engines.dynamo import Dynamo, Notice
 from tito_io.engines.protocol import (
@@ -34,22 +36,6 @@ Way = Literal["messages", "chat", "completions"]
 WAYS: tuple[Way, ...] = ("messages", "chat", "completions")
 CONTEXT = 8192
 TURNS = 60
-
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
-PLAIN, TOOLED = Rendering(), Rendering(tools=(WEATHER,))
-HELLO: list[Message] = [
-    {"role": "system", "content": "You are a test."},
-    {"role": "user", "content": "Say hello."},
-]
-CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Paris"}}\n</tool_call>'
-CALL_PATTERN = CALL.replace("{", r"\{").replace("}", r"\}")
 
 
 @pytest.fixture
@@ -125,13 +111,7 @@ def ask(dynamo_server: Deployment, family: Family) -> Asker:
 @pytest.fixture(scope="module")
 def special(family: Family) -> Callable[[str], int]:
     """Return the id of a marker or a tag."""
-
-    def find(text: str) -> int:
-        index: int | None = family.tokenizer.token_to_id(text)
-        assert index is not None
-        return index
-
-    return find
+    return partial(marker_id, family)
 
 
 def forced(*ids: int) -> dict[str, Any]:

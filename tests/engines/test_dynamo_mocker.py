@@ -16,6 +16,7 @@ import pytest
 from tests.engines.conftest import asked_for
 from tests.engines.dynamo import MOCKER_CONTEXT, Deployment, mocker, scripts
 from tests.engines.environment import Say
+from tests.engines.talk import WEATHER
 from tests.io.dynamo_server import COMMON, KNOWN, NVEXT
 from tito_core import InputError, Message
 from tito_io.engines.dynamo import COMPLETIONS, Dynamo, Notice
@@ -41,11 +42,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
 ROUTES: tuple[Route, ...] = ("chat", "completions")
 HELLO = [{"role": "user", "content": "Say hello."}]
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-WEATHER = {
-    "type": "function",
-    "function": {"name": "get_weather", "description": "Weather of a city", "parameters": CITY},
-}
 SAID = ("end", "letters", "call", "cut call", "thought", "nothing")
 
 

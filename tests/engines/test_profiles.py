@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from tests.engines.server import Server
+from tests.engines.talk import PLAIN, TOOLED
 from tito_core import Profile, differences, probe, probing
 from tito_io.ask import answer
 from tito_io.engines.protocol import Engine, Rendering
@@ -16,17 +17,8 @@ from tito_io.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 PARTS = "parts_content: 'differs' and 'same'"
 """Servers make a string of a list of text parts before they render."""
-PLAIN, TOOLED = Rendering(), Rendering(tools=(WEATHER,))
 
 
 @pytest.fixture

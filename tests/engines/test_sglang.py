@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ import pytest
 from tests.engines.conftest import asked_for
 from tests.engines.server import Server
 from tests.engines.sglang import CONTEXT, VERSION, sglang
+from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, WEATHER, marker_id
 from tito_core import InputError, Message, OddStop, Policy, TemplateRefused, WeightVersion
 from tito_io.conversation import Conversation
 from tito_io.engines.protocol import (
@@ -42,22 +44,6 @@ Way = Literal["messages", "generate", "chat", "completions"]
 WAYS: tuple[Way, ...] = ("messages", "generate", "chat", "completions")
 VOCABULARY = 3072
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
-PLAIN, TOOLED = Rendering(), Rendering(tools=(WEATHER,))
-HELLO: list[Message] = [
-    {"role": "system", "content": "You are a test."},
-    {"role": "user", "content": "Say hello."},
-]
-CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Paris"}}\n</tool_call>'
-CALL_PATTERN = CALL.replace("{", r"\{").replace("}", r"\}")
-
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -74,13 +60,7 @@ def family(sglang_server: Server) -> Family:
 @pytest.fixture(scope="session")
 def special(family: Family) -> Callable[[str], int]:
     """Return the id of a marker or a tag."""
-
-    def find(text: str) -> int:
-        index: int | None = family.tokenizer.token_to_id(text)
-        assert index is not None
-        return index
-
-    return find
+    return partial(marker_id, family)
 
 
 @attrs.frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 
 from tests.engines.conftest import asked_for
 from tests.engines.server import Server, free_port
+from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, marker_id
 from tests.engines.vllm import VERSION
 from tito_core import (
     InputError,
@@ -43,22 +45,6 @@ Way = Literal["messages", "completions", "chat"]
 WAYS: tuple[Way, ...] = ("messages", "completions", "chat")
 ROUTES: tuple[Literal["completions", "chat"], ...] = ("completions", "chat")
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
-PLAIN, TOOLED = Rendering(), Rendering(tools=(WEATHER,))
-HELLO: list[Message] = [
-    {"role": "system", "content": "You are a test."},
-    {"role": "user", "content": "Say hello."},
-]
-CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Paris"}}\n</tool_call>'
-CALL_PATTERN = CALL.replace("{", r"\{").replace("}", r"\}")
-
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -75,13 +61,7 @@ def family(vllm_server: Server) -> Family:
 @pytest.fixture(scope="session")
 def special(family: Family) -> Callable[[str], int]:
     """Return the id of a marker or a tag."""
-
-    def find(text: str) -> int:
-        index: int | None = family.tokenizer.token_to_id(text)
-        assert index is not None
-        return index
-
-    return find
+    return partial(marker_id, family)
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engines.conftest import asked_for
 from tests.engines.server import Server
-from tests.engines.test_vllm import HELLO, PLAIN
+from tests.engines.talk import HELLO, PLAIN
 from tests.engines.test_vllm_routes import Heard
 from tests.engines.vllm import vllm
 from tito_io.engines.protocol import AuthenticationError, Delta, Sampling, UnreachableError

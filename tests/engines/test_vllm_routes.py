@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.engines.server import Server
-from tests.engines.test_vllm import CALL_PATTERN, HELLO, PLAIN, TOOLED
+from tests.engines.talk import CALL_PATTERN, HELLO, PLAIN, TOOLED
 from tito_core import normalize
 from tito_io.engines.protocol import (
     Delta,
