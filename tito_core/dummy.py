@@ -7,6 +7,7 @@ their ids and names, whether it has reasoning, whether its content is empty.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -53,8 +54,13 @@ class Contexts:
 
     likely: tuple[Context, ...]
     """As short as can be."""
-    unlike: tuple[Context, ...]
-    """As different from those as a template allows; no text stands in both."""
+    histories: tuple[Context, ...]
+    """As different from those as a template allows, but for their words."""
+
+    @property
+    def unlike(self) -> Iterator[Context]:
+        """As different from those as a template allows; no text stands in both."""
+        return map(_retold, self.histories)
 
 
 def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
@@ -71,10 +77,10 @@ def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
     if role == "tool":
         return Contexts(
             likely=tuple((USER, *lookup) for lookup in _lookups("add", CALL_ID, 3)),
-            unlike=tuple(_retold((*past, USER, *lookup, *lookup)) for lookup in lookups for past in pasts),
+            histories=tuple((*past, USER, *lookup, *lookup) for lookup in lookups for past in pasts),
         )
     end = LAST.get(role, (USER,))
-    return Contexts(likely=(end,), unlike=tuple(_retold((*past, *end)) for past in pasts))
+    return Contexts(likely=(end,), histories=tuple((*past, *end) for past in pasts))
 
 
 def kindred(role: str, history: Context) -> tuple[Context, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 from cattrs import Converter, transform_error
@@ -37,7 +38,7 @@ def to_data(value: Step | Policy | Trajectory | Profile | Call | SampleOptions |
     >>> to_data(Policy())
     {'truncated': 'close', 'odd_stop': 'refuse', 'forgive': []}
     """
-    return _CONVERTER.unstructure(value)
+    return _converter().unstructure(value)
 
 
 def from_data(data: Any, kind: type[T]) -> T:
@@ -52,7 +53,7 @@ def from_data(data: Any, kind: type[T]) -> T:
     tito_core.errors.InputError: Policy.odd_stop: 'kepe' is none of refuse, replace, keep
     """
     try:
-        return _CONVERTER.structure(data, kind)
+        return _converter().structure(data, kind)
     except BaseValidationError as error:
         raise InputError("; ".join(_complaints(error, kind.__name__))) from None
     except (TypeError, AttributeError, StructureHandlerNotFoundError) as error:
@@ -92,11 +93,12 @@ def _runs(ledger: Ledger) -> list[list[object]]:
 
 
 def _trajectory(data: Any, _: type[Trajectory]) -> Trajectory:
-    return Trajectory(_CONVERTER.structure(data, list[Step]))
+    return Trajectory(_converter().structure(data, list[Step]))
 
 
-def _made() -> Converter:
-    """Build the converter: sequences as lists, enumerations by name, values by their fields."""
+@cache
+def _converter() -> Converter:
+    """Build the converter, once it is needed: sequences as lists, enumerations by name, values by fields."""
     made = Converter(forbid_extra_keys=True)
     made.register_structure_hook(Ids, lambda data, _: Ids.of(data))
     made.register_unstructure_hook(Ids, Ids.tolist)
@@ -157,6 +159,3 @@ def _is_ids(kind: Any) -> bool:
 
 def _is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
-
-
-_CONVERTER = _made()

@@ -78,7 +78,9 @@ def checked(ids: Sequence[int], name: str) -> tuple[int, ...]:
     Traceback (most recent call last):
     tito_core.errors.InputError: prompt_ids[1] is -1: an id is a whole number from 0 to 4294967295
     """
-    if isinstance(ids, str | bytes | bytearray) or not isinstance(ids, Iterable):
+    if type(ids) not in (list, tuple) and (
+        isinstance(ids, str | bytes | bytearray) or not isinstance(ids, Iterable)
+    ):
         raise InputError(f"{name} must be a sequence of ids, not {type(ids).__name__}")
     held = tuple(ids)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, TypeAlias, TypeGuard, cast, overload
 
 import attrs
 
@@ -21,6 +21,9 @@ Message: TypeAlias = Mapping[str, Any]
 
 MAX_DEPTH = 100
 """Deeper nesting is refused: no message needs it, and recursion must end somewhere known."""
+
+_TEXT = frozenset((str,))
+_LISTS = frozenset((list, tuple))
 
 MEDIA = frozenset(
     (
@@ -120,9 +123,25 @@ def copied(messages: Sequence[Message], name: str, offset: int = 0) -> tuple[dic
     Traceback (most recent call last):
     tito_core.errors.InputError: prompt[0] has no role: every message needs a 'role' that is a string
     """
-    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+    if type(messages) not in _LISTS and not _is_sequence(messages):
         raise InputError(f"{name} must be a list of messages, not {type(messages).__name__}")
-    return tuple(_message(item, f"{name}[{offset + i}]") for i, item in enumerate(messages))
+    return tuple(
+        item.copy() if _is_plain(item) and item.get("role") else _message(item, f"{name}[{offset + i}]")
+        for i, item in enumerate(messages)
+    )
+
+
+def _is_sequence(messages: object) -> bool:
+    return isinstance(messages, Sequence) and not isinstance(messages, str | bytes | Mapping)
+
+
+def _is_plain(item: object) -> TypeGuard[dict[str, str]]:
+    """Tell whether a message is a dict of strings, as most are: then a copy of the dict is a copy of all."""
+    return (
+        type(item) is dict
+        and _TEXT.issuperset(map(type, item))
+        and _TEXT.issuperset(map(type, item.values()))
+    )
 
 
 def _message(item: object, where: str) -> dict[str, Any]:
@@ -138,7 +157,7 @@ def _message(item: object, where: str) -> dict[str, Any]:
 
 def _own(message: dict[str, Any]) -> dict[str, Any]:
     """Return a copy that whoever reads a message may change."""
-    return cast("dict[str, Any]", _copy(message, "message", 0))
+    return message.copy() if _is_plain(message) else cast("dict[str, Any]", _copy(message, "message", 0))
 
 
 def _is_system(message: Message) -> bool:

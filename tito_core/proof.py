@@ -180,7 +180,7 @@ def _agrees(turn: Turn, proof: Proof) -> Asking[bool]:
     return akin is not None and proof.ends(akin)
 
 
-def _first_taken(found: Found, histories: tuple[Context, ...]) -> Asking[tuple[int, ...] | None]:
+def _first_taken(found: Found, histories: Iterable[Context]) -> Asking[tuple[int, ...] | None]:
     """Render with other words in the first of some histories that the template takes."""
     for context in histories:
         try:

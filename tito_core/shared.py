@@ -45,10 +45,10 @@ class Shared(Sequence[T_co]):
 
     def links(self) -> Iterator[Self]:
         """Yield this sequence and each one that it extends, newest first."""
-        link: Self | None = self
+        link: Any = self  # of one class, all of them: asking each costs more than all else here
         while link is not None:
             yield link
-            link = link.older
+            link = link.parent
 
     def parts(self) -> list[Sequence[T_co]]:
         """Return the parts, oldest first."""

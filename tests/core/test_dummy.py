@@ -138,7 +138,7 @@ def test_a_tool_loop_ends_with_a_result_and_has_another_before_it() -> None:
         "suauatat",
         "uauatat",
     }
-    assert len(found.unlike) == 10
+    assert len(list(found.unlike)) == 10
     assert {message["tool_call_id"] for message in found.likely[0] if message["role"] == "tool"} == {CALL_ID}
     for context in found.unlike:
         assert {m["tool_call_id"] for m in context if m["role"] == "tool"} == {"real"}

@@ -32,9 +32,9 @@ from tito_core.stitch import Stitched
 
 
 @pytest.fixture(autouse=True)
-def _fresh_converter(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fresh_converter() -> None:
     """Build the converter in the test, where a mutant of its making can be seen."""
-    monkeypatch.setattr(edge, "_CONVERTER", edge._made())
+    edge._converter.cache_clear()
 
 
 DATA: dict[str, Any] = {
