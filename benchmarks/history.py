@@ -15,7 +15,18 @@ from typing import Any
 import attrs
 
 from benchmarks.voice import Remembering, Voice
-from tito_core import Messages, Profile, Step, Trajectory, answer, case_of, certifying, probing, stitching
+from tito_core import (
+    Located,
+    Messages,
+    Profile,
+    Step,
+    Trajectory,
+    answer,
+    certifying,
+    locate,
+    probing,
+    stitching,
+)
 from tito_core.stitch import Stitched
 
 Plain = dict[str, Any]
@@ -95,9 +106,10 @@ def profiled(voice: Voice) -> Profile:
         prompt_ids=[1],
         completion_ids=[voice.stop],
     )
-    case = case_of([step], [*step.messages, {"role": "user", "content": "c"}])
-    assert case is not None  # noqa: S101  # the most usual of all cases has a name
-    return profile.then(answer(certifying(*case, voice.suffix, profile.stop_ids), voice.tokenize))
+    located = locate([step], [*step.messages, {"role": "user", "content": "c"}])
+    assert isinstance(located, Located)  # noqa: S101  # this is the most usual of all cases
+    assert located.case is not None  # noqa: S101  # and has a name
+    return profile.then(answer(certifying(*located.case, voice.suffix, profile.stop_ids), voice.tokenize))
 
 
 def histories(voice: Voice, sizes: Sequence[int], tokens: int) -> list[History]:

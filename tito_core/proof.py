@@ -38,10 +38,10 @@ class Turn:
     """The role of the message before it."""
     history: Environment
     """What a template may read in the real history: its opening system messages, and the last user's."""
-    suffix: tuple[int, ...]
-    """The template's turn close."""
     stop: int | None
     """The id that it ended with; None where it was cut."""
+    suffix: tuple[int, ...] = ()
+    """The template's turn close."""
     prompt: Sequence[Message] = ()
     """The whole conversation."""
     place: int = 0

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import attrs
 
 from .ask import Asking, TokenizeFn, answer
-from .bridge import Bridge, bridging, named_case
-from .environment import clean
+from .bridge import Bridge, bridging
 from .errors import InputError
-from .find import Match, find
+from .find import Match
 from .ids import Ids, checked
-from .kind import Kind
 from .ledger import Ledger, Origin
-from .message import Message, Messages, copied, is_multimodal
+from .located import Located, locate
+from .message import Message, Messages
 from .normal import Forgiveness
-from .policy import STRICT, OddStop, Policy, Truncated
+from .policy import STRICT, OddStop, Policy
 from .profile import Profile
-from .proof import Environment, Turn
 from .refusal import Reason, Refusal
 from .step import Step
 
@@ -122,130 +119,39 @@ def stitching(
     'NO_PREFIX'
     """
     close = checked(suffix, "suffix")
-    _check(policy, key, profile)
-    seam = _seam(trajectory, prompt, close, policy, key)
-    if isinstance(seam, Refusal):
-        return seam
-    fits = profile is not None and profile.key in {None, key}
-    bridge = yield from bridging(seam.turn, clean(seam.environment), profile if fits else None)
+    _check(profile)
+    located = locate(trajectory, prompt, policy=policy, key=key)
+    if isinstance(located, Refusal):
+        return located
+    return (yield from continuing(located, close, profile=profile))
+
+
+def continuing(
+    located: Located, suffix: Sequence[int], *, profile: Profile | None = None
+) -> Asking[Stitched | Refusal]:
+    """Ask for what is new and return the prompt that goes on at a place, or the reason why there is none.
+
+    The second half of `stitching`, for callers who look at the place first (`Located.case`).
+
+    >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
+    ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
+    >>> located = locate([step], [*step.messages, {"role": "user", "content": "B"}])
+    >>> answer(continuing(located, (2,)), lambda messages, *, add_generation_prompt: [1]).reason.name
+    'UNPROVEN_TAIL'
+    """
+    close = checked(suffix, "suffix")
+    _check(profile)
+    turn = attrs.evolve(located.turn, suffix=close)
+    fits = profile is not None and profile.key in {None, located.key}
+    bridge = yield from bridging(turn, located.clean, profile if fits else None)
     if isinstance(bridge, Refusal):
         return bridge
-    return _join(seam.match, Messages.of(seam.environment), bridge, close, policy)
+    return _join(located.match, Messages.of(located.environment), bridge, close, located.policy)
 
 
-def _check(policy: object, key: object, profile: object) -> None:
-    """Refuse choices that are none."""
-    if not isinstance(policy, Policy):
-        raise InputError(f"policy is {policy!r:.60}: give a Policy, such as Policy(odd_stop=OddStop.KEEP)")
-    if not isinstance(key, str | None):
-        raise InputError(f"key is {key!r:.60}: give the string that render_key made, or None")
+def _check(profile: object) -> None:
     if not isinstance(profile, Profile | None):
         raise InputError(f"profile is {profile!r:.60}: give a Profile, such as probe makes, or None")
-
-
-def case_of(
-    trajectory: Sequence[Step],
-    prompt: Sequence[Message],
-    *,
-    policy: Policy = STRICT,
-    key: str | None = None,
-) -> tuple[Kind, tuple[str, ...]] | None:
-    """Return which case of a profile the next prompt is, None where it has no name or cannot be stitched.
-
-    A caller whose profile does not know the case may have it certified (`certifying`), once.
-    """
-    seam = _seam(trajectory, prompt, (), policy, key)
-    if isinstance(seam, Refusal):
-        return None
-    return named_case(seam.turn, clean(seam.environment))
-
-
-@attrs.frozen
-class _Seam:
-    """Where a prompt continues what was sampled."""
-
-    match: Match
-    turn: Turn
-    environment: Environment
-
-
-def _seam(
-    trajectory: Sequence[Step],
-    prompt: Sequence[Message],
-    close: tuple[int, ...],
-    policy: Policy,
-    key: str | None,
-) -> _Seam | Refusal:
-    """Return where the prompt continues a step, or why it cannot; nothing is asked."""
-    match = find(_steps(trajectory), _listed(prompt), policy.forgive, key)
-    if isinstance(match, Refusal):
-        return _unmatched(match, prompt)
-    start = match.step.messages.length
-    message, *environment = copied(prompt[start - 1 :], "prompt", start - 1)
-    seen = prompt if Forgiveness.OTHER_KEYS in match.forgiven else environment
-    refusal = _unfit(match.step, message, copied(seen, "prompt"), policy)
-    if refusal is not None:
-        return refusal
-    turn = Turn(
-        message=message,
-        after=_role_before(prompt, start),
-        history=clean(_history(prompt, match.step)),
-        suffix=close,
-        stop=match.step.stop,
-        prompt=prompt,
-        place=start - 1,
-    )
-    return _Seam(match, turn, tuple(environment))
-
-
-def _steps(trajectory: object) -> Sequence[Step]:
-    if not isinstance(trajectory, Sequence) or isinstance(trajectory, str | bytes):
-        raise InputError(f"trajectory must be a sequence of steps, not {type(trajectory).__name__}")
-    if trajectory and not isinstance(trajectory[-1], Step):
-        raise InputError(f"trajectory must be a sequence of steps, not of {type(trajectory[-1]).__name__}")
-    return trajectory
-
-
-def _listed(prompt: object) -> Sequence[Message]:
-    if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
-        return prompt
-    raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
-
-
-def _role_before(prompt: Sequence[Message], start: int) -> str:
-    """Return the role of the message before the turn that ends at `start`."""
-    return str(copied([prompt[start - 2]], "prompt", start - 2)[0]["role"]) if start > 1 else "user"
-
-
-def _history(prompt: Sequence[Message], step: Step) -> Environment:
-    """Return the messages before the turn that begin the prompt as system texts, and the last user's."""
-    before = step.prompt
-    if isinstance(prompt, Messages):  # the very messages of the step
-        return (
-            (*before.opening, *before[before.asked : before.asked + 1])
-            if before.asked >= 0
-            else before.opening
-        )
-    places = [*range(len(before.opening)), *([before.asked] if before.asked >= 0 else [])]
-    return copied([prompt[place] for place in places], "prompt")
-
-
-def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
-    """Say that media are the reason where they are; nothing matched, so every message is new."""
-    if is_multimodal(copied(prompt, "prompt")):
-        return Refusal(Reason.MULTIMODAL, "the prompt has media")
-    return refusal
-
-
-def _unfit(step: Step, message: Mapping[str, Any], seen: Sequence[Message], policy: Policy) -> Refusal | None:
-    """Return why a matched step cannot be continued, before anything is asked."""
-    if step.messages.multimodal or is_multimodal(seen):
-        return Refusal(Reason.MULTIMODAL, "the conversation has media")
-    if not step.completion or message["role"] != "assistant":
-        return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {message['role']} message")
-    if step.truncated and policy.truncated is Truncated.REFUSE:
-        return Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
-    return None
 
 
 def _join(

@@ -9,6 +9,7 @@ from functools import partial
 import attrs
 
 from tito_core import (
+    Located,
     Message,
     Policy,
     Profile,
@@ -18,11 +19,11 @@ from tito_core import (
     Stitched,
     TemplateRefused,
     Trajectory,
-    case_of,
     certifying,
     checking,
+    continuing,
+    locate,
     render_key,
-    stitching,
     suffix_asking,
 )
 
@@ -114,22 +115,22 @@ class Conversation:
         return render_key(self.rendering.tools, self.rendering.template_args)
 
     async def _stitch(self, prompt: Sequence[Message]) -> Stitched | Refusal:
+        located = locate(self.trajectory, prompt, policy=self.policy, key=self.key)
+        if isinstance(located, Refusal):
+            return located
         try:
-            profile = await self._learnt(prompt)
+            profile = await self._learnt(located)
         except TemplateRefused as refused:  # a template that does not even close a turn
             return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-        asking = stitching(
-            self.trajectory, prompt, profile.suffix, policy=self.policy, key=self.key, profile=profile
-        )
-        found = await answer(asking, self.render)
+        found = await answer(continuing(located, profile.suffix, profile=profile), self.render)
         due = self.check_every > 0 and len(self.trajectory) % self.check_every == 0
         return await self._checked(found, prompt) if isinstance(found, Stitched) and due else found
 
-    async def _learnt(self, prompt: Sequence[Message]) -> Profile:
-        """Return the profile with the case of this prompt in it, if the case has a name."""
+    async def _learnt(self, located: Located) -> Profile:
+        """Return the profile with the case of this place in it, if the case has a name."""
         if self.profile is None:
             self.profile = Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.key)
-        named = case_of(self.trajectory, prompt, policy=self.policy, key=self.key)
+        named = located.case
         if named is not None and self.profile.case(*named) is None:
             asking = certifying(*named, self.profile.suffix, self.profile.stop_ids)
             self.profile = self.profile.then(await answer(asking, self.render))

@@ -12,7 +12,7 @@ from tests.toys.steady import CHATML
 from tests.toys.tokenizer import Tokenizer
 from tests.toys.toy import calls_of, reasoning_of, text_of
 from tito_core import Call, Forest, Message, Step, TemplateRefused, render_key
-from tito_core.audit import Audited, audit
+from tito_core.audited import Audited, audit
 
 Voice = Callable[[Message, bool], str]
 """Writes what an assistant said; told whether it is history, that is, whether a user spoke after it."""

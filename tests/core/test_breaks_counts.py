@@ -9,7 +9,7 @@ import pytest
 
 from tests.core.drifting import END, TOY, Family, Talk, forgetful, found, letters, says, user
 from tito_core import Call, Forest, InputError, Message, Step
-from tito_core.audit import audit
+from tito_core.audited import audit
 from tito_core.break_cause import Evidence, causes, fields, part_at, thinking
 from tito_core.break_text import differing
 from tito_core.breaks import Part

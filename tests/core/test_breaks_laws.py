@@ -27,7 +27,7 @@ from tests.core.drifting import (
 )
 from tests.forests import CALLS
 from tito_core import Call, Forest
-from tito_core.audit import Audited, Auditor, audit
+from tito_core.audited import Audited, Auditor, audit
 from tito_core.break_choice import Choice
 from tito_core.break_view import View, Views, compared
 from tito_core.breaks import Break, Cause

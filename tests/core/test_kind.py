@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tito_core.kind import Kind, sample_environment, sample_turn, shape_of
-from tito_core.probe import kinds
+from tito_core.survey import kinds
 
 Plain = dict[str, Any]
 

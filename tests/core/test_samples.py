@@ -24,7 +24,7 @@ from tito_core.sample_options import (
     SampleOptions,
     TurnRule,
 )
-from tito_core.samples import Samples, samples
+from tito_core.sample_rows import Samples, samples
 from tito_core.weights import WeightVersion
 
 ROOT = call("a", [1], [2, 3], reward=1.0)

@@ -9,6 +9,7 @@ import pytest
 from tests.core import talk
 from tito_core import (
     InputError,
+    Located,
     Policy,
     Reason,
     Refusal,
@@ -16,7 +17,7 @@ from tito_core import (
     Stitched,
     Trajectory,
     answer,
-    case_of,
+    locate,
     stitching,
 )
 from tito_core.kind import Kind
@@ -85,15 +86,16 @@ def test_an_overlap_is_the_largest(
 
 
 def named(trajectory: Any, messages: Any, **more: Any) -> Any:
-    return case_of(trajectory, messages, **more)
+    located = locate(trajectory, messages, **more)
+    return located.case if isinstance(located, Located) else located.reason
 
 
 def test_the_next_prompt_has_a_name_where_it_can_be_stitched() -> None:
     step = talk.step(key="k")
     kind = Kind(before="user", reasoning=False, calls=0, content="text")
     assert named([step], talk.prompt(step), key="k") == (kind, ("user",))
-    assert named([step], talk.prompt(step), key="other") is None
-    assert named([], talk.prompt(step)) is None
+    assert named([step], talk.prompt(step), key="other") is Reason.RENDERED_DIFFERENTLY
+    assert named([], talk.prompt(step)) is Reason.NO_PREFIX
     assert named([step], [*step.messages, {"role": "critic", "content": "x"}], key="k") is None
 
 

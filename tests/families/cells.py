@@ -24,8 +24,8 @@ from tito_core import (
     Stitched,
     TemplateRefused,
     answer,
-    case_of,
     certifying,
+    locate,
     probing,
     stitching,
 )
@@ -197,8 +197,9 @@ class Judge:
 
     def _learnt(self, step: Step, case: Case, profile: Profile) -> Profile:
         """Return the profile with this case certified too."""
-        named = case_of([step], case.prompt)
-        if named is None or profile.case(*named) is not None:
+        located = locate([step], case.prompt)
+        named = None if isinstance(located, Refusal) else located.case
+        if named is None or profile.case(*named):
             return profile
         counting = Counting(self.bound)
         found = answer(certifying(*named, profile.suffix, profile.stop_ids), counting)

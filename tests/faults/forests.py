@@ -122,7 +122,7 @@ FAULTS = (
     ),
     Fault(
         "shared ids train in every branch",
-        "samples.py",
+        "sample_rows.py",
         "        owned[draft.call.name].add(name)",
         (
             "        for each in drafts:\n            if any(one.name == name for one in each.path):\n"
@@ -132,46 +132,50 @@ FAULTS = (
     ),
     Fault(
         "a masked turn trains",
-        "samples.py",
+        "sample_rows.py",
         "if draft.contained(call) and options.rule(call.ending) is not TurnRule.MASK:",
         "if draft.contained(call):",
         SAMPLES,
     ),
     Fault(
-        "LAST is FIRST", "samples.py", "drafts if owner is Owner.FIRST else drafts[::-1]", "drafts", SAMPLES
+        "LAST is FIRST",
+        "sample_rows.py",
+        "drafts if owner is Owner.FIRST else drafts[::-1]",
+        "drafts",
+        SAMPLES,
     ),
-    Fault("LONGEST is by row kept not leaf", "samples.py", "-draft.call.stop", "-draft.length", SAMPLES),
+    Fault("LONGEST is by row kept not leaf", "sample_rows.py", "-draft.call.stop", "-draft.length", SAMPLES),
     Fault(
         "weights by row, not by id",
-        "samples.py",
+        "sample_rows.py",
         "weight=counts[name] / totals[units[name]]",
         "weight=1 / len(kept)",
         SAMPLES,
     ),
     Fault(
         "weights of the whole call, not of what stays",
-        "samples.py",
+        "sample_rows.py",
         "draft.contained(call) for call in draft.path if",
         "call.stop - call.start for call in draft.path if",
         SAMPLES,
     ),
     Fault(
         "AT_TURN cuts where the next turn begins",
-        "samples.py",
+        "sample_rows.py",
         "fitting = [call.stop for call in path if call.start < call.stop <= most]",
         "fitting = [call.start for call in path if call.start <= most]",
         SAMPLES,
     ),
     Fault(
         "cut one id late",
-        "samples.py",
+        "sample_rows.py",
         "return Draft(path=path, length=most)",
         "return Draft(path=path, length=most + 1)",
         SAMPLES,
     ),
     Fault(
         "ids behind the cut are not named",
-        "samples.py",
+        "sample_rows.py",
         "        if start < size:",
         "        if start == 0 < size:",
         SAMPLES,

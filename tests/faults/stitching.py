@@ -32,13 +32,13 @@ FAULTS = (
     ),
     Fault(
         "a cut turn is stitched though the policy refuses it",
-        "stitch.py",
+        "located.py",
         "if step.truncated and policy.truncated is Truncated.REFUSE:",
         "if False and step.truncated:",
     ),
     Fault(
         "media in the new messages are not seen",
-        "stitch.py",
+        "located.py",
         "if step.messages.multimodal or is_multimodal(seen):",
         "if step.messages.multimodal:",
     ),
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         "a history in parts is read as parts",
-        "stitch.py",
+        "located.py",
         "history=clean(_history(prompt, match.step)),",
         "history=_history(prompt, match.step),",
     ),

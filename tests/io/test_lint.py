@@ -24,7 +24,7 @@ from tests.io.lint_folders import (
     lint,
 )
 from tito_core import Reason
-from tito_core.probe import kinds
+from tito_core.survey import kinds
 from tito_core.profile import Case
 from tito_io.lint.divergence import ANCHOR, _until_alike
 from tito_io.lint.grid import State, counts, grid

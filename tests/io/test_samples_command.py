@@ -26,7 +26,7 @@ from tito_core import (
     SampleOptions,
     TurnRule,
 )
-from tito_core.samples import samples as kernel
+from tito_core.sample_rows import samples as kernel
 from tito_io.cli import tito
 from tito_io.samples import command, jsonl, parquet, tensors
 from tito_io.samples.chunks import Group

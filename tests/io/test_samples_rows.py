@@ -24,7 +24,7 @@ from tests.io.test_miles_samples import payload
 from tests.strategies import tries
 from tito_core import Call, Forest, InputError, Row, RowPer, SampleOptions
 from tito_core.experts import MissingRow, RoutedExperts
-from tito_core.samples import samples
+from tito_core.sample_rows import samples
 from tito_io.engines.invariants import Check
 from tito_io.engines.miles.samples import samples as miles_samples
 from tito_io.engines.protocol import Answer

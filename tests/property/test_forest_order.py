@@ -17,7 +17,7 @@ from tests.strategies import tries
 from tito_core import Step
 from tito_core.call import Call
 from tito_core.forest import Forest
-from tito_core.samples import samples
+from tito_core.sample_rows import samples
 
 
 @given(CALLS, st.randoms(use_true_random=False), OPTIONS)

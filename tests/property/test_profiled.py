@@ -21,12 +21,13 @@ from tito_core import (
     Mode,
     Policy,
     Profile,
+    Refusal,
     Stitched,
     answer,
-    case_of,
     certifying,
     checking,
     from_data,
+    locate,
     stitching,
     to_data,
 )
@@ -66,7 +67,8 @@ def certified(toy: Toy, kind: Kind, shape: tuple[str, ...], *, cuts: bool) -> Ca
 
 def known(world: World, *, cuts: bool) -> Profile:
     """Return a profile with the one case that the world needs, through its plain data."""
-    named = case_of(world.steps, world.prompt, policy=STRICT, key=world.key)
+    located = locate(world.steps, world.prompt, policy=STRICT, key=world.key)
+    named = None if isinstance(located, Refusal) else located.case
     cases = () if named is None else (certified(world.toy, *named, cuts=cuts),)
     profile = Profile(suffix=world.suffix, stop_ids=world.toy.stop_ids, cases=cases)
     return from_data(to_data(profile), Profile)

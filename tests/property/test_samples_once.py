@@ -19,7 +19,7 @@ from tito_core.call import Call, Ending
 from tito_core.forest import Forest
 from tito_core.kept import Why
 from tito_core.sample_options import Owner, RowPer, SampleOptions, TurnRule
-from tito_core.samples import Samples, samples
+from tito_core.sample_rows import Samples, samples
 
 
 def trained(made: Samples) -> Counter[tuple[str, int]]:

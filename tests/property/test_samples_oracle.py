@@ -16,7 +16,7 @@ from tito_core.call import Call
 from tito_core.forest import Forest
 from tito_core.row import Row
 from tito_core.sample_options import SampleOptions
-from tito_core.samples import samples
+from tito_core.sample_rows import samples
 
 
 def authors(row: Row) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from tito_core.call import Call
 from tito_core.experts import MissingRow
 from tito_core.forest import Forest
 from tito_core.sample_options import Cut, SampleOptions
-from tito_core.samples import samples
+from tito_core.sample_rows import samples
 
 
 @given(CALLS, OPTIONS)

@@ -18,7 +18,7 @@ from tito_core.call import Call
 from tito_core.forest import Forest
 from tito_core.row import Row
 from tito_core.sample_options import Conversation, Owner, RowPer, SampleOptions
-from tito_core.samples import samples
+from tito_core.sample_rows import samples
 
 
 def unit(row: Row, options: SampleOptions) -> str:

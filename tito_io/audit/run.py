@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tito_core import TitoError
-from tito_core.audit import Audited, audit
+from tito_core.audited import Audited, audit
 from tito_core.break_choice import Choice
 from tito_core.break_view import Renderer
 from tito_core.breaks import Break

@@ -9,8 +9,8 @@ import attrs
 from tito_core import InputError, Profile, Reason, answer, certifying, probing
 from tito_core.facts import SAME, finding
 from tito_core.kind import Kind
-from tito_core.probe import AFTER_ANSWER, AFTER_CALL, kinds
 from tito_core.profile import Case, Mode
+from tito_core.survey import AFTER_ANSWER, AFTER_CALL, kinds
 from tito_io.family import Family
 
 from .judge import Judge
