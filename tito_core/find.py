@@ -32,11 +32,13 @@ def find(
     best: Match | None = None
     for match in matches(steps, prompt, forgive):
         length = match.step.messages.length
-        if length < longest or (best is not None and not best.forgiven):
+        if length < longest:
             break
         longest = length
         if match.step.key == key and (best is None or len(match.forgiven) < len(best.forgiven)):
             best = match
+        if best is not None and not best.forgiven:
+            break  # before another step is compared
     if best is not None:
         return best if longest < len(prompt) else _nothing_new(longest)
     if longest:

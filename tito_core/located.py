@@ -74,13 +74,13 @@ def locate(
         return _unmatched(match, prompt)
     start = match.step.messages.length
     message, *environment = copied(prompt[start - 1 :], "prompt", start - 1)
-    seen = prompt if Forgiveness.OTHER_KEYS in match.forgiven else environment
-    refusal = _unfit(match.step, message, copied(seen, "prompt"), policy)
+    seen = copied(prompt, "prompt") if Forgiveness.OTHER_KEYS in match.forgiven else environment
+    refusal = _unfit(match.step, message, seen, policy)
     if refusal is not None:
         return refusal
     turn = Turn(
         message=message,
-        after=_role_before(prompt, start),
+        after=str(match.step.messages[start - 2]["role"]) if start > 1 else "user",
         history=clean(_history(prompt, match.step)),
         stop=match.step.stop,
         prompt=prompt,
@@ -109,11 +109,6 @@ def _listed(prompt: object) -> Sequence[Message]:
     if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
         return prompt
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
-
-
-def _role_before(prompt: Sequence[Message], start: int) -> str:
-    """Return the role of the message before the turn that ends at `start`."""
-    return str(copied([prompt[start - 2]], "prompt", start - 2)[0]["role"]) if start > 1 else "user"
 
 
 def _history(prompt: Sequence[Message], step: Step) -> Environment:

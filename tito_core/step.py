@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -11,6 +11,9 @@ from .errors import InputError
 from .ids import Ids
 from .ledger import Ledger, Origin
 from .message import Message, Messages
+from .shared import Shared
+
+T = TypeVar("T")
 
 
 def _prompt(messages: Sequence[Message]) -> Messages:
@@ -92,7 +95,7 @@ class Step:
 
     @messages.default
     def _all_messages(self) -> Messages:
-        return Messages(tuple(self.completion), self.prompt) if self.completion else self.prompt
+        return Messages(_one_part(self.completion), self.prompt) if self.completion else self.prompt
 
     @ids.default
     def _all_ids(self) -> Ids:
@@ -131,6 +134,6 @@ class Step:
         )
 
 
-def _one_part(ids: Ids) -> Sequence[int]:
-    """Return ids as a part that another chain may hold."""
-    return ids.part if ids.parent is None else tuple(ids)
+def _one_part(items: Shared[T]) -> Sequence[T]:
+    """Return ids or messages as a part that another chain may hold."""
+    return items.part if items.parent is None else tuple(items)
