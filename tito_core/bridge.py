@@ -61,7 +61,10 @@ def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Aski
     recipe = case.recipe if case is not None else None
     if case is None or recipe is None:
         return None
-    past = turn.past if case.mode is Mode.HISTORY else kindred(turn.after, turn.history)[recipe.past]
+    short = kindred(turn.after, turn.history)
+    if not 0 <= recipe.past < len(short):
+        return None
+    past = turn.past if case.mode is Mode.HISTORY else short[recipe.past]
     form = Form(turn.message, recipe.place, recipe.as_object)
     try:
         since = SHORT if recipe.cut and not says(environment, SHORT) else None

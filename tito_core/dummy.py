@@ -121,6 +121,10 @@ WORDS = ("So.", "Perhaps 12 of them.")
 so that a template that repeats or counts such words is found out."""
 
 
+WRITTEN = frozenset(("role", "content", "reasoning", "reasoning_content", "tool_calls"))
+"""The keys of a turn that stand-ins have words of their own for; others, such as a name, stay as they are."""
+
+
 @attrs.frozen
 class Form:
     """A way to write the turn before the seam, given the text to locate."""
@@ -138,7 +142,8 @@ class Form:
         >>> Form({"role": "assistant", "content": "x"}).write("hi")
         {'role': 'assistant', 'content': 'hi'}
         """
-        made: Plain = {"role": "assistant"}
+        made = {name: value for name, value in self.turn.items() if name not in WRITTEN}
+        made["role"] = "assistant"
         made |= {name: words for name in ("reasoning", "reasoning_content") if self.turn.get(name)}
         if self.place is None:
             made["content"] = text

@@ -19,6 +19,7 @@ from .policy import STRICT, Policy, Truncated
 from .proof import Environment, Turn
 from .refusal import Reason, Refusal
 from .step import Step
+from .trajectory import Trajectory
 
 
 @attrs.frozen(slots=False)
@@ -100,8 +101,10 @@ def _check(policy: object, key: object) -> None:
 def _steps(trajectory: object) -> Sequence[Step]:
     if not isinstance(trajectory, Sequence) or isinstance(trajectory, str | bytes):
         raise InputError(f"trajectory must be a sequence of steps, not {type(trajectory).__name__}")
-    if trajectory and not isinstance(trajectory[-1], Step):
-        raise InputError(f"trajectory must be a sequence of steps, not of {type(trajectory[-1]).__name__}")
+    if not isinstance(trajectory, Trajectory):
+        for position, step in enumerate(trajectory):
+            if not isinstance(step, Step):
+                raise InputError(f"trajectory[{position}] is a {type(step).__name__}: give a Step")
     return trajectory
 
 

@@ -22,7 +22,9 @@ class OddStop(Enum):
     """What to do with a turn whose last id is neither its close nor the next opener."""
 
     REFUSE = "refuse, so that the prompt goes by messages"
-    REPLACE = "put the template's close in the place of the sampled stop"
+    REPLACE = (
+        "put the template's close in the place of the sampled stop; a profile's `stop_ids` tell it from text"
+    )
     KEEP = "keep the sampled stop and write the template's close after it"
 
 

@@ -9,7 +9,6 @@ import attrs
 from .ask import Asking, TokenizeFn, answer
 from .bridge import Bridge, bridging
 from .errors import InputError
-from .find import Match
 from .ids import Ids, checked
 from .ledger import Ledger, Origin
 from .located import Located, locate
@@ -146,7 +145,8 @@ def continuing(
     bridge = yield from bridging(turn, located.clean, profile if fits else None)
     if isinstance(bridge, Refusal):
         return bridge
-    return _join(located.match, Messages.of(located.environment), bridge, close, located.policy)
+    stops = profile.stop_ids if profile is not None else ()
+    return _join(located, bridge, close, stops)
 
 
 def _check(profile: object) -> None:
@@ -155,12 +155,12 @@ def _check(profile: object) -> None:
 
 
 def _join(
-    match: Match, environment: Messages, bridge: Bridge, suffix: tuple[int, ...], policy: Policy
+    located: Located, bridge: Bridge, suffix: tuple[int, ...], stop_ids: Sequence[int]
 ) -> Stitched | Refusal:
     """Put the bridge after the step's ids, with the close standing once."""
-    step = match.step
+    step, policy = located.match.step, located.policy
     odd = not step.truncated and not overlap(step.completion_ids, bridge.ids, suffix)
-    if odd and (policy.odd_stop is OddStop.REFUSE or not step.completion_ids):
+    if odd and not _is_chosen(policy.odd_stop, step, stop_ids):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {bridge.ids[:1]}")
     replaced = step.stop if odd and policy.odd_stop is OddStop.REPLACE else None
     kept, ledger, written = _kept(step, bridge, suffix, replaced)
@@ -169,14 +169,21 @@ def _join(
     return Stitched(
         ids=kept.then(Ids(added).packed().part),
         step=step,
-        environment=environment,
+        environment=Messages.of(located.environment),
         bridge=added,
         ledger=ledger.then(*_runs(len(close), len(added), bridge.generation_prompt)),
         inserted_close=close,
         replaced_stop=replaced,
         kept_stop=step.stop if odd and replaced is None else None,
-        forgiven=match.forgiven,
+        forgiven=located.match.forgiven,
     )
+
+
+def _is_chosen(choice: OddStop, step: Step, stop_ids: Sequence[int]) -> bool:
+    """Tell whether the policy says what becomes of an odd stop; of a text that ended the turn it does not."""
+    if choice is OddStop.REFUSE or not step.completion_ids:
+        return False
+    return choice is OddStop.KEEP or not stop_ids or step.stop in stop_ids
 
 
 def _kept(

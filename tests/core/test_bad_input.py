@@ -16,6 +16,7 @@ from tito_core import (
     Message,
     OddStop,
     Policy,
+    Profile,
     Reason,
     Refusal,
     Step,
@@ -93,9 +94,17 @@ def test_a_prompt_is_a_list_of_messages(prompt: Any) -> None:
         stitch([talk.step()], prompt, SUFFIX, talk.tokenize)
 
 
-@pytest.mark.parametrize("trajectory", [None, 5, ["step"], {"a": 1}])
+@pytest.mark.parametrize("trajectory", [None, 5, "steps", {"a": 1}])
 def test_a_trajectory_is_a_sequence_of_steps(trajectory: Any) -> None:
     with pytest.raises(InputError, match="trajectory must be a sequence of steps"):
+        stitch(trajectory, [talk.user()], SUFFIX, talk.tokenize)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_is_no_step_is_named_by_its_place(place: int) -> None:
+    trajectory: list[Any] = [talk.step(), talk.step()]
+    trajectory.insert(place, "step")
+    with pytest.raises(InputError, match=rf"^trajectory\[{place}\] is a str: give a Step$"):
         stitch(trajectory, [talk.user()], SUFFIX, talk.tokenize)
 
 
@@ -215,6 +224,22 @@ def test_policies_for_odd_stops() -> None:
     assert kept == [*step.ids, talk.CLOSE, *bridge]
     put = stitch([step], talk.prompt(step), SUFFIX, talk.tokenize, policy=Policy(odd_stop=OddStop.REPLACE))
     assert put == [*list(step.ids)[:-1], talk.CLOSE, *bridge]
+
+
+@pytest.mark.parametrize(("stop_ids", "replaced"), [((), True), ((77, 78), True), ((78,), False)])
+def test_a_text_that_ended_a_turn_is_not_replaced(stop_ids: tuple[int, ...], replaced: bool) -> None:
+    """A stop string ends a turn with ids of text; where the stops are known, it is seen."""
+    step, policy = talk.step(sampled=[900, 77]), Policy(odd_stop=OddStop.REPLACE)
+    profile = Profile(suffix=SUFFIX, stop_ids=stop_ids)
+    found = answer(
+        stitching([step], talk.prompt(step), SUFFIX, policy=policy, profile=profile), talk.tokenize
+    )
+    if replaced:
+        assert isinstance(found, Stitched)
+        assert found.replaced_stop == 77
+    else:
+        assert isinstance(found, Refusal)
+        assert (found.reason, found.detail[:23]) == (Reason.ODD_STOP, "the turn ended with 77,")
 
 
 @pytest.mark.parametrize("choice", [OddStop.REPLACE, OddStop.KEEP])

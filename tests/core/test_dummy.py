@@ -25,10 +25,16 @@ def spelled(value: str) -> str:
 
 
 def test_a_plain_turn_is_its_role_and_the_text() -> None:
-    assert Form({"role": "assistant", "content": "real", "x": 1}).write("hi") == {
+    assert Form({"role": "assistant", "content": "real"}).write("hi") == {
         "role": "assistant",
         "content": "hi",
     }
+
+
+def test_what_else_a_turn_has_stays_for_a_template_may_look_at_it() -> None:
+    """A name, say, that a template writes after the text."""
+    turn = {"role": "assistant", "content": "real", "name": "ann", "reasoning": "why", "x": None}
+    assert Form(turn).write("hi", "so") == {**turn, "content": "hi", "reasoning": "so"}
 
 
 def test_reasoning_is_written_under_the_names_that_the_turn_has() -> None:

@@ -281,3 +281,22 @@ def test_a_tail_that_depends_on_the_history_is_asked_in_the_real_one() -> None:
     found = stitch([step], chat, profile.suffix, counting, profile=profile)
     right = counting(chat, add_generation_prompt=True)
     assert found == [1, 900, talk.CLOSE, *right[right.index(302) :]]
+
+
+@pytest.mark.parametrize("past", [-1, 1, 5])
+def test_a_recipe_of_a_history_that_there_is_not_is_no_recipe(past: int) -> None:
+    """A profile is data, and somebody may have edited it."""
+    step, profile = talk.step(), known(("user",))
+    case = profile.cases[0]
+    assert case.recipe is not None
+    assert case.recipe.past == 0
+    edited = profile.then(attrs.evolve(case, recipe=attrs.evolve(case.recipe, past=past)))
+    asked: list[int] = []
+
+    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        asked.append(len(messages))
+        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    found = stitch([step], talk.prompt(step), profile.suffix, counting, profile=edited)
+    assert found == stitch([step], talk.prompt(step), profile.suffix, talk.tokenize)
+    assert len(asked) > 1

@@ -21,8 +21,14 @@ FAULTS = (
     Fault(
         "an odd stop is let through",
         "stitch.py",
-        "if odd and (policy.odd_stop is OddStop.REFUSE or not step.completion_ids):",
-        "if odd and not step.completion_ids:",
+        "if choice is OddStop.REFUSE or not step.completion_ids:",
+        "if not step.completion_ids:",
+    ),
+    Fault(
+        "a text that ended the turn is replaced as if it were a stop",
+        "stitch.py",
+        "not stop_ids or step.stop in stop_ids",
+        "True",
     ),
     Fault(
         "a replaced stop stays in the ledger",
