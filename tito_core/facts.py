@@ -24,14 +24,18 @@ CALL: Plain = {
 
 
 def finding(suffix: tuple[int, ...]) -> Asking[Facts]:
-    """Ask about all of them; raises nothing but what whoever answers raises."""
+    """Ask about all of them; raises nothing but what whoever answers raises.
+
+    Of a template that answers one question in two ways nothing else can be told.
+    """
+    if (yield from _random()):
+        return Facts(random=True)
     openers = yield from _openers(suffix)
     return Facts(
         arguments=(yield from _arguments()),
         follows=tuple(openers),
         grouped_results=(yield from _grouped()),
         default_system=(yield from _default_system()),
-        random=(yield from _random()),
         null_content=(yield from _content(None)),
         absent_content=(yield from _content(...)),
         parts_content=(yield from _parts()),
@@ -82,9 +86,13 @@ def _arguments() -> Asking[str | None]:
 def _grouped() -> Asking[bool | None]:
     """Whether two results are more together than one after the other."""
     calls = {**ANSWER, "content": "", "tool_calls": [CALL, {**CALL, "id": "b2c3d4e5f"}]}
-    both = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), _result("b2c3d4e5f", "8"), speaking=False)
-    first = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), speaking=False)
-    return None if both is None or first is None else both[: len(first)] != first
+    both = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), _result("b2c3d4e5f", "8"))
+    first = yield from _try(USER, calls, _result("a1b2c3d4e", "7"))
+    quiet = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), speaking=False)
+    if both is None or first is None or quiet is None:
+        return None
+    written = first[: common_prefix(first, quiet)]  # neither the generation prompt nor an end of text
+    return both[: len(written)] != written
 
 
 def _default_system() -> Asking[bool | None]:
@@ -94,7 +102,8 @@ def _default_system() -> Asking[bool | None]:
     if without is None:
         return None
     given = yield from _try(SYSTEM, USER)
-    tail = without[common_prefix(without, given) :] if given is not None else ()
+    # The tail's first id may have merged with what stands before it.
+    tail = without[common_prefix(without, given) + 1 :] if given is not None else ()
     return given is not None and empty != without and given[len(given) - len(tail) :] != tail
 
 

@@ -44,3 +44,20 @@ def test_everything_else_is_named() -> None:
 def test_the_order_of_stops_is_no_matter() -> None:
     one = attrs.evolve(known(), stop_ids=(1, 2))
     assert differences(one, attrs.evolve(one, stop_ids=(2, 1))) == ()
+
+
+def test_a_case_is_named_by_its_kind_and_shape_and_its_recipes_compared() -> None:
+    one = known(("system", "user"))
+    case = one.cases[0]
+    assert case.recipe is not None
+    other = one.then(attrs.evolve(case, recipe=attrs.evolve(case.recipe, close=(9,), mark=(8,), speaks=())))
+    assert differences(one, other) == (
+        f"plain (text) before system, user: close: {(talk.CLOSE,)} and (9,)",
+        f"plain (text) before system, user: speaks: {(talk.OPEN, talk.ROLES['assistant'])} and ()",
+    )
+
+
+def test_a_case_without_a_recipe_has_none_to_compare() -> None:
+    one = known(("user",))
+    other = one.then(attrs.evolve(one.cases[0], recipe=None))
+    assert differences(one, other) == differences(other, one) == ()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tito_core import InputError, clean
-from tito_core.environment import lengthened, readings
+from tito_core.environment import lengthened, readings, says
 
 Plain = dict[str, Any]
 
@@ -62,3 +62,25 @@ def test_a_developer_may_be_read_as_the_system() -> None:
 )
 def test_more_is_said_where_something_can_be_said(content: Any, longer: Any) -> None:
     assert lengthened([user(content), user(content)], [1]) == (user(content), user(longer))
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ([user("a ZEPHYR, no?")], True),
+        ([user("zep")], False),
+        ([user([part("one"), part("zephyr")])], True),
+        ([user("one", zephyrs=None)], True),  # a key may be written, too
+        ([user(("one", {"x": ("two", "Zephyr")}))], True),
+        ([user(7), user(None), user({"x": True})], False),
+        ("straße", False),
+        ([], False),
+    ],
+)
+def test_what_the_world_says_is_found_anywhere(value: Any, found: bool) -> None:
+    assert says(value, "Zephyr") is found
+
+
+def test_letters_that_fold_are_alike() -> None:
+    assert says(["STRASSE"], "straße")
+    assert says(["straße"], "STRASSE")

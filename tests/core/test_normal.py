@@ -182,3 +182,61 @@ def test_what_a_policy_forgives_has_an_owner_and_a_direction(
     ours: Any, theirs: Any, forgive: frozenset[F], receipt: frozenset[F] | None
 ) -> None:
     assert same(ours, theirs, forgive) == receipt
+
+
+def written(arguments: Any) -> dict[str, Any]:
+    return calling({"id": "c", "function": {"name": "f", "arguments": arguments}})
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', '{"a": NaN}', '{"a": Infinity}', '[{"a": 1}]', '"a"', "{a: 1}", "7"]
+)
+def test_arguments_that_are_not_one_json_object_stay_text(text: str) -> None:
+    assert normalize(written(text)).tool_calls[0].arguments == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", {}),
+        (None, {}),
+        ('{"a": 1}', {"a": 1.0}),
+        ('{"a": 1.50, "b": [true, null]}', {"b": [True, None], "a": 1.5}),
+        (f'{{"a": {"7" * 5000}}}', None),  # beyond what Python reads as a whole number
+        ('{"a": 0.1000000000000000055511151231257827}', None),
+    ],
+)
+def test_arguments_are_what_they_mean(text: Any, value: Any) -> None:
+    spaced = text.replace(":", " :  ") if value is None else value
+    assert same(written(text), written(spaced)) is not None
+    assert normalize(written(text)) == normalize(written(spaced))
+    assert normalize(written(text)).tool_calls[0].arguments != text
+
+
+def test_numbers_that_differ_in_a_late_digit_differ() -> None:
+    assert same(written('{"a": 0.10000000000000000001}'), written('{"a": 0.1}')) is None
+    assert same(written(f'{{"a": {"7" * 5000}}}'), written(f'{{"a": {"7" * 4999}8}}')) is None
+
+
+def test_a_form_is_its_own_and_none_in_a_part_says_nothing() -> None:
+    form = normalize(said())
+    assert normalize(form) is form
+    parts = [part("a"), part("b", cache=None)]
+    assert normalize(said(parts)) == normalize(said([part("a"), part("b")]))
+    assert normalize(said(parts)) != normalize(said([part("a"), part("b", cache=1)]))
+    assert normalize(said(parts)) != normalize(said([part("a"), part("c")]))
+
+
+def test_calls_that_are_none_are_alike_where_they_say_the_same() -> None:
+    assert same(calling({"id": "c", "kind": "x", "index": 0}), calling({"kind": "x", "id": "c"})) is not None
+    assert same(calling({"id": "c", "kind": "x"}), calling({"id": "c", "kind": "y"})) is None
+    assert same(calling("x"), calling("x")) is not None
+    assert same(calling("x"), calling("y")) is None
+    assert same(calling({"id": "c"}), calling({"id": "d"})) is None
+
+
+def test_an_id_that_two_clients_spell_apart_is_told_once() -> None:
+    """Where ids may be renamed, a call of no known form is compared by the rest of it."""
+    forgive = frozenset((F.RENAMED_TOOL_IDS,))
+    ours, theirs = (calling({"id": name, "kind": "x"}) for name in "cd")
+    assert same(ours, theirs, forgive) == forgive

@@ -1,0 +1,129 @@
+"""What becomes of a case: how it is shown, what it rests on, or why it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.toys import TOYS, Message, Toy
+from tito_core import Case, Kind, Mode, Reason, TemplateRefused, answer, certifying, probe, probing
+from tito_core.survey import kinds
+
+BY_NAME = {toy.name: toy for toy in TOYS}
+PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
+CALL = Kind(before="user", reasoning=False, calls=1, content="empty")
+CALLS = Kind(before="tool", reasoning=True, calls=2, content="absent")
+
+
+def certified(toy: Toy, kind: Kind, *shape: str) -> Case:
+    return answer(certifying(kind, shape, toy.suffix, toy.stop_ids), toy)
+
+
+SHOWN = [  # mode, (renders, histories), rewritten, (place of the text, arguments as an object)
+    ("chatml", PLAIN, ("user",), Mode.FREE, (31, 14), False, (None, False)),
+    ("chatml", PLAIN, ("system", "user"), Mode.FREE, (33, 14), False, (None, False)),
+    ("chatml", CALL, ("tool",), Mode.FREE, (37, 14), False, (-1, False)),
+    ("chatml", CALLS, ("tool+",), Mode.FREE, (53, 28), False, (-1, False)),
+    ("thinking", CALLS, ("tool+", "user"), Mode.FREE, (53, 28), True, (-1, False)),
+    ("alternating", PLAIN, ("user",), Mode.FREE, (31, 8), False, (None, False)),
+    ("mapping_arguments", CALL, ("tool",), Mode.FREE, (39, 12), False, (-1, True)),
+    ("markers", CALL, ("tool",), Mode.FREE, (57, 14), False, (-1, False)),
+    ("harmony", CALLS, ("tool+",), Mode.FREE, (97, 28), False, (0, False)),
+    ("sliding", PLAIN, ("system", "user"), Mode.FREE, (33, 14), True, (None, False)),
+    ("leaky", PLAIN, ("user",), Mode.HISTORY, (121, 14), False, (None, False)),
+    ("numbered_turns", CALL, ("tool",), Mode.HISTORY, (166, 14), True, (-1, False)),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "shape", "mode", "rests", "rewritten", "form"), SHOWN)
+def test_a_case_is_shown_in_unlike_histories(  # one row of the table
+    name: str,
+    kind: Kind,
+    shape: tuple[str, ...],
+    mode: Mode,
+    rests: tuple[int, int],
+    rewritten: bool,
+    form: tuple[int | None, bool],
+) -> None:
+    case = certified(BY_NAME[name], kind, *shape)
+    assert (case.kind, case.shape, case.mode, case.reason, case.detail) == (kind, shape, mode, None, "")
+    assert (case.renders, case.histories) == rests
+    assert case.rewritten == rewritten
+    assert case.recipe is not None
+    assert (case.recipe.place, case.recipe.as_object) == form
+
+
+LOST = "the template loses, repeats or merges the turn's text"
+WORDS = "the tail depends on what the turn says"
+NO_TRACE = "a system message leaves no trace after the turn"
+REFUSED = [
+    ("silent", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 12),
+    ("silent", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST, 48),
+    ("nonce", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 12),
+    ("echoing", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 12),
+    ("quoting", CALL, ("tool",), Reason.UNPROVEN_TAIL, WORDS, 32),
+    ("alternating", CALL, ("tool",), Reason.TEMPLATE_REFUSED, "roles must alternate: found tool for user", 4),
+    (
+        "harmony",
+        PLAIN,
+        ("system", "user"),
+        Reason.SWALLOWED,
+        "a system message leaves no trace after the turn",
+        5,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "shape", "reason", "detail", "renders"), REFUSED)
+def test_a_case_is_refused_with_its_reason(  # one row of the table
+    name: str, kind: Kind, shape: tuple[str, ...], reason: Reason, detail: str, renders: int
+) -> None:
+    refused = Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=reason, detail=detail, renders=renders)
+    assert certified(BY_NAME[name], kind, *shape) == refused
+
+
+@pytest.mark.parametrize("kind", [PLAIN, CALL])
+def test_a_case_that_only_one_history_takes_is_refused(kind: Kind) -> None:
+    """What holds in one history alone was not shown to hold in others."""
+    toy = BY_NAME["chatml"]
+
+    def short(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if len(messages) > 3:
+            raise TemplateRefused("three messages at most")
+        return toy(messages, add_generation_prompt=add_generation_prompt)
+
+    shape = "tool" if kind is CALL else "user"
+    case = answer(certifying(kind, (shape,), toy.suffix, toy.stop_ids), short)
+    assert (case.mode, case.reason, case.recipe) == (Mode.REFUSED, Reason.UNPROVEN_TAIL, None)
+    assert case.detail == "too few histories are taken"
+
+
+def test_the_usual_cases() -> None:
+    after_answer = {("user",), ("user+",), ("system",), ("system", "user"), ("assistant", "user")}
+    after_call = {("tool",), ("tool", "user"), ("tool", "system")}
+    after_calls = {("tool+",), ("tool+", "user"), ("tool",)}
+    found = list(kinds())
+    assert len(found) == len(set(found)) == 2 * 2 * (5 + 4 * 3 + 4 * 3)
+    for calls, contents, shapes in (
+        (0, {"text"}, after_answer),
+        (1, {"text", "empty", "null", "absent"}, after_call),
+        (2, {"text", "empty", "null", "absent"}, after_calls),
+    ):
+        some = [(kind, shape) for kind, shape in found if kind.calls == calls]
+        assert {shape for _, shape in some} == shapes
+        assert {kind.content for kind, _ in some} == contents
+        assert {(kind.before, kind.reasoning) for kind, _ in some} == {
+            (before, reasoning) for before in ("user", "tool") for reasoning in (False, True)
+        }
+
+
+def test_a_profile_has_all_usual_cases_as_each_is_shown_alone() -> None:
+    toy = BY_NAME["two_closes"]
+    profile = probe(toy, list(toy.stop_ids))
+    assert [(case.kind, case.shape) for case in profile.cases] == list(kinds())
+    assert all(case == certified(toy, case.kind, *case.shape) for case in profile.cases[::7])
+    bare: Any = answer(probing(toy.stop_ids, cases=False), toy)
+    assert (profile.suffix, profile.facts, profile.stop_ids) == (bare.suffix, bare.facts, bare.stop_ids)
+    assert bare.cases == ()

@@ -1,0 +1,162 @@
+"""What is told of a template beside its cases, for every toy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.toys import TOYS, Message, Toy
+from tito_core import Facts, TemplateRefused, answer, probing
+from tito_core.facts import finding
+
+BY_NAME = {toy.name: toy for toy in TOYS}
+USUAL = Facts(
+    arguments="either",
+    follows=("user", "tool", "system", "developer", "assistant"),
+    grouped_results=False,
+    default_system=False,
+    null_content="same",
+    absent_content="same",
+    parts_content="same",
+    opens_thought=False,
+    drops_reasoning=False,
+    trims=False,
+)
+"""Of a template that writes every message alike."""
+NO_TOOL = ("user", "system", "developer", "assistant")
+PLAIN = {"arguments": None, "follows": NO_TOOL, "drops_reasoning": True}
+NOTHING = {"arguments": None, "follows": (), "drops_reasoning": True, "trims": True}
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "abridged": {"arguments": None, "follows": (), "trims": True},
+    "alternating": {**PLAIN, "follows": ("user",), "grouped_results": None, "trims": True},
+    "backward_brief": {"drops_reasoning": True},
+    "backward_calls": {"drops_reasoning": True},
+    "bracketed": {"drops_reasoning": True},
+    "constant": NOTHING,
+    "default_system": {"default_system": True},
+    "double_encoder": {"arguments": "object"},
+    "grouped": {"grouped_results": True},
+    "harmony": {"follows": ("user", "assistant"), "drops_reasoning": True},
+    "hoisting": {"follows": ("user", "tool", "developer", "assistant")},
+    "ignores_arguments": {"arguments": None, "follows": NO_TOOL},
+    "joined": {"drops_reasoning": True},
+    "mapping_arguments": {"arguments": "object", "grouped_results": None},
+    "markers": {"follows": NO_TOOL},
+    "measuring": {"follows": ("tool", "assistant")},
+    "no_developer": {"follows": ("user", "tool", "system", "assistant")},
+    "numbered_turns": {"opens_thought": True},
+    "opens_thinking": {"opens_thought": True},
+    "plain_free": PLAIN,
+    "plain_glued": {**PLAIN, "follows": NO_TOOL[1:], "grouped_results": True},
+    "plain_sticky": {**PLAIN, "follows": ()},
+    "plain_text": PLAIN,
+    "prints_none": {"null_content": "differs", "absent_content": "differs"},
+    "quoting": {"follows": NO_TOOL},
+    "silent": NOTHING,
+    "string_arguments": {"arguments": "text", "follows": NO_TOOL},
+    "strings_only": {"parts_content": "differs"},
+    "thinking": {"drops_reasoning": True},
+    "two_closes": {"follows": NO_TOOL},
+}
+
+
+def told(toy: Toy) -> Facts:
+    return answer(finding(toy.suffix), toy)
+
+
+@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=repr)
+def test_what_is_unusual_about_a_template_is_told_and_nothing_else(toy: Toy) -> None:
+    found = attrs.evolve(told(toy), opening=(), openers={})
+    assert found == attrs.evolve(USUAL, **UNUSUAL.get(toy.name, {}))
+
+
+@pytest.mark.parametrize("name", ["ticking", "nonce"])
+def test_of_a_template_that_answers_in_two_ways_nothing_else_is_told(name: str) -> None:
+    assert told(BY_NAME[name]) == Facts(random=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "opening"),
+    [
+        ("chatml", "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n"),
+        ("alternating", "<bos><turn>user\nBe brief.\n\nHello.</turn>\n"),
+        ("moving_system", "<|im_start|>user\nBe brief.\n\nHello.<|im_end|>\n"),
+    ],
+)
+def test_the_opening_is_how_a_conversation_begins(name: str, opening: str) -> None:
+    toy = BY_NAME[name]
+    speaks = {"alternating": "<turn>model\n"}.get(name, "<|im_start|>assistant\n")
+    assert toy.tokenizer.decode(told(toy).opening) == opening + speaks
+
+
+def test_the_opening_is_without_a_system_text_where_none_is_taken() -> None:
+    def choosy(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if messages[0]["role"] == "system":
+            raise TemplateRefused("no system texts")
+        return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
+
+    found = answer(finding(BY_NAME["chatml"].suffix), choosy)
+    text = BY_NAME["chatml"].tokenizer.decode(found.opening)
+    assert text == "<|im_start|>user\nHello.<|im_end|>\n<|im_start|>assistant\n"
+    assert (found.default_system, found.random) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "openers"),
+    [
+        ("chatml", {role: f"<|im_start|>{role}\n" for role in USUAL.follows}),
+        ("grouped", {"user": "<|im_start|>user\n", "tool": "<|im_start|>user\n[result]\n"}),
+        ("bracketed", {"user": "[INST]", "tool": "[RESULTS]", "system": "[SYSTEM]", "assistant": ""}),
+        ("markers", {"user": "<|user|>\n", "system": "<|system|>\n", "developer": "<|system|>\n"}),
+        ("refrain", {"user": "<|user|>", "tool": "<|tool|>"}),
+    ],
+)
+def test_an_opener_stands_between_the_close_and_what_a_message_says(
+    name: str, openers: dict[str, str]
+) -> None:
+    toy = BY_NAME[name]
+    found = {role: toy.tokenizer.decode(ids) for role, ids in told(toy).openers.items()}
+    assert openers.items() <= found.items()
+
+
+def test_a_template_that_refuses_everything_but_what_must_be_has_no_facts() -> None:
+    """One that takes a lone user, and answers it: all else cannot be told."""
+
+    def lonely(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if len(messages) > 1 or not isinstance(messages[0]["content"], str):
+            raise TemplateRefused("one message, of text")
+        return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
+
+    found = answer(finding(BY_NAME["chatml"].suffix), lonely)
+    assert found == Facts(
+        default_system=False,
+        null_content="same",
+        absent_content="same",
+        parts_content="refused",
+        opening=found.opening,
+    )
+    assert found.opening
+
+
+@pytest.mark.parametrize(("form", "taken"), [("object", dict), ("text", str)])
+def test_the_form_of_arguments_that_is_taken_is_told(form: str, taken: type) -> None:
+    def picky(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        calls = [call for message in messages for call in message.get("tool_calls") or ()]
+        if any(type(call["function"]["arguments"]) is not taken for call in calls):
+            raise TemplateRefused(f"arguments are {taken}")
+        return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
+
+    found = answer(finding(BY_NAME["chatml"].suffix), picky)
+    assert found.arguments == form
+    assert (found.null_content, found.absent_content) == ("same", "same")
+
+
+def test_a_profile_without_cases_holds_the_suffix_the_stops_and_the_facts() -> None:
+    toy = BY_NAME["markers"]
+    profile = answer(probing(list(toy.stop_ids), cases=False), toy)
+    assert (profile.suffix, profile.stop_ids, profile.cases) == (toy.suffix, toy.stop_ids, ())
+    assert profile.facts == told(toy)
+    assert {toy.tokenizer.decode([index]) for index in profile.markers} == {"<|user|>"}
