@@ -82,5 +82,17 @@ ENGINES: Mapping[str, Callable[[Address], Engine]] = {
 
 
 def chosen(name: str, address: Address) -> Engine:
-    """Return the engine of that name."""
+    """Return the engine of that name; raises `InputError` for options that it does not have."""
+    if address.vocab_size is not None and name != "sglang":
+        raise InputError(f"--vocab-size is for --engine sglang, and this is {name}: leave it out")
+    _check_key(address.api_key)
     return ENGINES[name](address)
+
+
+def _check_key(key: str | None) -> None:
+    """Refuse a key that no header can carry, without repeating it."""
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise InputError(
+            "--api-key (or TITO_API_KEY) has a space, a line's end or a letter that no header can carry: "
+            "was more copied than the key?"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -14,27 +14,32 @@ import anyio
 import attrs
 import click
 import orjson
-from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 
-from tito_core import OddStop, Policy, TitoError, TokenizeError, Truncated
+from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, Truncated
 
+from .bounds import FiniteRange
 from .chosen import ENGINES, Address, chosen
-from .conversation import Conversation
-from .engines.protocol import Engine, EngineError, Rendering, Sampling
+from .console import Console
+from .conversation import Conversation, Turn
+from .engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
 from .family import Family
 from .report import table, verdict
-from .rollout import Rollout, Row, to_json
+from .rollout import Rollout, Row, Summary, to_json
 from .script import load, shipped
 from .threaded import Threaded
+from .trouble import BAD_INPUT, TROUBLE, complain, told
 
-LOST, BAD_INPUT, TROUBLE = 1, 2, 3
+LOST, FULL = 1, 4
 STATUSES = """\b
 Exit status:
-  0  every sampled id survived in every later prompt
-  1  sampled ids were lost: a prompt went by messages and came back changed
-  2  bad input: options, script, model folder
-  3  engine trouble: unreachable, refused, or an answer that breaks its own counts
+  0    every sampled id survived in every later prompt
+  1    sampled ids were lost: a prompt went by messages and came back changed
+  2    bad input: options, script, model folder; or the output could not be written
+  3    engine trouble: unreachable, refused, or an answer that breaks its own counts
+  4    the context was full before the last turn; the turns until then are told
+  130  interrupted
 """
 
 
@@ -111,8 +116,14 @@ class Options:
     'call, where the model made any. The first line may hold "system" and "tools". Said over and over.',
 )
 @click.option("--turns", type=click.IntRange(1), help="How many turns; one a script line by default.")
-@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True)
-@click.option("--temperature", type=click.FloatRange(0, 100), default=1.0, show_default=True)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1, 2**31 - 1),
+    default=256,
+    show_default=True,
+    help="The most ids that a turn samples.",
+)
+@click.option("--temperature", type=FiniteRange(0, 100), default=1.0, show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
     "--truncated",
@@ -147,21 +158,28 @@ def rollout(**given: Any) -> None:
 
     Without options it runs the embedded engine, which is a seeded sampler and not a language model.
     """
-    options = Options(**given)
     try:
-        sys.exit(anyio.run(_rollout, options))
-    except (EngineError, TokenizeError) as error:
-        _complain(error, TROUBLE)
+        sys.exit(anyio.run(_rollout, Options(**given)))
     except TitoError as error:
-        _complain(error, BAD_INPUT)
+        complain(_ended(error, 0))
+        sys.exit(_status_of(error))
 
 
-def _complain(error: TitoError, status: int) -> None:
-    click.echo(f"tito: {error}", err=True)
-    answer = error.answer if isinstance(error, EngineError) else None
-    if answer is not None:
-        click.echo(f"tito: it answered {answer.status}: {str(answer.body)[:500]}", err=True)
-    sys.exit(status)
+def _status_of(error: TitoError) -> int:
+    """Return the exit status of a rollout that an error ended."""
+    if isinstance(error, OverlongError):
+        return FULL
+    return TROUBLE if isinstance(error, EngineError | TokenizeError) else BAD_INPUT
+
+
+def _ended(error: TitoError, turns: int) -> str:
+    """Say why a rollout ended after some turns."""
+    if not isinstance(error, OverlongError):
+        return told(error)
+    if not turns:
+        return f"the first prompt and its answer of --max-tokens do not fit the context: {told(error)}"
+    full = f"the context is full after {turns} turn{'s' * (turns != 1)}"
+    return f"{full}; ask for fewer with --turns, or for shorter ones with --max-tokens: {told(error)}"
 
 
 async def _rollout(options: Options) -> int:
@@ -201,8 +219,16 @@ def _kept(run: Rollout, path: Path | None) -> Iterator[None]:
         return
     from .samples.call_file import CallFile  # noqa: PLC0415  # its readers know every engine's replies
 
+    def keep(turn: Turn) -> None:
+        try:
+            calls.add(turn)
+        except OSError as error:
+            with suppress(OSError):  # what it still holds cannot be written either
+                calls.__exit__(None, None, None)
+            raise InputError(f"--calls {path}: cannot be written: {error.strerror}") from error
+
     with CallFile(path) as calls:
-        run.told = calls.add
+        run.told = keep
         yield
 
 
@@ -214,26 +240,22 @@ async def _opened(engine: Engine) -> AsyncIterator[Engine]:
         await engine.aclose()
 
 
-async def _each(run: Rollout, show: Callable[[Row], None]) -> str | None:
+async def _each(run: Rollout, show: Callable[[Row], None]) -> TitoError | None:
     """Show every row as it comes; return what stopped the rollout, if anything did."""
     try:
         async for row in run.run():
             show(row)
-    except EngineError as error:
-        if not run.rows:
-            raise
-        return str(error)
+    except TitoError as error:
+        return error
     return None
 
 
 async def _print_json(run: Rollout, _: str) -> int:
-    try:
-        trouble = await _each(run, lambda row: _line(to_json(row)))
-    except EngineError as error:
-        _line({"summary": attrs.asdict(run.summary(str(error)))})
-        raise
-    _line({"summary": attrs.asdict(run.summary(trouble))})
-    return _status(run, trouble)
+    error = await _each(run, lambda row: _line(to_json(row)))
+    _line({"summary": attrs.asdict(_summary(run, error))})
+    if error is not None:
+        complain(_ended(error, len(run.rows)))
+    return _status(run, error)
 
 
 def _line(data: Any) -> None:
@@ -244,15 +266,26 @@ async def _print_table(run: Rollout, name: str) -> int:
     console = Console()
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            trouble = await _each(run, lambda _: live.update(table(run.rows, name), refresh=True))
+            error = await _each(run, lambda _: live.update(_table(console, run, name), refresh=True))
     else:
-        trouble = await _each(run, lambda _: None)
-        console.print(table(run.rows, name))
-    console.print(verdict(run.summary(trouble)))
-    return _status(run, trouble)
+        error = await _each(run, lambda _: None)
+    if error is not None and not run.rows:
+        raise error
+    if not console.is_terminal:
+        console.print(_table(console, run, name))
+    console.print(verdict(_summary(run, error)), soft_wrap=True)
+    return _status(run, error)
 
 
-def _status(run: Rollout, trouble: str | None) -> int:
-    if trouble:
-        return TROUBLE
+def _table(console: Console, run: Rollout, name: str) -> Table:
+    return table(run.rows, name, console.width)
+
+
+def _summary(run: Rollout, error: TitoError | None) -> Summary:
+    return run.summary(None if error is None else _ended(error, len(run.rows)))
+
+
+def _status(run: Rollout, error: TitoError | None) -> int:
+    if error is not None:
+        return _status_of(error)
     return 0 if run.summary().whole else LOST

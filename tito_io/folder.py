@@ -11,6 +11,8 @@ from attrs import frozen
 
 from tito_core import TitoError
 
+from .plain import called
+
 _NAMED_TEMPLATES = "additional_chat_templates"
 _CHOSEN_UNASKED = ("default", "tool_use")
 
@@ -65,7 +67,7 @@ class Folder:
         found = {name: self.templates[name] for name in _CHOSEN_UNASKED if name in self.templates}
         if not found and self.templates:
             raise FolderError(
-                f"{self.path}: no template is the default; name one of {sorted(self.templates)}"
+                f"{self.path}: no template is the default; name one of {', '.join(sorted(self.templates))}"
             )
         if not found:
             raise FolderError(f"{self.path}: has no chat template; add chat_template.jinja, or name a file")
@@ -77,14 +79,16 @@ class Folder:
             if file.suffix == ".jinja" and file.is_file():
                 return _source(file)
         known = sorted({*self.templates, *(file.name for file in self.path.glob("*.jinja"))})
-        raise FolderError(f"{self.path}: has no template {wanted!r}; there are {known}")
+        raise FolderError(f"{self.path}: has no template {wanted}; there are {', '.join(known) or 'none'}")
 
 
 def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FolderError(f"{file}: cannot be read as UTF-8 text: {error}") from error
+    except OSError as error:
+        raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FolderError(f"{file}: is no UTF-8 text, at byte {error.start}; copy the file anew") from error
 
 
 def _object(file: Path) -> dict[str, Any]:
@@ -96,7 +100,7 @@ def _object(file: Path) -> dict[str, Any]:
     except (json.JSONDecodeError, RecursionError) as error:
         raise FolderError(f"{file}: is broken JSON: {error}; copy the file anew") from error
     if not isinstance(value, dict):
-        raise FolderError(f"{file}: holds {type(value).__name__} where an object belongs; copy the file anew")
+        raise FolderError(f"{file}: holds {called(value)} where an object belongs; copy the file anew")
     return value
 
 
@@ -104,7 +108,7 @@ def _stops(file: Path) -> tuple[int, ...]:
     stops = _object(file).get("eos_token_id")
     several = stops if isinstance(stops, list) else [] if stops is None else [stops]
     if not all(type(one) is int for one in several):
-        raise FolderError(f"{file}: eos_token_id is {stops!r}; it must be an id or a list of ids")
+        raise FolderError(f"{file}: eos_token_id is {json.dumps(stops)}; it must be an id or a list of ids")
     return tuple(several)
 
 

@@ -13,8 +13,27 @@ from tito_core import InputError
 
 _EXACT = frozenset({str, int, float, bool, type(None)})
 
+KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (type(None), "null"),
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "a string"),
+    (Mapping, "an object"),
+    ((list, tuple), "a list"),
+)
+"""What JSON calls values, the most particular first."""
+
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 """The names that a message's reasoning goes by, the one that most templates read first."""
+
+
+def called(value: Any) -> str:
+    """Return what JSON calls a value; of what is none, its type's name.
+
+    >>> [called(one) for one in (None, True, 1, "x", {}, [], {1})]
+    ['null', 'true or false', 'a number', 'a string', 'an object', 'a list', 'set']
+    """
+    return next((name for kind, name in KINDS if isinstance(value, kind)), type(value).__name__)
 
 
 def plain(value: Any, name: str) -> Any:
@@ -63,7 +82,7 @@ def plain_messages(messages: Any) -> list[dict[str, Any]]:
     [{'thinking': 'hm', 'role': 'assistant', 'reasoning': 'hm', 'reasoning_content': 'hm'}]
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-        raise InputError(f"messages: a sequence of messages is needed, not {type(messages).__name__}")
+        raise InputError(f"messages: a list of messages is needed, not {called(messages)}")
     if not messages:
         raise InputError("messages: there is no message to render")
     return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
@@ -71,7 +90,7 @@ def plain_messages(messages: Any) -> list[dict[str, Any]]:
 
 def _message(message: Any, name: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        raise InputError(f"{name}: a message is a mapping with a role, not {type(message).__name__}")
+        raise InputError(f"{name}: a message is an object with a role, not {called(message)}")
     said: dict[str, Any] = plain({key: part for key, part in message.items() if part is not None}, name)
     reasoning = next((said[key] for key in REASONING_FIELDS if key in said), None)
     return said if reasoning is None else {"thinking": reasoning, **said, "reasoning_content": reasoning}
@@ -82,5 +101,5 @@ def plain_objects(values: Any, name: str) -> list[dict[str, Any]] | None:
     if values is None:
         return None
     if not isinstance(values, Sequence) or not all(isinstance(one, Mapping) for one in values):
-        raise InputError(f"{name}: a sequence of JSON objects is needed")
+        raise InputError(f"{name}: a list of JSON objects is needed")
     return [plain(one, f"{name}[{index}]") for index, one in enumerate(values)]

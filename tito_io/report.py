@@ -31,12 +31,17 @@ HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 
 
-def table(rows: Sequence[Row], title: str) -> Table:
-    """Return the turns as a table."""
-    made = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+ROOMY = 72
+"""A console of as many columns has room between those of the table."""
+
+
+def table(rows: Sequence[Row], title: str, width: int = ROOMY) -> Table:
+    """Return the turns as a table for a console of `width` columns; in a narrow one notes are broken."""
+    room = (0, width >= ROOMY, 0, 0)
+    made = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=room)
     made.title_justify = made.caption_justify = "left"
     for heading, side in HEADINGS:
-        made.add_column(heading, justify=side, no_wrap=True)
+        made.add_column(heading, justify=side, no_wrap=heading != "note")
     for row in rows:
         made.add_row(*_cells(row), style="red" if row.lost_ids else None)
     return made

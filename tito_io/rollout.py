@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import attrs
+from anyio.lowlevel import checkpoint
 
 from tito_core import Message, Step
 from tito_core.drift import drift
@@ -128,6 +129,9 @@ class Rollout:
         """Yield a row a turn. An engine's error ends the rollout; the rows so far stay."""
         prompt = self.script.opening()
         for number in range(1, self.turns + 1):
+            await (
+                checkpoint()
+            )  # an engine in this process may never wait, and an interrupt is heeded in waiting
             turn = await self.conversation.turn(prompt)
             self.told(turn)
             self.rows.append(await self._row(number, turn, prompt))

@@ -80,8 +80,8 @@ def parse(lines: Iterable[bytes], name: str) -> Script:
 def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         data = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON: {error}") from None
+    except orjson.JSONDecodeError as error:  # its own line is that of the line
+        raise InputError(f"{where}, column {error.colno}: not JSON: {error.msg}") from None
     if not isinstance(data, dict) or not data or data.keys() - KEYS:
         wrong = f", not {', '.join(sorted(data.keys() - KEYS))}" if isinstance(data, dict) else ""
         raise InputError(

@@ -207,6 +207,8 @@ def test_a_prefilled_answer_is_to_be_continued() -> None:
     assert anthropic(HELLO, prefill).continue_final_message
     assert not anthropic(HELLO, prefill, HELLO).continue_final_message
     assert chat(continue_final_message=True).continue_final_message
+    assert chat(continue_final_message=True, add_generation_prompt=False).continue_final_message
+    assert not chat(continue_final_message=False, add_generation_prompt=True).continue_final_message
 
 
 def test_a_count_needs_no_length() -> None:
@@ -258,6 +260,7 @@ def test_a_body_is_an_object(dialect: Dialect, body: object) -> None:
         ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
         ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
         ({"add_generation_prompt": False}, "add_generation_prompt"),
+        ({"add_generation_prompt": True, "continue_final_message": True}, "add_generation_prompt"),
         ({"extra_body": {}, "input_ids": [1]}, "input_ids"),
         ({"extra_body": {"top_k": 1}}, "extra_body"),
         ({"chat_template_kwargs": 1, "reasoning_effort": "low"}, "chat_template_kwargs"),

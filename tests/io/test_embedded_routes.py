@@ -104,6 +104,46 @@ async def test_a_message_goes_on_in_tokenize_too() -> None:
     assert answer["tokens"] == family().ids(messages, continue_final_message=True)
 
 
+ABSENT = object()
+OPENED, ENDED, CONTINUED = "opened", "ended", "continued"
+BOTH, UNSAID, NO_FLAG = "Cannot set both", "are not compatible", "Input should be a valid boolean"
+ENDINGS: list[tuple[object, object, str]] = [
+    *((off, on, OPENED) for off in (ABSENT, False, 0) for on in (ABSENT, True, "true", 1, "On")),
+    *((off, other, ENDED) for off in (ABSENT, False, 0) for other in (False, "false", 0)),
+    *((on, other, CONTINUED) for on in (True, "true", 1) for other in (False, 0)),
+    *((on, ABSENT, UNSAID) for on in (True, "true", 1)),
+    *((on, other, BOTH) for on in (True, "true", 1, "false", 2) for other in (True, "true", "false", 1)),
+    *((any_, None, NO_FLAG) for any_ in (ABSENT, None, False, True, "true", 0, 2)),
+    *((None, any_, NO_FLAG) for any_ in (ABSENT, False, True, "false", 0)),
+    *((2, other, NO_FLAG) for other in (False, 0)),
+    ("false", False, ENDED),
+    ("false", ABSENT, OPENED),
+]
+"""What vLLM 0.32 makes of `continue_final_message` and `add_generation_prompt`, in this order."""
+
+
+@pytest.mark.parametrize(("goes_on", "prompted", "made"), ENDINGS)
+@pytest.mark.parametrize("path", ["/tokenize", CHAT])
+async def test_a_prompt_ends_as_its_two_flags_say(
+    path: str, goes_on: object, prompted: object, made: str
+) -> None:
+    messages = [*HELLO, {"role": "assistant", "content": "So"}]
+    ids = {
+        OPENED: family().ids(messages, add_generation_prompt=True),
+        ENDED: family().ids(messages),
+        CONTINUED: family().ids(messages, continue_final_message=True),
+    }
+    flags = {"continue_final_message": goes_on, "add_generation_prompt": prompted}
+    said = {name: value for name, value in flags.items() if value is not ABSENT}
+    async with client() as opened:
+        answer = await opened.post(path, json={"messages": messages, "return_token_ids": True, **said})
+    if made in ids:
+        assert answer.json()["tokens" if path == "/tokenize" else "prompt_token_ids"] == ids[made]
+    else:
+        assert answer.status_code == 400
+        assert made in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/nope", 404), ("PUT", "/tokenize", 405)])
 async def test_what_is_no_route_is_told_plainly(method: str, path: str, status: int) -> None:
     async with client() as opened:

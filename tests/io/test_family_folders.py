@@ -88,8 +88,8 @@ def test_a_broken_template_that_was_not_asked_for_harms_nobody(tmp_path: Path) -
     [
         ('{"a": ', "is broken JSON"),
         ("[" * 100_000, "is broken JSON"),
-        ("[1]", "holds list where an object belongs"),
-        (b"\xff\xfe{", "cannot be read as UTF-8"),
+        ("[1]", "holds a list where an object belongs"),
+        (b"\xff\xfe{", "is no UTF-8 text, at byte 0"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
@@ -108,13 +108,13 @@ def test_a_broken_tokenizer(tmp_path: Path, content: str) -> None:
 def test_an_unknown_template_lists_those_there_are(tmp_path: Path) -> None:
     path = tiny_folder(tmp_path, "x", **{"additional_chat_templates/rag__jinja": "R", "other__jinja": "O"})
     said = refused(path, "rags")
-    assert "no template 'rags'; there are ['chat_template.jinja', 'default', 'other.jinja', 'rag']" in said
-    assert "has no template 'tokenizer_config.json'" in refused(path, "tokenizer_config.json")
+    assert "no template rags; there are chat_template.jinja, default, other.jinja, rag" in said
+    assert "has no template tokenizer_config.json" in refused(path, "tokenizer_config.json")
 
 
 def test_several_templates_and_no_default(tmp_path: Path) -> None:
     path = tiny_folder(tmp_path, **configured(chat_template={"rag": "R", "chat": "C"}))
-    assert "no template is the default; name one of ['chat', 'rag']" in refused(path)
+    assert "no template is the default; name one of chat, rag" in refused(path)
     assert load(path, "chat").text([{"role": "user"}]) == "C"
 
 

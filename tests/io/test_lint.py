@@ -24,15 +24,15 @@ from tests.io.lint_folders import (
     lint,
 )
 from tito_core import Reason
-from tito_core.survey import kinds
 from tito_core.profile import Case
+from tito_core.survey import kinds
 from tito_io.lint.divergence import ANCHOR, _until_alike
 from tito_io.lint.grid import State, counts, grid
 from tito_io.lint.judge import CONTRADICTED, Judge
 from tito_io.lint.markers import lacking, markers
 from tito_io.lint.report import Finding, Report, Verdict
 from tito_io.lint.scene import Played
-from tito_io.lint.tokens import visible
+from tito_io.visible import visible
 
 IDS = st.lists(st.integers(0, 4), max_size=12).map(tuple)
 
@@ -134,8 +134,8 @@ def test_each_rendering_that_changes_something_is_looked_into(tmp_path: Path) ->
     assert labels("tools", WITH_TOOLS) == ["with tools", "without tools"]
     assert labels("switched", SWITCHED) == [
         "with tools",
-        "with tools, enable_thinking=False",
-        "with tools, enable_thinking=True",
+        "with tools, enable_thinking=false",
+        "with tools, enable_thinking=true",
     ]
 
 
@@ -151,7 +151,7 @@ def test_without_tools_or_thinking_no_turn_has_any(tmp_path: Path) -> None:
 
 def test_a_switch_that_is_given_is_not_tried(tmp_path: Path) -> None:
     (look,) = lint(folder(tmp_path / "given", SWITCHED), args={"enable_thinking": True}).looks
-    assert look.rendering.label == "with tools, enable_thinking=True"
+    assert look.rendering.label == "with tools, enable_thinking=true"
 
 
 def test_the_seam_is_taken_apart(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from click.testing import CliRunner, Result
 
 from tests.io.family_folder import CONFIG, write
 from tests.io.lint_folders import EXACT, NO_TOOLS, START, STRIPS, folder
-from tito_io.lint.command import BAD, INTERRUPTED, REFUSED, lint
+from tito_io.lint.command import REFUSED, lint
+from tito_io.trouble import BAD_INPUT, INTERRUPTED
 
-COMMAND = "from tito_io.lint.command import lint; lint()"
+COMMAND = "import sys; sys.argv.insert(1, 'lint'); from tito_io.__main__ import main; main()"
 
 
 def run(*options: object) -> Result:
@@ -38,7 +39,7 @@ def complaint(result: Result) -> str:
     """Return the one line of an error, nothing being printed beside it."""
     (line,) = result.stderr.splitlines()
     assert line.startswith("tito: ")
-    assert result.exit_code == BAD
+    assert result.exit_code == BAD_INPUT
     return line
 
 
@@ -158,7 +159,7 @@ def test_wrong_paths_each_give_one_line(tmp_path: Path, *, as_json: bool) -> Non
 def test_a_template_file_that_is_not_there(tmp_path: Path) -> None:
     made = folder(tmp_path / "model", EXACT)
     assert "there is no such file" in complaint(run(tmp_path / "none.jinja", "--tokenizer", made))
-    assert "is not a folder" in complaint(
+    assert "--tokenizer x is no folder" in complaint(
         run(write(tmp_path, {"a.jinja": EXACT}) / "a.jinja", "--tokenizer", "x")
     )
 
@@ -188,11 +189,47 @@ def test_a_model_on_the_hub_is_fetched(tmp_path: Path, monkeypatch: pytest.Monke
     assert one["cases"]
 
 
+def test_what_ails_every_template_of_a_folder_is_told_once(tmp_path: Path) -> None:
+    made = folder(tmp_path / "model", EXACT)
+    write(made, {"other.jinja": EXACT, "tokenizer.json": ""})
+    result = run(made, "--json")
+    assert f"{made}/tokenizer.json: is no tokenizer" in complaint(result)
+    assert len({one["error"] for one in objects(result)}) == 1
+    assert len(objects(result)) == 2
+
+
+def test_a_template_by_itself_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = folder(tmp_path / "model", EXACT)
+    write(tmp_path, {"a.jinja": "", "b.jinja": "{{ raise_exception('never') }}"})
+    monkeypatch.chdir(tmp_path)
+    assert complaint(run("a.jinja", "--tokenizer", made)) == "tito: a.jinja: is empty; copy the template anew"
+    said = complaint(run("b.jinja", "--tokenizer", made))
+    assert said.startswith("tito: b.jinja: with tools it takes no conversation: b.jinja, line 1: raise_exc")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("",), "PATH is empty"),
+        (("x", "--special-token", ""), "--special-token is empty"),
+        (("x", "--seconds", "nan"), "nan is not a finite number"),
+        (("x", "--seconds", "inf"), "inf is not a finite number"),
+    ],
+)
+def test_an_option_that_says_nothing_is_refused(options: tuple[str, ...], said: str) -> None:
+    result = run(*options)
+    assert (result.exit_code, result.stdout) == (BAD_INPUT, "")
+    assert said in result.stderr
+
+
 def test_a_hub_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub(monkeypatch, OSError("offline\nand more"))
-    assert complaint(run("someone/model")).endswith("and the hub does not give it: offline")
+    for told in ("offline\nand more", "Got: ConnectError: [Errno -2] offline"):
+        hub(monkeypatch, OSError(told))
+        assert complaint(run("someone/model")).endswith("and the hub does not give it: offline")
+    hub(monkeypatch, OSError())
+    assert complaint(run("someone/model")).endswith("it does not say why")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "pip install huggingface_hub" in complaint(run("someone/model"))
+    assert "pip install 'tito-kernel[hub]'" in complaint(run("someone/model"))
 
 
 class Page(HTMLParser):
@@ -221,7 +258,7 @@ def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
     text = file.read_text(encoding="utf-8")
     page = Page()
     page.feed(text)
-    assert result.exit_code == BAD
+    assert result.exit_code == BAD_INPUT
     assert page.open == []
     assert not {"script", "link", "iframe", "img"} & set(page.tags)
     assert all(link.startswith("#t") for link in page.fetched)
@@ -242,8 +279,8 @@ def test_help_tells_the_exit_statuses() -> None:
     assert result.exit_code == 0
     for line in ("0    every case is exact", "1    some are refused", "130  interrupted"):
         assert line in result.stdout
-    assert run().exit_code == BAD
-    assert run("x", "--accept", "NOTHING").exit_code == BAD
+    assert run().exit_code == BAD_INPUT
+    assert run("x", "--accept", "NOTHING").exit_code == BAD_INPUT
 
 
 def test_progress_shows_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tito_core import InputError
-from tito_io.cli import BAD_INPUT, LOST, TROUBLE, tito
+from tito_io import cli
+from tito_io.chosen import Address
+from tito_io.cli import FULL, LOST, tito
 from tito_io.embedded import write_family
+from tito_io.engines.embedded import embedded
+from tito_io.engines.protocol import Answer, Engine, Rendering, Reply, Sampling, ServerError, Watch
+from tito_io.engines.through import Through
 from tito_io.script import Line, load, parse, shipped
+from tito_io.trouble import BAD_INPUT, TROUBLE
 
 
-def run(*options: str) -> Result:
-    return CliRunner().invoke(tito, ["rollout", *options])
+def run(*options: str, env: Mapping[str, str] | None = None) -> Result:
+    return CliRunner().invoke(tito, ["rollout", *options], env=env)
 
 
 def lines(result: Result) -> list[dict[str, Any]]:
@@ -111,7 +118,7 @@ def test_own_script(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("", "says nothing"),
-        ("{", "line 1: not JSON"),
+        ("{", "line 1, column 2: not JSON"),
         ('{"user": "a"}\n[]', "line 2: give an object such as"),
         ('{"user": 5}', "line 1: user must be a string"),
         ('{"use": "a"}', "with keys among system, tool, tools, user, not use"),
@@ -139,6 +146,10 @@ def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words:
         (("--base-url", "http://127.0.0.1:9"), "name another with --engine"),
         (("--seed", str(2**70)), "Invalid value for '--seed'"),
         (("--temperature", "inf"), "Invalid value for '--temperature'"),
+        (("--temperature", "nan"), "nan is not a finite number"),
+        (("--max-tokens", str(2**31)), "Invalid value for '--max-tokens'"),
+        (("--vocab-size", "7"), "--vocab-size is for --engine sglang, and this is embedded"),
+        (("--calls", "/dev/full"), "--calls /dev/full: cannot be written: No space left on device"),
         (("--turns", "0"), "Invalid value for '--turns'"),
         (("--max-tokens", "many"), "Invalid value for '--max-tokens'"),
     ],
@@ -162,14 +173,91 @@ def test_an_engine_that_is_not_there_has_a_summary_too() -> None:
     assert "127.0.0.1:9" in summary["error"]
 
 
-def test_trouble_on_the_way_keeps_what_was_sampled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["a b", "a\n", "schl\u00fcssel", "\x1b[31m"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
+    where = ("--engine", "vllm", "--base-url", "http://127.0.0.1:9")
+    for result in (run(*where, "--api-key", key), run(*where, env={"TITO_API_KEY": key})):
+        assert result.exit_code == BAD_INPUT
+        assert "--api-key (or TITO_API_KEY) has a space" in result.stderr
+        assert key not in result.stderr
+
+
+def wordy(tmp_path: Path, *texts: str) -> Path:
     script = tmp_path / "script.jsonl"
-    script.write_text(json.dumps({"user": "word " * 2_000}) + "\n" + json.dumps({"user": "no " * 9_000}))
-    result = run("--script", str(script), "--turns", "40", "--json")
+    script.write_text("\n".join(json.dumps({"user": text}) for text in texts))
+    return script
+
+
+def test_a_full_context_is_told_with_the_turns_that_fit(tmp_path: Path) -> None:
+    options = ("--script", str(wordy(tmp_path, "word " * 2_000, "no " * 9_000)), "--turns", "40")
+    result = run(*options, "--json")
     *turns, last = lines(result)
-    assert result.exit_code == TROUBLE
-    assert last["summary"]["error"]
+    assert result.exit_code == FULL
+    assert 1 < len(turns) < 40
+    told = last["summary"]["error"]
+    assert told.startswith(f"the context is full after {len(turns)} turns; ask for fewer with --turns")
+    assert result.stderr == f"tito: {told}\n"
     assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+    shown = run(*options)
+    assert shown.exit_code == FULL
+    assert f"stopped early: {told}" in shown.stdout
+
+
+def test_a_first_prompt_that_does_not_fit_is_told_so(tmp_path: Path) -> None:
+    options = ("--script", str(wordy(tmp_path, "word " * 50_000)))
+    for result in (run(*options), run(*options, "--json")):
+        assert result.exit_code == FULL
+        assert result.stderr.startswith("tito: the first prompt and its answer of --max-tokens do not fit")
+
+
+class Failing(Through):
+    """An engine that fails once it has taken three turns."""
+
+    taken: int = 0
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        self.taken += 1
+        if self.taken == 3:
+            told = "the engine failed; its own words are in `answer.body`"
+            raise ServerError(told, Answer(500, {"error": {"message": "CUDA is gone"}}))
+        return await super().from_ids(ids, sampling, rendering, watch=watch)
+
+
+def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: str, address: Address) -> Engine:
+        return Failing(embedded(seed=address.seed))
+
+    monkeypatch.setattr(cli, "chosen", failing)
+    result = run("--turns", "9", "--json")
+    *turns, last = lines(result)
+    assert (result.exit_code, len(turns)) == (TROUBLE, 3)
+    assert last["summary"]["error"] == "the engine failed; it says: CUDA is gone"
+    assert result.stderr == "tito: the engine failed; it says: CUDA is gone\n"
+    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+    shown = run("--turns", "9")
+    assert (shown.exit_code, shown.stderr) == (TROUBLE, "")
+    assert "stopped early: the engine failed; it says: CUDA is gone" in shown.stdout
+
+
+def test_help_tells_the_exit_statuses() -> None:
+    told = run("--help").stdout
+    assert [line.split()[0] for line in told.partition("Exit status:\n")[2].splitlines()] == [
+        *("0", "1", "2", "3", "4", "130")
+    ]
+
+
+def test_a_narrow_terminal_cuts_no_number_and_no_note() -> None:
+    shown = run("--turns", "12", env={"COLUMNS": "60"}).stdout.partition("Numbers of ids")[0]
+    assert "\u2026" not in shown
+    assert max(map(len, shown.splitlines())) <= 60
+    assert "closed" in shown
 
 
 def test_the_shipped_script_answers_every_call() -> None:

@@ -17,6 +17,11 @@ from starlette.requests import Request
 from .refused import Refused, invalid
 
 LARGEST = 2**63 - 1
+SAID: Mapping[object, bool] = {
+    **dict.fromkeys((True, "true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys((False, "false", "f", "no", "n", "off", "0"), False),
+}
+"""What the engine reads as true and false: the numbers one and zero, too, and words in any case."""
 
 
 @frozen
@@ -49,11 +54,18 @@ class Body:
         return self.values[name]
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return true or false."""
+        """Return true or false, said in any of the ways that the engine reads.
+
+        >>> Body({"stream": "off"}).flag("stream"), Body({"stream": 1}).flag("stream")
+        (False, True)
+        """
         value = self.get(name)
-        if value is not None and not isinstance(value, bool):
+        if value is None:
+            return default
+        word = SAID.get(value.lower() if isinstance(value, str) else value) if value.__hash__ else None
+        if word is None:
             raise invalid("bool_parsing", f"body.{name}", "Input should be a valid boolean", value)
-        return default if value is None else value
+        return word
 
     def integer(self, name: str) -> int | None:
         """Return a whole number, or None."""

@@ -12,9 +12,11 @@ from tito_io.family import Family
 
 from .body import Body
 from .messages import readied
-from .refused import Refused
+from .refused import Refused, invalid
 
-BOTH = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+GOES_ON, OPENED = "continue_final_message", "add_generation_prompt"
+BOTH = f"Cannot set both `{GOES_ON}` and `{OPENED}` to True."
+UNSAID = f"{GOES_ON} and {OPENED} are not compatible, and the latter is the default; set it to false."
 
 
 @frozen
@@ -38,13 +40,11 @@ class Rendering:
         """
         if body.get("chat_template") is not None:
             raise Refused("A chat template in a request is not trusted; render on your side and send ids.")
-        continued = body.flag("continue_final_message")
-        if continued and body.flag("add_generation_prompt", default=True):
-            raise Refused(BOTH)
+        prompted, continued = _ending(body)
         return cls(
             messages=_messages(body, renamed=renamed),
             tools=body.objects("tools"),
-            prompted=body.flag("add_generation_prompt", default=True),
+            prompted=prompted,
             continued=continued,
             arguments=_arguments(body),
         )
@@ -67,6 +67,23 @@ class Rendering:
             return family.encode(text)
         except (TemplateRefused, InputError) as error:
             raise Refused(str(error.__cause__ or error)) from error
+
+
+def _ending(body: Body) -> tuple[bool, bool]:
+    """Return whether an answer is opened, and whether the last message goes on.
+
+    Opening is the default, so that a message which goes on needs both flags. The engine asks first whether
+    both say anything, and the word "false" does; null is no value of theirs.
+    """
+    if body.get(GOES_ON) and body.get(OPENED):
+        raise Refused(BOTH)
+    for name in (OPENED, GOES_ON):
+        if body.values.get(name, True) is None:
+            raise invalid("bool_type", f"body.{name}", "Input should be a valid boolean", None)
+    prompted, continued = body.flag(OPENED, default=True), body.flag(GOES_ON)
+    if prompted and continued:
+        raise Refused(UNSAID)
+    return prompted, continued
 
 
 def _messages(body: Body, *, renamed: bool) -> list[dict[str, Any]]:

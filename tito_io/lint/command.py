@@ -12,17 +12,18 @@ import attrs
 import click
 
 from tito_core import Reason, TitoError
+from tito_io.bounds import FiniteRange
+from tito_io.trouble import BAD_INPUT, complain, fail
 
 from .meter import SECONDS
 from .report import Report
 from .run import Wish, linted
 from .subject import LintError, Subject, Wanted, subjects
-from .tokens import visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from tito_io.console import Console
 
-REFUSED, BAD, INTERRUPTED = 1, 2, 130
+REFUSED = 1
 REASONS = tuple(
     reason.name
     for reason in (
@@ -59,7 +60,9 @@ class Options:
 
     @property
     def wanted(self) -> Wanted:
-        """Which templates."""
+        """Which templates; raises `LintError` for a token of no letters."""
+        if "" in self.special_token:
+            raise LintError("--special-token is empty; name the token that is lacking")
         return Wanted(template=self.template, tokenizer=self.tokenizer, special=self.special_token)
 
     @property
@@ -85,7 +88,7 @@ class Options:
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=SECONDS,
     show_default=True,
     help="Processor time for each template; one that wants more is refused as hostile.",
@@ -103,23 +106,16 @@ def lint(**given: Any) -> None:
     try:
         sys.exit(_lint(options))
     except TitoError as error:
-        _complain(str(error))
-        sys.exit(BAD)
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        sys.exit(INTERRUPTED)
-
-
-def _complain(text: str) -> None:
-    click.echo(f"tito: {visible(text)}", err=True)
+        fail(error, BAD_INPUT)
 
 
 def _lint(options: Options) -> int:
     _check_page(options.html)
-    reports = []
+    reports: list[Report] = []
     for report in _reports(options):
+        if report.error not in {earlier.error for earlier in reports} - {None}:
+            _told(report, options)
         reports.append(report)
-        _told(report, options)
     if options.as_json:
         _print_json(reports)
     elif any(report.looks for report in reports):
@@ -132,7 +128,7 @@ def _lint(options: Options) -> int:
 def status(reports: Sequence[Report], accepted: Sequence[str] = ()) -> int:
     """Return the exit status of some reports."""
     if any(report.error is not None for report in reports):
-        return BAD
+        return BAD_INPUT
     refused = any(one.refused and one.reason not in accepted for report in reports for one in report.findings)
     return REFUSED if refused else 0
 
@@ -166,7 +162,7 @@ def _told(report: Report, options: Options) -> None:
     from .table import show  # noqa: PLC0415  # likewise
 
     if report.error is not None:
-        _complain(report.error)
+        complain(report.error)
     elif not options.as_json:
         show(report, _console())
 
@@ -181,7 +177,7 @@ def _print_json(reports: Sequence[Report]) -> None:
 
 def _console() -> Console:
     """Return the console for stdout; what is no terminal has room."""
-    from rich.console import Console  # noqa: PLC0415  # likewise
+    from tito_io.console import Console  # noqa: PLC0415  # likewise
 
     console = Console(highlight=False, emoji=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, markup=False, width=160)

@@ -11,12 +11,12 @@ import attrs
 from tito_core import OddStop, Policy, Profile, Reason, Refusal, Step, Stitched, answer, stitching
 from tito_core.profile import Case, Mode
 from tito_io.family import Family
+from tito_io.visible import visible
 
 from .divergence import divergence
 from .meter import Meter
 from .report import Finding, Verdict
 from .scene import Play, Played, played, scenes
-from .tokens import visible
 
 CONTRADICTED = "CONTRADICTED"
 """The reason where a conversation with words shows another tail than the certificate. None is known."""

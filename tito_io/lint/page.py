@@ -10,9 +10,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from tito_io.visible import visible
+
 from .grid import LEGEND, State, counts, grid
 from .report import Report
-from .tokens import visible
 from .words import drifts, refusals, several, situation
 
 SYMBOLS = {State.EXACT: "✓", State.REWRITTEN: "≈", State.REFUSED: "✕", State.REJECTED: "–"}  # noqa: RUF001  # signs, no letters

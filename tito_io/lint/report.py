@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -128,9 +129,9 @@ class Rendering:
         """What it is called.
 
         >>> Rendering(tools=True, args={"enable_thinking": False}).label
-        'with tools, enable_thinking=False'
+        'with tools, enable_thinking=false'
         """
-        told = [f"{name}={value!r}" for name, value in self.args.items()]
+        told = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.args.items()]
         return ", ".join(["with tools" if self.tools else "without tools", *told])
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from tito_core import TemplateRefused, TitoError
 from tito_io.family import Family
+from tito_io.visible import visible
 
 from .look import Asked, Tick, look
 from .meter import SECONDS, Budget, Hostile, Meter
@@ -16,7 +18,7 @@ from .renderings import renderings
 from .report import Look, Rendering, Report
 from .scene import TOOL
 from .subject import LintError, Subject
-from .tokens import tokens, visible
+from .tokens import tokens
 from .traits import at, running
 from .words import advice
 
@@ -47,8 +49,11 @@ def linted(subject: Subject, wish: Wish, tick: Tick = lambda _: None) -> Report:
 
 def _placed(subject: Subject, error: str) -> str:
     """Return an error in one line that names the path and the template."""
-    text = visible(error)
-    return text if text.startswith(subject.path) else f"{subject.path}: {subject.template}: {text}"
+    path, name = subject.path, subject.template
+    text = visible(error.replace(str(Path(path).absolute()), path))
+    if text.startswith(path):
+        return text
+    return f"{path}: {text}" if Path(path).name == name else f"{path}: {name}: {text}"
 
 
 @attrs.frozen

@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from tito_core import TitoError
+from tito_io.extras import install
 from tito_io.family import Family
 from tito_io.folder import Folder, FolderError
 from tito_io.limits import Limits
@@ -18,6 +19,8 @@ from .markers import lacking, markers
 LIMITS = Limits(characters=1 << 17, items=1 << 14, seconds=2.0)
 """What one render may use: far above the short conversations that a template is asked about here."""
 _HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
+_HEAD = re.compile(r"(?:Got: )?(?:\w+Error: )?(?:\[Errno -?\d+\] )?")
+"""What stands before the words of an error of the hub's client."""
 _WANTED = ("*.jinja", "additional_chat_templates/*", "tokenizer*.json", "*_tokens*.json", "*_config.json")
 """The files of a model that text and ids need; the weights stay where they are."""
 
@@ -49,6 +52,8 @@ class Wanted:
 
 def subjects(path: str, wanted: Wanted) -> Iterator[Subject]:
     """Yield the templates that a path names; raises `LintError` or `FolderError` where there are none."""
+    if not path:
+        raise LintError("PATH is empty; name a model folder, a .jinja file, or a model on the hub")
     place = Path(path)
     if place.suffix == ".jinja" and (place.is_file() or not place.is_dir()):
         yield _bare(path, wanted)
@@ -88,6 +93,8 @@ def _bare(path: str, wanted: Wanted) -> Subject:
     file = Path(path)
     if not file.is_file():
         raise LintError(f"{path}: there is no such file")
+    if not tokenizer.is_dir():
+        raise LintError(f"{path}: --tokenizer {tokenizer} is no folder; pass a local model folder")
 
     def load() -> tuple[Family, tuple[str, ...]]:
         family = _loaded(tokenizer, str(file.absolute()))
@@ -124,11 +131,10 @@ def _fetched(path: str) -> Path:
         from huggingface_hub import snapshot_download  # noqa: PLC0415  # an extra, and may be missing
     except ImportError as error:
         raise LintError(
-            f"{path}: is no local folder, and to fetch it from the hub huggingface_hub must be installed:"
-            " pip install huggingface_hub"
+            f"{path}: is no local folder, and the hub needs huggingface_hub: {install('hub')}"
         ) from error
     try:
         return Path(snapshot_download(path, allow_patterns=list(_WANTED)))
     except Exception as error:  # offline, gated, misspelled: its errors share no root but this
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        first = _HEAD.sub("", (str(error).strip().splitlines() or [""])[0]) or "it does not say why"
         raise LintError(f"{path}: is no local folder, and the hub does not give it: {first}") from error

@@ -10,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tito_io.visible import visible
+
 from .grid import LEGEND, Cell, State, grid
 from .report import Divergence, Drawn, Finding, Look, Report, Token
-from .tokens import visible
 from .words import drifts, several
 
 STYLES = {

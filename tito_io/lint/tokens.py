@@ -23,16 +23,3 @@ def _text(family: Family, index: int) -> str:
     named = family.tokenizer.id_to_token(index) if broken else None
     shown = text if named is None else named
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
-
-
-def visible(text: str) -> str:
-    r"""Return a text with its white space, and what a terminal would act on, in sight.
-
-    >>> visible("a b\n\x1b[31m")
-    'a b\\n\\x1b[31m'
-    """
-    return "".join(one if one == " " or one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

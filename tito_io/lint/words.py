@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tito_core import Reason
+from tito_io.visible import visible
 
 from .report import Divergence, Finding, Look, Report
-from .tokens import visible
 
 FOLLOWING = {
     "user": "a user message",

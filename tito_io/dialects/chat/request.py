@@ -24,6 +24,7 @@ from tito_io.dialects.protocol import Asked, UntranslatableError
 SAMPLING = frozenset(("max_tokens", "max_completion_tokens", "stop", "n", "extra_body"))
 HONOURED = frozenset(
     (
+        "add_generation_prompt",
         "continue_final_message",
         "logprobs",
         "messages",
@@ -51,7 +52,6 @@ NOISE = frozenset(
 )
 """What changes nothing about an answer: bookkeeping, billing and hints to caches."""
 ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "add_generation_prompt": ((True,), "to continue a message use continue_final_message"),
     "functions": (([],), "use tools"),
     "function_call": (("none",), "use tool_choice"),
     "modalities": ((["text"],), "ask for text"),
@@ -87,11 +87,18 @@ def read(body: object, ignoring: frozenset[str]) -> Asked:
         logprobs=taken(said, "logprobs", bool) or False,
         return_token_ids=taken(said, "return_token_ids", bool) or False,
         tokens_as_ids=taken(said, "return_tokens_as_token_ids", bool) or False,
-        continue_final_message=taken(said, "continue_final_message", bool) or False,
+        continue_final_message=_goes_on(said),
         metadata=taken(said, "metadata", dict) or {},
         ignored=tuple(sorted(given.keys() & (ignoring | NOISE))),
         body=given,
     )
+
+
+def _goes_on(said: Mapping[str, Any]) -> bool:
+    """Return whether the last message goes on: an answer is opened where it does not, and nowhere else."""
+    goes_on = taken(said, "continue_final_message", bool) or False
+    only(said, "add_generation_prompt", (not goes_on,), "continue_final_message is its opposite")
+    return goes_on
 
 
 def _messages(found: Sequence[Any]) -> tuple[dict[str, Any], ...]:
