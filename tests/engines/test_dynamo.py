@@ -28,7 +28,7 @@ from tito_io.engines.protocol import (
     ServerError,
 )
 from tito_io.family import Family
-from tito_io.rollout import Rollout
+from tito_io.rollout.run import Rollout
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

@@ -12,8 +12,8 @@ from tito_io.cli import tito
 from tito_io.conversation import Conversation
 from tito_io.engines.protocol import Rendering, Sampling
 from tito_io.engines.vllm import VLLM
-from tito_io.rollout import Rollout
-from tito_io.script import Line, Script, shipped
+from tito_io.rollout.run import Rollout
+from tito_io.rollout.script import Line, Script, shipped
 
 from .server import Server
 

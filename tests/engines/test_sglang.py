@@ -35,8 +35,8 @@ from tito_io.engines.sglang import ROUTES, SGLang
 from tito_io.engines.sglang.engine import SEED_IGNORED
 from tito_io.engines.sglang.served import Served
 from tito_io.family import Family
-from tito_io.rollout import Rollout
-from tito_io.script import Line, Script, shipped
+from tito_io.rollout.run import Rollout
+from tito_io.rollout.script import Line, Script, shipped
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
@@ -354,7 +354,7 @@ def test_hundreds_of_turns_hold_together(ask: Asker, route: Any, backend: str) -
     for replies in found:
         for before, after in pairwise(replies):
             kept = (*before.prompt_ids, *before.completion_ids)
-            assert after.prompt_ids[: len(kept)] == kept
+            assert tuple(after.prompt_ids[: len(kept)]) == tuple(kept)
 
 
 TERSE = Script(

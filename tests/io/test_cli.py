@@ -167,12 +167,14 @@ def test_every_extra_is_one_of_the_package_and_brings_its_module() -> None:
     assert extra_of("anyio") == "io"
 
 
-@pytest.mark.parametrize("module", ["click", "rich.console", "uvicorn"])
-def test_a_module_that_is_missing_is_told_with_its_extra(module: str) -> None:
-    lacking = f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = ['serve', '--store', 'memory']"
+@pytest.mark.parametrize(
+    ("command", "module"), [("rollout", "click"), ("rollout", "rich.console"), ("serve", "uvicorn")]
+)
+def test_a_module_that_is_missing_is_told_with_its_extra(command: str, module: str) -> None:
+    lacking = f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = [{command!r}]"
     program = f"{lacking}; from tito_io.__main__ import main; main()"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    asked = [sys.executable, "-c", program]
+    done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == BAD_INPUT
     assert done.stderr.startswith("tito")
     assert len(done.stderr.splitlines()) == 1

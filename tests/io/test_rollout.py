@@ -12,14 +12,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tito_core import InputError
-from tito_io import cli
 from tito_io.chosen import Address
-from tito_io.cli import FULL, LOST, tito
+from tito_io.cli import tito
 from tito_io.embedded import write_family
 from tito_io.engines.embedded import embedded
 from tito_io.engines.protocol import Answer, Engine, Rendering, Reply, Sampling, ServerError, Watch
 from tito_io.engines.through import Through
-from tito_io.script import Line, load, parse, shipped
+from tito_io.rollout import command
+from tito_io.rollout.command import FULL, LOST
+from tito_io.rollout.script import Line, load, parse, shipped
 from tito_io.trouble import BAD_INPUT, TROUBLE
 
 
@@ -234,7 +235,7 @@ def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPat
     def failing(_: str, address: Address) -> Engine:
         return Failing(embedded(seed=address.seed))
 
-    monkeypatch.setattr(cli, "chosen", failing)
+    monkeypatch.setattr(command, "chosen", failing)
     result = run("--turns", "9", "--json")
     *turns, last = lines(result)
     assert (result.exit_code, len(turns)) == (TROUBLE, 3)

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from .rollout import Row, Summary
+from .run import Row, Summary
 
 CAPTION = (
     "Numbers of ids: the prompt, how many of its ids earlier turns gave, how many were tokenized for this "

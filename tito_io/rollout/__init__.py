@@ -1,0 +1,1 @@
+"""A conversation with an engine, every sampled id accounted for."""
