@@ -1,7 +1,8 @@
-"""Many small conversations through the audit, and the most memory it took:  python -m benchmarks.audit.
+"""Many small conversations through the audit, and what memory it holds: `python -m benchmarks.audit`.
 
 `--conversations 10000` for the full size. The file is written first and read as a stream; the family is the
-embedded engine's, whose template drops thinking, and one turn in four is spelled letter by letter.
+embedded engine's, whose template drops thinking, and one turn in four is spelled letter by letter. Memory is
+looked at after each tenth of the file: what does not grow is flat.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import attrs
 from rich.console import Console
 from rich.progress import track
 
@@ -25,7 +27,7 @@ from tito_io.embedded import write_family
 from tito_io.family import Family
 from tito_io.samples.forms.own import write_calls
 
-CONVERSATIONS, TURNS = 1_000, 4
+CONVERSATIONS, TURNS, PARTS = 1_000, 4, 10
 WORDS = ("perhaps", "the", "open", "window", "and", "a", "cold", "river", "tomorrow")
 
 
@@ -74,12 +76,45 @@ def resident() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measured(path: Path, folder: Path) -> tuple[Report, float, float]:
-    """Return the report, the seconds, and by how many MiB the audit raised the peak."""
-    renderer = Rendering(family=folder).load()
-    before, start = resident(), time.perf_counter()
-    report = audit_file(path, renderer)
-    return report, time.perf_counter() - start, resident() - before
+def held() -> float:
+    """Return the memory that this process holds now, in MiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+@attrs.define
+class Watching:
+    """Looks at the memory after each part of a file."""
+
+    size: int
+    looks: list[float] = attrs.field(factory=list)
+    """MiB."""
+
+    def __call__(self, read: int) -> None:
+        """Look, if another part is read."""
+        if read * PARTS >= self.size * (len(self.looks) + 1):
+            self.looks.append(held())
+
+
+@attrs.frozen
+class Spent:
+    """What an audit cost."""
+
+    report: Report
+    seconds: float
+    cpu: float
+    """Seconds of the processor."""
+    looks: list[float]
+    grown: float
+    """By how many MiB the peak rose since the family was loaded."""
+
+
+def measured(path: Path, folder: Path) -> Spent:
+    """Audit a file."""
+    renderer, watching = Rendering(family=folder).load(), Watching(path.stat().st_size)
+    before, start, cpu = resident(), time.perf_counter(), time.process_time()
+    report = audit_file(path, renderer, tick=watching)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return Spent(report, seconds, cpu, watching.looks, resident() - before)
 
 
 def main() -> None:
@@ -92,12 +127,14 @@ def main() -> None:
         family = write_family(Path(folder) / "family")
         path = stored(Path(folder) / "rollouts.jsonl", family, count)
         size = path.stat().st_size / 2**20
-        report, seconds, grown = measured(path, family)
-    tally = report.tally
+        spent = measured(path, family)
+    tally = spent.report.tally
     print(f"{tally.conversations:,} conversations, {tally.calls:,} prompts, {size:.1f} MiB")
-    print(f"{seconds:.1f} s, {seconds / tally.conversations * 1e3:.2f} ms a conversation")
-    print(f"{tally.breaks:,} breaks, {len(report.choice.shown)} held to be shown")
-    print(f"peak {resident():.0f} MiB, {grown:.1f} MiB of it since the family was loaded")
+    each = spent.cpu / tally.conversations * 1e3
+    print(f"{spent.seconds:.1f} s, {spent.cpu:.1f} s of the processor, {each:.2f} ms a conversation")
+    print(f"{tally.breaks:,} breaks, {len(spent.report.choice.shown)} held to be shown")
+    print(f"MiB after each tenth of the file: {' '.join(f'{look:.0f}' for look in spent.looks)}")
+    print(f"peak {resident():.0f} MiB, {spent.grown:.1f} MiB of it since the family was loaded")
 
 
 if __name__ == "__main__":

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
+import re
+import sys
 from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 
+from benchmarks import audit as auditing
 from benchmarks import measure
 from benchmarks.clock import Timing, growth, race
 from benchmarks.copies import packed
+from benchmarks.drift.__main__ import main as drift
+from benchmarks.drift.proof import Proof, proof
+from benchmarks.drift.tap import packed as heard_ids
+from benchmarks.drift.voice import KINDS, lean, of_sglang, of_vllm, raw
 from benchmarks.hard import SHAPES, Shape
 from benchmarks.history import History, histories
 from benchmarks.index import told
@@ -21,6 +29,13 @@ from benchmarks.programs import OWN, Program, floor
 from benchmarks.targets import exponent
 from benchmarks.voice import Listening, voice
 from benchmarks.weight import stored, tokenized
+from tests.core.test_forest import call
+from tito_core import Call, Forest, SampleOptions
+from tito_io.embedded import write_family
+from tito_io.family import Family
+from tito_io.samples.make import Made
+from tito_io.samples.make import made as rows_of
+from tito_io.samples.read import Stored
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +127,95 @@ def test_the_floor_compares_equal_messages_that_share_nothing(made: list[History
     assert same is True
     assert digest(ids) == digest(made[1].last.ids)
     assert json.loads(json.dumps(made[1].prompt)) == made[1].prompt
+
+
+# Drift.
+
+
+def test_a_measured_run_keeps_every_id_that_was_heard_and_says_what_drifts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["drift", "--engine", "embedded", "--conversations", "3", "--turns", "6", "--json"]
+    monkeypatch.setattr(sys, "argv", asked)
+    with pytest.raises(SystemExit) as ended:
+        drift()
+    told = json.loads(capsys.readouterr().out)
+    (found,) = told["found"]
+    assert (ended.value.code, told["holds"], found["holds"]) == (0, True, True)
+    assert found["proof"]["sampled"] == found["proof"]["trained"] > 100
+    assert found["proof"]["calls"] == found["audit"]["calls"] == sum(found["routes"].values()) >= 18
+    assert sum(rate["breaks"] for rate in found["causes"]) == found["audit"]["breaks"] > 0
+    assert sum(told["acts"].values()) >= 18
+    assert "random weights" in told["caveat"]
+
+
+def proved(calls: list[Call], heard: list[list[int]]) -> Proof:
+    found = Stored(name="c", forest=Forest.of(calls), first=1, last=1)
+    return proof(rows_of([found], SampleOptions()), {"c": [heard_ids(ids) for ids in heard]})
+
+
+def test_rows_are_proven_by_what_was_heard_and_by_nothing_less() -> None:
+    calls = [
+        call("turn-1", [1], [2, 3]),
+        call("turn-2", [1, 2, 3, 4], [5]),
+        call("turn-3", [1, 2, 3, 6], [7]),
+    ]
+    assert proved(calls, [[2, 3], [5], [7]]).holds
+    assert proved(calls, [[2, 3], [5], [7]]).sampled == 4
+    for heard, reason in (
+        ([[2, 3], [5], [8]], "the 3. answer, 1 ids, does not train once"),
+        ([[2, 3], [7], [5]], "the 2. answer"),
+        ([[2, 3], [5], [7], [9]], "the 4. answer"),
+        ([[2, 3], [5]], "3 calls train, and 2 answers were heard"),
+    ):
+        wrong = proved(calls, heard)
+        assert not wrong.holds
+        assert reason in "; ".join(wrong.wrong)
+
+
+def test_a_row_whose_mask_lies_elsewhere_is_no_proof() -> None:
+    (good,) = rows_of(
+        [Stored(name="c", forest=Forest.of([call("turn-1", [1, 4], [2, 3])]), first=1, last=1)],
+        SampleOptions(),
+    )
+    assert isinstance(good, Made)
+    (entry,) = good.entries
+    moved = attrs.evolve(entry, row=attrs.evolve(entry.row, loss_mask=bytes([0, 1, 1, 0])))
+    found = proof([attrs.evolve(good, entries=(moved,))], {"c": [heard_ids([2, 3])]})
+    assert (found.sampled, found.trained, found.holds) == (2, 2, False)
+    assert "the mask of row turn-1 is not on its turns" in found.wrong[0]
+
+
+def test_what_a_model_is_made_to_say_parses_and_ends(tmp_path: Path) -> None:
+    family = Family.load(write_family(tmp_path / "family"))
+    for kind, (_, pattern) in KINDS.items():
+        assert re.fullmatch(pattern, SPOKEN[kind]), kind
+    for said, place in ((of_vllm, "structured_outputs"), (of_sglang, "regex")):
+        leaning, loose = lean(family, said), raw(family, said)
+        args = [voice.args(random.Random(1), cut=False) for voice in (leaning, loose)]  # noqa: S311  # seeded
+        assert args[0]["seed"] == args[1]["seed"]
+        assert place in args[0]
+        assert len(args[0]["logit_bias"]) > len(args[1]["logit_bias"]) > 0
+        assert "says" not in loose.patterns
+        assert args == [voice.args(random.Random(1), cut=False) for voice in (leaning, loose)]  # noqa: S311  # likewise
+
+
+CALLED = '<tool_call>\n{"name": "search", "arguments": {"query": "TODO", "limit": 3}}\n</tool_call>'
+SPOKEN = {
+    "says": "It is, the way. So it goes.",
+    "thinks": "<think>\nIt is the way.\n</think>\n\nIt is the way.",
+    "calls": CALLED,
+    "says and calls": f"It is the way.\n\n{CALLED}",
+    "thinks and calls": f"<think>\nIt is the way.\n</think>\n\n{CALLED}",
+    "calls twice": f"{CALLED}\n{CALLED}",
+    "calls tersely": CALLED.replace(": ", ":").replace(", ", ","),
+}
+
+
+def test_memory_is_looked_at_after_each_tenth_of_a_file(tmp_path: Path) -> None:
+    family = write_family(tmp_path / "family")
+    path = auditing.stored(tmp_path / "rollouts.jsonl", family, 20)
+    spent = auditing.measured(path, family)
+    assert len(spent.looks) == 10
+    assert (spent.report.tally.conversations, spent.report.tally.calls) == (20, 80)
+    assert min(spent.looks) > 10

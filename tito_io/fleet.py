@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import pickle
+import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from tito_core import InputError
 
@@ -20,6 +23,10 @@ Result = TypeVar("Result")
 
 LOCAL = "local"
 """The address that starts a cluster of this machine alone."""
+CLIENT = "ray://"
+"""Begins the addresses of Ray's own proxies."""
+PATIENCE = 5.0
+"""Seconds that a cluster has to take a connection."""
 PIECES = 8
 """Into how many pieces of work items are divided for each processor; a piece is made again when a worker
 dies."""
@@ -34,29 +41,68 @@ def library() -> Any:
         raise InputError("a cluster needs Ray: install tito-kernel[ray]") from None
 
 
-def connect(address: str) -> None:
-    """Join the cluster at an address, once a process; raises `InputError` where there is none."""
+def connect(address: str) -> bool:
+    """Join the cluster at an address, once a process; tell whether it was not joined before.
+
+    Raises `InputError` where there is none.
+    """
     ray = library()
     if ray.is_initialized():
-        return
+        return False
+    knock(address)
     try:
         ray.init(address=None if address == LOCAL else address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"no Ray cluster at {address!r:.60}: {str(error).splitlines()[0]:.200}") from None
+    except Exception as error:  # noqa: BLE001  # a node that starts too slowly is a bare one
+        raise InputError(
+            f"no Ray cluster at {address!r:.60}: {(str(error) or repr(error)).splitlines()[0]:.200}"
+        ) from None
+    return True
+
+
+@contextmanager
+def aside(address: str | None) -> Iterator[TextIO]:
+    """Lend standard output for this program's own lines.
+
+    With a cluster, whatever else is printed goes to standard error: Ray tells of dead workers on standard
+    output, in the midst of anybody's rows.
+    """
+    own = sys.stdout
+    with redirect_stdout(own if address is None else sys.stderr):
+        yield own
+
+
+def knock(address: str) -> None:
+    """Raise `InputError` where an address has a port that nobody listens at: Ray would try for minutes.
+
+    Addresses without a port, such as `auto`, are Ray's own to look up.
+    """
+    host, _, port = address.removeprefix(CLIENT).partition("/")[0].rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE):
+            pass
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"no Ray cluster at {address!r:.60}: nobody answers there: {reason}") from None
 
 
 def spread(
     function: Callable[[Item], Result], items: Sequence[Item], address: str = LOCAL
 ) -> Iterator[Result]:
-    """Yield what `function` makes of each item, in their order.
+    """Yield what `function` makes of each item, in their order; leave the cluster if it was joined for this.
 
     An exception of the function comes out as Ray tells it; let it return what went wrong as a value.
     """
     if not items:
         return
-    connect(address)
-    for row in mapped(dataset(items), function).iter_rows():
-        yield pickle.loads(row["made"])  # noqa: S301  # this process's own function made it, on its own cluster
+    joined = connect(address)
+    try:
+        for row in mapped(dataset(items), function).iter_rows():
+            yield pickle.loads(row["made"])  # noqa: S301  # this process's own function made it
+    finally:
+        if joined:
+            library().shutdown()
 
 
 def dataset(items: Sequence[Any]) -> Any:

@@ -21,6 +21,7 @@ SETTINGS = {
     "TRANSFORMERS_OFFLINE": "1",
     "SGLANG_USE_CPU_ENGINE": "1",
     "TORCHDYNAMO_DISABLE": "1",  # else the first sampled id waits for a compiler
+    "OMP_NUM_THREADS": "1",  # more of them spin where processors are shared
     "PYTHONPATH": str(HERE / "stand_ins"),  # what a CPU lacks; see there
 }
 FLAGS = (

@@ -23,6 +23,7 @@ SETTINGS = {
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the worker inside the engine's process: half a gigabyte less
     "TORCHDYNAMO_DISABLE": "1",  # else the first log-probabilities wait for a compiler
+    "OMP_NUM_THREADS": "1",  # more of them spin where processors are shared
 }
 FLAGS = (
     "--dtype=float32",

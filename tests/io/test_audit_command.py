@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from tests.io.audited import KEEPING, family_folder, replace, store
 from tito_core import Call, Step, render_key
 from tito_core.breaks import Cause
 from tito_io.audit.command import BAD_INPUT, DRIFT, INCOMPLETE, STATUSES, audit
+from tito_io.audit.rendering import Rendering
+from tito_io.audit.report import Report
+from tito_io.audit.run import audit_file
+from tito_io.audit.table import table
+from tito_io.audit.words import seen
 from tito_io.family import Family
 from tito_io.samples.forms.own import write_calls
 
@@ -54,6 +59,48 @@ def test_drift_is_1_and_the_table_shows_both_sides(wild: Path, folder: Path) -> 
     assert "the same text, other ids" in result.stdout
     assert "sampled ids change" in result.stdout
     assert "prefix cache lost" in result.stdout
+
+
+def narrow(report: Report, width: int) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as caught:
+        console.print(table(report))
+    return caught.get().splitlines()
+
+
+def test_a_break_takes_three_lines_however_narrow_the_terminal(wild: Path, folder: Path) -> None:
+    report = audit_file(wild, Rendering(family=folder).load(), show=3)
+    for width in (80, 60, 160):
+        lines = narrow(report, width)
+        start = next(at for at, line in enumerate(lines) if line.startswith("3 of "))
+        shown = lines[start + 2 : start + 11]
+        assert [line.split()[0] for line in shown[::3]] == ["retokenized"] * 3
+        assert [line.split()[1] for line in shown[1::3]] == ["used"] * 3
+        assert [line.split()[1] for line in shown[2::3]] == ["rendered"] * 3
+        assert lines[start + 11] == ""
+        assert max(map(len, lines)) <= width
+        one = report.choice.shown[0]
+        assert shown[1].split()[0] == f"{one.used_ids:,}"
+        assert seen(one.used[0].text) in shown[1]
+
+
+def test_no_break_is_asked_for_and_none_has_a_heading(wild: Path, folder: Path) -> None:
+    none, one = run(wild, folder, "--show", "0"), run(wild, folder, "--show", "1")
+    assert "the first of each cause" in one.stdout
+    assert "the first of each cause" not in none.stdout
+    assert "sampled ids change" in none.stdout
+
+
+def test_lines_without_an_id_are_counted_and_said_once(tidy: Path, folder: Path, tmp_path: Path) -> None:
+    *held, last = tidy.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(b"".join([*held, last, *[last.replace(b'"conversation":', b'"other":')] * 3]))
+    result = run(path, folder, "--id", "conversation")
+    assert result.exit_code == INCOMPLETE
+    assert "line 19: has no id at `conversation`, nor have 2 more lines" in result.stdout
+    assert result.stdout.count("not audited:") == 1
+    summary = json.loads(run(path, folder, "--id", "conversation", "--json").stdout)["summary"]
+    assert summary["problems"] == 3
 
 
 def test_json_is_an_object_a_break_and_then_the_summary(wild: Path, folder: Path) -> None:
@@ -114,6 +161,17 @@ def test_a_prompt_that_the_template_refuses_is_not_compared(tidy: Path, tmp_path
         (["--tools", "nowhere.json"], "nowhere.json: cannot be read"),
         (["--template-arg", "thinking"], "give NAME=JSON"),
         (["--template-arg", "a-b=1"], "give NAME=JSON"),
+        (
+            ["--template-arg", "think=False"],
+            """JSON writes think=false, and the text False think='"False"'""",
+        ),
+        (["--template-arg", "x=True"], "JSON writes x=true"),
+        (["--template-arg", "x=None"], "JSON writes x=null"),
+        (["--id", "nofield"], "no line has an id at `nofield`: give the name"),
+        (
+            ["--ray", "127.0.0.1:9"],
+            "no Ray cluster at '127.0.0.1:9': nobody answers there: Connection refused",
+        ),
         (["--template", "nowhere.jinja"], "nowhere.jinja"),
         (["--format", "csv"], "is 'csv': give one of tito, "),
         (["--html", "nowhere/page.html"], "cannot be written"),
@@ -201,14 +259,6 @@ def test_help_documents_statuses_and_causes_in_their_order() -> None:
     assert "no drift: every prompt" in result.output
     places = [STATUSES.index(f"\n  {cause.name.lower()} ") for cause in Cause]
     assert places == sorted(places)
-
-
-@pytest.mark.engine
-@pytest.mark.skipif("ray" not in os.environ.get("TITO_ENGINES", "").split(","), reason="TITO_ENGINES=ray")
-def test_a_cluster_says_what_one_process_says(wild: Path, folder: Path) -> None:
-    alone = run(wild, folder, "--json")
-    spread = run(wild, folder, "--json", "--ray", "local")
-    assert (spread.exit_code, spread.stdout) == (alone.exit_code, alone.stdout)
 
 
 def test_a_compressed_file_is_not_for_a_cluster(folder: Path, tmp_path: Path) -> None:

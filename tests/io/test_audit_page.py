@@ -171,6 +171,20 @@ def test_the_table_and_the_page_show_the_same_rates() -> None:
     assert figures(made.tally)[-1].percent == "25.0%"
 
 
+def test_a_break_takes_three_lines_however_many_tokens_it_has() -> None:
+    long = attrs.evolve(BREAK, used=tuple(Piece(number, " word") for number in range(48)), used_ids=900)
+    console = Console(width=60)
+    with console.capture() as caught:
+        console.print(table(report(long)))
+    lines = caught.get().splitlines()
+    (at,) = [at for at, line in enumerate(lines) if line.split()[:2] == ["900", "used"]]
+    assert lines[at].startswith("     900 used     ·word·word")
+    assert lines[at].endswith("…")
+    assert lines[at + 1].split()[1] == "rendered"
+    assert lines[at - 1].startswith("retokenized")
+    assert max(map(len, lines)) <= 60
+
+
 def test_a_terminal_obeys_nothing_that_was_sampled() -> None:
     console = Console(width=200, force_terminal=True)
     with console.capture() as caught:

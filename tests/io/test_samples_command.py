@@ -158,6 +158,61 @@ def test_a_conversation_without_rows_is_said_and_the_rest_goes_on(tmp_path: Path
     assert run(path, "--rewards", "per_leaf").exit_code == 0
 
 
+def test_a_file_that_makes_no_row_is_said_so(log: Path) -> None:
+    for option, told in (("2", "too_long 7: they stand behind the maximum length"), ("3", None)):
+        result = run(log, "--json", "--max-length", option)
+        *said, summary = result.stderr.splitlines()
+        assert bool(rows(result)) == bool(json.loads(summary)["rows"]) == (told is None)
+        assert result.exit_code == (SOME_UNREAD if told else 0)
+        assert said == ([f"tito: {log}: no rows: all 7 sampled ids are left out ({told})"] if told else [])
+
+
+def test_options_that_leave_out_every_turn_are_said(tmp_path: Path) -> None:
+    cut = call("a", [1], [2], truncated=True, finish_reason="length")
+    result = run(put(tmp_path, own("c", [cut])), "--truncated", "drop")
+    assert result.exit_code == SOME_UNREAD
+    assert "no rows: all 1 sampled ids are left out (dropped 1: an option leaves out" in result.stderr
+
+
+def test_calls_that_sampled_nothing_are_said_to_make_no_row(tmp_path: Path) -> None:
+    result = run(put(tmp_path, own("c", [call("a", [1], [])])))
+    assert result.exit_code == SOME_UNREAD
+    assert "log.jsonl: no rows: no call in it sampled anything" in result.stderr
+
+
+def test_a_file_without_one_good_line_is_refused_once(tmp_path: Path) -> None:
+    result = run(put(tmp_path, b"no\n[1]\n"))
+    assert result.exit_code == BAD_INPUT
+    (line,) = result.stderr.splitlines()
+    assert "line 1: is no JSON" in line
+    assert line.endswith(", and 1 more line of which none can be read")
+    later = run(put(tmp_path, b"no\n[1]\n" + own("c", CALLS)), "--json")
+    first, second, summary = later.stderr.splitlines()
+    assert ("line 1: is no JSON" in first, "line 2: is a list" in second) == (True, True)
+    assert (later.exit_code, json.loads(summary)["problems"]) == (SOME_UNREAD, 2)
+
+
+def test_parts_of_a_line_that_fail_alike_are_one_problem(tmp_path: Path) -> None:
+    session = {"session_id": "s", "records": [chat("a", [1], [2]), {"x": 1}, {"x": 1}], "metadata": {}}
+    result = run(put(tmp_path, dumped(session)), "--json")
+    problem, summary = result.stderr.splitlines()
+    assert "line 1: " in problem
+    assert (json.loads(summary)["problems"], len(rows(result))) == (1, 1)
+
+
+def test_a_field_that_no_line_has_is_said_once(tmp_path: Path) -> None:
+    named = [chat(str(n), [n], [2], run=one) for n, one in enumerate(["x", None, None, "y", None])]
+    path = put(tmp_path, dumped(*named))
+    some, none = run(path, "--id", "run", "--json"), run(path, "--id", "nofield")
+    problem, summary = some.stderr.splitlines()
+    told = "line 2: has no id at `run`, nor have 2 more lines: give the name of a field that every line has"
+    assert problem == f"tito: {path}, {told}"
+    assert (some.exit_code, json.loads(summary)["problems"], len(rows(some))) == (SOME_UNREAD, 3, 2)
+    (line,) = none.stderr.splitlines()
+    assert "no line has an id at `nofield`: give the name" in line
+    assert (none.exit_code, none.stdout) == (BAD_INPUT, "")
+
+
 def test_a_row_that_no_column_takes_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = put(tmp_path, own("x", [call("a", [1], [2**31])]) + own("y", CALLS))
     result = run(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -57,16 +58,26 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@RAY
-def test_rows_of_a_cluster_are_those_of_one_process_though_a_worker_dies(tmp_path: Path) -> None:
-    path = log(tmp_path)
-    done = run("-m", "tests.io.ray_rows", str(path), str(tmp_path))
+def survived(fate: str, folder: Path, *command: str) -> tuple[subprocess.CompletedProcess[str], int]:
+    """Run a command on a cluster that loses somebody; return what it printed, and its status."""
+    done = run("-m", "tests.io.ray_rows", fate, str(folder), *command)
     assert done.returncode == 0, done.stderr[-3000:]
-    alone = CliRunner().invoke(samples, [str(path)])
-    assert (tmp_path / "rows.jsonl").read_bytes() == alone.stdout_bytes
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert len(told["nodes"]) == 2
-    assert told["instead"] != told["died"]
+    told = json.loads((folder / "told.json").read_text())
+    second_half = len(told["nodes"]) // 2
+    assert told["lost"] not in told[{"node": "nodes", "worker": "processes"}[fate]][second_half:]
+    if fate == "worker":
+        assert len(set(told["nodes"])) == 2
+    return done, told["status"]
+
+
+@RAY
+@pytest.mark.parametrize("fate", ["worker", "node"])
+def test_rows_of_a_cluster_are_those_of_one_process_whoever_is_lost(tmp_path: Path, fate: str) -> None:
+    path = log(tmp_path)
+    done, status = survived(fate, tmp_path, "samples", str(path), "--json")
+    alone = CliRunner().invoke(samples, [str(path), "--json"])
+    assert (done.stdout, status) == (alone.stdout, alone.exit_code)
+    assert alone.stderr.splitlines()[-1] in done.stderr.splitlines()
 
 
 @RAY
@@ -112,6 +123,51 @@ def test_a_file_that_changed_is_a_problem(tmp_path: Path) -> None:
     path.unlink()
     (problem,) = rows_of(place, Reading(), SampleOptions())
     assert "No such file" in str(problem)
+
+
+def test_where_nobody_listens_there_is_no_cluster_and_the_file_is_not_read(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        for begin in ("", "ray://"):
+            address = f"{begin}127.0.0.1:{free.getsockname()[1]}"  # bound, and nobody listens
+            result = CliRunner().invoke(samples, [str(tmp_path / "no.jsonl"), "--ray", address])
+            told = f"tito: no Ray cluster at '{address}': nobody answers there: Connection refused\n"
+            assert (result.exit_code, result.stderr) == (2, told)
+
+
+def test_an_address_is_only_knocked_at_where_it_has_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        fleet.knock(f"127.0.0.1:{listener.getsockname()[1]}")
+        listener.settimeout(5)
+        listener.accept()[0].close()
+    for address in ("auto", "local", "ray://head", "session/7"):
+        fleet.knock(address)
+    with pytest.raises(InputError, match=r"no Ray cluster at '\[::1\]:99999'"):
+        fleet.knock("[::1]:99999")
+
+
+def test_what_a_cluster_prints_is_not_among_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    for address, place in (("auto", "err"), (None, "out")):
+        with fleet.aside(address) as own:
+            print("of Ray")  # noqa: T201  # on purpose
+            own.write("a row")
+        found = capsys.readouterr()
+        assert "of Ray" in getattr(found, place)
+        assert found.out.endswith("a row")
+        assert ("of Ray" in found.out) == (address is None)
+
+
+def test_whatever_keeps_a_cluster_from_starting_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ray:
+        def is_initialized(self) -> bool:
+            return False
+
+        def init(self, **_: object) -> None:
+            raise Exception("The node timed out.\nMore.")  # noqa: TRY002  # as Ray does
+
+    monkeypatch.setattr(fleet, "library", Ray)
+    with pytest.raises(InputError, match=r"^no Ray cluster at 'local': The node timed out\.$"):
+        fleet.connect("local")
 
 
 def test_nothing_needs_no_cluster() -> None:

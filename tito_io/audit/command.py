@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import attrs
 import click
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .report import Report
 
 DRIFT, BAD_INPUT, INCOMPLETE = 1, 2, 3
+PYTHON = {"True": "true", "False": "false", "None": "null"}
+"""What templates' arguments are in Python, and in JSON: a string in the place of false is true."""
 STATUSES = """\b
 Exit status:
   0  no drift: every prompt rendered from messages restates the ids that were there
@@ -156,14 +158,15 @@ def status(report: Report) -> int:
 
 
 def _audited(options: Options) -> Report:
+    from tito_io.fleet import aside  # noqa: PLC0415  # likewise
     from tito_io.samples.chunks import Group, Reading  # noqa: PLC0415  # heavy, and not needed for --help
 
     from .report import to_json  # noqa: PLC0415  # likewise
     from .run import audit_file  # noqa: PLC0415  # likewise
 
     reading = Reading(form=options.form, group=Group[options.group.upper()], id_field=options.id_field)
-    each = (lambda one: _line(to_json(one))) if options.as_json else (lambda _: None)
-    with _progress(options.file) as tick:
+    with _progress(options.file) as tick, aside(options.ray) as out:
+        each = (lambda one: _line(to_json(one), out)) if options.as_json else (lambda _: None)
         if options.ray is not None:
             return _spread(options, reading, each, tick)
         return audit_file(
@@ -229,8 +232,8 @@ def _write_page(path: Path, report: Report, options: Options) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _line(data: Mapping[str, Any]) -> None:
-    click.echo(orjson.dumps(data).decode())
+def _line(data: Mapping[str, Any], out: TextIO | None = None) -> None:
+    click.echo(orjson.dumps(data).decode(), file=out)
 
 
 def _tools(path: Path) -> Sequence[Mapping[str, Any]]:
@@ -246,12 +249,17 @@ def _tools(path: Path) -> Sequence[Mapping[str, Any]]:
 
 
 def _arguments(given: Sequence[str]) -> dict[str, Any]:
-    """Read NAME=JSON; what is no JSON is a string."""
+    """Read NAME=JSON; what is no JSON is a string, but for Python's words for what JSON has others for."""
     found: dict[str, Any] = {}
     for one in given:
         name, sign, value = one.partition("=")
         if not sign or not name.isidentifier():
             raise InputError(f"--template-arg {one!r:.60}: give NAME=JSON, such as enable_thinking=false")
+        if value in PYTHON:
+            raise InputError(
+                f"--template-arg {one!r:.60}: JSON writes {name}={PYTHON[value]}, and the text {value} "
+                f"""{name}='"{value}"'"""
+            )
         try:
             found[name] = orjson.loads(value)
         except orjson.JSONDecodeError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import attrs
-
 from tito_io.samples.chunks import Collector, Reading
+from tito_io.samples.forms import FORMS
 from tito_io.samples.lines import Line
 from tito_io.samples.problem import Problem
 from tito_io.samples.read import Stored, chunks, stored
@@ -24,7 +23,7 @@ def places(
 
 def again(found: Reach, reading: Reading) -> Iterator[Stored | Problem]:
     """Read lines where they lie."""
-    collected = Collector(found.path, attrs.evolve(reading, form=found.form))
+    collected = Collector(found.path, reading, form=FORMS[found.form])
     with found.path.open("rb") as file:
         for number, start in zip(found.numbers, found.starts, strict=True):
             file.seek(start)

@@ -30,7 +30,8 @@ class Report:
         """Return this report with lines that nobody could read, or audit."""
         found = list(problems)
         first = sorted({*self.first, *found}, key=lambda one: (one.line, one.reason))[:FIRST]
-        return attrs.evolve(self, problems=self.problems + len(found), first=tuple(first))
+        more = sum(1 + one.more for one in found)
+        return attrs.evolve(self, problems=self.problems + more, first=tuple(first))
 
     def __add__(self, other: Report) -> Report:
         both = Report(
@@ -41,6 +42,11 @@ class Report:
         )
         held = both.with_problems(other.first)
         return attrs.evolve(held, problems=self.problems + other.problems)
+
+    @property
+    def hidden(self) -> int:
+        """How many lines no problem in `first` speaks of."""
+        return self.problems - sum(1 + one.more for one in self.first)
 
     @property
     def whole(self) -> bool:

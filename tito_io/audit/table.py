@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -23,16 +23,16 @@ COLOURS = {
     Cause.TRUNCATED: "yellow",
     Cause.SEAM: "yellow",
 }
-TOKENS = 10
+TOKENS = 24
 """Tokens of a side that a line has room for."""
 
 
 def table(report: Report) -> Group:
     """Return causes, rates and the chosen breaks."""
     tally = report.tally
-    parts: list[Table | Text] = [verdict(report)]
+    parts: list[RenderableType] = [verdict(report)]
     if tally.breaks:
-        parts += [_causes(tally), _breaks(report.choice.shown, tally)]
+        parts += [_causes(tally), *_breaks(report.choice.shown, tally)]
     return Group(*parts, rates(report))
 
 
@@ -47,31 +47,40 @@ def verdict(report: Report) -> Text:
 
 
 def _causes(tally: Tally) -> Table:
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, title="Causes", title_justify="left")
-    for heading in ("breaks", "cause", "also", ""):
-        made.add_column(heading, justify="left" if heading in ("cause", "") else "right")
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title="Causes", title_justify="left")
+    for heading in ("breaks", "also", "cause", ""):
+        right = heading in ("breaks", "also")
+        made.add_column(heading, justify="right" if right else "left", no_wrap=bool(heading))
     for cause in Cause:
         if cause.name in tally.causes or cause.name in tally.also:
             also = tally.also.get(cause.name, 0)
             name = Text(cause.name.lower(), style=COLOURS.get(cause, "red"))
-            made.add_row(
-                f"{tally.causes.get(cause.name, 0):,}", name, f"{also:,}" if also else "", cause.value
-            )
+            number = f"{tally.causes.get(cause.name, 0):,}"
+            made.add_row(number, f"{also:,}" if also else "", name, cause.value)
     return made
 
 
-def _breaks(shown: Sequence[Break], tally: Tally) -> Table:
-    title = f"{len(shown)} of {count(tally.breaks, 'break')}: the first of each cause, in turns"
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", show_lines=False)
-    for heading in ("conversation", "turn", "at", "cause", "used", "rendered from messages"):
-        made.add_column(heading, justify="right" if heading == "at" else "left", overflow="fold")
-    for one in shown:
-        cause = Text(one.cause.name.lower(), style=COLOURS.get(one.cause, "red"))
-        cause.append("".join(f"\n+{also.name.lower()}" for also in one.also), style="dim")
-        where = plain(f"{one.turn} {one.part.name.lower()}")
-        sides = _side(one.used, one.used_ids, "green"), _side(one.rendered, one.rendered_ids, "red")
-        made.add_row(Text(plain(one.conversation)), Text(where), f"{one.at:,}", cause, *sides)
-    return made
+def _breaks(shown: Sequence[Break], tally: Tally) -> list[RenderableType]:
+    """Return each break as three lines: what and where, and its two sides."""
+    if not shown:
+        return []
+    title = f"{len(shown)} of {count(tally.breaks, 'break')}: the first of each cause, in turns\n"
+    return [Text(title, style="italic"), *(line for one in shown for line in _break(one)), Text()]
+
+
+def _break(one: Break) -> Iterable[RenderableType]:
+    what = Text(one.cause.name.lower(), style=COLOURS.get(one.cause, "red"))
+    what.append("".join(f" +{also.name.lower()}" for also in one.also), style="dim")
+    where = f"{plain(one.conversation)}, {plain(one.turn)} {one.part.name.lower()}, at {one.at:,}"
+    yield what.append(f"  {where}", style="default")
+    yield _line(one.used_ids, "used    ", _side(one.used, one.used_ids, "green"))
+    yield _line(one.rendered_ids, "rendered", _side(one.rendered, one.rendered_ids, "red"))
+
+
+def _line(size: int, name: str, side: Text) -> Text:
+    """Return a side on one line, cut where the terminal ends."""
+    made = Text(no_wrap=True, overflow="ellipsis").append(f"{size:>8,} {name} ", style="dim")
+    return made.append_text(side)
 
 
 def _side(pieces: Sequence[Piece], size: int, colour: str) -> Text:
@@ -81,8 +90,7 @@ def _side(pieces: Sequence[Piece], size: int, colour: str) -> Text:
     made = Text()
     for place, piece in enumerate(pieces[:TOKENS]):
         made.append(seen(piece.text), style=f"{colour} underline" if place % 2 else colour)
-    more = size - min(len(pieces), TOKENS)
-    return made.append(f" +{more:,}", style="dim") if more else made
+    return made.append("…" * (size > min(len(pieces), TOKENS)), style="dim")
 
 
 def rates(report: Report) -> Text:
@@ -101,8 +109,7 @@ def _missing(report: Report) -> list[str]:
     """Name what was not compared."""
     tally = report.tally
     lines = [f"not audited: {plain(str(one))}" for one in report.first]
-    hidden = report.problems - len(report.first)
-    lines += [f"not audited: {hidden:,} more"] if hidden else []
+    lines += [f"not audited: {report.hidden:,} more"] if report.hidden else []
     kinds = (
         (tally.refused, "that the template refuses"),
         (tally.media, "with media"),

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import attrs
-import orjson
 
 from tito_core import InputError, TitoError
 
 from .forms import FORMS, Batch, Form, Record, recognized
-from .forms.form import named
 from .growing import Growing
 from .lines import Line
-from .problem import Problem
+from .problem import Nameless, Problem
 from .reading import Group, Reading
+from .record import NoIdError, id_at, keys_of, record_of
 
 __all__ = ["Chunk", "Collector", "Group", "Reading", "Spot"]
 
@@ -60,7 +58,7 @@ class Collector:
     form: Form | None = None
     """That of the first line that has one."""
     troubles: list[Problem] = attrs.field(factory=list)
-    """The last one, and all before the first line that could be read."""
+    """Those that nobody was told of: all before the first line of a known form."""
     make: bool = True
     """Whether calls are made of lines; without, chunks say no more than which lines they are."""
     _names: list[str] | None = None
@@ -75,24 +73,28 @@ class Collector:
         Raises `InputError` where the file's first object is of no form, or not of the one that was named,
         and where a file begins with `PATIENCE` lines that are none at all.
         """
-        record = _record(line)
+        record = record_of(line)
         odd = record if isinstance(record, str) else self._odd(record)
         if odd is not None and self.form is None and not isinstance(record, str):
             raise InputError(f"{self.path}, line {line.number}: {odd}")
+        yield from self._told()
         if isinstance(record, str) or odd is not None:
-            yield self._endured(Problem(line.number, str(odd)))
+            yield from self._endured(Problem(line.number, str(odd)))
             return
         try:
             batches = self._named(record, line.number)
+        except NoIdError as error:
+            yield Nameless(line.number, str(error))
+            return
         except TitoError as error:
-            yield self._endured(Problem(line.number, str(error)))
+            yield Problem(line.number, str(error))
             return
         names = [name for name, _ in batches]
         if self._apart(names):
             yield from self.rest()
             late = self._late(names)
             if late is not None:
-                yield self._endured(Problem(line.number, late))
+                yield Problem(line.number, late)
                 return
         self._take(line, batches)
 
@@ -117,7 +119,7 @@ class Collector:
             return self._stem
         name = batch.conversation
         if self.reading.id_field is not None:
-            name = _id(record, self.reading.id_field) + (f".{index}" if index else "")
+            name = id_at(record, self.reading.id_field) + (f".{index}" if index else "")
         return f"{name or self._stem}:{number}" if self.reading.group is Group.LINE else name or self._stem
 
     @property
@@ -142,12 +144,25 @@ class Collector:
         self._done.update(map(_digest, names))
         return None
 
-    def _endured(self, problem: Problem) -> Problem:
-        """Note a problem; a file of nothing else is given up early."""
-        self.troubles = [*(self.troubles if self.form is None else ()), problem]
+    def _endured(self, problem: Problem) -> Iterator[Problem]:
+        """Tell of a line, or hold it back while the file may hold nothing else, and is given up with it."""
+        if self.form is not None:
+            yield problem
+            return
+        self.troubles.append(problem)
         if len(self.troubles) >= PATIENCE:
             raise self.hopeless()
-        return problem
+
+    def _told(self) -> Iterator[Problem]:
+        """Tell of what was held back, once the file has a form."""
+        if self.form is not None:
+            yield from self.troubles
+            self.troubles = []
+
+    @property
+    def named(self) -> bool:
+        """Whether any line was of a conversation."""
+        return bool(self._done)
 
     def hopeless(self) -> InputError:
         """Return what is to be said of a file without a line that can be read."""
@@ -164,7 +179,7 @@ class Collector:
         if found is not None and wanted in (None, found):
             self.form = found
             return None
-        looks = f"it looks like `{found.name}`" if found is not None else _keys(record)
+        looks = f"it looks like `{found.name}`" if found is not None else keys_of(record)
         if wanted is None:
             return f"is of no known form ({', '.join(FORMS)}): {looks}"
         return f"is none of the {wanted.told} (`{wanted.name}`): {looks}"
@@ -172,29 +187,3 @@ class Collector:
 
 def _digest(name: str) -> bytes:
     return blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
-
-
-def _record(line: Line) -> dict[str, Any] | str:
-    """Return a line's object, or why it has none."""
-    try:
-        found = orjson.loads(line.raw)
-    except orjson.JSONDecodeError as error:
-        return f"is no JSON: {error}"
-    return found if isinstance(found, dict) else f"is a {type(found).__name__}: give an object a line"
-
-
-def _keys(record: Record) -> str:
-    shown = ", ".join(f"`{key:.20}`" for key in sorted(record)[:8])
-    return f"its keys are {shown}" if shown else "it has no keys"
-
-
-def _id(record: Record, field: str) -> str:
-    """Return what lies at the end of a path of names with dots between."""
-    *path, last = field.split(".")
-    holder: object = record
-    for name in path:
-        holder = holder.get(name) if isinstance(holder, Mapping) else None
-    found = named(holder, last) if isinstance(holder, Mapping) else None
-    if found is None:
-        raise InputError(f"has no id at `{field}`: give the name of a field that every line has")
-    return found

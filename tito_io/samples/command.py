@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tito_core import InputError, SampleOptions
+from tito_io.fleet import aside
 
 from .chunks import Group, Reading
 from .forms import FORMS
@@ -30,7 +31,7 @@ SOME_UNREAD, BAD_INPUT = 1, 2
 STATUSES = """\b
 Exit status:
   0  every line was read
-  1  some lines could not be read, or made no rows; the others did
+  1  some lines could not be read, or made no rows; the others did. Or all were read, and made no row
   2  bad input: options, no such file, a file of no known form
 """
 MOST = "The most ids of a row."
@@ -125,14 +126,16 @@ def samples(
         reading = Reading(form=form, group=Group[group.upper()], id_field=id_field)
         _apart(file, output)
         work = Work(file=file, reading=reading, options=options(given), ray=ray)
-        with opened(output, sys.stdout.buffer) as sink:
+        with opened(output, sys.stdout.buffer) as sink, aside(ray):
             tally = work.into(sink)
         sys.stdout.flush()
     except InputError as error:
         click.echo(f"tito: {error}", err=True)
         sys.exit(BAD_INPUT)
+    if tally.rowless is not None:
+        click.echo(f"tito: {file}: {tally.rowless}", err=True)
     _summarize(tally, file.name, as_json=as_json, aside=output is None)
-    sys.exit(SOME_UNREAD if tally.problems else 0)
+    sys.exit(SOME_UNREAD if tally.problems or not tally.rows else 0)
 
 
 def _apart(file: Path, output: Path | None) -> None:
@@ -177,7 +180,7 @@ class Work:
                 self._complain(Problem(entry.line, str(error)), tally)
 
     def _complain(self, problem: Problem, tally: Tally) -> None:
-        tally.problems += 1
+        tally.problems += 1 + problem.more
         click.echo(f"tito: {self.file}, {problem}", err=True)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import attrs
 
-from tito_core import Forest
+from tito_core import Forest, InputError
 
 from .chunks import Chunk, Collector, Reading
 from .lines import lines
-from .problem import Problem
+from .problem import GIVE, Nameless, Problem, without_id
 
 
 @attrs.frozen(kw_only=True)
@@ -54,19 +54,31 @@ def chunks(
     """Yield the lines that belong together; see `conversations`.
 
     With `make=False` they are told apart and not read any further: `stored` has nothing to say of them.
+    Lines without the id that was asked for are one problem, at the end; `InputError` where no line has it.
     """
-    collected = Collector(path, reading or Reading(), make=make)
+    reading = reading or Reading()
+    collected, nameless, count = Collector(path, reading, make=make), 0, 0
     for line in lines(path, tick):
-        yield from collected.add(line)
+        for one in collected.add(line):
+            if isinstance(one, Nameless):
+                nameless, count = nameless or one.line, count + 1
+            else:
+                yield one
     yield from collected.rest()
     if collected.form is None:
         raise collected.hopeless()
+    if nameless:
+        if not collected.named:
+            raise InputError(f"{path}: no line has an id at `{reading.id_field}`: {GIVE}")
+        yield Problem(nameless, without_id(str(reading.id_field), count - 1), count - 1)
 
 
 def stored(chunk: Chunk) -> Iterator[Stored | Problem]:
     """Yield the conversations of some lines, and what of them could not be read."""
+    told: set[Problem] = set()
     for one in chunk.conversations.values():
-        yield from one.problems
+        yield from (problem for problem in dict.fromkeys(one.problems) if problem not in told)
+        told.update(one.problems)
         if one.calls:
             forest = Forest.of(one.calls.values())
             yield Stored(name=one.name, forest=forest, first=one.first, last=one.last)

@@ -13,9 +13,10 @@ from pathlib import Path
 import attrs
 
 from tito_core import InputError, SampleOptions
-from tito_io.fleet import spread
+from tito_io.fleet import knock, spread
 
 from .chunks import Chunk, Collector, Reading
+from .forms import FORMS
 from .lines import COMPRESSED, Line
 from .make import Made, made
 from .problem import Problem
@@ -54,7 +55,7 @@ def rows_of(found: Reach, reading: Reading, options: SampleOptions) -> list[Made
 
 def _again(found: Reach, reading: Reading) -> Iterator[Chunk]:
     """Yield the lines once more; raises `InputError` where they are not what they were."""
-    collected = Collector(found.path, attrs.evolve(reading, form=found.form))
+    collected = Collector(found.path, reading, form=FORMS[found.form])
     with found.path.open("rb") as file:
         for number, start in zip(found.numbers, found.starts, strict=True):
             file.seek(start)
@@ -74,6 +75,7 @@ def spread_over(
 
     Raises `InputError` where there is no cluster, or the file is compressed or none of ours.
     """
+    knock(address)  # before the file is read, and Ray is loaded
     if path.suffix in COMPRESSED:
         raise InputError(f"{path} is compressed: machines read parts of it, so decompress it first")
     found = []

@@ -50,6 +50,18 @@ class Tally:
             name = field.name
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
+    @property
+    def rowless(self) -> str | None:
+        """Why there is no row at all; None where there are some, and where the problems say why."""
+        if self.rows or (self.problems and not self.calls):
+            return None
+        if not self.sampled:
+            return "no rows: no call in it sampled anything"
+        reasons = "; ".join(
+            f"{name} {count:,}: {Why[name.upper()].value}" for name, count in self.untrained.items()
+        )
+        return f"no rows: all {self.sampled:,} sampled ids are left out ({reasons})"
+
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as plain data."""
         return {**attrs.asdict(self, recurse=False), "untrained": dict(sorted(self.untrained.items()))}

@@ -1,0 +1,1 @@
+"""Drift of a real engine's turns, measured by cause."""

@@ -1,0 +1,50 @@
+"""What a line holds, before anybody knows of which form it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from tito_core import InputError
+
+from .forms import Record
+from .forms.form import named
+from .lines import Line
+from .problem import without_id
+
+
+class NoIdError(InputError):
+    """A line has no id where ids were to be."""
+
+
+def record_of(line: Line) -> dict[str, Any] | str:
+    """Return a line's object, or why it has none."""
+    try:
+        found = orjson.loads(line.raw)
+    except orjson.JSONDecodeError as error:
+        return f"is no JSON: {error}"
+    return found if isinstance(found, dict) else f"is a {type(found).__name__}: give an object a line"
+
+
+def keys_of(record: Record) -> str:
+    """Return an object's keys, to be shown."""
+    shown = ", ".join(f"`{key:.20}`" for key in sorted(record)[:8])
+    return f"its keys are {shown}" if shown else "it has no keys"
+
+
+def id_at(record: Record, field: str) -> str:
+    """Return the id at the end of a path of names with dots between; raises `NoIdError` for none.
+
+    >>> id_at({"meta": {"session": 7}}, "meta.session")
+    '7'
+    """
+    *path, last = field.split(".")
+    holder: object = record
+    for name in path:
+        holder = holder.get(name) if isinstance(holder, Mapping) else None
+    found = named(holder, last) if isinstance(holder, Mapping) else None
+    if found is None:
+        raise NoIdError(without_id(field))
+    return found
