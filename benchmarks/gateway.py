@@ -124,7 +124,7 @@ def reply(prompt: Sequence[int], call: int) -> Reply:
     text = WORD * (SAMPLED - 2) + str(call)
     ids = tuple(range(1000, 1000 + SAMPLED - 1))
     return Reply(
-        prompt_ids=prompt,  # type: ignore[arg-type]  # shared ids in the place of a tuple
+        prompt_ids=prompt,
         completion_ids=(*ids, CLOSE),
         logprobs=tuple(-0.001 * place for place in range(SAMPLED)),
         message={"role": "assistant", "content": text},

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any, TextIO, TypeVar
 
 from tito_core import InputError
+from tito_io.extras import install
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -38,7 +39,7 @@ def library() -> Any:
         import_module("ray.data")
         return import_module("ray")
     except ImportError:
-        raise InputError("a cluster needs Ray: install tito-kernel[ray]") from None
+        raise InputError(f"a cluster needs Ray: {install('ray')}") from None
 
 
 def connect(address: str) -> bool:

@@ -222,7 +222,7 @@ async def test_every_way_samples_the_likeliest_ids(ask: Asker) -> None:
             reply = await ask(way, watch=watch, max_tokens=16, temperature=0.0)
             assert watch is None or (watch.ids(), watch.text()) == (reply.completion_ids, reply.text)
             replies.append(reply)
-    assert {reply.prompt_ids for reply in replies} == {ask.prompt}
+    assert {tuple(reply.prompt_ids) for reply in replies} == {ask.prompt}
     assert len({reply.completion_ids for reply in replies}) == 1
     assert len(replies[0].completion_ids) == 16
     for values in zip(*(reply.logprobs or () for reply in replies), strict=True):
@@ -263,7 +263,7 @@ async def test_several_turns_after_one_prompt(ask: Asker, way: Way, streamed: bo
     turns = [reply, *reply.siblings]
     assert len({turn.completion_ids for turn in turns}) == 3
     assert {len(turn.completion_ids) for turn in turns} == {5}
-    assert {turn.prompt_ids for turn in turns} == {ask.prompt}
+    assert {tuple(turn.prompt_ids) for turn in turns} == {ask.prompt}
     assert reply.usage.completion_tokens == 15
     if heard:
         assert [heard.ids(index) for index in range(3)] == [turn.completion_ids for turn in turns]

@@ -357,7 +357,7 @@ async def test_sampled_ids_live_through_many_turns(vllm_server: Server, family: 
             found = await answer(stitching(trajectory, prompt, suffix, policy=Policy()), render)
             assert isinstance(found, Stitched), found
             reply = await engine.from_ids(found.ids, next(sampling))
-            assert reply.prompt_ids[: len(step.ids)] == tuple(step.ids)
+            assert list(reply.prompt_ids[: len(step.ids)]) == step.ids
             assert found.ids == reply.prompt_ids
             finishes.append(reply.finish_reason)
             cached.append(reply.usage.cached_tokens or 0)

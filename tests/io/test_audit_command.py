@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.io.audited import KEEPING, family_folder, replace, store
 from tito_core import Call, Step, render_key
 from tito_core.breaks import Cause
-from tito_io.audit.command import BAD_INPUT, DRIFT, INCOMPLETE, STATUSES, audit
+from tito_io.audit.command import DRIFT, INCOMPLETE, STATUSES, audit
 from tito_io.audit.rendering import Rendering
 from tito_io.audit.report import Report
 from tito_io.audit.run import audit_file
@@ -21,6 +21,7 @@ from tito_io.audit.table import table
 from tito_io.audit.words import seen
 from tito_io.family import Family
 from tito_io.samples.forms.own import write_calls
+from tito_io.trouble import BAD_INPUT
 
 
 @pytest.fixture(scope="module")

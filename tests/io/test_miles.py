@@ -48,7 +48,7 @@ async def test_a_conversation_keeps_every_id(later: bool, tree: bool, echoes: bo
         for number in range(6):
             reply = await miles.from_messages(prompt, Rendering(tools=tuple(TOOLS)), Sampling())
             assert reply.prompt_ids[: len(kept)] == kept
-            kept = reply.prompt_ids + reply.completion_ids
+            kept = (*reply.prompt_ids, *reply.completion_ids)
             prompt = continued(reply, {"role": "user", "content": f"and {number}"}, after=prompt)
         (talk,) = miles.talks
         (sample,) = (await talk.session.samples()).samples
@@ -78,7 +78,7 @@ async def test_a_prompt_that_continues_no_conversation_gets_a_session_of_its_own
         again = await miles.from_messages(HELLO, PLAIN, Sampling())  # the same prompt: nothing is overwritten
         third = await miles.from_messages(continued(first), PLAIN, Sampling())
         assert len(fake.sessions) == 3
-    kept = first.prompt_ids + first.completion_ids
+    kept = (*first.prompt_ids, *first.completion_ids)
     assert third.prompt_ids[: len(kept)] == kept
     assert len({reply.completion_ids for reply in (first, second, again, third)}) == 4
 

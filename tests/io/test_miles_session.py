@@ -65,7 +65,7 @@ async def test_messages_go_in_and_ids_come_out(later: bool, echoes: bool) -> Non
     assert first.logprobs == (-0.5,) * 4
     assert (first.text, first.finish_reason, first.truncated) == ("one", "stop", False)
     assert (first.stop_reason, first.weight_versions[0].version) == (FIRST_SAMPLED + 3, "default")
-    kept = first.prompt_ids + first.completion_ids
+    kept = (*first.prompt_ids, *first.completion_ids)
     assert second.prompt_ids[: len(kept)] == kept
     assert second.usage.prompt_tokens == len(second.prompt_ids)
     assert (second.usage.cached_tokens, second.text) == (0, "two")
@@ -104,7 +104,7 @@ async def test_records_hold_what_went_in_and_what_came_out(later: bool, tree: bo
     assert [one.prompt_ids for one in found.records] == [first.prompt_ids, second.prompt_ids]
     assert [one.completion_ids for one in found.records] == [first.completion_ids, second.completion_ids]
     assert [one.logprobs for one in found.records] == [first.logprobs, second.logprobs]
-    assert found.accumulated_ids == second.prompt_ids + second.completion_ids
+    assert found.accumulated_ids == (*second.prompt_ids, *second.completion_ids)
     assert (found.max_trim_tokens, found.mismatches) == (0, ())
     assert found.get(first.raw["id"]) == found.records[0]
     assert found.get("another") is None

@@ -28,9 +28,11 @@ from tito_core import (
 )
 from tito_core.sample_rows import samples as kernel
 from tito_io.cli import tito
+from tito_io.extras import install
 from tito_io.samples import command, jsonl, parquet, tensors
 from tito_io.samples.chunks import Group
-from tito_io.samples.command import BAD_INPUT, SOME_UNREAD, samples
+from tito_io.samples.command import SOME_UNREAD, samples
+from tito_io.trouble import BAD_INPUT
 
 CALLS = [
     call("a", [1], [2, 3], reward=1.0),
@@ -308,7 +310,7 @@ def test_ray_that_is_missing_is_one_clear_line(log: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "ray.data", None)
     result = run(log, "--ray", "local")
     assert result.exit_code == BAD_INPUT
-    assert result.stderr == "tito: a cluster needs Ray: install tito-kernel[ray]\n"
+    assert result.stderr == f"tito: a cluster needs Ray: {install('ray')}\n"
 
 
 def test_a_compressed_file_goes_to_no_cluster(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_nothing_needs_no_cluster() -> None:
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray.data", None)
-    with pytest.raises(InputError, match=r"install tito-kernel\[ray\]"):
+    with pytest.raises(InputError, match=r"tito-kernel\[ray\]"):
         fleet.library()
 
 

@@ -324,7 +324,7 @@ def test_what_is_no_file_of_rows_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("missing", "module", "told"),
     [
-        ("pyarrow.parquet", parquet, r"install tito-kernel\[parquet\]"),
+        ("pyarrow.parquet", parquet, r"tito-kernel\[parquet\]"),
         ("zstandard", import_module("tito_io.samples.frames"), "needs the package zstandard"),
     ],
 )

@@ -53,11 +53,11 @@ async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
         samples = await session.samples()
     assert first.completion_ids == (500, 501, 2)
     assert first.logprobs == (-0.5,) * 3
-    kept = first.prompt_ids + first.completion_ids
+    kept = (*first.prompt_ids, *first.completion_ids)
     assert second.prompt_ids[: len(kept)] == kept
     assert [one.prompt_ids for one in records.records] == [first.prompt_ids, second.prompt_ids]
     assert [one.completion_ids for one in records.records] == [first.completion_ids, second.completion_ids]
-    assert records.accumulated_ids == second.prompt_ids + second.completion_ids
+    assert records.accumulated_ids == (*second.prompt_ids, *second.completion_ids)
     assert records.get(str(first.raw["id"])) == records.records[0]
     (sample,) = samples.samples
     assert sample.tokens == records.accumulated_ids
@@ -94,7 +94,7 @@ async def test_a_rollout_of_the_embedded_engine_through_miles_engine_keeps_its_i
         for _ in range(12):
             reply = await engine.from_messages(messages, Rendering(), Sampling(max_tokens=60))
             assert reply.prompt_ids[: len(before)] == before
-            before = reply.prompt_ids + reply.completion_ids
+            before = (*reply.prompt_ids, *reply.completion_ids)
             messages = continued(reply, messages)
         (talk,) = engine.talks
         (sample,) = (await talk.session.samples()).samples
@@ -145,7 +145,7 @@ async def test_samples_are_cut_to_a_length_or_say_why_there_is_none(
 async def test_a_cut_inside_a_turn_keeps_what_fits() -> None:
     async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
         reply = await session.chat({"messages": HELLO})
-        whole = reply.prompt_ids + reply.completion_ids
+        whole = (*reply.prompt_ids, *reply.completion_ids)
         (sample,) = (await session.samples(len(whole) - 1)).samples
     assert sample.tokens == whole[:-1]
     assert sample.loss_mask == (1, 1)

@@ -83,6 +83,7 @@ async def test_ids_go_to_the_completions_route_as_they_are() -> None:
             "add_special_tokens": False,
             "logprobs": 0,
             "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
         }
     ]
 

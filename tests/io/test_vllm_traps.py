@@ -206,7 +206,7 @@ async def test_trap_39_turns_are_told_by_their_index(route: str) -> None:
     answer["choices"].reverse()
     reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(n=3))
     assert [one.completion_ids for one in (reply, *reply.siblings)] == [(7,), (8, 9), (6, 5, 4)]
-    assert {one.prompt_ids for one in (reply, *reply.siblings)} == {PROMPT}
+    assert {tuple(one.prompt_ids) for one in (reply, *reply.siblings)} == {PROMPT}
     assert reply.usage.completion_tokens == 6, "of all, and the prompt once"
     assert reply.usage.prompt_tokens == 3
 

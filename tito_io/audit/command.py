@@ -14,6 +14,7 @@ import click
 import orjson
 
 from tito_core import InputError, TitoError
+from tito_io.trouble import BAD_INPUT, fail
 
 if TYPE_CHECKING:
     from tito_core.breaks import Break
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .rendering import Rendering
     from .report import Report
 
-DRIFT, BAD_INPUT, INCOMPLETE = 1, 2, 3
+DRIFT, INCOMPLETE = 1, 3
 PYTHON = {"True": "true", "False": "false", "None": "null"}
 """What templates' arguments are in Python, and in JSON: a string in the place of false is true."""
 STATUSES = """\b
@@ -144,8 +145,7 @@ def audit(**given: Any) -> None:
         if options.html is not None:
             _write_page(options.html, report, options)
     except TitoError as error:
-        click.echo(f"tito: {error}", err=True)
-        sys.exit(BAD_INPUT)
+        fail(error, BAD_INPUT)
     _show(report, options)
     sys.exit(status(report))
 
@@ -213,7 +213,7 @@ def _show(report: Report, options: Options) -> None:
 
         _line({"summary": summary(report)})
         return
-    from rich.console import Console  # noqa: PLC0415  # likewise
+    from tito_io.console import Console  # noqa: PLC0415  # likewise
 
     from .table import table  # noqa: PLC0415  # likewise
 

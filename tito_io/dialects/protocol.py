@@ -7,7 +7,7 @@ translated is refused by name, and what is accepted without effect is listed in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import attrs
@@ -109,7 +109,7 @@ class Answer:
     model: str
     said: tuple[Said, ...] = attrs.field(validator=attrs.validators.min_len(1))
     """A turn, or as many as the request's `n`."""
-    prompt_ids: tuple[int, ...]
+    prompt_ids: Sequence[int]
     usage: Usage
     """Of the whole request."""
     spell: Spell = as_id

@@ -82,8 +82,8 @@ Watch = Callable[[Delta], Awaitable[None]]
 class Reply:
     """One sampled turn. Made by an adapter once every invariant holds; nothing in it is a guess."""
 
-    prompt_ids: tuple[int, ...]
-    """The ids that the engine says it saw."""
+    prompt_ids: Sequence[int]
+    """The ids that the engine saw: those that it says, or those that were sent and counted by it."""
     completion_ids: tuple[int, ...]
     """The ids that it sampled, the stop among them if it sampled one."""
     logprobs: tuple[float | None, ...] | None

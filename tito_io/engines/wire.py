@@ -5,8 +5,9 @@ Nothing is tried twice: a repeated request samples another turn.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any
 
@@ -15,8 +16,9 @@ import attrs
 import httpx2
 import orjson
 
-from tito_core import InputError
+from tito_core import Ids, InputError
 
+from .digits import Digits
 from .faults import fault
 from .protocol import Answer, EngineError, InvalidReplyError, TimedOutError, UnreachableError
 
@@ -49,6 +51,8 @@ class Wire:
     root: httpx2.URL
     """Where its routes begin."""
     client: httpx2.AsyncClient
+    digits: Digits = attrs.field(factory=Digits)
+    """How the ids that were sent before are written."""
 
     @classmethod
     def to(
@@ -74,7 +78,7 @@ class Wire:
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send a JSON object; return the JSON value that comes back."""
-        return await self._ask("POST", path, encoded(body))
+        return await self._ask("POST", path, encoded(body, self.digits))
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Send a JSON object; yield the JSON objects of the events that come back.
@@ -85,8 +89,9 @@ class Wire:
         which is how engines learn that nobody waits any more: use `contextlib.aclosing`.
         """
         where = self.where("POST", path)
+        content = encoded(body, self.digits)
         request = self.client.build_request(
-            "POST", self._url(path), content=encoded(body), headers={"Content-Type": "application/json"}
+            "POST", self._url(path), content=content, headers={"Content-Type": "application/json"}
         )
         try:
             response = await self.client.send(request, stream=True)
@@ -117,17 +122,29 @@ class Wire:
         >>> Wire.to("http://me:secret@127.0.0.1:8000/v1").where("GET", "/v1/models")
         'GET http://127.0.0.1:8000/v1/models'
         """
-        return f"{method} {self._url(path).copy_with(userinfo=b'')}"
+        return f"{method} {_shown(self.root, path)}"
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.aclose()
 
     def _url(self, path: str) -> httpx2.URL:
-        return self.root.copy_with(path=self.root.path.rstrip("/") + path)
+        return _at(self.root, path)
 
     async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
         return _read(self.where(method, path), await self.exchange(method, path, content))
+
+
+@lru_cache(maxsize=256)  # a URL takes longer to make than a short request to write
+def _at(root: httpx2.URL, path: str) -> httpx2.URL:
+    """Return the address of a route."""
+    return root.copy_with(path=root.path.rstrip("/") + path)
+
+
+@lru_cache(maxsize=256)
+def _shown(root: httpx2.URL, path: str) -> str:
+    """Return that address without credentials."""
+    return str(_at(root, path).copy_with(userinfo=b""))
 
 
 def root_of(base_url: str) -> httpx2.URL:
@@ -145,23 +162,40 @@ def root_of(base_url: str) -> httpx2.URL:
     return url.copy_with(path=url.path.rstrip("/").removesuffix("/v1").rstrip("/"), query=None, fragment=None)
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
-    """Return a request's JSON.
+def encoded(body: Mapping[str, Any], digits: Digits | None = None) -> bytes:
+    """Return a request's JSON; `digits` has those of the ids that were sent before.
 
-    >>> encoded({"prompt": [1, 2]})
-    b'{"prompt":[1,2]}'
+    >>> encoded({"prompt": Ids.of([1, 2]), "stop": ["a"]})
+    b'{"prompt":[1,2],"stop":["a"]}'
     """
+    found: list[Ids] = []
     try:
-        return orjson.dumps(body, default=_plain)
+        text = orjson.dumps(body, default=partial(_plain, found))
     except TypeError as error:  # what the library says to half a surrogate pair, and to what is no JSON
         raise InputError(f"the request cannot be written as JSON: {error}") from error
+    return _filled(text, found, digits or Digits()) if found else text
 
 
-def _plain(value: object) -> object:
-    """Return a mapping or a sequence of the caller's own as a plain one."""
+HOLE = b"\0"
+"""Stands for ids until they are filled in; no JSON text has it, since strings write it as an escape."""
+
+
+def _plain(found: list[Ids], value: object) -> object:
+    """Return a mapping of the caller's own as a plain one; of ids, note where they belong."""
+    if isinstance(value, Ids):
+        found.append(value)
+        return orjson.Fragment(HOLE)
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _filled(text: bytes, found: Sequence[Ids], digits: Digits) -> bytes:
+    """Return the text with the ids in its holes, everything copied once."""
+    body, *rest = text.split(HOLE)
+    for ids, after in zip(found, rest, strict=True):
+        body = digits.write(body + b"[", ids, b"]" + after)
+    return body
 
 
 def _failure(where: str, error: httpx2.RequestError) -> EngineError:

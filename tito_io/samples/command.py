@@ -17,6 +17,7 @@ from rich.progress import Progress
 
 from tito_core import InputError, SampleOptions
 from tito_io.fleet import aside
+from tito_io.trouble import BAD_INPUT, complain, fail
 
 from .chunks import Group, Reading
 from .forms import FORMS
@@ -27,7 +28,7 @@ from .read import conversations
 from .sink import Sink, opened
 from .tally import Tally
 
-SOME_UNREAD, BAD_INPUT = 1, 2
+SOME_UNREAD = 1
 STATUSES = """\b
 Exit status:
   0  every line was read
@@ -130,10 +131,9 @@ def samples(
             tally = work.into(sink)
         sys.stdout.flush()
     except InputError as error:
-        click.echo(f"tito: {error}", err=True)
-        sys.exit(BAD_INPUT)
+        fail(error, BAD_INPUT)
     if tally.rowless is not None:
-        click.echo(f"tito: {file}: {tally.rowless}", err=True)
+        complain(f"{file}: {tally.rowless}")
     _summarize(tally, file.name, as_json=as_json, aside=output is None)
     sys.exit(SOME_UNREAD if tally.problems or not tally.rows else 0)
 
@@ -181,7 +181,7 @@ class Work:
 
     def _complain(self, problem: Problem, tally: Tally) -> None:
         tally.problems += 1 + problem.more
-        click.echo(f"tito: {self.file}, {problem}", err=True)
+        complain(f"{self.file}, {problem}")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import attrs
 
 from tito_core import InputError
+from tito_io.extras import install
 
 from .entry import Entry, from_columns, to_columns
 
@@ -23,7 +24,7 @@ def library() -> Any:
         import_module("pyarrow.parquet")
         return import_module("pyarrow")
     except ImportError:
-        raise InputError("Parquet needs pyarrow: install tito-kernel[parquet], or write .jsonl") from None
+        raise InputError(f"Parquet needs pyarrow: {install('parquet')}, or write .jsonl") from None
 
 
 def schema() -> Any:

@@ -5,13 +5,14 @@ What was received is never lost: an error after the first id carries it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
 
 import attrs
 
+from tito_core import Ids
 from tito_io.engines.chunks import Assembly
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import (
@@ -41,7 +42,7 @@ class Call:
     route: Route
     body: Mapping[str, Any]
     asked: Asked
-    sent: Sequence[int] | None
+    sent: Ids | None
     """The ids that go in; None where messages do."""
 
     @property

@@ -13,22 +13,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self, get_args
+from typing import Self, get_args
 
 import anyio
+import attrs
 import httpx2
 
 from tito_core import Ids, InputError, Message, TokenizeFn
 from tito_io.engines.invariants import Check
 from tito_io.engines.local import LocalVocabulary
-from tito_io.engines.protocol import Answer, Limits, Rendering, Reply, Sampling, UnsupportedError, Watch
+from tito_io.engines.protocol import (
+    Answer,
+    InvalidReplyError,
+    Limits,
+    Rendering,
+    Reply,
+    Sampling,
+    UnsupportedError,
+    Watch,
+)
 from tito_io.engines.speech import Hermes
 from tito_io.engines.wire import Wire
 from tito_io.family import Family
 
 from . import requests
 from .calls import Call
-from .requests import Asked
+from .requests import ECHO, Asked
 from .routes import MODELS, Route
 from .saying import Reader, flagged
 from .served import Served, chosen
@@ -73,6 +83,8 @@ class Dynamo:
         self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._reader = _reader(family) if family else None
         self._served: Served | None = None
+        self._proven: set[Route] = set()
+        """The routes on which the frontend has repeated a prompt rightly, and need do so no more."""
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -98,8 +110,10 @@ class Dynamo:
         Dynamo refuses a prompt that leaves no room for all of `Sampling.max_tokens`: an `OverlongError`.
         """
         served = await self.served()
-        body = requests.chat(served.name, messages, rendering, sampling, self._asked)
-        return await self._turn("chat", body, None, rendering, watch)
+        asked = self._asked
+        body = requests.chat(served.name, messages, rendering, sampling, asked)
+        call = Call(self._wire, self._check, "chat", body, asked, None)
+        return await self._turn(call, rendering, watch)
 
     async def from_ids(
         self,
@@ -111,16 +125,19 @@ class Dynamo:
     ) -> Reply:
         """Sample a turn after exactly these ids, which the answer must repeat.
 
+        Frontend and worker repeat them each; once the frontend has, the worker's word and the count suffice.
         Raises `OverlongError` without sending them where they are known to fill the model's context.
         """
         sent = self._sendable(ids)
         served = await self.served()
         limit = served.room(len(sent), sampling)
+        asked = attrs.evolve(self._asked, echo=self.route not in self._proven)
         if self.route == "chat":
-            body = requests.chat_after_ids(served.name, sent, rendering, sampling, limit, self._asked)
+            body = requests.chat_after_ids(served.name, sent, rendering, sampling, limit, asked)
         else:
-            body = requests.completion(served.name, sent, sampling, limit, self._asked)
-        return await self._turn(self.route, body, sent, rendering, watch)
+            body = requests.completion(served.name, sent, sampling, limit, asked)
+        call = Call(self._wire, self._check, self.route, body, asked, sent)
+        return await self._turn(call, rendering, watch)
 
     async def limits(self) -> Limits:
         """Return how much the model takes."""
@@ -159,29 +176,34 @@ class Dynamo:
             )
         return self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
 
-    async def _turn(
-        self,
-        route: Route,
-        body: dict[str, Any],
-        sent: list[int] | None,
-        rendering: Rendering | None,
-        watch: Watch | None,
-    ) -> Reply:
+    async def _turn(self, call: Call, rendering: Rendering | None, watch: Watch | None) -> Reply:
         if self._reader is not None:
             await self._reader.speech.ready()  # first, so that no sampled turn is lost to it
-        reply = await Call(self._wire, self._check, route, body, self._asked, sent).reply(watch)
+        reply = await self._right(call, watch)
         if self._reader is None:
             return flagged(reply)
         return await self._reader.settle(reply, tools=rendering is None or bool(rendering.tools))
 
-    def _sendable(self, ids: Sequence[int]) -> list[int]:
-        """Return ids as a list, or raise `InputError` for what is none."""
-        sent = Ids.of(ids).tolist()
+    async def _right(self, call: Call, watch: Watch | None) -> Reply:
+        """Return a call's reply, and take note of whether a prompt came back with it, and rightly."""
+        try:
+            reply = await call.reply(watch)
+        except InvalidReplyError:
+            self._proven.discard(call.route)
+            raise
+        if call.sent is not None and ECHO in reply.raw["nvext"]:
+            self._proven.add(call.route)
+        return reply
+
+    def _sendable(self, ids: Sequence[int]) -> Ids:
+        """Return ids as such, or raise `InputError` for what is none."""
+        sent = Ids.of(ids)
         if not sent:
             raise InputError("ids: a prompt has at least one id")
         size = self.vocab_size or (self.family.vocab_size if self.family else None)
-        if size is not None and max(sent) >= size:
-            raise InputError(f"ids: {max(sent)} is not in the vocabulary of {size}; whose is it?")
+        largest = -1 if size is None else self._wire.digits.largest(sent)
+        if size is not None and largest >= size:
+            raise InputError(f"ids: {largest} is not in the vocabulary of {size}; whose is it?")
         return sent
 
     def _check(self, path: str, answer: object) -> Check:

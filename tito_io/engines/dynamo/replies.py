@@ -13,13 +13,13 @@ from typing import Any
 
 import attrs
 
-from tito_core import RoutedExperts
+from tito_core import Ids, RoutedExperts
 from tito_io.engines.invariants import FINISHES, Check
 from tito_io.engines.protocol import Reply, ServerError, Usage
 
 from .experts import routed_experts
 from .notices import Notice
-from .requests import Asked
+from .requests import ECHO, Asked
 from .routes import Route
 
 Logprobs = tuple[float | None, ...] | None
@@ -41,18 +41,16 @@ class Told:
     """How many ids were sampled before another worker went on."""
 
 
-def read(
-    check: Check, body: Mapping[str, Any], route: Route, asked: Asked, sent: Sequence[int] | None
-) -> Reply:
+def read(check: Check, body: Mapping[str, Any], route: Route, asked: Asked, sent: Ids | None) -> Reply:
     """Read an answer; `sent` are the ids that went in, None where messages did."""
     choice = check.choice(body)
-    told = _told(check, body, sent)
+    told = _told(check, body, sent, echo=asked.echo)
     ids = told.completion_ids
     logprobs = _logprobs(check, choice, told, route)
     message = check.message(choice, ids) if route == "chat" else None
     missing = asked.logprobs and logprobs is None
     return Reply(
-        prompt_ids=told.prompt_ids,
+        prompt_ids=told.prompt_ids if sent is None else sent,
         completion_ids=ids,
         logprobs=logprobs,
         message=message,
@@ -66,7 +64,7 @@ def read(
     )
 
 
-def torn(check: Check, body: Mapping[str, Any], route: Route, sent: Sequence[int] | None) -> Reply | None:
+def torn(check: Check, body: Mapping[str, Any], route: Route, sent: Ids | None) -> Reply | None:
     """Return what is left of a stream that broke; None where no id came.
 
     The frontend says last which prompt it saw, so of a prompt that went by messages there is none yet.
@@ -76,7 +74,7 @@ def torn(check: Check, body: Mapping[str, Any], route: Route, sent: Sequence[int
     ids = tuple(nvext.get("completion_token_ids") or ())
     if not ids:
         return None
-    prompt = tuple(sent or nvext.get("prompt_token_ids") or ())
+    prompt = tuple(nvext.get(ECHO) or ()) if sent is None else tuple(sent)
     told = Told(nvext, {}, prompt, ids)
     message = choice.get("message")
     return Reply(
@@ -91,7 +89,7 @@ def torn(check: Check, body: Mapping[str, Any], route: Route, sent: Sequence[int
     )
 
 
-def _told(check: Check, body: Mapping[str, Any], sent: Sequence[int] | None) -> Told:
+def _told(check: Check, body: Mapping[str, Any], sent: Ids | None, *, echo: bool) -> Told:
     nvext = body.get("nvext")
     if not isinstance(nvext, Mapping):
         check.fail(_deaf(body, sent))
@@ -99,12 +97,22 @@ def _told(check: Check, body: Mapping[str, Any], sent: Sequence[int] | None) -> 
     engine = engine if isinstance(engine, Mapping) else {}
     if engine.get("finished") is False:
         raise ServerError(f"{check.where}: the engine failed while it sampled", check.answer)
-    prompt = check.ids(nvext if "prompt_token_ids" in nvext else engine, "prompt_token_ids")
-    if sent is not None:
-        check.echo(prompt, sent)
+    prompt = _prompt(check, nvext, engine, sent, echo=echo)
     sampled = nvext if "completion_token_ids" in nvext else engine
     told = Told(nvext, engine, prompt, check.ids(sampled, "completion_token_ids"))
     return attrs.evolve(told, moved=_moved(check, told))
+
+
+def _prompt(
+    check: Check, nvext: Mapping[str, Any], engine: Mapping[str, Any], sent: Ids | None, *, echo: bool
+) -> tuple[int, ...]:
+    """Return the ids that the frontend says it saw; those that were sent, where it was not to say so."""
+    if sent is not None and not echo and ECHO not in nvext:
+        return tuple(sent.tolist())
+    prompt = check.ids(nvext if ECHO in nvext else engine, ECHO)
+    if sent is not None:
+        check.echo(prompt, sent)
+    return prompt
 
 
 def _deaf(body: Mapping[str, Any], sent: Sequence[int] | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from tito_core import InputError, Message
+from tito_core import Ids, InputError, Message
 from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
 from tito_io.engines.spelling import rendered, said
 
@@ -16,6 +16,8 @@ from .routes import Route
 
 FIELDS = ("completion_token_ids", "prompt_token_ids", "engine_data", "stop_reason", "detailed_finish_reason")
 """What is asked for beside the OpenAI answer. Unknown names are ignored there, so older frontends take it."""
+ECHO = "prompt_token_ids"
+"""What has the frontend repeat the prompt's ids."""
 
 PLACEHOLDER = {"role": "user", "content": "(token ids)"}
 """The chat route wants a message, and prompts with `nvext.token_data` instead. One is enough: it is neither
@@ -31,10 +33,14 @@ class Asked:
     logprobs: bool = True
     routed_experts: bool = False
 
+    echo: bool = True
+    """Whether the frontend is to repeat the prompt's ids; the worker does so anyway."""
+
     @property
     def fields(self) -> list[str]:
         """The names for `extra_fields`."""
-        return [*FIELDS, "routed_experts"] if self.routed_experts else list(FIELDS)
+        found = [name for name in FIELDS if self.echo or name != ECHO]
+        return [*found, "routed_experts"] if self.routed_experts else found
 
 
 def chat(
@@ -47,7 +53,7 @@ def chat(
 
 def chat_after_ids(  # the five things that a request is made of, and its limit
     model: str,
-    ids: list[int],
+    ids: Ids,
     rendering: Rendering | None,
     sampling: Sampling,
     limit: int | None,
@@ -58,9 +64,7 @@ def chat_after_ids(  # the five things that a request is made of, and its limit
     return _whole(body, {"token_data": ids}, sampling, limit, asked, "chat")
 
 
-def completion(
-    model: str, ids: list[int], sampling: Sampling, limit: int | None, asked: Asked
-) -> dict[str, Any]:
+def completion(model: str, ids: Ids, sampling: Sampling, limit: int | None, asked: Asked) -> dict[str, Any]:
     """Return the body that asks for a turn after ids. Special tokens stay in the text."""
     body = {"model": model, "prompt": ids, "skip_special_tokens": False}
     return _whole(body, {}, sampling, limit, asked, "completions")

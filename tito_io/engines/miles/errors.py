@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import httpx2
 import orjson
 
 from tito_io.engines.faults import fault
+from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer, EngineError, InvalidReplyError, RequestError, ServerError
 
 UNAVAILABLE = "session_record_unavailable"
@@ -58,6 +60,19 @@ def refusal(where: str, response: httpx2.Response) -> EngineError:
     if kind is None:
         return fault(where, answer)
     return kind(f"{where} answered {answer.status}: {TOLD[kind]}; its own words are in `answer.body`", answer)
+
+
+def read(where: str, response: httpx2.Response) -> tuple[Check, Any]:
+    """Return a successful answer's JSON and what its checks need to know; `where` names the request.
+
+    Raises `InvalidReplyError` for what is no JSON: another server's page, say.
+    """
+    try:
+        answer = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        raw = Answer(response.status_code, response.content)
+        raise InvalidReplyError(f"{where}: the answer is no JSON; is it a session server?", raw) from None
+    return Check(where, Answer(response.status_code, answer)), answer
 
 
 def _body(response: httpx2.Response) -> object:

@@ -20,7 +20,7 @@ from tito_io.engines.protocol import Answer, EngineError, UnreachableError
 from tito_io.engines.wire import Wire, encoded
 
 from . import requests
-from .errors import refusal
+from .errors import read, refusal
 from .samples import Samples, library
 from .session import Session
 
@@ -119,9 +119,8 @@ class MilesRouter:
             raise UnreachableError(f"{where}: no session within {OPEN_SECONDS} s; is the server overloaded?")
         if not response.is_success:
             raise refusal(where, response)
-        answer = response.json()
-        found = Check(where, Answer(response.status_code, answer)).get(answer, "session_id", str)
-        return Session(found, self._wire)
+        check, answer = read(where, response)
+        return Session(check.get(answer, "session_id", str), self._wire)
 
     async def close(self, session: Session) -> None:
         """Delete a session as well as can be: not cancelled, not for long, and raising no engine error."""

@@ -15,6 +15,7 @@ import orjson
 from tito_core import RoutedExperts
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import UnsupportedError
+from tito_io.extras import install
 
 META = "_samples_meta"
 TENSORS: Mapping[str, tuple[str, str]] = {
@@ -81,9 +82,7 @@ def library() -> Any:
     try:
         import safetensors  # noqa: PLC0415  # an extra, which conversations do without
     except ImportError:
-        raise UnsupportedError(
-            "samples come as safetensors: install tito-kernel[miles]. Nothing was sent"
-        ) from None
+        raise UnsupportedError(f"samples come as safetensors: {install('miles')}. Nothing was sent") from None
     return safetensors
 
 

@@ -11,16 +11,15 @@ from typing import Any
 import anyio
 import attrs
 import httpx2
-import orjson
 
 from tito_core import InputError, render_key
 from tito_io.engines.invariants import Check
-from tito_io.engines.protocol import Answer, InvalidReplyError, Reply
+from tito_io.engines.protocol import Answer, Reply
 from tito_io.engines.wire import Wire, encoded
 
 from . import records as recorded
 from . import replies, requests
-from .errors import NotRecordedError, SessionNotFoundError, refusal
+from .errors import NotRecordedError, SessionNotFoundError, read, refusal
 from .samples import Samples, library, samples
 
 CHAT = "/v1/chat/completions"
@@ -137,13 +136,7 @@ class Session:
     ) -> tuple[Check, dict[str, Any]]:
         """Return a JSON object, and what its checks need to know."""
         response = await self._asked(method, path, None if body is None else encoded(body))
-        where = self.wire.where(method, self.path + path)
-        try:
-            answer = orjson.loads(response.content)
-        except orjson.JSONDecodeError:
-            raw = Answer(response.status_code, response.content)
-            raise InvalidReplyError(f"{where}: the answer is no JSON; is it a session server?", raw) from None
-        check = Check(where, Answer(response.status_code, answer))
+        check, answer = read(self.wire.where(method, self.path + path), response)
         return check, check.get({"body": answer}, "body", dict)
 
     async def _asked(self, method: str, path: str, content: bytes | None = None) -> httpx2.Response:

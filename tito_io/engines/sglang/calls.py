@@ -192,7 +192,7 @@ class Call:
         parts, raw = stream.parts(), stream.body()
         if not any(part.ids for part in parts):
             return None
-        prompt = self.asked.sent or ()
+        prompt: Sequence[int] = () if self.asked.sent is None else self.asked.sent
         usage = Usage(prompt_tokens=len(prompt), completion_tokens=sum(len(part.ids) for part in parts))
         first, *others = [
             Reply(

@@ -26,6 +26,7 @@ from tito_io.engines.faults import Complaint
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import (
     Answer,
+    InvalidReplyError,
     Limits,
     OverlongError,
     Rendering,
@@ -66,6 +67,12 @@ STREAMED: Mapping[Route, Mapping[str, Any]] = {
     "chat": requests.STREAMED,
     "completions": {"stream": True, "stream_options": {"include_usage": True}},
 }
+NO_ECHO: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+ECHO: Mapping[Route, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "generate": NO_ECHO,  # said in the body
+    "chat": (requests.WHOLE_ECHO, requests.STREAMED_ECHO),
+}
+"""What has a prompt's ids come back, in one piece and streamed, by the routes that need not do so."""
 
 
 class SGLang:
@@ -108,6 +115,8 @@ class SGLang:
         self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._server = Server(self._wire, model, vocab_size)
         self._speech: Hermes | Harmony | None = None
+        self._proven: set[tuple[Route, bool]] = set()
+        """The routes, streamed or not, that repeated a prompt rightly, and need do so no more."""
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -162,21 +171,25 @@ class SGLang:
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        """Sample a turn after exactly these ids, which the answer must repeat, or count.
+        """Sample a turn after exactly these ids, which the answer must repeat, or count once a route has.
 
         Raises without sending them: `OverlongError` where they are known to fill the context, `InputError`
         for an id outside the vocabulary, which would end the server.
         """
         served, sent = await self.served(), await self._sendable(ids)
         room = served.room(len(sent), sampling, (await self.facts()).max_prompt)
-        asked = Asked(sampling, tuple(sent), self.routing)
+        quiet = (self.route, watch is not None) in self._proven
+        asked = Asked(sampling, sent, self.routing, echo=not quiet)
         if self.route == "chat":
             await self._chat_streams(watch)
             body = requests.chat_after_ids(served, sent, rendering, sampling, room)
             return await self._answered("chat", body, asked, watch)
         speech = await self._speaking()  # first, so that no sampled turn is lost to it
-        written = requests.generation if self.route == "generate" else requests.completion
-        reply = await self._answered(self.route, written(served, sent, sampling, room), asked, watch)
+        if self.route == "generate":
+            body = requests.generation(served, sent, sampling, room, echo=asked.echo)
+        else:
+            body = requests.completion(served, sent, sampling, room)
+        reply = await self._answered(self.route, body, asked, watch)
         return await self._parsed(speech, reply, tools=rendering is None or bool(rendering.tools))
 
     @property
@@ -226,13 +239,29 @@ class SGLang:
             read=READERS[route],
             asked=asked,
         )
-        if watch is None:
-            reply = await call.whole(requests.WHOLE if route == "chat" else {})
-        else:
-            n = asked.sampling.n
-            stream: Stream = Generated(n) if route == "generate" else Chunked(n)
-            reply = await call.streamed(STREAMED[route], stream, watch)
+        reply = await self._held_to(call, route, watch)
         return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply
+
+    async def _held_to(self, call: Call, route: Route, watch: Watch | None) -> Reply:
+        """Return a call's reply, and take note of whether a prompt came back with it, and rightly."""
+        streamed = watch is not None
+        try:
+            reply = await self._come(call, route, watch)
+        except InvalidReplyError:
+            self._proven.discard((route, streamed))
+            raise
+        if call.asked.sent is not None and route in ECHO and replies.repeated(reply, streamed=streamed):
+            self._proven.add((route, streamed))
+        return reply
+
+    async def _come(self, call: Call, route: Route, watch: Watch | None) -> Reply:
+        """Return a call's reply, in one piece or as a stream."""
+        n, asked = call.asked.sampling.n, call.asked
+        echo = ECHO.get(route, NO_ECHO)[watch is not None] if asked.echo else {}
+        if watch is None:
+            return await call.whole({**(requests.WHOLE if route == "chat" else {}), **echo})
+        stream: Stream = Generated(n) if route == "generate" else Chunked(n)
+        return await call.streamed({**STREAMED[route], **echo}, stream, watch)
 
     async def _parsed(self, speech: Hermes | Harmony, reply: Reply, *, tools: bool) -> Reply:
         """Return a reply with the messages that its turns' ids say."""
@@ -264,9 +293,9 @@ class SGLang:
             await self._speech.ready()
         return self._speech
 
-    async def _sendable(self, ids: Sequence[int]) -> list[int]:
-        """Return ids as a list, or raise `InputError` for what is none, or none of this model's."""
-        sent = Ids.of(ids).tolist()
+    async def _sendable(self, ids: Sequence[int]) -> Ids:
+        """Return ids as such, or raise `InputError` for what is none, or none of this model's."""
+        sent = Ids.of(ids)
         if not sent:
             raise InputError("ids: a prompt has at least one id")
         size = await self._server.vocabulary()
@@ -275,8 +304,9 @@ class SGLang:
                 "vocab_size: the server does not say how many ids its model has, and an id beyond them may "
                 "end it; pass SGLang(vocab_size=...), the `vocab_size` of the model's config.json"
             )
-        if max(sent) >= size:
-            raise InputError(f"ids: {max(sent)} is not in the vocabulary of {size}; whose is it?")
+        largest = self._wire.digits.largest(sent)
+        if largest >= size:
+            raise InputError(f"ids: {largest} is not in the vocabulary of {size}; whose is it?")
         return sent
 
     async def _chat_streams(self, watch: Watch | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from tito_core import Message, RoutedExperts, WeightVersion
+from tito_core import Ids, Message, RoutedExperts, WeightVersion
 from tito_io.engines.faults import fault
 from tito_io.engines.hermes import Parsed
 from tito_io.engines.invariants import Check
@@ -32,9 +32,11 @@ class Asked:
     """What an answer is an answer to."""
 
     sampling: Sampling
-    sent: tuple[int, ...] | None = None
+    sent: Ids | None = None
     """The prompt's ids, where ids were sent."""
     routing: Routing | None = None
+    echo: bool = True
+    """Whether the prompt's ids were to come back."""
 
 
 @attrs.frozen(kw_only=True)
@@ -131,11 +133,11 @@ def _kind(info: Mapping[str, Any]) -> object:
 def chatted(check: Check, body: dict[str, Any], asked: Asked) -> Reply:
     """Read an answer of the chat route; its messages are as the server's parsers made them."""
     choices = check.choices(body, asked.sampling.n)
-    turns = [_chatted(check, body, choice, place) for place, choice in enumerate(choices)]
+    turns = [_chatted(check, body, choice, place, asked) for place, choice in enumerate(choices)]
     return _counted(check, turns, body, choices[0], asked)
 
 
-def _chatted(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int) -> Turn:
+def _chatted(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int, asked: Asked) -> Turn:
     ids = _completion_ids(check, body, choice, place)
     message = check.message(choice, ids)
     info, extra = choice.get("meta_info") or {}, body.get("sglext") or {}
@@ -147,7 +149,7 @@ def _chatted(check: Check, body: dict[str, Any], choice: dict[str, Any], place: 
             [check.get({"entry": entry}, "entry", dict).get("logprob") for entry in entries], len(ids)
         )
     return Turn(
-        prompt=_prompt_ids(check, body, choice),
+        prompt=_prompt_ids(check, body, choice, asked),
         ids=ids,
         logprobs=logprobs,
         message=message,
@@ -177,11 +179,26 @@ def _completion_ids(
     return found[0]
 
 
-def _prompt_ids(check: Check, body: dict[str, Any], choice: dict[str, Any]) -> tuple[int, ...]:
+def _prompt_ids(
+    check: Check, body: dict[str, Any], choice: dict[str, Any], asked: Asked
+) -> tuple[int, ...] | None:
+    """Return the prompt's ids; None where none were asked for, and none came."""
     extra = body.get("sglext") or {}
     if choice.get("prompt_token_ids") is None and extra.get("input_ids") is not None:
         return check.ids({"sglext.input_ids": extra["input_ids"]}, "sglext.input_ids")
+    if choice.get("prompt_token_ids") is None and not asked.echo:
+        return None
     return check.ids(choice, "prompt_token_ids")
+
+
+def repeated(reply: Reply, *, streamed: bool) -> bool:
+    """Whether an answer has its prompt's ids, and has its own where the prompt's are not asked for, too."""
+    raw = reply.raw
+    if streamed and "choices" in raw:
+        return (raw.get("sglext") or {}).get("input_ids") is not None
+    first = (raw.get("turns") or raw.get("choices") or [raw])[0]
+    told = (first.get("meta_info") or {}).get("output_token_logprobs") is not None
+    return told and first.get("prompt_token_ids") is not None
 
 
 def completed(check: Check, body: dict[str, Any], asked: Asked) -> Reply:
@@ -230,8 +247,8 @@ def _counted(
     check: Check, turns: Sequence[Turn], body: dict[str, Any], choice: dict[str, Any], asked: Asked
 ) -> Reply:
     """Return the reply of an OpenAI route, counted as it says."""
-    prompt = turns[0].prompt or ()
-    usage = check.counted(body, len(prompt), sum(len(turn.ids) for turn in turns))
+    prompt = turns[0].prompt if turns[0].prompt is not None else asked.sent
+    usage = check.counted(body, len(prompt or ()), sum(len(turn.ids) for turn in turns))
     if usage.cached_tokens is None:
         usage = attrs.evolve(usage, cached_tokens=meta.cached(choice.get("meta_info") or {}))
     return _reply(check, turns, usage, body, asked)
@@ -271,7 +288,7 @@ def _reply(check: Check, turns: Sequence[Turn], usage: Usage, raw: dict[str, Any
     return whole
 
 
-def _seen(check: Check, turns: Sequence[Turn], usage: Usage, asked: Asked) -> tuple[int, ...]:
+def _seen(check: Check, turns: Sequence[Turn], usage: Usage, asked: Asked) -> Sequence[int]:
     """Return the ids that the engine saw; where it repeats none, those that were sent, if it counted as many.
 
     A server that may cut prompts does so without a word.
@@ -279,13 +296,13 @@ def _seen(check: Check, turns: Sequence[Turn], usage: Usage, asked: Asked) -> tu
     named = {turn.prompt for turn in turns if turn.prompt is not None}
     if len(named) > 1:
         check.fail("the turns have different prompts")
-    prompt = named.pop() if named else asked.sent
+    prompt: Sequence[int] | None = named.pop() if named else asked.sent
     if prompt is None:
         raise EmptyReplyError(f"{check.where}: the answer does not say what the prompt was", check.answer)
-    if asked.sent is not None:
+    if asked.sent is not None and prompt is not asked.sent:
         check.echo(prompt, asked.sent)
     check.count("counted prompt ids", usage.prompt_tokens, "prompt ids", len(prompt))
-    return tuple(prompt)
+    return prompt if asked.sent is None else asked.sent
 
 
 def _experts(check: Check, turn: Turn, asked: Asked, prompt: int) -> RoutedExperts | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from tito_core import Message
+from tito_core import Ids, Message
 from tito_io.engines.protocol import Rendering, Sampling
 from tito_io.engines.spelling import rendered, said, sampled
 
@@ -92,22 +92,23 @@ BESIDE = frozenset(
 )
 """Keys that `/generate` has beside its sampling parameters and not among them."""
 
-WHOLE = {
-    "logprobs": True,
+WHOLE = {"logprobs": True, "return_meta_info": True}
+"""What makes a chat say its ids, each beside its log-probability; this may not be streamed."""
+WHOLE_ECHO = {
     "return_completion_token_ids": True,  # what a fork calls the next but one
     "return_prompt_token_ids": True,
     "return_token_ids": True,
-    "return_meta_info": True,
 }
-"""What makes a chat say its ids, under every version's name; none of it may be streamed."""
+"""What makes it say them in a list, under every version's name, and its prompt's ids with them."""
 STREAMED = {
     "logprobs": True,
-    "return_input_ids_in_sglext": True,
     "return_output_ids_in_sglext": True,
     "stream": True,
     "stream_options": {"include_usage": True},
 }
 """What makes a streamed chat say its ids, from 0.5.20 on, in one event at its end."""
+STREAMED_ECHO = {"return_input_ids_in_sglext": True}
+"""What makes it say its prompt's ids, too."""
 
 
 def chat(
@@ -119,7 +120,7 @@ def chat(
 
 
 def chat_after_ids(
-    served: Served, ids: list[int], rendering: Rendering | None, sampling: Sampling, max_tokens: int
+    served: Served, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the chat route, where the server's parsers run.
 
@@ -129,16 +130,19 @@ def chat_after_ids(
     return {**body, **rendered(rendering or Rendering()), **_openai(sampling, max_tokens)}
 
 
-def completion(served: Served, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+def completion(served: Served, ids: Ids, sampling: Sampling, max_tokens: int) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the completions route.
 
+    One key asks for sampled ids and for the prompt's, which come back with every turn therefore.
     Special tokens stay in the text, since in some vocabularies the tags of tool calls are special.
     """
     body = {"model": served.asked_for, "prompt": ids, **_openai(sampling, max_tokens)}
     return {**body, "skip_special_tokens": False, "logprobs": 0, "return_token_ids": True}
 
 
-def generation(served: Served, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+def generation(
+    served: Served, ids: Ids, sampling: Sampling, max_tokens: int, *, echo: bool
+) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the engine's own route.
 
     `max_new_tokens` always goes along: without it this route stops at 128. A start of -1 asks for the
@@ -152,7 +156,7 @@ def generation(served: Served, ids: list[int], sampling: Sampling, max_tokens: i
         "skip_special_tokens": False,
     }
     lora = {"lora_path": served.name} if served.parent is not None else {}
-    asked = {"return_logprob": True, "logprob_start_len": -1, "return_prompt_token_ids": True}
+    asked = {"return_logprob": True, "logprob_start_len": -1, "return_prompt_token_ids": echo}
     return {"input_ids": ids, "sampling_params": parameters, **lora, **beside, **asked}
 
 

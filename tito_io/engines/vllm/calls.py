@@ -58,12 +58,16 @@ class Call:
         async with aclosing(self.wire.stream(self.way.path, {**self.body, **STREAMED})) as events:
             async for event in events:
                 check = self.check(event)
-                pieces = [settled(piece) for piece in _pieces(check, event)]
+                pieces = [self._piece(piece) for piece in _pieces(check, event)]
                 deltas = [self.way.shape.delta(check, _whole(piece)) for piece in pieces]
                 _added(check, made, {**event, "choices": pieces})
                 for delta in deltas:
                     if delta.ids or delta.text:
                         await watch(delta)
+
+    def _piece(self, piece: dict[str, Any]) -> dict[str, Any]:
+        """Return a chunk's choice with its ids, and log-probabilities for them alone."""
+        return settled(piece if self.asked.echo else self.way.shape.identified(piece))
 
     def _read(self, made: Assembly) -> Reply:
         body = made.body()

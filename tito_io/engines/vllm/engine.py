@@ -10,7 +10,7 @@ write their calls in another way. `tokens` is a route that prime-rl adds, of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Literal, Self
 
 import attrs
@@ -36,6 +36,7 @@ from tito_io.engines.wire import Wire
 
 from . import requests
 from .calls import Call
+from .echoes import Echoes
 from .endings import Endings
 from .manners import Manner, Manners
 from .notices import Notice
@@ -54,17 +55,12 @@ class Turn:
     """A turn after ids, as it is to be asked for."""
 
     model: str
-    sent: list[int]
+    sent: Ids
     sampling: Sampling
     rendering: Rendering | None
     limit: int
     """The most ids that it can have."""
     watch: Watch | None
-
-    @property
-    def asked(self) -> Asked:
-        """What its answer is checked against."""
-        return Asked(self.sampling, tuple(self.sent))
 
     @property
     def tools(self) -> bool:
@@ -113,6 +109,7 @@ class VLLM:
         self._manner: Manner | None = speech
         self._manners: Manners | None = None
         self._endings = Endings()
+        self._echoes = Echoes()
         self._served: Served | None = None
         self._version: Version | None = None
         self._shut = False
@@ -166,7 +163,7 @@ class VLLM:
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        """Sample a turn after exactly these ids, which the answer must repeat.
+        """Sample a turn after exactly these ids, which the answer must repeat, or count once a route has.
 
         Raises `OverlongError` without sending them where they are known to fill the server's context, and
         `UnsupportedError` where the server does not take them by this route. A generate route that is shut
@@ -212,8 +209,9 @@ class VLLM:
         """
         served = await self.served()
         sampling = Sampling(max_tokens=1, temperature=1.0, extra={"allowed_token_ids": [0]})
-        body = requests.completion(served.name, [0], sampling, 1)
-        reply = await self._answered("completions", body, Asked(sampling, (0,)), None)
+        prompt = Ids.of([0])
+        body = requests.completion(served.name, prompt, sampling, 1, echo=True)
+        reply = await self._answered("completions", body, Asked(sampling, prompt), None)
         return "processed" if reply.logprobs == (0.0,) else "raw"
 
     async def aclose(self) -> None:
@@ -231,9 +229,12 @@ class VLLM:
     async def _generated(self, turn: Turn, manners: Manners) -> Reply | None:
         """Return a turn of the generate route, None where that is shut."""
         text = turn.watch is not None or bool(turn.sampling.stop)
-        body = requests.generation(turn.model, turn.sent, turn.sampling, turn.limit, text=text)
+        asked = await self._asked("generate", turn)
+        body = requests.generation(
+            turn.model, turn.sent, turn.sampling, turn.limit, text=text, echo=asked.echo
+        )
         try:
-            reply = await self._answered("generate", body, turn.asked, turn.watch)
+            reply = await self._answered("generate", body, asked, turn.watch)
         except EngineError as error:
             if not shut(error):
                 raise
@@ -245,8 +246,9 @@ class VLLM:
 
     async def _completed(self, turn: Turn, manners: Manners) -> Reply:
         """Return a turn of the completions route."""
-        body = requests.completion(turn.model, turn.sent, turn.sampling, turn.limit)
-        reply = await self._answered("completions", body, turn.asked, turn.watch)
+        asked = await self._asked("completions", turn)
+        body = requests.completion(turn.model, turn.sent, turn.sampling, turn.limit, echo=asked.echo)
+        reply = await self._answered("completions", body, asked, turn.watch)
         if self.route == "generate":
             reply = self._noticed(reply, Notice.FELL_BACK)
         self._endings.learn(reply)
@@ -255,14 +257,15 @@ class VLLM:
     async def _chatted(self, turn: Turn, manners: Manners) -> Reply:
         """Return a turn of a route where the server's parsers run."""
         told = requests.chat_after_ids if self.route == "chat" else requests.chat_of_tokens
-        body = told(turn.model, turn.sent, turn.rendering, turn.sampling, turn.limit)
+        asked = await self._asked(self.route, turn)
+        body = told(turn.model, turn.sent, turn.rendering, turn.sampling, turn.limit, echo=asked.echo)
         if self.route == "chat" and not (await self._dialect()).ids_by_chat:
             raise UnsupportedError(
                 f"route: vLLM {(await self._dialect()).said} takes no ids by chat, which came with 0.27; "
                 "choose 'completions'. Nothing was sent"
             )
         try:
-            reply = await self._answered(self.route, body, turn.asked, turn.watch)
+            reply = await self._answered(self.route, body, asked, turn.watch)
         except RequestError as error:
             if self.route != "tokens" or not absent(error):
                 raise
@@ -279,13 +282,31 @@ class VLLM:
         check = lambda answer: self._check("POST", WAYS[way].path, answer)  # noqa: E731
         call = Call(self._wire, check, WAYS[way], body, asked)
         if watch is None:
-            return await call.whole()
+            return await self._right(way, asked, call.whole())
         if way == "completions" or (await self._dialect()).streams(way):
-            return await call.streamed(watch)
-        reply = await call.whole()
+            return await self._right(way, asked, call.streamed(watch))
+        reply = await self._right(way, asked, call.whole())
         for index, one in enumerate((reply, *reply.siblings)):
             await watch(Delta(ids=one.completion_ids, logprobs=one.logprobs, text=one.text, index=index))
         return self._noticed(reply, Notice.WHOLE)
+
+    async def _asked(self, way: str, turn: Turn) -> Asked:
+        """Return what a turn's answer is checked against."""
+        quiet = way in self._echoes.proven and (
+            turn.watch is None or way == "generate" or (await self._dialect()).names_apart
+        )
+        return Asked(turn.sampling, turn.sent, echo=not quiet)
+
+    async def _right(self, way: str, asked: Asked, coming: Coroutine[Any, Any, Reply]) -> Reply:
+        """Return a reply as it comes, and take note of whether it holds together."""
+        try:
+            reply = await coming
+        except InvalidReplyError:
+            self._echoes.doubt(way)
+            raise
+        if asked.sent is not None:
+            self._echoes.learn(way, reply)
+        return reply
 
     # What is known of the server.
 
@@ -316,13 +337,14 @@ class VLLM:
         self.notices[notice] += 1
         return attrs.evolve(reply, notices=(*reply.notices, notice))
 
-    def _sendable(self, ids: Sequence[int]) -> list[int]:
-        """Return ids as a list, or raise `InputError` for what is none."""
-        sent = Ids.of(ids).tolist()
+    def _sendable(self, ids: Sequence[int]) -> Ids:
+        """Return ids as such, or raise `InputError` for what is none."""
+        sent = Ids.of(ids)
         if not sent:
             raise InputError("ids: a prompt has at least one id")
-        if self.vocab_size is not None and max(sent) >= self.vocab_size:
-            raise InputError(f"ids: {max(sent)} is not in the vocabulary of {self.vocab_size}; whose is it?")
+        largest = -1 if self.vocab_size is None else self._wire.digits.largest(sent)
+        if self.vocab_size is not None and largest >= self.vocab_size:
+            raise InputError(f"ids: {largest} is not in the vocabulary of {self.vocab_size}; whose is it?")
         return sent
 
     def _check(self, method: str, path: str, answer: object) -> Check:

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from tito_core import RoutedExperts, WeightVersion
+from tito_core import Ids, RoutedExperts, WeightVersion
 from tito_io.engines.hermes import Parsed
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import InvalidReplyError, Reply, Sampling, Usage
@@ -23,16 +23,20 @@ class Asked:
     """What an answer is an answer to."""
 
     sampling: Sampling
-    sent: tuple[int, ...] | None = None
+    sent: Ids | None = None
     """The prompt's ids, where ids were sent."""
+    echo: bool = True
+    """Whether they were to come back."""
 
 
 def read(check: Check, body: dict[str, Any], shape: Shape, asked: Asked) -> Reply:
     """Read a whole answer; the first turn has the others for siblings."""
     choices = check.choices(body, asked.sampling.n)
+    if not asked.echo:
+        choices = [shape.identified(choice) for choice in choices]
     found = [_turn(check, choice, shape) for choice in choices]
-    prompts = [shape.prompt(check, body, choice, asked.sent) for choice in choices]
-    if len(set(prompts)) > 1:
+    prompts = [shape.prompt(check, body, choice, asked.sent, echo=asked.echo) for choice in choices]
+    if any(prompt != prompts[0] for prompt in prompts[1:]):
         check.fail("the choices have different prompts")
     usage = check.counted(body, len(prompts[0]), sum(len(one["completion_ids"]) for one in found))
     common: dict[str, Any] = {"prompt_ids": prompts[0], "usage": usage, "raw": body}
@@ -61,7 +65,7 @@ def _piece(
 ) -> Reply:
     ids = tuple(choice.get("token_ids") or ())
     holder = choice if shape.ids_in_choice else body
-    prompt = asked.sent if asked.sent is not None else tuple(holder.get("prompt_token_ids") or ())
+    prompt = tuple(holder.get("prompt_token_ids") or ()) if asked.sent is None else asked.sent
     try:
         logprobs = shape.logprobs(check, choice, ids)
     except InvalidReplyError:

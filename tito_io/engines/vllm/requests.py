@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tito_core import InputError, Message
+from tito_core import Ids, InputError, Message
 from tito_io.engines.protocol import Rendering, Sampling
 from tito_io.engines.spelling import rendered, said, sampled
 
@@ -41,6 +41,7 @@ OWNED = frozenset(
         "prompt",
         "prompt_embeds",
         "return_token_ids",
+        "return_tokens_as_token_ids",
         "sampling_params",
         "seed",
         "stop",
@@ -112,7 +113,7 @@ def chat(model: str, messages: Sequence[Message], rendering: Rendering, sampling
 
 
 def chat_after_ids(
-    model: str, ids: list[int], rendering: Rendering | None, sampling: Sampling, max_tokens: int
+    model: str, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int, *, echo: bool
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the chat route, where the server's parsers run.
 
@@ -120,35 +121,35 @@ def chat_after_ids(
     then fail for want of messages, which is what the empty list is for.
     """
     body = {"model": model, "messages": [], **rendered(rendering or Rendering())}
-    given = {"kv_transfer_params": {"prompt_token_ids": ids}, "logprobs": True, "return_token_ids": True}
-    return {**body, **_chosen(sampling, max_tokens), **given}
+    given = {"kv_transfer_params": {"prompt_token_ids": ids}, "logprobs": True}
+    return {**body, **_chosen(sampling, max_tokens), **given, **_named(echo=echo)}
 
 
 def chat_of_tokens(
-    model: str, ids: list[int], rendering: Rendering | None, sampling: Sampling, max_tokens: int
+    model: str, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int, *, echo: bool
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the route that prime-rl adds to vLLM.
 
     It renders the messages before it throws that away, and templates fail on none at all.
     """
     body = {"model": model, "messages": list(PLACEHOLDER), **rendered(rendering or Rendering())}
-    given = {"tokens": ids, "logprobs": True, "return_token_ids": True}
-    return {**body, **_chosen(sampling, max_tokens), **given}
+    given = {"tokens": ids, "logprobs": True}
+    return {**body, **_chosen(sampling, max_tokens), **given, **_named(echo=echo)}
 
 
-def completion(model: str, ids: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+def completion(model: str, ids: Ids, sampling: Sampling, max_tokens: int, *, echo: bool) -> dict[str, Any]:
     """Return the body that asks for a turn after ids.
 
     `max_tokens` always goes along: without it this route stops at 16. Special tokens stay in the text, since
     in some vocabularies the tags of tool calls are special.
     """
     body = {"skip_special_tokens": False, **_chosen(sampling, max_tokens)}
-    fixed = {"model": model, "prompt": ids, "add_special_tokens": False}
-    return {**body, **fixed, "logprobs": 0, "return_token_ids": True}
+    fixed = {"model": model, "prompt": ids, "add_special_tokens": False, "logprobs": 0}
+    return {**body, **fixed, **_named(echo=echo)}
 
 
 def generation(
-    model: str, ids: list[int], sampling: Sampling, max_tokens: int, *, text: bool
+    model: str, ids: Ids, sampling: Sampling, max_tokens: int, *, text: bool, echo: bool
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the generate route.
 
@@ -161,7 +162,7 @@ def generation(
         raise InputError(f"Sampling.extra: the generate route knows no {unknown[0]!r}, and would ignore it")
     said = {"skip_special_tokens": False, **_chosen(sampling, max_tokens), "logprobs": 0}
     beside = {name: said.pop(name) for name in sorted(BESIDE & said.keys())}
-    fixed = {"model": model, "token_ids": ids, "sampling_params": said, "return_token_ids": True}
+    fixed = {"model": model, "token_ids": ids, "sampling_params": said, "return_token_ids": echo}
     return {**beside, **fixed, "output_mode": "text" if text else "tokens"}
 
 
@@ -171,6 +172,14 @@ def render(
     """Return the body that asks for the ids of messages."""
     body = {"model": model, "messages": said(messages, REASONING), **rendered(rendering)}
     return {**body, "add_generation_prompt": add_generation_prompt}
+
+
+def _named(*, echo: bool) -> dict[str, bool]:
+    """Return the keys that have sampled ids come back: with the prompt's, or without.
+
+    One key asks for both. The other has log-probabilities name the ids that they belong to, and these alone.
+    """
+    return {"return_tokens_as_token_ids": True, **({"return_token_ids": True} if echo else {})}
 
 
 def _chosen(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:

@@ -31,22 +31,42 @@ class Shape:
     """Whether each choice repeats the prompt's ids; else they stand at the top."""
     must_echo: bool
     """Whether the prompt's ids must come back. Where they do not, the engine's count of them must do."""
+    lists_ids: bool
+    """Whether sampled ids come in a list of their own, even where the prompt's do not come."""
     logprobs: Callable[[Check, Choice, Sequence[int]], Logprobs]
     """Reads a choice's log-probabilities, which must be those of its ids."""
+    names: Callable[[Choice], Sequence[object]]
+    """Reads the tokens that a choice's log-probabilities belong to, texts or ids."""
     message: Callable[[Check, Choice, Sequence[int]], Message | None]
     text: Callable[[Choice], str]
 
     def prompt(
-        self, check: Check, body: dict[str, Any], choice: Choice, sent: Sequence[int] | None
-    ) -> tuple[int, ...]:
-        """Return the ids that the engine says it saw; raises unless they are what was sent."""
+        self, check: Check, body: dict[str, Any], choice: Choice, sent: Sequence[int] | None, *, echo: bool
+    ) -> Sequence[int]:
+        """Return the ids that the engine says it saw; raises unless they are what was sent.
+
+        Without `echo` they were not asked for; whoever sends them all the same is held to them.
+        """
         holder = choice if self.ids_in_choice else body
-        if not self.must_echo and sent is not None and holder.get("prompt_token_ids") is None:
-            return tuple(sent)
+        if not (self.must_echo and echo) and sent is not None and holder.get("prompt_token_ids") is None:
+            return sent
         seen = check.ids(holder, "prompt_token_ids")
-        if sent is not None:
-            check.echo(seen, sent)
-        return seen
+        if sent is None:
+            return seen
+        check.echo(seen, sent)
+        return sent
+
+    def identified(self, choice: Choice) -> Choice:
+        """Return a choice with its ids where they belong, if its log-probabilities are all that has them."""
+        names = [_named_id(name) for name in self.names(choice)]
+        if choice.get("token_ids") is not None or None in names:
+            return choice
+        return {**choice, "token_ids": names}
+
+    def names_ids(self, choice: Choice) -> bool:
+        """Whether a choice has its ids, if there are any, where the prompt's need not come along."""
+        ids, bare = choice.get("token_ids"), {**choice, "token_ids": None}
+        return self.lists_ids or (bool(ids) and self.identified(bare)["token_ids"] == ids)
 
     def delta(self, check: Check, piece: Choice) -> Delta:
         """Return what a chunk's choice brings; `piece` has its message where a whole answer has it."""
@@ -98,6 +118,25 @@ def _name(check: Check, entry: object) -> object:
     return check.get(entry, "token", str)
 
 
+def _tokens_of_entries(choice: Choice) -> Sequence[object]:
+    entries = (choice.get("logprobs") or {}).get("content") or ()
+    return [entry.get("token") if isinstance(entry, dict) else None for entry in entries]
+
+
+def _tokens_of_lists(choice: Choice) -> Sequence[object]:
+    return (choice.get("logprobs") or {}).get("tokens") or ()
+
+
+def _named_id(name: object) -> int | None:
+    """Return the id that a token is written as.
+
+    >>> _named_id("token_id:7"), _named_id("seven")
+    (7, None)
+    """
+    match = NAMED.fullmatch(name) if isinstance(name, str) else None
+    return int(match[1]) if match else None
+
+
 def _logprobs(choice: Choice, *names: str) -> object:
     """Return the log-probabilities' object; a turn of no ids may come without."""
     empty = choice.get("token_ids") == [] and choice.get("logprobs") is None
@@ -131,7 +170,31 @@ def _nothing(_: Check, __: Choice, ___: Sequence[int]) -> None:
     """Demand nothing: this route may have no text."""
 
 
-CHATTED = Shape(ids_in_choice=False, must_echo=True, logprobs=_entries, message=Check.message, text=_spoken)
-COMPLETED = Shape(ids_in_choice=True, must_echo=True, logprobs=_lists, message=_text_alone, text=_written)
-GENERATED = Shape(ids_in_choice=False, must_echo=False, logprobs=_entries, message=_nothing, text=_written)
+CHATTED = Shape(
+    ids_in_choice=False,
+    must_echo=True,
+    lists_ids=False,
+    logprobs=_entries,
+    names=_tokens_of_entries,
+    message=Check.message,
+    text=_spoken,
+)
+COMPLETED = Shape(
+    ids_in_choice=True,
+    must_echo=True,
+    lists_ids=False,
+    logprobs=_lists,
+    names=_tokens_of_lists,
+    message=_text_alone,
+    text=_written,
+)
+GENERATED = Shape(
+    ids_in_choice=False,
+    must_echo=False,
+    lists_ids=True,
+    logprobs=_entries,
+    names=_tokens_of_entries,
+    message=_nothing,
+    text=_written,
+)
 """Before 0.30 this route repeats no ids. It has nothing but ids to go by, so their count tells enough."""

@@ -55,6 +55,15 @@ class Version:
         return self.chat_streams if way in ("chat", "tokens") else self.generate_streams
 
     @property
+    def names_apart(self) -> bool:
+        """Whether a streamed turn's log-probabilities can tell its ids.
+
+        Up to 0.28 a chunk without ids had the log-probabilities of all before it once more, which only a list
+        of ids beside them gives away. A server that hides its version may be such a one.
+        """
+        return self.number is not None and self.at_least(0, 29)
+
+    @property
     def generates(self) -> bool:
         """Whether it has the generate route."""
         return self.at_least(0, 11)

@@ -1,0 +1,145 @@
+"""What is measured on the wire and in a prefix cache is what it is called; programs that differ are told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import prefix_cache, prefix_turns, wire
+from benchmarks.history import History, histories
+from benchmarks.prefix_cache import Found
+from benchmarks.prefix_turns import Seen, Shape, seen
+from benchmarks.voice import voice
+from benchmarks.wire_programs import Peer, first, parts, talk
+from tito_io.engines.protocol import InvalidReplyError, Reply, Usage
+
+
+@pytest.fixture(scope="module")
+def history() -> History:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("TITO_FAMILIES", raising=False)
+        return histories(voice(), [4], 6)[0]
+
+
+@pytest.mark.parametrize("wired", [False, True])
+def test_each_call_is_the_next_turn_of_one_conversation(history: History, wired: bool) -> None:
+    one = talk(history, wired=wired)
+    one.server.keeps = True
+    before = history.last.ids.tolist()
+    for _ in range(3):
+        turn = one.turn()
+        assert turn.stitched is not None
+        assert one.server.seen()[: len(before)] == before
+        assert b'"return_token_ids"' not in one.server.sent
+        before = one.conversation.trajectory[-1].ids.tolist()
+
+
+def test_the_parts_are_those_of_a_turn(history: History) -> None:
+    taken, one = parts(history), talk(history)
+    one.server.keeps = True
+    one.turn()
+    assert taken.body() == taken.sent == one.server.sent
+    assert taken.stitch().ids == one.server.seen()
+    assert list(taken.parse().completion_ids) == one.server.sampled
+    assert wire.agreed(history, taken) == len(one.server.seen())
+
+
+def test_a_first_turn_has_everything_written_and_repeated(history: History) -> None:
+    reply: Any = first(history)()
+    assert reply.raw["choices"][0]["prompt_token_ids"] == history.prompt_ids
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_programs_that_send_other_ids_are_not_compared(
+    history: History, spoilt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Peer.__init__
+
+    def wrong(self: Peer, history: History, *, raw: bool) -> None:
+        made(self, history, raw=raw)
+        if raw is spoilt:
+            setattr(self, "extra" if raw else "prompt", {"prompt": [1, 2, 3]} if raw else [1, 2, 3])
+
+    monkeypatch.setattr(Peer, "__init__", wrong)
+    with pytest.raises(wire.DisagreementError, match="extra_body" if spoilt else "prompt="):
+        wire.agreed(history, parts(history))
+
+
+def test_a_server_that_counts_otherwise_stops_a_turn(history: History) -> None:
+    one = talk(history)
+    one.server.count += 1
+    with pytest.raises(InvalidReplyError, match="counted prompt ids"):
+        one.turn()
+
+
+def test_the_wire_command_prints_one_object_or_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TITO_FAMILIES", raising=False)
+    monkeypatch.setattr(wire, "QUICK", ((3, 5),))
+    monkeypatch.setattr(wire, "LONG", 10)
+    done = CliRunner().invoke(wire.main, ["--quick", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    (case,), (target,) = found["cases"], found["targets"]
+    work = sum(case["timings"][name]["warm"] for name in wire.WORK)
+    assert target["value"] == pytest.approx(work / case["timings"][wire.FLOOR]["warm"])
+    assert wire.OPENAI in case["timings"]
+    told = CliRunner().invoke(wire.main, ["--quick"])
+    assert all(name in told.stdout for name in case["timings"])
+
+
+# The prefix cache.
+
+
+def reply(prompt: list[int], cached: int | None, ids: tuple[int, ...] = (7, 8)) -> Reply:
+    return Reply(
+        prompt_ids=prompt,
+        completion_ids=ids,
+        logprobs=None,
+        message=None,
+        text="",
+        finish_reason="length",
+        usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids), cached_tokens=cached),
+        raw={},
+    )
+
+
+def test_what_can_be_reused_are_whole_blocks_of_what_was_computed() -> None:
+    """The last sampled id was computed with by nobody, and a prompt's last id is computed anew."""
+    before = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 9]]
+    turn = seen(reply([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 8), before[:1], 4, 0.5)
+    assert (turn.prompt, turn.held, turn.shared, turn.cached, turn.first) == (10, 8, 8, 8, 0.5)
+    assert seen(reply([1, 2, 3, 4, 5, 6, 7, 8], 4), before[:1], 4, 0.5).shared == 4
+    assert seen(reply([1, 2, 3, 4, 5, 6, 8, 8], 4), before, 4, 0.5).shared == 4
+    assert seen(reply([1, 2, 3, 4, 5], 0), before, 4, 0.5).held == 0
+    assert seen(reply([1, 2, 3], 0), [], 4, 0.5).shared == 0
+
+
+def test_an_engine_that_tells_nothing_is_not_measured() -> None:
+    with pytest.raises(RuntimeError, match="tells nothing of its cache"):
+        seen(reply([1, 2], None), [], 4, 0.5)
+    with pytest.raises(RuntimeError, match="streamed no id"):
+        seen(reply([1, 2], 0), [], 4, None)
+
+
+def test_all_turns_amount_to_parts_of_what_was_there() -> None:
+    turns = {
+        prefix_cache.TITO: [[Seen(10, 0, 0, 0, 0.1), Seen(20, 8, 8, 8, 0.2), Seen(30, 16, 16, 16, 0.3)]],
+        prefix_cache.MITO: [[Seen(10, 0, 0, 0, 0.1), Seen(20, 8, 4, 4, 0.4), Seen(30, 16, 8, 4, 0.6)]],
+    }
+    found = Found(4, Shape(3, 5, 5), turns)
+    assert found.sums(prefix_cache.TITO) == {"of the prompts": 24 / 60, "of held": 1, "of shared": 1}
+    assert found.sums(prefix_cache.MITO) == {"of the prompts": 8 / 60, "of held": 8 / 24, "of shared": 8 / 12}
+    assert found.late(prefix_cache.MITO) == 0.5
+    data = json.loads(json.dumps(prefix_cache.plain(found)))
+    assert data["reached"][prefix_cache.TITO]["of held"] == 1
+    assert data["rounds"][prefix_cache.MITO][0][1]["cached"] == 4
+
+
+def test_the_size_of_a_block_is_read_off_the_metrics() -> None:
+    line = 'vllm:cache_config_info{block_size="128",cache_dtype="auto",engine="0"} 1.0'
+    found = prefix_turns.BLOCK.search(f"# HELP\n{line}\n")
+    assert found is not None
+    assert found[1] == "128"
