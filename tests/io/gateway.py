@@ -206,10 +206,10 @@ async def chat(http: httpx2.AsyncClient, name: str, messages: Sequence[Any], **m
 
 
 @asynccontextmanager
-async def served(application: ASGIApp) -> AsyncIterator[str]:
-    """Serve over a real socket of this machine."""
+async def served(application: ASGIApp, port: int = 0) -> AsyncIterator[str]:
+    """Serve over a real socket of this machine; 0 is any that is free."""
     config = uvicorn.Config(
-        application, host="127.0.0.1", port=0, log_level="critical", lifespan="on", ws="none"
+        application, host="127.0.0.1", port=port, log_level="critical", lifespan="on", ws="none"
     )
     server = uvicorn.Server(config)
     async with anyio.create_task_group() as group:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import attrs
 
@@ -20,6 +21,13 @@ class Process:
 
     url: str
     process: subprocess.Popen[str]
+    complained: Path | None = None
+    """Where it writes what it complains of."""
+
+    def warnings(self) -> list[str]:
+        """Return the lines that it complained in, where they are kept."""
+        assert self.complained is not None
+        return self.complained.read_text().splitlines()
 
     def kill(self) -> None:
         """End it at once: nothing of it runs any more."""
@@ -33,19 +41,21 @@ class Process:
 
 
 @contextmanager
-def started(*options: str) -> Iterator[Process]:
+def started(*options: str, complaints: Path | None = None) -> Iterator[Process]:
     """Start a gateway on any free port; whatever happens, it does not outlive the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUN, "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    with (complaints or Path(os.devnull)).open("w") as kept:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, "--port", "0", *options],
+            stdout=subprocess.PIPE,
+            stderr=kept if complaints else None,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
     assert process.stdout is not None
     try:
         url = process.stdout.readline().strip()
         assert url.startswith("http://"), f"it said {url!r} and ended with {process.poll()}"
-        yield Process(url, process)
+        yield Process(url, process, complaints)
     finally:
         if process.poll() is None:
             process.kill()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import click
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
@@ -18,7 +19,8 @@ from tests.io.gateway_process import started
 from tito_io.embedded import MODEL
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.protocol import Engine
-from tito_io.serve.command import BAD_INPUT, TROUBLE, serve
+from tito_io.serve.command import serve
+from tito_io.trouble import BAD_INPUT, TROUBLE
 
 
 def run(*options: str) -> Result:
@@ -35,6 +37,7 @@ def run(*options: str) -> Result:
         (["--engine", "dynamo", "--base-url", "http://127.0.0.1:1"], "--family"),
         (["--base-url", "http://127.0.0.1:1"], "embedded"),
         (["--family", "/nowhere"], "/nowhere"),
+        (["--store", "sqlite:/nowhere/at/all/s.db"], "there is no folder /nowhere/at/all; make it"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(options: list[str], said: str, tmp_path: Path) -> None:
@@ -45,11 +48,43 @@ def test_what_cannot_be_is_refused_in_one_line(options: list[str], said: str, tm
     assert said in line
 
 
-def test_an_engine_that_is_away_is_trouble(tmp_path: Path) -> None:
-    store = f"sqlite:{tmp_path / 's.db'}"
-    found = run("--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--store", store)
-    assert found.exit_code == TROUBLE
-    assert found.stderr.startswith("tito: GET http://127.0.0.1:1/v1/models: nothing answers")
+def test_a_store_that_is_away_is_trouble() -> None:
+    found = run("--store", f"redis://127.0.0.1:{free_port()}/0")
+    assert found.exit_code == TROUBLE, found.output
+    (line,) = found.stderr.splitlines()
+    assert line == "tito: the store failed: ConnectionError; is the Redis server there?"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
+async def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    """It is told of in a line; until it is there turns are an outage, and then they are answered."""
+    port = free_port()
+    options = ("--engine", "vllm", "--base-url", f"http://127.0.0.1:{port}", "--store", "memory")
+    begun = started(*options, complaints=tmp_path / "complaints")
+    process = await anyio.to_thread.run_sync(begun.__enter__)
+    try:
+        async with httpx2.AsyncClient(base_url=process.url, timeout=60) as http:
+            name = await opened(http)
+            path = f"/sessions/{name}/v1/chat/completions"
+            early = await http.post(path, json={"messages": HELLO})
+            assert (early.status_code, early.json()["error"]["code"]) == (503, "UnreachableError")
+            assert (await http.get("/v1/models")).status_code == 503
+            async with served(embedded_app(), port=port):
+                answer = await chat(http, name, HELLO, max_tokens=5)
+                assert answer["model"] == MODEL
+                assert (await http.get("/v1/models")).json()["data"][0]["id"] == MODEL
+    finally:
+        process.kill()
+        begun.__exit__(None, None, None)
+    line, *_ = process.warnings()
+    assert line.startswith(f"tito: GET http://127.0.0.1:{port}/v1/models: nothing answers")
+    assert "once it is there" in line
 
 
 def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
@@ -63,6 +98,9 @@ def test_the_help_says_what_there_is() -> None:
     found = run("--help")
     assert found.exit_code == 0
     flat = "".join(found.output.split())  # lines are broken at hyphens too
+    for option in serve.params:
+        assert isinstance(option, click.Option)
+        assert option.help, option.name
     for word in ("redis://HOST:PORT", "renamed-tool-ids", "--durable", "Exitstatus"):
         assert word in flat
 

@@ -21,6 +21,7 @@ from tito_io.serve.made import Choices, made
 from tito_io.serve.memory import MemoryStore
 from tito_io.serve.redis import RedisStore
 from tito_io.serve.sqlite import SqliteStore
+from tito_io.serve.store import StoreError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
@@ -263,3 +264,92 @@ async def test_a_store_that_is_away_is_an_outage_and_no_refusal(redis_url: str) 
         assert answer.status_code == 503
         assert (await http.post("/sessions")).status_code == 503
     await gateway.sessions.store.aclose()
+
+
+# What a store may do to a session.
+
+
+class Forgetful(MemoryStore):
+    """A store whose acknowledgements may get lost on the way, after the row was written."""
+
+    lost = 0
+
+    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+        await super().put(name, epoch, place, row)
+        if self.lost:
+            self.lost -= 1
+            raise StoreError("the store failed: ConnectionError")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_session_goes_on_after_a_write_of_which_nobody_knows(shared: bool) -> None:
+    """The row is there, nobody was told: what is asked again becomes its sibling."""
+    store = Forgetful()
+    store.shared = shared
+    engine = Scripted()
+    async with client(scripted_gateway(engine, store)) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        messages = [*HELLO, said, user()]
+        store.lost = 1
+        failed = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": messages})
+        assert failed.status_code == 503
+        for _ in range(2):
+            await chat(http, name, messages)
+            assert engine.asked[-1][0] == "ids"
+        shown = (await http.get(f"/sessions/{name}")).json()
+    nodes = shown["metadata"]["tree"]["nodes"]
+    assert [node["parent"] for node in nodes] == [None, *[nodes[0]["id"]] * 3]
+
+
+@needs_redis
+async def test_a_session_goes_on_after_its_store_has_lost_turns(redis_url: str) -> None:
+    """A server that does not wait for its disk forgets the latest turn when it is killed."""
+    gateway = embedded_gateway(RedisStore.to(redis_url))
+    store: Any = gateway.sessions.store
+    async with client(gateway) as http:
+        name, messages = await opened(http), list[Any](HELLO)
+        for _ in range(3):
+            said = (await chat(http, name, messages))["choices"][0]["message"]
+            messages = [*messages, said, user()]
+        await store.client.hdel(f"tito:session:{{{name}}}:rows", 2)
+        await chat(http, name, messages)
+        shown = (await http.get(f"/sessions/{name}")).json()
+        assert len(shown["metadata"]["tree"]["nodes"]) == 3
+        await store.client.hdel(f"tito:session:{{{name}}}:rows", 0)
+        lost = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": messages})
+        assert lost.status_code == 503
+        assert "the store has lost a turn" in lost.json()["error"]["message"]
+    await store.aclose()
+
+
+# Sessions that are not there.
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/models"),
+        ("POST", "/v1/messages/count_tokens"),
+        ("GET", ""),
+        ("GET", "/view"),
+        ("GET", "/samples"),
+        ("POST", "/samples"),
+        ("DELETE", ""),
+        ("GET", "/version"),
+    ],
+)
+async def test_every_route_of_a_session_that_is_not_there_says_so(method: str, path: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        body = {"messages": HELLO, "model": "m"}
+        answer = await http.request(
+            method, f"/sessions/nope{path}", json=body if path.endswith("tokens") else {}
+        )
+        assert answer.status_code == 404
+        assert "session not found" in answer.text
+        name = await opened(http)
+        if path != "/version":  # which is the engine's, and it has none
+            there = await http.request(
+                method, f"/sessions/{name}{path}", json=body if "tokens" in path else {}
+            )
+            assert there.status_code in (200, 204)

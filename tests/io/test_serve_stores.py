@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import pytest
 
 from tests.io.redis_server import redis_server, wanted
@@ -48,6 +49,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 A, B = "a" * 32, "b" * 32
+
+
+async def test_a_store_says_what_there_is(store: Store) -> None:
+    await store.check()
+    assert not await store.exists(A)
+    await store.create(A, b"head")
+    assert (await store.exists(A), await store.exists(B)) == (True, False)
 
 
 async def test_rows_come_back_in_their_places(store: Store) -> None:
@@ -161,6 +169,12 @@ async def test_another_program_s_file_is_refused(tmp_path: Path) -> None:
         SqliteStore.open(tmp_path / "other.db")
 
 
+async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no folder .*misspelt; make it, or name another file"):
+        SqliteStore.open(tmp_path / "misspelt" / "s.db")
+    assert os.listdir(tmp_path) == []  # noqa: PTH208  # a look of its own, which waits for nobody
+
+
 @pytest.mark.parametrize("address", ["", "sqlite:", "mysql://x", "redis"])
 async def test_an_address_is_one_of_three(address: str) -> None:
     with pytest.raises(InputError, match="--store"):
@@ -169,8 +183,9 @@ async def test_an_address_is_one_of_three(address: str) -> None:
 
 async def test_nobody_answers_where_there_is_no_redis(unused: int) -> None:
     store = RedisStore.to(f"redis://127.0.0.1:{unused}/0")
-    with pytest.raises(StoreError, match="is the Redis server there"):
-        await store.create(A, b"head")
+    for asking in (store.create(A, b"head"), store.check(), store.exists(A)):
+        with pytest.raises(StoreError, match="is the Redis server there"):
+            await asking
     await store.aclose()
 
 
@@ -260,6 +275,45 @@ async def test_a_released_session_moves_at_once_and_one_that_nobody_took_is_the_
         await other.release(A, theirs.epoch)
         back = await one.claim(A)
         assert back.previous == theirs.epoch != first.epoch
+
+
+@needs_redis
+async def test_nothing_is_written_twice_where_the_connection_breaks_after_it(redis_url: str) -> None:
+    """The server has the row, and its answer gets lost: whoever asked is told that nobody knows."""
+    async with two(redis_url) as (one, other), cutting(redis_url) as (url, cuts):
+        await one.create(A, b"head")
+        claim = await one.claim(A)
+        broken = RedisStore.to(url)
+        cuts.append("the next one")
+        with pytest.raises(StoreError, match="ConnectionError"):
+            await broken.put(A, claim.epoch, 0, b"row")
+        assert (await other.load(A)).rows == {0: b"row"}
+        await broken.aclose()
+
+
+@asynccontextmanager
+async def cutting(url: str) -> AsyncIterator[tuple[str, list[str]]]:
+    """Stand before a server; for each cut let a script through, and break off before its answer."""
+    theirs, cuts = int(url.rsplit(":", 1)[1].partition("/")[0]), list[str]()
+
+    async def passed(client: anyio.abc.SocketStream) -> None:
+        async with client, await anyio.connect_tcp("127.0.0.1", theirs) as server:
+            with suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+                while True:
+                    asked = await client.receive()
+                    await server.send(asked)
+                    answer = await server.receive()
+                    if cuts and b"EVAL" in asked:
+                        cuts.pop()
+                        return
+                    await client.send(answer)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, passed)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # no database is asked
+        yield f"redis://127.0.0.1:{port}/0", cuts
+        group.cancel_scope.cancel()
 
 
 async def test_redis_is_there_where_it_is_asked_for() -> None:

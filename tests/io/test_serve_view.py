@@ -101,9 +101,21 @@ async def test_a_session_of_no_turns_and_an_engine_that_renders_nothing_have_a_p
         assert (await http.get(f"/sessions/{name}/view")).status_code == 200
         await chat(http, name, HELLO)
         gateway.turns.engine = engine
-        found = await http.get(f"/sessions/{name}/view?leaf=%3Cscript%3E")
+        found = await http.get(f"/sessions/{name}/view")
     assert "drift is not known" in found.text
-    assert "<script>" not in found.text
+
+
+@pytest.mark.parametrize("leaf", ["zzz", "", "%3Cscript%3E"])
+async def test_a_turn_that_is_not_there_has_no_page(leaf: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        answer = await chat(http, name, HELLO)
+        assert (await http.get(f"/sessions/{name}/view?leaf={answer['id']}")).status_code == 200
+        found = await http.get(f"/sessions/{name}/view?leaf={leaf}")
+    assert (found.status_code, found.json()) == (
+        404,
+        {"error": "leaf: this session has no turn of that name"},
+    )
 
 
 async def test_counts_are_told_and_hold_no_words_of_a_client() -> None:
@@ -122,6 +134,8 @@ async def test_counts_are_told_and_hold_no_words_of_a_client() -> None:
     assert "tito_committed_total 2.0" in lines
     assert any(line.startswith("tito_cached_ids_total ") and not line.endswith(" 0.0") for line in lines)
     assert "apricot" not in text
+    assert "_created" not in text
+    assert 'tito_turn_seconds_bucket{le="+Inf"} 2.0' in lines
 
 
 async def test_what_samples_or_commands_is_not_passed_on() -> None:

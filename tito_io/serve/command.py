@@ -12,21 +12,24 @@ import click
 
 from tito_core import InputError, OddStop, Policy, TitoError, Truncated
 from tito_io.chosen import ENGINES, Address, chosen
-from tito_io.engines.protocol import Engine, EngineError
+from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
+from tito_io.extras import missing
 from tito_io.family import Family
+from tito_io.trouble import BAD_INPUT, TROUBLE, complain, fail, told
 
 from .caps import MIB, Caps
+from .named import named_by
+from .store import Store, StoreError
 
 if TYPE_CHECKING:
     from .backend import Backend
     from .gateway import Gateway
 
-BAD_INPUT, TROUBLE = 2, 3
 STATUSES = """\b
 Exit status:
   0  it was told to stop, and ended what was in flight
   2  bad input: options, store, model folder
-  3  the engine or the store failed at the start
+  3  the engine or the store failed at the start; an engine that is not there yet is waited for
 """
 CAPS = Caps()
 
@@ -59,14 +62,20 @@ class Options:
 
 
 @click.command(epilog=STATUSES)
-@click.option("--engine", type=click.Choice(list(ENGINES)), default="embedded", show_default=True)
+@click.option(
+    "--engine",
+    type=click.Choice(list(ENGINES)),
+    default="embedded",
+    show_default=True,
+    help="Who samples. The embedded engine babbles, and needs no server.",
+)
 @click.option("--base-url", help="Where the engine listens, such as http://127.0.0.1:8000.")
 @click.option("--model", help="The model's name; asked of the engine where it serves just one.")
 @click.option("--api-key", envvar="TITO_API_KEY", help="The engine's. [env: TITO_API_KEY]")
 @click.option("--vocab-size", type=click.IntRange(1), help="How many ids, where SGLang does not say.")
 @click.option("--family", type=click.Path(path_type=Path), help="The model's folder, to render with here.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="The embedded engine's.")
-@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0: everywhere.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8010, show_default=True, help="0: any free.")
 @click.option(
     "--store",
@@ -97,9 +106,20 @@ class Options:
     show_default=True,
     help="What users and tools spell like a special token: its letters, or the token. Needs a family.",
 )
-@click.option("--truncated", type=click.Choice(["close", "refuse"]), default="close", show_default=True)
 @click.option(
-    "--odd-stop", type=click.Choice(["refuse", "replace", "keep"]), default="keep", show_default=True
+    "--truncated",
+    type=click.Choice(["close", "refuse"]),
+    default="close",
+    show_default=True,
+    help="What follows a turn that was cut short: its close, untrained, or a prompt by messages.",
+)
+@click.option(
+    "--odd-stop",
+    type=click.Choice(["refuse", "replace", "keep"]),
+    default="keep",
+    show_default=True,
+    help="What follows a stop that the template would not write: a prompt by messages, the template's own "
+    "stop in its place, or the bridge after it.",
 )
 @click.option(
     "--wire",
@@ -110,14 +130,54 @@ class Options:
 )
 @click.option("--drain", type=click.IntRange(0), default=30, show_default=True, help="Seconds, on SIGTERM.")
 @click.option(
-    "--max-body", type=click.IntRange(1), default=CAPS.body_bytes // MIB, show_default=True, help="MiB."
+    "--max-body",
+    type=click.IntRange(1),
+    default=CAPS.body_bytes // MIB,
+    show_default=True,
+    help="MiB of one request's body; more is refused with 413.",
 )
-@click.option("--max-turns", type=click.IntRange(1), default=CAPS.turns, show_default=True)
-@click.option("--max-nodes", type=click.IntRange(1), default=CAPS.nodes, show_default=True)
-@click.option("--max-tokens", type=click.IntRange(1), default=CAPS.tokens, show_default=True)
-@click.option("--max-sessions", type=click.IntRange(1), default=CAPS.sessions, show_default=True)
-@click.option("--max-idle", type=click.FloatRange(0.1), default=CAPS.idle_seconds, help="Seconds.")
-@click.option("--max-calls", type=click.IntRange(1), default=CAPS.calls, show_default=True)
+@click.option(
+    "--max-turns",
+    type=click.IntRange(1),
+    default=CAPS.turns,
+    show_default=True,
+    help="Assistant messages in one prompt; more are refused with 429, as by the next three.",
+)
+@click.option(
+    "--max-nodes",
+    type=click.IntRange(1),
+    default=CAPS.nodes,
+    show_default=True,
+    help="Turns of one session, those of all its branches.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1),
+    default=CAPS.tokens,
+    show_default=True,
+    help="Token ids that one session keeps, shared ones counted once.",
+)
+@click.option(
+    "--max-sessions",
+    type=click.IntRange(1),
+    default=CAPS.sessions,
+    show_default=True,
+    help="Sessions in the store.",
+)
+@click.option(
+    "--max-idle",
+    type=click.FloatRange(0.1),
+    default=CAPS.idle_seconds,
+    show_default=True,
+    help="Seconds that a session is kept while nobody uses it; then it is deleted.",
+)
+@click.option(
+    "--max-calls",
+    type=click.IntRange(1),
+    default=CAPS.calls,
+    show_default=True,
+    help="Turns sampled at once; further ones wait for a place, and none is refused.",
+)
 def serve(**given: Any) -> None:
     """Serve agents that know only messages: they get a base URL, and their rollout is token-exact.
 
@@ -126,10 +186,10 @@ def serve(**given: Any) -> None:
     """
     try:
         sys.exit(anyio.run(_serve, _options(given)))
-    except EngineError as error:
-        _complain(error, TROUBLE)
+    except (EngineError, StoreError) as error:
+        fail(error, TROUBLE)
     except TitoError as error:
-        _complain(error, BAD_INPUT)
+        fail(error, BAD_INPUT)
 
 
 def _options(given: dict[str, Any]) -> Options:
@@ -143,11 +203,6 @@ def _options(given: dict[str, Any]) -> Options:
         calls=given.pop("max_calls"),
     )
     return Options(caps=caps, **given)
-
-
-def _complain(error: TitoError, status: int) -> None:
-    click.echo(f"tito: {error}", err=True)
-    sys.exit(status)
 
 
 async def _serve(options: Options) -> int:
@@ -165,7 +220,7 @@ async def gateway_of(options: Options) -> Gateway:
         from .made import Choices, made  # noqa: PLC0415  # likewise
         from .stores import opened  # noqa: PLC0415  # likewise
     except ImportError as error:
-        raise InputError(f"tito serve needs {error.name}: install tito-kernel[serve]") from None
+        raise InputError(missing(str(error.name))) from None
     from .door import named  # noqa: PLC0415  # likewise
 
     family = _family(options)
@@ -184,7 +239,17 @@ async def gateway_of(options: Options) -> Gateway:
     )
     model = await _model(engine, options)
     store = opened(options.store, idle_seconds=options.caps.idle_seconds, durable=options.durable)
+    await _check(store)
     return made(engine, store, model=model, family=family, choices=choices, backend=_backend(options))
+
+
+async def _check(store: Store) -> None:
+    """Demand that the store answers."""
+    try:
+        await store.check()
+    except StoreError:
+        await store.aclose()
+        raise
 
 
 def _family(options: Options) -> Family | None:
@@ -209,11 +274,12 @@ def _address(options: Options, family: Family | None) -> Address:
 
 
 async def _model(engine: Engine, options: Options) -> str:
-    """Return the model's name, asked of engines that tell."""
-    served = getattr(engine, "served", None)
-    if options.model is not None or served is None:
-        return options.model or engine.name
-    return str((await served()).name)
+    """Return the model's name, asked of engines that tell; "" where one is not there yet, which is told."""
+    try:
+        return options.model or await named_by(engine)
+    except (UnreachableError, ServerError) as error:
+        complain(f"{told(error)}. Serving all the same: requests for turns are answered once it is there")
+        return ""
 
 
 def _keys(path: Path | None) -> tuple[str, ...]:

@@ -26,6 +26,13 @@ class MemoryStore:
     clock: Callable[[], float] = time.monotonic
     _sessions: dict[str, _Kept] = attrs.field(factory=dict, init=False)
 
+    async def check(self) -> None:
+        """Do nothing: it is here."""
+
+    async def exists(self, name: str) -> bool:
+        """Tell whether there is such a session."""
+        return name in self._sessions
+
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken."""
         if name in self._sessions:

@@ -1,5 +1,7 @@
 """A session's training samples in the session protocol's container: safetensors, with a JSON part in it.
 
+The same as plain JSON has each tensor as a list under its field's name, with null for a field that is null.
+
 A sample is a row of the forest: a leaf with all turns on the way to it, each sampled id trained in one row.
 Its response begins where the model first spoke. What has no log-probability gets none: a whole field is null
 before a number is made up.
@@ -31,14 +33,35 @@ Tensors = dict[str, Mapping[str, Any]]
 """Types, shapes and bytes by name."""
 
 
+@attrs.frozen
+class Contained:
+    """Samples: what is said of them, and their tensors."""
+
+    meta: Mapping[str, Any]
+    tensors: Tensors
+
+    def safetensors(self) -> bytes:
+        """Return the container."""
+        data = orjson.dumps(self.meta)
+        return _written({**self.tensors, META: {"dtype": "U8", "shape": [len(data)], "data": data}})
+
+    def plain(self) -> dict[str, Any]:
+        """Return the same as JSON data."""
+        rows = [dict.fromkeys(row["nulls"]) | row for row in self.meta["samples"]]
+        for name, tensor in self.tensors.items():
+            field, _, place = name.rpartition(".")
+            rows[int(place)][field] = _listed(tensor)
+        return {**self.meta, "samples": rows}
+
+
 def payload(
     session: Session,
     max_seq_len: int | None,
     told: Mapping[str, Any] | None,
     metadata: Mapping[str, Any],
     decode: Decode | None,
-) -> bytes:
-    """Return the container with all samples of at most `max_seq_len` ids."""
+) -> Contained:
+    """Return all samples of at most `max_seq_len` ids."""
     options = SampleOptions(max_length=max_seq_len, cut=Cut.INSIDE)
     forest, tensors = session.forest, Tensors()
     found = samples(forest, options).rows
@@ -46,9 +69,7 @@ def payload(
     rows = [made.sample(place, row) for place, row in enumerate(found)]
     reason = None if rows else "all_truncated" if session.commits else "no_records"
     meta = {"samples": rows, "session_metadata": dict(metadata), "empty_reason": reason}
-    data = orjson.dumps(meta)
-    tensors[META] = {"dtype": "U8", "shape": [len(data)], "data": data}
-    return _written(tensors)
+    return Contained(meta, tensors)
 
 
 def _written(tensors: Tensors) -> bytes:
@@ -147,6 +168,18 @@ def _put(
 ) -> None:
     data = array(NUMBERS[dtype], numbers).tobytes()
     tensors[name] = {"dtype": dtype, "shape": list(shape or [len(numbers)]), "data": data}
+
+
+def _listed(tensor: Mapping[str, Any]) -> Any:
+    """Return a tensor's numbers, in lists of lists where it has several dimensions.
+
+    >>> _listed({"dtype": "U8", "shape": [2, 1], "data": bytes([7, 8])})
+    [[7], [8]]
+    """
+    found: list[Any] = array(NUMBERS[tensor["dtype"]], tensor["data"]).tolist()
+    for width in tensor["shape"][:0:-1]:
+        found = [found[start : start + width] for start in range(0, len(found), width)]
+    return found
 
 
 def checked_length(value: object) -> int | None:

@@ -13,6 +13,8 @@ from typing import Any, Self, cast
 
 import attrs
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from tito_core import InputError
@@ -21,19 +23,22 @@ from .store import BusyError, Claim, FencedError, GoneError, Stored, StoreError
 
 PREFIX = "tito:session:"
 LEASE_SECONDS = 10.0
+ANSWER_SECONDS = 5.0
+"""How long the server may take to let in, and to answer."""
 PLENTY = 30 * 86_400.0
 """How long a session is kept where nobody says."""
 
 CLAIM = """
-if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0} end
+if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0} end
+local rows = redis.call('HLEN', KEYS[2])
 local holder = redis.call('GET', KEYS[3])
 local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch'))
-if holder and holder ~= ARGV[1] then return {-2, 0} end
+if holder and holder ~= ARGV[1] then return {-2, 0, 0} end
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3]) redis.call('PEXPIRE', KEYS[2], ARGV[3])
-if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then return {epoch, epoch} end
+if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then return {epoch, epoch, rows} end
 redis.call('HSET', KEYS[1], 'epoch', epoch + 1, 'owner', ARGV[1])
-return {epoch + 1, epoch}
+return {epoch + 1, epoch, rows}
 """
 """Keys: head, rows, lease. Arguments: owner, lease, life. An owner that nobody followed keeps its epoch."""
 PUT = """
@@ -71,12 +76,29 @@ class RedisStore:
 
     @classmethod
     def to(cls, url: str, *, life_seconds: float = PLENTY, lease_seconds: float = LEASE_SECONDS) -> Self:
-        """Make ready; nothing is sent yet. Raises `InputError` for no Redis URL."""
+        """Make ready; nothing is sent yet. Raises `InputError` for no Redis URL.
+
+        Nothing is asked twice, as the client would of itself: a row that was written before the connection
+        broke would be taken for another gateway's.
+        """
         try:
-            client = redis.asyncio.Redis.from_url(url)
+            client = redis.asyncio.Redis.from_url(
+                url,
+                retry=Retry(NoBackoff(), 0),
+                socket_timeout=ANSWER_SECONDS,
+                socket_connect_timeout=ANSWER_SECONDS,
+            )
         except ValueError as error:
             raise InputError(f"--store: {error}; give redis://HOST:PORT/NUMBER") from error
         return cls(client, lease_seconds=lease_seconds, life_seconds=life_seconds)
+
+    async def check(self) -> None:
+        """Ask the server for a sign of life."""
+        await self._asked(self.client.ping())
+
+    async def exists(self, name: str) -> bool:
+        """Tell whether there is such a session."""
+        return bool(await self._asked(self.client.exists(_head(name))))
 
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken."""
@@ -86,12 +108,12 @@ class RedisStore:
         """Own a session for as long as the lease lasts; claimed again, it lasts anew."""
         keys = [_head(name), _rows(name), _lease(name)]
         lease, life = _millis(self.lease_seconds), _millis(self.life_seconds)
-        epoch, previous = await self._script(CLAIM, keys, self.owner, lease, life)
+        epoch, previous, rows = await self._script(CLAIM, keys, self.owner, lease, life)
         if epoch == -1:
             raise GoneError("there is no such session")
         if epoch == -2:  # noqa: PLR2004  # the script's word for it
             raise BusyError("another gateway is in the middle of a turn of this session")
-        return Claim(epoch, previous)
+        return Claim(epoch, previous, rows)
 
     async def release(self, name: str, epoch: int) -> None:  # noqa: ARG002  # the lease has the owner's name
         """Let another own the session."""

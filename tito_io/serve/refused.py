@@ -5,7 +5,9 @@ No text of a conversation stands in a refusal, and a failure that nobody foresaw
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import attrs
 
@@ -23,6 +25,7 @@ from tito_io.engines.protocol import (
     UnsupportedError,
 )
 
+from .quoted import quoted
 from .store import GoneError, StoreError
 
 
@@ -75,12 +78,18 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 """An error's status, the most particular class first. An outage is never the client's fault."""
 OVERLONG = "prompt is too long, it exceeds the model's maximum context length"
 """Agents that shorten their history look for these words of their APIs."""
+KEPT = "; its own words are in `answer.body`"
+"""Where the library's errors keep what a client of the gateway cannot look into."""
 PASSED_ON = frozenset((400, 404, 408, 413, 422, 429))
 """Statuses of an engine that speak of the request, and so are the client's to know."""
 
 
-def told(error: Exception) -> Told:
-    """Return what a client is told of an error."""
+def told(error: Exception, said: Mapping[str, Any] | None = None) -> Told:
+    """Return what a client is told of an error.
+
+    An engine's own words go along where they are about the request, `said`, which is its author's to know;
+    but for those that repeat what the conversation says: error texts end up in logs.
+    """
     if isinstance(error, Refused):
         return Told(error.status, error.kind, str(error), final=error.final)
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
@@ -89,7 +98,8 @@ def told(error: Exception) -> Told:
     if status is None:
         return Told(500, "InternalError", f"the gateway failed ({type(error).__name__}); its log says where")
     param = getattr(error, "field", None)
-    words = f"{OVERLONG}: {error}" if isinstance(error, OverlongError) else str(error)
+    text = str(error).removesuffix(KEPT) + quoted(error, said)
+    words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return Told(status, type(error).__name__, words, param if isinstance(param, str) else None)
 
 

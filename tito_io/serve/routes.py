@@ -29,6 +29,7 @@ from .view import page
 
 GENERATION = "x-miles-session-generation"
 ONE = "/sessions/{session}"
+BINARY = "application/octet-stream"
 SAFE = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
     "x-content-type-options": "nosniff",
@@ -55,6 +56,7 @@ def routes(gateway: Gateway) -> list[Route]:
         ("DELETE", ONE, _delete),
         ("GET", ONE + "/view", _view),
         ("POST", ONE + "/samples", _samples),
+        ("GET", ONE + "/samples", _samples),
         ("GET", "/v1/models", _models),
         ("GET", ONE + "/v1/models", _models),
         ("POST", "/v1/messages/count_tokens", _count),
@@ -157,29 +159,56 @@ def _unused(session: Session, given: str) -> None:
 
 
 async def _samples(gateway: Gateway, request: Request) -> Response:
+    """Answer with a session's rows: safetensors, or JSON for who asks for that."""
     name, body = await gateway.session_name(request), await gateway.json(request)
-    length, given = checked_length(body.get("max_seq_len")), body.get("metadata")
+    length, given = checked_length(_longest(request, body)), body.get("metadata")
     if given is not None and not isinstance(given, dict):
         raise Refused(HTTPStatus.BAD_REQUEST, "BadRequestError", "metadata is no JSON object")
     async with gateway.sessions.using(name) as session:
         said = metadata(session) | ({} if given is None else {"agent": given})
-        data = payload(session, length, given, said, gateway.decode)
+        contained = payload(session, length, given, said, gateway.decode)
         headers = {GENERATION: str(session.generation)} if gateway.wire.later else {}
-    return Response(data, headers=headers, media_type="application/octet-stream")
+    if _wants_json(request):
+        return answered(contained.plain(), headers=headers)
+    return Response(contained.safetensors(), headers=headers, media_type=BINARY)
+
+
+def _longest(request: Request, body: Mapping[str, Any]) -> Any:
+    """Return the longest row that is wanted, which a GET says in its query."""
+    said = request.query_params.get("max_seq_len", "")
+    return int(said) if said.isdecimal() else body.get("max_seq_len") or said or None
+
+
+def _wants_json(request: Request) -> bool:
+    """Tell whether a client names JSON and not the container; who takes anything gets the container."""
+    kinds = {kind.partition(";")[0].strip() for kind in request.headers.get("accept", "").lower().split(",")}
+    return JSON in kinds and BINARY not in kinds
+
+
+async def _named(gateway: Gateway, request: Request) -> None:
+    """Demand that the session of a path is there, and that whoever asks may."""
+    if "session" not in request.path_params:
+        return gateway.names.admit(request)
+    name = gateway.names.session(request).name
+    if not await gateway.sessions.exists(name):
+        raise not_found(name)
+    return None
 
 
 async def _models(gateway: Gateway, request: Request) -> Response:
-    gateway.names.session(request) if "session" in request.path_params else gateway.names.admit(request)
+    await _named(gateway, request)
     room = (await gateway.turns.engine.limits()).max_model_len
-    card = {"id": gateway.turns.model, "object": "model", "created": 0, "owned_by": "tito"}
+    card = {"id": await gateway.turns.named(), "object": "model", "created": 0, "owned_by": "tito"}
     return answered({"object": "list", "data": [{**card, "max_model_len": room}]})
 
 
 async def _count(gateway: Gateway, request: Request) -> Response:
     """Answer how many ids a prompt has, rendered afresh."""
-    gateway.names.session(request)
     dialect = Anthropic(gateway.ignoring)
     try:
+        if "session" in request.path_params:
+            await _named(gateway, request)
+        gateway.names.session(request)
         asked = dialect.counted(await gateway.json(request))
         entered = gateway.turns.door.enter(asked.messages, asked.tools)
         args = understood(asked.sampling).template_args

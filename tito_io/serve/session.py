@@ -7,7 +7,8 @@ at once become siblings and neither waits for the other. What fails or is cancel
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -21,7 +22,7 @@ from .commit import Commit
 from .prompt import Heard
 from .refused import capped
 from .rows import decode, encode
-from .store import Store, Stored
+from .store import Store, Stored, StoreError
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +66,8 @@ class Session:
     used: float = attrs.field(factory=time.monotonic, init=False)
     generation: int = attrs.field(default=0, init=False)
     """How often it was used, for those who delete only what nobody used since."""
+    doubted: bool = attrs.field(default=False, init=False)
+    """Whether a write failed, so that the store may have what is not here: it must be read again."""
     heard: Heard | None = attrs.field(default=None, init=False)
     """The prompt that was answered last."""
     _place: int = attrs.field(default=0, init=False)
@@ -77,7 +80,7 @@ class Session:
         """Return a session as it was stored."""
         made = cls(name, Head.of(stored.head), store, caps, epoch)
         for place, row in stored.rows.items():
-            made._restore(place, decode(row, made.commits.__getitem__))
+            made._restore(place, decode(row, made._kept))
         return made
 
     @property
@@ -133,10 +136,28 @@ class Session:
         self.room()
         commit, grown = self._placed(made)
         parent = None if commit.parent is None else self.commits[commit.parent]
-        await self.store.put(self.name, self.epoch, self._place, encode(commit, parent))
+        with self._doubting():
+            await self.store.put(self.name, self.epoch, self._place, encode(commit, parent))
         self.trajectory, self._place = grown, self._place + 1
         self._show(commit)
         return commit
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """Take note of a write of which nobody knows whether it was made."""
+        try:
+            yield
+        except StoreError:
+            self.doubted = True
+            raise
+
+    def _kept(self, name: str) -> Commit:
+        """Return a stored turn's parent."""
+        if name not in self.commits:
+            raise StoreError(
+                "the store has lost a turn that others go on from; is it one that keeps what it has?"
+            )
+        return self.commits[name]
 
     def _restore(self, place: int, commit: Commit) -> None:
         """Show a stored turn; its step is the one that the trajectory holds, which others will share."""
@@ -166,7 +187,8 @@ class Session:
         for commit in reversed(commits):
             if any(other.parent == commit.name for other in self.commits.values()):
                 continue
-            await self.store.take_back(self.name, self.epoch, commit.call.order)
+            with self._doubting():
+                await self.store.take_back(self.name, self.epoch, commit.call.order)
             self.ids -= _new_ids(commit, self.commits)
             del self.commits[commit.name], self._told[id(commit.step.messages)]
             self.trajectory = Trajectory(one.step for one in self.commits.values())

@@ -42,22 +42,16 @@ class Sessions:
     async def open(self, head: Head, name: str | None = None) -> str:
         """Return a session's name: a new session, or the one of that name, opened where it is not."""
         found = name or new_name()
-        if self._count >= self.caps.sessions and not await self._exists(name):
+        if self._count >= self.caps.sessions and not (name and await self.exists(name)):
             raise capped("sessions", self._count, self.caps.sessions, "--max-sessions")
         if await self.store.create(found, head.encoded()):
             self._count += 1
             self.metrics.sessions.set(self._count)
         return found
 
-    async def _exists(self, name: str | None) -> bool:
-        """Tell whether there is a session of that name; for when there is no room for another."""
-        if name is None or name in self._loaded:
-            return name is not None
-        try:
-            await self.store.load(name)
-        except GoneError:
-            return False
-        return True
+    async def exists(self, name: str) -> bool:
+        """Tell whether there is a session of that name, without using it."""
+        return await self.store.exists(name)
 
     @asynccontextmanager
     async def using(self, name: str) -> AsyncIterator[Session]:
@@ -97,10 +91,11 @@ class Sessions:
     async def _entered(self, name: str) -> Session:
         """Return a session that this gateway owns, as it is stored now."""
         session = self._loaded.get(name)
-        if session is not None and (session.calls or not self.store.shared):
+        known = session is not None and not session.doubted
+        if session is not None and known and (session.calls or not self.store.shared):
             return session
         claim = await self._claimed(name)
-        if session is None or session.epoch not in (claim.epoch, claim.previous):
+        if session is None or not known or not _is_as_stored(session, claim):
             session = await self._read(name, claim)
         session.epoch = claim.epoch
         self._loaded[name] = session
@@ -158,3 +153,9 @@ class Sessions:
     def _tell(self) -> None:
         self.metrics.sessions.set(self._count)
         self.metrics.loaded.set(len(self._loaded))
+
+
+def _is_as_stored(session: Session, claim: Claim) -> bool:
+    """Tell whether nobody else has written to a session, and the store has lost nothing of it."""
+    ours = session.epoch in (claim.epoch, claim.previous)
+    return ours and claim.rows in (None, len(session.commits))

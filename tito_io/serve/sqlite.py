@@ -52,7 +52,8 @@ class SqliteStore:
     def open(cls, path: str | Path, *, durable: bool = False) -> Self:
         """Open the file, made where it is missing.
 
-        Raises `InputError` where another gateway has it open, or it is another program's.
+        Raises `InputError` where another gateway has it open, it is another program's, or its folder is not
+        there: a folder that was misspelt must not begin a new life.
         """
         file = Path(path)
         owner = _locked(file.with_name(f"{file.name}.lock"))
@@ -64,6 +65,14 @@ class SqliteStore:
             os.close(owner)
             raise InputError(f"--store sqlite:{file}: {error}; name another file") from error
         return cls(file, db, owner)
+
+    async def check(self) -> None:
+        """Read from the file."""
+        await self._run(partial(self._rows, "SELECT 1 FROM sessions LIMIT 1"))
+
+    async def exists(self, name: str) -> bool:
+        """Tell whether there is such a session."""
+        return bool(await self._run(partial(self._rows, "SELECT 1 FROM sessions WHERE name = ?", name)))
 
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken."""
@@ -178,8 +187,12 @@ class SqliteStore:
 def _locked(path: Path) -> int:
     """Return the descriptor of a lock file that this process holds."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         found = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"--store sqlite:{path.with_suffix('')}: there is no folder {path.parent}; make it, or name "
+            "another file"
+        ) from error
     except OSError as error:
         raise InputError(f"--store sqlite: {path.parent}: {error.strerror}; name another file") from error
     try:

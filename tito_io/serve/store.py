@@ -38,6 +38,8 @@ class Claim:
     """What writes must name."""
     previous: int
     """The epoch before. Where it is the one that this gateway had, nobody has written since."""
+    rows: int | None = None
+    """How many rows there are, where the store may have lost some."""
 
 
 @attrs.frozen
@@ -54,6 +56,12 @@ class Store(Protocol):
 
     shared: bool
     """Whether several gateways may have it: a session is then claimed for each burst of calls."""
+
+    async def check(self) -> None:
+        """Ask whether the store answers; raises `StoreError` where it does not."""
+
+    async def exists(self, name: str) -> bool:
+        """Tell whether there is such a session."""
 
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken, and then nothing is changed."""

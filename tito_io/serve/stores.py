@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tito_core import InputError
+from tito_io.extras import install
 
 from .memory import MemoryStore
 from .sqlite import SqliteStore
@@ -29,5 +30,5 @@ def _redis(url: str, idle_seconds: float) -> Store:
     try:
         from .redis import RedisStore  # noqa: PLC0415  # an extra, which one gateway alone does without
     except ImportError:
-        raise InputError("--store redis:// needs the redis client: install tito-kernel[redis]") from None
+        raise InputError(f"--store redis:// needs the redis client: {install('redis')}") from None
     return RedisStore.to(url, life_seconds=idle_seconds)

@@ -80,6 +80,8 @@ class Talk:
         """Take a turn and hand it over."""
         asked, wishes = self._asked(session)
         turns = self.gateway.turns
+        if asked.model is None:
+            await turns.named()
         prompt, tap = turns.prompt(session, asked), turns.tap()
         watch = self._watch(line, asked, tap) if asked.stream else None
         with self.gateway.metrics.running.track_inprogress():
@@ -164,7 +166,7 @@ class Talk:
     async def _failed(self, line: Line, error: Exception) -> None:
         """Tell a client of an error: with a status where nothing was sent yet, else with an event."""
         status, headers = self.gateway.declined(error)
-        said = told(error)
+        said = told(error, self.body)
         _log(said, error, self.name)
         if line.over or line.gone:
             return

@@ -30,6 +30,7 @@ from .caps import Caps
 from .commit import Commit, Origin
 from .door import Door
 from .metrics import Metrics
+from .named import named_by
 from .prompt import Heard, Prompt, met, read
 from .refused import Refused, capped
 from .resumed import resumed
@@ -65,6 +66,7 @@ class Turns:
 
     engine: Engine
     model: str
+    """What the model is called; empty where the engine was not there yet to say it."""
     policy: Policy
     door: Door
     guard: Guard | None
@@ -78,6 +80,11 @@ class Turns:
     @places.default
     def _as_many(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(self.caps.calls)
+
+    async def named(self) -> str:
+        """Return what the model is called, asked of the engine where it is not known yet."""
+        self.model = self.model or await named_by(self.engine)
+        return self.model
 
     def tap(self) -> Tap:
         """Return the engine for one turn."""

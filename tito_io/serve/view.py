@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from html import escape
+from http import HTTPStatus
 
 from tito_core import Forest, TitoError
 from tito_core.ledger import Origin
@@ -16,6 +17,7 @@ from tito_io.engines.protocol import EngineError, Rendering
 from .commit import Commit
 from .drifted import drifted
 from .gateway import Gateway
+from .refused import Refused
 from .session import Session
 
 MOST = 50_000
@@ -37,9 +39,14 @@ STYLE = (
 
 
 async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> str:
-    """Return the page; of a path's ids the last ones, and how many are left out."""
+    """Return the page; of a path's ids the last ones, and how many are left out.
+
+    Raises `Refused` where the session has no turn named `leaf`.
+    """
     forest = session.forest
-    commit = session.commits.get(leaf or "") or session.newest
+    commit = session.newest if leaf is None else session.commits.get(leaf)
+    if commit is None and leaf is not None:
+        raise Refused(HTTPStatus.NOT_FOUND, "NotFoundError", "leaf: this session has no turn of that name")
     title = f"Session {escape(session.name)}"
     parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"]
     parts.append(f"<h1>{title}</h1>{_legend()}<h2>Turns</h2>{''.join(_table(session, forest))}")
