@@ -28,9 +28,10 @@ from rich.table import Table
 from benchmarks.prefix_turns import Mito, Seen, Shape, Tito, Way, block_size, talk
 from benchmarks.show import milli
 from tito_io.engines.vllm import VLLM
+from tito_io.family import Family
 
 TITO, MITO = "TITO", "MITO"
-WAYS: Mapping[str, Callable[[VLLM], Way]] = {TITO: Tito, MITO: Mito}
+WAYS: Mapping[str, Callable[[VLLM, Family], Way]] = {TITO: Tito, MITO: lambda engine, _: Mito(engine)}
 FLAGS = ("--enable-prefix-caching", "--block-size=32")
 TURNS, ROUNDS = 12, 3
 WORDS, SAMPLED = 20, 480
@@ -66,7 +67,9 @@ class Found:
         return statistics.median(one.first for turns in self.rounds[way] for one in turns[half:])
 
 
-async def measured(base_url: str, shape: Shape, rounds: int, step: Callable[[str], None]) -> Found:
+async def measured(
+    base_url: str, family: Family, shape: Shape, rounds: int, step: Callable[[str], None]
+) -> Found:
     """Hold conversations by each way in turns; the first one of each is left out."""
     found: dict[str, list[list[Seen]]] = {way: [] for way in WAYS}
     block = await block_size(base_url)
@@ -75,7 +78,7 @@ async def measured(base_url: str, shape: Shape, rounds: int, step: Callable[[str
             async with VLLM(base_url) as engine:
                 salt = f"{way}-{number}"
                 asked = shape if number >= 0 else attrs.evolve(shape, turns=WARMING)
-                turns = await talk(made(engine), asked, block, salt, seed=number + 1)
+                turns = await talk(made(engine, family), asked, block, salt, seed=number + 1)
             if number >= 0:
                 found[way].append(turns)
             step(f"{way}, conversation {number + 1} of {rounds}")
@@ -133,7 +136,8 @@ def main(*, turns: int, rounds: int, sampled: int, as_json: bool) -> None:
             progress.update(task, advance=1, description=said)
 
         with vllm(console.print, Path(folder) / "vllm.log", *FLAGS) as server:
-            found = anyio.run(measured, server.base_url, shape, rounds, step)
+            family = Family.load(server.family)
+            found = anyio.run(measured, server.base_url, family, shape, rounds, step)
     if as_json:
         click.echo(json.dumps(plain(found), indent=1))
     else:

@@ -16,8 +16,11 @@ import httpx2
 
 from benchmarks.history import Plain, texts
 from tito_core import Ids, Trajectory
+from tito_io.ask import AsyncTokenizeFn
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
 from tito_io.engines.vllm import VLLM
+from tito_io.family import Family
+from tito_io.threaded import Threaded
 from tito_io.token_client import TokenClient
 
 BLOCK = re.compile(r'vllm:cache_config_info\{[^}]*block_size="(\d+)"')
@@ -79,15 +82,19 @@ class First:
 
 @attrs.define
 class Tito:
-    """By ids, but for the first turn."""
+    """By ids, but for the first turn; the model's folder renders what is new, and the engine only samples."""
 
     engine: VLLM
+    family: Family
     client: TokenClient = attrs.field(init=False)
     trajectory: Trajectory = attrs.field(factory=Trajectory)
 
     @client.default
     def _client(self) -> TokenClient:
-        return TokenClient(self.engine)
+        return TokenClient(self.engine, renderer=self._bound)
+
+    def _bound(self, rendering: Rendering) -> AsyncTokenizeFn:
+        return Threaded(self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
 
     async def turn(self, messages: list[Plain], sampling: Sampling, first: First) -> Reply:
         """Take the turn after messages, whose ids are those of the turns before and what is new."""
