@@ -69,7 +69,7 @@ class Messages(Shared[dict[str, Any]]):
     """The system and developer messages that the chain begins with."""
     asked: int = attrs.field(init=False)
     """Where the last user message stands; -1 where there is none."""
-    memo: list[int] = attrs.field(init=False, factory=list)
+    memo: int | None = attrs.field(init=False, default=None)
     """The chain's hash, once somebody has asked for it (see `prefix.py`)."""
 
     @texts.default

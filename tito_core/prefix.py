@@ -25,15 +25,15 @@ def chain_hash(messages: Messages) -> int:
     """Return the hash of all of `messages`, remembered along the chain that they share."""
     missing: list[Messages] = []
     for link in messages.links():
-        if link.memo:
+        if link.memo is not None:
             break
         missing.append(link)
     shared = missing[-1].older if missing else messages
-    known = shared.memo[0] if shared is not None else EMPTY
+    known = shared.memo if shared is not None and shared.memo is not None else EMPTY
     for link in reversed(missing):
         for message in link.part:
             known = _fold(known, _loose(message))
-        link.memo.append(known)
+        object.__setattr__(link, "memo", known)  # nobody can tell: it says what could be told before
     return known
 
 

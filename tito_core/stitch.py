@@ -163,7 +163,7 @@ def _join(
     if odd and not _is_chosen(policy.odd_stop, step, stop_ids):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {bridge.ids[:1]}")
     replaced = step.stop if odd and policy.odd_stop is OddStop.REPLACE else None
-    kept, ledger, written = _kept(step, bridge, suffix, replaced)
+    kept, sampled, written = _kept(step, bridge, suffix, replaced)
     added = bridge.ids[written:]
     close = added[: max(len(suffix) - written, 0)] if bridge.ids[: len(suffix)] == suffix else ()
     return Stitched(
@@ -171,7 +171,9 @@ def _join(
         step=step,
         environment=Messages.of(located.environment),
         bridge=added,
-        ledger=ledger.then(*_runs(len(close), len(added), bridge.generation_prompt)),
+        ledger=step.prompt_ledger.then(
+            (Origin.SAMPLED, sampled), *_runs(len(close), len(added), bridge.generation_prompt)
+        ),
         inserted_close=close,
         replaced_stop=replaced,
         kept_stop=step.stop if odd and replaced is None else None,
@@ -186,15 +188,13 @@ def _is_chosen(choice: OddStop, step: Step, stop_ids: Sequence[int]) -> bool:
     return choice is OddStop.KEEP or not stop_ids or step.stop in stop_ids
 
 
-def _kept(
-    step: Step, bridge: Bridge, suffix: tuple[int, ...], replaced: int | None
-) -> tuple[Ids, Ledger, int]:
-    """Return the ids that stay, their origins, and how much of the bridge they end with already."""
+def _kept(step: Step, bridge: Bridge, suffix: tuple[int, ...], replaced: int | None) -> tuple[Ids, int, int]:
+    """Return the ids that stay, how many of them were sampled, and how much of the bridge they end with."""
     if replaced is None:
         written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
-        return step.ids, step.ledger, written
+        return step.ids, len(step.completion_ids), written
     sampled = tuple(step.completion_ids)[:-1]
-    return step.prompt_ids.then(sampled), step.ledger.without_last(), overlap(sampled, bridge.ids, suffix)
+    return step.prompt_ids.then(sampled), len(sampled), overlap(sampled, bridge.ids, suffix)
 
 
 def overlap(completion: Sequence[int], bridge: Sequence[int], suffix: Sequence[int]) -> int:

@@ -33,8 +33,8 @@ FAULTS = (
     Fault(
         "a replaced stop stays in the ledger",
         "stitch.py",
-        "step.ledger.without_last()",
-        "step.ledger",
+        "return step.prompt_ids.then(sampled), len(sampled), overlap(",
+        "return step.prompt_ids.then(sampled), len(sampled) + 1, overlap(",
     ),
     Fault(
         "a cut turn is stitched though the policy refuses it",
