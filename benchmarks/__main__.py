@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 
 from benchmarks import show
-from benchmarks.chart import draw
+from benchmarks.chart import check, draw
 from benchmarks.copies import Copy, copies
 from benchmarks.history import History, histories
 from benchmarks.index import PEERS, Asked
@@ -80,6 +80,8 @@ def main(
     tokens: tuple[int, ...],
 ) -> None:
     """Measure what a turn costs, all programs side by side; with TITO_FAMILIES=DIR with a real tokenizer."""
+    if plot is not None:
+        check(plot)
     progress = Console(stderr=True)
     sizes, widths = turns or (QUICK_SIZES if quick else SIZES), tokens or (QUICK_TOKENS if quick else TOKENS)
     with progress.status("starting") as status:

@@ -11,6 +11,16 @@ from benchmarks.measure import LINEAR, Point
 from benchmarks.programs import FLOOR
 
 
+def check(path: Path) -> None:
+    """Raise `SystemExit` where no curves can be drawn, before anything is measured for them."""
+    if path.suffix not in {".svg", ".png"}:
+        raise SystemExit(f"--plot {path}: name it .svg or .png")
+    try:
+        import_module("matplotlib.figure")
+    except ModuleNotFoundError:
+        raise SystemExit("--plot needs matplotlib: pip install matplotlib, or the group `bench`") from None
+
+
 def draw(points: Sequence[Point], path: Path) -> None:
     """Write a file of log-log curves, a panel for each number of tokens a message."""
     figures = import_module("matplotlib.figure")

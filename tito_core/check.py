@@ -39,7 +39,7 @@ def checking(found: Stitched, prompt: Sequence[Message]) -> Asking[bool | None]:
 
 def _placed(past: Environment, message: Plain, environment: Environment) -> Asking[tuple[Form, Seam] | None]:
     """Return the first way of writing the turn in which its end can be told, and that end."""
-    since = _cut(environment)
+    since = _cut((*past, *environment))
     for form in forms(message):
         try:
             short = yield from ask((*past, form.within(SHORT), *environment), since=since)
@@ -52,9 +52,9 @@ def _placed(past: Environment, message: Plain, environment: Environment) -> Aski
     return None
 
 
-def _cut(environment: Environment) -> str | None:
-    """Return where an answer may begin: at the turn's text, unless the world says it too."""
-    return None if says(environment, SHORT) else SHORT
+def _cut(others: Environment) -> str | None:
+    """Return where an answer may begin: at the turn's text, unless another message says it too."""
+    return None if says(others, SHORT) else SHORT
 
 
 def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
@@ -76,6 +76,6 @@ def _drops(past: Environment, form: Form, environment: Environment, seam: Seam) 
         return False
     longer = (*past, form.within(SHORT), *lengthened(environment, told))
     try:
-        return (yield from ask(longer, since=_cut(environment))) == seam.ids
+        return (yield from ask(longer, since=_cut((*past, *environment)))) == seam.ids
     except TemplateRefused:
         return False

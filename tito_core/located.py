@@ -70,7 +70,8 @@ def locate(
     'NO_PREFIX'
     """
     _check(policy, key)
-    match = find(_steps(trajectory), _listed(prompt), policy.forgive, key)
+    prompt = _listed(prompt)
+    match = find(_steps(trajectory), prompt, policy.forgive, key)
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
     start = match.step.messages.length
@@ -109,8 +110,10 @@ def _steps(trajectory: object) -> Sequence[Step]:
 
 
 def _listed(prompt: object) -> Sequence[Message]:
-    if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
+    if isinstance(prompt, Messages):
         return prompt
+    if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
+        return tuple(prompt)  # the caller's own list may grow while the place is held
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
-from .extras import missing
-from .trouble import BAD_INPUT, INTERRUPTED, complain
-
 COMPLETION = "_TITO_COMPLETE"
 """Where a shell asks for the ends of words."""
+BAD_INPUT, INTERRUPTED = 2, 130
+"""Exit statuses. Nothing of the package is imported here: any of it may be missing, or be interrupted."""
 
 
 def main() -> None:
     """Run the command line; 130 where it is interrupted, 2 where a file cannot be read or nothing written."""
+    _unbreakable()
     try:
         status = _run()
         sys.stdout.flush()
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("tito"):
             raise
-        complain(missing(error.name))
-        status = BAD_INPUT
+        status = _missing(error.name)
     except KeyboardInterrupt:
-        complain("interrupted")
+        _complain("interrupted")
         status = INTERRUPTED
     except OSError as error:
         status = _lost(error) if error.filename is None else _barred(error)
     sys.exit(status)
+
+
+def _unbreakable() -> None:
+    """Have streams that are there, and that write what their encoding lacks as an escape."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  # for as long as we run
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _complain(text: str) -> None:
+    """Say a line on stderr; `trouble.complain` without what it imports."""
+    sys.stderr.write(f"tito: {text if text.isprintable() else ascii(text)[1:-1]}\n")
+
+
+def _missing(module: str) -> int:
+    """Say how to get what is missing."""
+    from .extras import missing  # noqa: PLC0415  # it imports nothing, but an interrupt may come in between
+
+    _complain(missing(module))
+    return BAD_INPUT
 
 
 def _run() -> int:
@@ -56,7 +79,7 @@ def _run() -> int:
 
 def _barred(error: OSError) -> int:
     """Say that a file or a folder cannot be looked into."""
-    complain(f"{error.filename}: {error.strerror}")
+    _complain(f"{error.filename}: {error.strerror}")
     return BAD_INPUT
 
 
@@ -64,7 +87,7 @@ def _lost(error: OSError) -> int:
     """Say that standard output takes nothing more, and let nobody try again on the way out."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if not isinstance(error, BrokenPipeError):
-        complain(f"{error.strerror or error}: what was to be told is lost")
+        _complain(f"{error.strerror or error}: what was to be told is lost")
     return BAD_INPUT
 
 

@@ -11,6 +11,7 @@ import attrs
 from tito_core import (
     Located,
     Message,
+    Messages,
     Policy,
     Profile,
     Reason,
@@ -80,8 +81,8 @@ class Conversation:
 
         Raises the engine's errors as they are. An engine in trouble is never asked again by another route.
         """
-        if isinstance(prompt, list):
-            prompt = [*prompt]  # who asked may go on writing in it while the engine samples
+        if not isinstance(prompt, Messages):
+            prompt = Messages.of(prompt)  # who asked may go on writing in it while the engine samples
         if self.engine.keeps_ids:
             return self._keep(await self._told(prompt))
         found = await self._stitch(prompt) if self.trajectory else None

@@ -300,3 +300,43 @@ def test_a_recipe_of_a_history_that_there_is_not_is_no_recipe(past: int) -> None
     found = stitch([step], talk.prompt(step), profile.suffix, counting, profile=edited)
     assert found == stitch([step], talk.prompt(step), profile.suffix, talk.tokenize)
     assert len(asked) > 1
+
+
+def moving(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write the system text in front of the last user's, wherever that is; a line closes every turn."""
+    system = [m["content"] for m in messages if m["role"] == "system"]
+    asked = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
+    told = [
+        f"{m['role']}:{''.join(system) if i == asked else ''}{m['content']}\n"
+        for i, m in enumerate(messages)
+        if m["role"] != "system"
+    ]
+    return talk.text("".join(told) + "assistant:" * add_generation_prompt)
+
+
+class Rewriting:
+    """`moving`, cut where a text stands for the last time."""
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        return moving(messages, add_generation_prompt=add_generation_prompt)
+
+    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
+        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), talk.text(text)
+        return ids[max(i for i in range(len(ids)) if ids[i : i + len(sought)] == sought) :]
+
+
+def test_a_history_that_says_what_the_kernel_asks_with_is_not_cut_in_the_middle() -> None:
+    """What came before may be written after the turn; the last place of a text is then another's."""
+    suffix = tuple(talk.text("\n"))
+    case = answer(certifying(PLAIN, ("user",), suffix), Rewriting())
+    assert (case.mode, case.recipe is not None and case.recipe.cut) == (Mode.HISTORY, True)
+    profile = Profile(suffix=suffix, cases=(case,))
+    said = [{"role": "system", "content": "You are Zephyr\nBe kind. "}, talk.user("hi")]
+    ids = moving(said, add_generation_prompt=True)
+    sampled = [*talk.text("hello"), *suffix]
+    step = Step(prompt=said, completion=[talk.said()], prompt_ids=ids, completion_ids=sampled)
+    prompt = [*step.messages, talk.user("why?")]
+    found = answer(stitching([step], prompt, suffix, profile=profile), Rewriting())
+    right = moving([said[0], talk.user("why?")], add_generation_prompt=True)
+    assert not isinstance(found, Stitched) or list(found.bridge) == right
+    assert stitch([step], prompt, suffix, moving, profile=profile) in (None, [*step.ids, *right])

@@ -342,6 +342,6 @@ async def test_sixty_turns_keep_every_sampled_id(
     summary, steps = run.summary(), list(run.conversation.trajectory)
     assert summary.whole
     assert (len(steps), summary.tito_turns) == (TURNS, TURNS - 1)
-    assert summary.drift_tokens_avoided > 0
+    assert summary.drift_tokens_avoided
     for before, after in pairwise(steps):
         assert after.prompt_ids.tolist()[: len(before.ids)] == before.ids.tolist()

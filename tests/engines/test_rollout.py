@@ -46,7 +46,7 @@ def test_fifty_turns_on_a_real_vllm_keep_every_sampled_id(vllm_server: Server) -
     assert len(steps) == TURNS
     assert summary.whole
     assert summary.tito_turns == TURNS - 1
-    assert summary.drift_tokens_avoided > 0
+    assert summary.drift_tokens_avoided
     for before, after in pairwise(steps):
         assert after.prompt_ids.tolist()[: len(before.ids)] == before.ids.tolist()
 

@@ -377,7 +377,7 @@ async def test_sixty_turns_by_ids_keep_every_sampled_id(sglang_server: Server) -
     summary, steps = run.summary(), list(conversation.trajectory)
     assert (summary.turns, summary.tito_turns, summary.refusals) == (TURNS, TURNS - 1, {})
     assert summary.whole
-    assert summary.drift_tokens_avoided > 0
+    assert summary.drift_tokens_avoided
     for before, after in pairwise(steps):
         assert after.prompt_ids.tolist()[: len(before.ids)] == before.ids.tolist()
 

@@ -88,10 +88,11 @@ class Subject:
 
 def subjects(folder: Path) -> Iterator[Subject]:
     """Yield every template of a model folder."""
-    meta = json.loads((folder / "meta.json").read_text())
+    notes = folder / "meta.json"
+    named = json.loads(notes.read_text())["stop_tokens"].values() if notes.is_file() else ()
     for path in sorted(folder.glob("chat_template*.jinja")):
         family = Family.load(folder, template=path.name)
-        yield Subject(folder.name, path.stem, family, frozenset(meta["stop_tokens"].values()))
+        yield Subject(folder.name, path.stem, family, frozenset(named or family.stop_ids))
 
 
 def strangers(folder: Path) -> Iterator[Subject]:

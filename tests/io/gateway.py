@@ -76,6 +76,7 @@ class Scripted:
     keeps_ids: bool = False
     room: int | None = None
     finish: str = "stop"
+    stop_reason: int | str | None = None
     text: str = "ok"
     renders: bool = True
     raises: list[Exception] = attrs.field(factory=list)
@@ -169,6 +170,7 @@ class Scripted:
             message={"role": "assistant", "content": text},
             text=text,
             finish_reason=self.finish,
+            stop_reason=self.stop_reason,
             usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids) * n),
             raw={},
         )

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tito_io import __main__ as entry
 from tito_io.cli import tito
+from tito_io.embedded import write_family
 from tito_io.engine_words import LONGEST, words
 from tito_io.engines.protocol import AbortedError, Answer, EngineError, Reply, Usage
 from tito_io.extras import EXTRAS, extra_of, install
@@ -168,7 +169,8 @@ def test_every_extra_is_one_of_the_package_and_brings_its_module() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "module"), [("rollout", "click"), ("rollout", "rich.console"), ("serve", "uvicorn")]
+    ("command", "module"),
+    [("rollout", "click"), ("rollout", "orjson"), ("rollout", "rich.console"), ("serve", "uvicorn")],
 )
 def test_a_module_that_is_missing_is_told_with_its_extra(command: str, module: str) -> None:
     lacking = f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = [{command!r}]"
@@ -267,3 +269,19 @@ def test_the_entry_ends_with_the_command_s_status(options: tuple[str, ...], stat
     with started(*options) as run:
         out, err = run.communicate(timeout=60)
     assert (run.returncode, said in out + err) == (status, True)
+
+
+def test_a_terminal_that_lacks_letters_gets_escapes(tmp_path: Path) -> None:
+    calls, folder = tmp_path / "calls.jsonl", write_family(tmp_path / "family")
+    with started("rollout", "--turns", "3", "--calls", str(calls)) as run:
+        run.communicate(timeout=60)
+    with started("audit", str(calls), "--family", str(folder), environ={"PYTHONIOENCODING": "ascii"}) as run:
+        out, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (1, "")
+    assert "drift" in out
+
+
+def test_where_nobody_listens_nothing_is_said() -> None:
+    closed = f"{sys.executable} -m tito_io rollout --turns 2 >&-"
+    done = subprocess.run(["/bin/sh", "-c", closed], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -132,3 +132,15 @@ def test_ids_are_written_wherever_they_stand_in_a_body() -> None:
         }
         assert orjson.loads(encoded(body, known)) == plain
     assert encoded({"ids": ids}) == b'{"ids":[1,2]}'
+
+
+def test_an_address_that_was_used_before_says_nothing() -> None:
+    """What forgets a part may be interrupted; the next part may stand where that one stood."""
+    digits, root = Digits(), Ids.of([1, 2]).packed()
+    old, new = root.then(array("I", [111])), root.then(array("I", [222]))
+    assert digits.write(b"", old, b"") == b"1,2,111"
+    digits._known[id(new.part)] = digits._known[id(old.part)]
+    del old
+    gc.collect()
+    assert digits.write(b"", new, b"") == b"1,2,222"
+    assert digits.largest(new) == 222

@@ -365,3 +365,28 @@ def test_what_cannot_be_told_has_a_status_of_its_own() -> None:
         2,
         "tito: No space left on device: what was to be told is lost\n",
     )
+
+
+def test_files_of_rollouts_may_be_joined(tmp_path: Path) -> None:
+    """Each rollout is a conversation of its own, whatever its turns are called."""
+    files = [tmp_path / name for name in ("a.jsonl", "b.jsonl")]
+    for seed, path in enumerate(files):
+        done = CliRunner().invoke(
+            tito, ["rollout", "--turns", "2", "--seed", str(seed), "--calls", str(path)]
+        )
+        assert done.exit_code == 0
+    both = tmp_path / "both.jsonl"
+    both.write_bytes(b"".join(path.read_bytes() for path in files))
+    done = CliRunner().invoke(tito, ["samples", str(both), "-o", str(tmp_path / "rows.jsonl")])
+    assert done.exit_code == 0
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_bytes().splitlines()]
+    assert len({row["conversation"] for row in rows}) == len(files)
+
+
+def test_where_no_row_comes_the_rows_that_were_there_stay(tmp_path: Path) -> None:
+    path, rows = tmp_path / "calls.jsonl", tmp_path / "rows.jsonl"
+    CliRunner().invoke(tito, ["rollout", "--turns", "2", "--calls", str(path)])
+    CliRunner().invoke(tito, ["samples", str(path), "-o", str(rows)])
+    before = rows.read_bytes()
+    done = CliRunner().invoke(tito, ["samples", str(path), "--max-length", "1", "-o", str(rows)])
+    assert (done.exit_code, rows.read_bytes()) == (1, before)

@@ -96,6 +96,17 @@ def test_a_long_conversation_costs_what_is_new_in_each_turn(tmp_path: Path) -> N
     assert stored.forest == Forest.of(calls)
 
 
+def test_calls_of_two_conversations_under_one_name_are_not_grafted(tmp_path: Path) -> None:
+    """A file may have been put together from others."""
+    first, second = own("c", TALK).splitlines(keepends=True)
+    other = attrs.evolve(TALK[0].step, completion_ids=[*list(TALK[0].step.completion_ids)[:-1], 77])
+    (stranger,) = own("c", [attrs.evolve(TALK[0], step=other)]).splitlines(keepends=True)
+    assert read(put(tmp_path, first + second))[1] == []
+    (stored,), problems = read(put(tmp_path, stranger + second))
+    assert [call.name for call in stored.forest.calls] == ["a"]
+    assert "not after the one of that name before it" in str(problems[0])
+
+
 def test_a_call_after_one_that_cannot_be_read_is_a_problem_too(tmp_path: Path) -> None:
     _, second = own("c", TALK).splitlines(keepends=True)
     third = own("d", TALK[:1])

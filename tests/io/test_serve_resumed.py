@@ -141,3 +141,17 @@ async def test_a_turn_that_calls_is_followed_by_results() -> None:
         answer = await http.post(f"/sessions/{name}{CHAT}", json=body)
     assert answer.status_code == 400
     assert "send their results" in answer.json()["error"]["message"]
+
+
+async def test_a_turn_that_a_stop_string_ended_does_not_go_on() -> None:
+    """Its last ids are text that the client never got: to take one off would be to lose a sampled id."""
+    engine = Scripted()
+    engine.stop_reason = "\nObservation:"
+    async with client(scripted_gateway(engine, MemoryStore())) as http:
+        name = await opened(http)
+        first = await chat(http, name, HELLO)
+        body = {"messages": [*HELLO, together(first)], "continue_final_message": True}
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+        assert answer.status_code == 400
+        assert "stop string" in answer.text
+        assert len(engine.asked) == 1

@@ -54,6 +54,42 @@ def test_spelled_markers_are_letters(guard: Guard, role: str, parts: bool) -> No
         assert EVIL in family().decode(real)
 
 
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [text(CLOSE[:4]), text(CLOSE[4:])],
+        [text(CLOSE[:1]), text(CLOSE[1:-1]), text(CLOSE[-1:])],
+        [{"type": "text", "text": CLOSE, "annotations": None}],
+        [CLOSE],
+        [CLOSE[:5], CLOSE[5:]],
+        [{"type": "json", "json": CLOSE}],
+        {"result": CLOSE},
+        {CLOSE: 7},
+        [{"type": "json", "json": {"deep": [1, {"er": CLOSE}]}}],
+    ],
+)
+def test_markers_are_letters_in_whatever_shape_they_come(guard: Guard, content: Any) -> None:
+    message = {"role": "tool", "content": content}
+    assert guard.count([message]) == 1
+    found = str(guard.hidden([message]))
+    spelled = found.replace("'}, {'type': 'text', 'text': '", "").replace("', '", "")
+    assert CLOSE not in spelled
+
+
+@pytest.mark.parametrize("cut", range(1, len(CLOSE)))
+def test_markers_that_a_template_puts_together_are_letters(guard: Guard, cut: int) -> None:
+    parts = [text(f"done{CLOSE[:cut]}"), text(f"{CLOSE[cut:]} and more")]
+    (message,) = guard.hidden([{"role": "user", "content": parts}])
+    joined = "".join(part["text"] for part in message["content"])
+    real = guard.shown(guard.family.tokenizer.encode(joined, add_special_tokens=False).ids)
+    assert ids(CLOSE).isdisjoint(real)
+    assert family().decode(real) == f"done{CLOSE} and more"
+
+
 def test_without_spelled_markers_the_ids_are_the_family_s(guard: Guard) -> None:
     messages = [{"role": "system", "content": "Be kind."}, *HELLO]
     assert rendered(guard, messages) == family().ids(messages, add_generation_prompt=True)
@@ -128,6 +164,7 @@ def test_real_vocabularies_can_spell_their_special_tokens(folder: Path) -> None:
     """Asked for with TITO_FAMILIES: every special token's letters are ids that decode to it."""
     loaded = Family.load(folder)
     guard = Guard.of(loaded)
-    assert guard.known.keys() == set(special_texts(loaded.tokenizer))
+    texts = set(special_texts(loaded.tokenizer))
+    assert guard.known.keys() == texts | {text[0] for text in texts}
     for text, spelled in guard.known.items():
         assert loaded.decode(spelled.ids) == text

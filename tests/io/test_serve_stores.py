@@ -99,6 +99,20 @@ async def test_a_deleted_session_takes_no_rows(store: Store) -> None:
         await store.put(A, epoch, 0, b"row")
 
 
+async def test_a_session_of_the_same_name_takes_nothing_that_was_meant_for_the_one_before(
+    store: Store,
+) -> None:
+    for _ in range(2):
+        await store.create(A, b"head")
+        late = (await store.claim(A)).epoch
+        await store.delete(A)
+        await store.create(A, b"head")
+        await store.claim(A)
+        with pytest.raises(FencedError):
+            await store.put(A, late, 0, b"row")
+        assert (await store.load(A)).rows == {}
+
+
 async def test_another_epoch_writes_nothing(store: Store) -> None:
     await store.create(A, b"head")
     epoch = (await store.claim(A)).epoch

@@ -543,6 +543,7 @@ async def test_who_asked_may_go_on_writing_while_the_engine_samples() -> None:
     prompt: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
 
     async def heard(_: Any) -> None:
+        prompt[0]["content"] = "what it says now"
         prompt.append({"role": "user", "content": "and one more"})
 
     conversation = Conversation(embedded(seed=9), sampling=Sampling(max_tokens=8))
@@ -558,4 +559,4 @@ async def test_who_asked_may_go_on_writing_while_the_engine_samples() -> None:
     conversation.engine = Interrupted(engine)
     turn = await conversation.turn(prompt)
     assert len(prompt) == 2
-    assert len(turn.step.prompt) == 1
+    assert list(turn.step.prompt) == [{"role": "user", "content": "hi"}]

@@ -72,7 +72,7 @@ class Digits:
         new: list[Ids] = []
         for link in ids.links():
             found = self._known.get(id(link.part))
-            if found is not None and found.parent is link.parent:
+            if found is not None and found.held() is link.part and found.parent is link.parent:
                 return found, new[::-1]
             if link.part:
                 new.append(link)

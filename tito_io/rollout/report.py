@@ -74,13 +74,19 @@ def verdict(summary: Summary) -> Text:
     lines = [
         f"{_count(summary.turns, 'turn')}: {summary.tito_turns} by ids, {summary.mito_turns} by messages"
         + (f", {summary.kept_turns} by messages with the ids kept" if summary.kept_turns else ""),
-        f"{summary.drift_tokens_avoided:,} prompt ids that a re-render would have changed were kept",
+        *_drift(summary.drift_tokens_avoided),
         f"{summary.reused_ids:,} ids not tokenized again, {summary.retokenized_ids:,} tokenized again",
     ]
     lines += [f"by messages because {reason}: {count}" for reason, count in summary.refusals.items()]
     if summary.error:
         lines.append(f"stopped early: {summary.error}")
     return Text(kept, style=style).append("\n" + "\n".join(lines), style="default")
+
+
+def _drift(avoided: int | None) -> list[str]:
+    if avoided is None:
+        return []
+    return [f"{avoided:,} prompt ids that a re-render would have changed were kept"]
 
 
 def _count(number: int, noun: str) -> str:

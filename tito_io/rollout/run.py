@@ -94,8 +94,9 @@ class Summary:
     sampled_ids: int
     sampled_ids_kept: int
     """Sampled ids that stand unchanged in every later prompt."""
-    drift_tokens_avoided: int
-    """Ids that fresh renderings would have changed, summed over the prompts that went by ids."""
+    drift_tokens_avoided: int | None
+    """Ids that fresh renderings would have changed, summed over the prompts that went by ids; None where no
+    prompt was compared with one."""
     reused_ids: int
     """Ids that did not have to be rendered and tokenized again, summed over the prompts."""
     retokenized_ids: int
@@ -177,6 +178,7 @@ class Rollout:
     def summary(self, error: str | None = None) -> Summary:
         """Return what became of the ids so far."""
         routes = Counter(row.route for row in self.rows)
+        compared = [row.drift for row in self.rows if row.drift is not None]
         return Summary(
             turns=len(self.rows),
             tito_turns=routes[Route.TITO.name],
@@ -184,7 +186,7 @@ class Rollout:
             kept_turns=routes[Route.KEPT.name],
             sampled_ids=self.account.sampled,
             sampled_ids_kept=self.account.sampled - self.account.lost,
-            drift_tokens_avoided=sum(row.drift or 0 for row in self.rows),
+            drift_tokens_avoided=sum(compared) if compared else None,
             reused_ids=sum(row.reused_ids for row in self.rows),
             retokenized_ids=self.retokenized,
             refusals=dict(Counter(row.refusal for row in self.rows if row.refusal)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
+from uuid import uuid4
 
 import attrs
 
@@ -22,7 +23,8 @@ class CallFile:
     """
 
     path: Path
-    conversation: str = "rollout"
+    conversation: str = attrs.field(factory=lambda: f"rollout-{uuid4().hex[:16]}")
+    """What the conversation is called; no two are alike unless told, so that files may be joined."""
     _file: BinaryIO | None = attrs.field(default=None, init=False)
     _last: Call | None = attrs.field(default=None, init=False)
     _count: int = attrs.field(default=0, init=False)

@@ -10,6 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import attrs
+
 from tito_core import InputError
 
 from .entry import Entry
@@ -26,6 +28,27 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of what is held, whether the file was finished or not."""
+
+
+@attrs.define
+class Counting:
+    """A sink that knows how many rows it took."""
+
+    sink: Sink
+    rows: int = 0
+
+    def write(self, entry: Entry) -> None:
+        """Take in a row."""
+        self.sink.write(entry)
+        self.rows += 1
+
+    def finish(self) -> None:
+        """Write the file's end."""
+        self.sink.finish()
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        self.sink.close()
 
 
 def _json_lines(file: BinaryIO) -> Sink:
@@ -65,8 +88,8 @@ def kind_of(path: Path) -> Callable[[BinaryIO], Sink]:
 def opened(path: Path | None, stdout: BinaryIO) -> Iterator[Sink]:
     """Open what rows are written to; without a path JSON lines go to `stdout`.
 
-    Raises `InputError` where the file cannot be written. Where something else goes wrong on the way, the
-    file that stood there stays.
+    Raises `InputError` where the file cannot be written. Where something else goes wrong on the way, or no
+    row comes, the file that stood there stays.
     """
     if path is None:
         yield _json_lines(stdout)
@@ -78,8 +101,10 @@ def opened(path: Path | None, stdout: BinaryIO) -> Iterator[Sink]:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     try:
         with file, closing(make(file)) as sink:
-            yield sink
+            counting = Counting(sink)
+            yield counting
             sink.finish()
-        part.replace(path)
+        if counting.rows or not path.exists():
+            part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import attrs
 
-from .store import Claim, FencedError, GoneError, Stored
+from .store import Claim, FencedError, GoneError, Stored, beginning
 
 
 @attrs.define
 class _Kept:
     head: bytes
     touched: float
-    epoch: int = 0
+    epoch: int = attrs.field(factory=beginning)
     rows: dict[int, bytes] = attrs.field(factory=dict)
 
 

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from tito_core import InputError
 
-from .store import BusyError, Claim, FencedError, GoneError, Stored, StoreError
+from .store import BusyError, Claim, FencedError, GoneError, Stored, StoreError, beginning
 
 PREFIX = "tito:session:"
 LEASE_SECONDS = 10.0
@@ -56,10 +56,11 @@ return 0
 """
 CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-redis.call('HSET', KEYS[1], 'data', ARGV[1], 'epoch', 0, 'owner', '')
+redis.call('HSET', KEYS[1], 'data', ARGV[1], 'epoch', ARGV[3], 'owner', '')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """
+"""Keys: head. Arguments: data, life, the epoch to begin with."""
 
 
 @attrs.define(eq=False)
@@ -102,7 +103,7 @@ class RedisStore:
 
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken."""
-        return bool(await self._script(CREATE, [_head(name)], head, _millis(self.life_seconds)))
+        return bool(await self._script(CREATE, [_head(name)], head, _millis(self.life_seconds), beginning()))
 
     async def claim(self, name: str) -> Claim:
         """Own a session for as long as the lease lasts; claimed again, it lasts anew."""

@@ -6,7 +6,7 @@ of its own: its prompt ends with the earlier one's ids, and its message is both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tito_core import Forgiveness, Ids, InputError, Ledger, Message, Step, Trajectory
@@ -21,7 +21,7 @@ from .prompt import Prompt
 OPTION = "continue_final_message"
 
 
-async def resumed(
+async def resumed(  # noqa: PLR0913  # what a request says, and what the session knows
     engine: Engine,
     steps: Trajectory,
     prompt: Prompt,
@@ -30,9 +30,18 @@ async def resumed(
     sampling: Mapping[str, Any],
     forgive: frozenset[Forgiveness],
     watch: Watch | None,
+    stopped: Sequence[Step] = (),
 ) -> Taken:
-    """Sample what follows the last message; raises `InputError` where that is no turn of the session."""
+    """Sample what follows the last message; raises `InputError` where that is no turn of the session.
+
+    `stopped` are the steps that a stop string ended: their ids spell it, and their messages do not.
+    """
     step = _ended(steps, prompt, key, forgive)
+    if any(step.ids == one.ids for one in stopped):
+        raise InputError(
+            f"{OPTION}: the last message ended at a stop string, which its ids hold and its text does not; "
+            "leave it out"
+        )
     ids, ledger = _opened(step)
     asked = understood(sampling)
     rendering = Rendering(tools=tuple(prompt.tools), template_args=asked.template_args)

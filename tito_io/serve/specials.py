@@ -2,7 +2,8 @@
 
 A tool that returns `<|im_end|>` must not end a turn. A tokenizer reads such letters as the token; so before a
 template is filled in, each is replaced by a stand-in that nobody can guess, and in the ids each stand-in is
-replaced by the ids of the letters. The template and the rest of the text are none the wiser.
+replaced by the ids of the letters. The template and the rest of the text are none the wiser. Whatever shape a
+content has, every text in it is looked at, and so is what templates make of texts that stand side by side.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -52,11 +53,12 @@ class Guard:
         Not `guarded`, it renders as the family does.
         """
         texts = special_texts(family.tokenizer) if guarded else []
+        begun = sorted({text[0] for text in texts} - {*texts})
         salt = secrets.token_hex(8)
         plain = _plain(family.tokenizer)
         known = {
             text: Spelled(f"\ue000{salt}:{place}\ue001", _letters(plain, family, text))
-            for place, text in enumerate(texts)
+            for place, text in enumerate([*texts, *begun])
         }
         extended = family.with_special_tokens([one.stand_in for one in known.values()])
         found = {extended.tokenizer.token_to_id(one.stand_in): one.ids for one in known.values()}
@@ -68,7 +70,7 @@ class Guard:
 
     def count(self, messages: Sequence[Message]) -> int:
         """Return how many special tokens are spelled out where the world speaks."""
-        return sum(len(self.pattern.findall(text)) for text in chain.from_iterable(map(_texts, messages)))
+        return sum(self._hide(message)[1] for message in messages)
 
     def tokenize_fn(self, tools: Sequence[Mapping[str, Any]], args: Mapping[str, Any]) -> Guarded:
         """Return what renders messages."""
@@ -76,7 +78,7 @@ class Guard:
 
     def hidden(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages with stand-ins in them."""
-        return [self._hidden(message) for message in messages]
+        return [self._hide(message)[0] for message in messages]
 
     def shown(self, ids: Sequence[int]) -> list[int]:
         """Return ids with letters for stand-ins."""
@@ -84,20 +86,49 @@ class Guard:
             return list(ids)
         return [*chain.from_iterable(self.ids.get(index, (index,)) for index in ids)]
 
-    def _hidden(self, message: Message) -> Message:
-        if message.get("role") not in ROLES or not any(map(self.pattern.search, _texts(message))):
-            return message
-        content = message["content"]
-        parts = content if isinstance(content, str) else [self._part(part) for part in content]
-        return {**message, "content": self._text(parts) if isinstance(parts, str) else parts}
+    def _hide(self, message: Message) -> tuple[Message, int]:
+        """Return a message with stand-ins in it, and how many there are."""
+        if message.get("role") not in ROLES:
+            return message, 0
+        said = {name: value for name, value in message.items() if name != "role"}
+        texts = list(_texts(said))
+        if not any(map(self.pattern.search, (*(one.said for one in texts), _joined(texts)))):
+            return message, 0
+        whole = [self.pattern.subn(self._stand_in, one.said) for one in texts]
+        apart = self._apart(
+            [attrs.evolve(one, said=text) for one, (text, _) in zip(texts, whole, strict=True)]
+        )
+        hidden = {"role": message["role"], **_retold(said, iter(apart))}
+        changed = sum(one.said != text for one, (text, _) in zip(apart, whole, strict=True))
+        return hidden, sum(count for _, count in whole) + changed
 
-    def _part(self, part: Any) -> Any:
-        if isinstance(part, Mapping) and isinstance(part.get("text"), str):
-            return {**part, "text": self._text(part["text"])}
-        return part
+    def _apart(self, texts: list[Told]) -> list[Told]:
+        """Return texts that spell nothing where they are put side by side: what begins a token is hidden."""
+        begins = {match.start() for match in self.pattern.finditer(_joined(texts))}
+        if not begins:
+            return texts
+        found, start = [], 0
+        for one in texts:
+            length = len(one.said) if one.beside else 0
+            letters = [
+                self.known[letter].stand_in if one.beside and start + place in begins else letter
+                for place, letter in enumerate(one.said)
+            ]
+            found.append(attrs.evolve(one, said="".join(letters)))
+            start += length
+        return self._apart(found)
 
-    def _text(self, text: str) -> str:
-        return self.pattern.sub(lambda found: self.known[found.group()].stand_in, text)
+    def _stand_in(self, found: re.Match[str]) -> str:
+        return self.known[found.group()].stand_in
+
+
+@attrs.frozen
+class Told:
+    """A text somewhere in a message."""
+
+    said: str
+    beside: bool
+    """Whether a template may put it beside the text before it: keys and kinds of parts it does not."""
 
 
 @attrs.frozen
@@ -130,13 +161,33 @@ def special_texts(tokenizer: Tokenizer) -> list[str]:
     return [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
 
 
-def _texts(message: Message) -> list[str]:
-    """Return what a message of the world says."""
-    content = message.get("content") if message.get("role") in ROLES else None
-    if isinstance(content, str):
-        return [content]
-    parts = content if isinstance(content, Sequence) else ()
-    return [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+def _texts(value: Any, *, beside: bool = True) -> Iterator[Told]:
+    """Yield every text in a value, in order."""
+    if isinstance(value, str):
+        yield Told(value, beside)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield Told(str(name), beside=False)
+            yield from _texts(item, beside=beside and name != "type")
+    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        for item in value:
+            yield from _texts(item, beside=beside)
+
+
+def _retold(value: Any, texts: Iterator[Told]) -> Any:
+    """Return a value with other texts, in the order of `_texts`."""
+    if isinstance(value, str):
+        return next(texts).said
+    if isinstance(value, Mapping):
+        return {next(texts).said: _retold(item, texts) for item in value.values()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [_retold(item, texts) for item in value]
+    return value
+
+
+def _joined(texts: Iterable[Told]) -> str:
+    """Return what a template may make of texts."""
+    return "".join(one.said for one in texts if one.beside)
 
 
 def _plain(tokenizer: Tokenizer) -> Tokenizer:

@@ -23,7 +23,7 @@ import attrs
 
 from tito_core import InputError
 
-from .store import Claim, FencedError, GoneError, Stored, StoreError
+from .store import Claim, FencedError, GoneError, Stored, StoreError, beginning
 
 T = TypeVar("T")
 VERSION = 1
@@ -76,8 +76,8 @@ class SqliteStore:
 
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken."""
-        sql = "INSERT OR IGNORE INTO sessions VALUES (?, ?, 0, ?)"
-        return await self._run(partial(self._changed, sql, name, head, self.clock())) > 0
+        sql = "INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?)"
+        return await self._run(partial(self._changed, sql, name, head, beginning(), self.clock())) > 0
 
     async def claim(self, name: str) -> Claim:
         """Own a session."""

@@ -6,12 +6,21 @@ Who writes names the epoch that it owns; a late owner's writes are refused and c
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Protocol
 
 import attrs
 
 from tito_core import TitoError
+
+
+def beginning() -> int:
+    """Return the epoch that a new session begins with: none that an earlier session of its name has had.
+
+    So what its owner is late with is refused, as a late owner's writes always are.
+    """
+    return secrets.randbits(40)
 
 
 class StoreError(TitoError):

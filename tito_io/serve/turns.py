@@ -142,7 +142,16 @@ class Turns:
         """Go on with the last message."""
         steps, key, forgive = session.trajectory, _key(asked, prompt), self.policy.forgive
         sampling = asked.sampling
-        taken = await resumed(tap, steps, prompt, key, sampling=sampling, forgive=forgive, watch=watch)
+        taken = await resumed(
+            tap,
+            steps,
+            prompt,
+            key,
+            sampling=sampling,
+            forgive=forgive,
+            watch=watch,
+            stopped=[one.step for one in session.commits.values() if isinstance(one.origin.stop_reason, str)],
+        )
         return taken, ()
 
     async def rendered(self, messages: Sequence[Message], rendering: Rendering) -> Sequence[int]:

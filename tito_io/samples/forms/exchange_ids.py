@@ -57,6 +57,19 @@ def _sampled(check: Check, body: Record, choice: Record) -> Iterator[tuple[str, 
     triples = _at(choice, "meta_info", "output_token_logprobs")
     if isinstance(triples, list):
         yield "output_token_logprobs", [meta.triple_id(check, triple) for triple in triples]
+    named = _named(choice)
+    if named is not None:
+        yield "logprobs", named
+
+
+def _named(choice: Record) -> list[int] | None:
+    """Return the ids that vLLM names in place of texts (`return_tokens_as_token_ids`), None for others."""
+    flat, entries = _at(choice, "logprobs", "tokens"), _at(choice, "logprobs", "content")
+    texts = flat if flat is not None else [_at(one, "token") for one in entries or ()]
+    found = [NAMED.fullmatch(text) for text in texts if isinstance(text, str)]
+    if not found or len(found) < len(texts):
+        return None
+    return [int(match[1]) for match in found if match] if all(found) else None
 
 
 def _beside(check: Check, body: Record) -> Iterator[tuple[str, object]]:

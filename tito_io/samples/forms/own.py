@@ -2,13 +2,16 @@
 
 `{"conversation": id, "after": name or null, "call": {...}}`, where `call` is what `to_data` makes of a call.
 `after` names an earlier line's call of the same conversation whose prompt and completion begin this prompt;
-then the step's `prompt`, `prompt_ids` and `prompt_ledger` hold what follows them. Where the prompt's ledger
-tells of the beginning otherwise than the earlier call does, it stands whole beside, as `ledger`. So a long
-conversation costs what is new in each turn, in the file and, since the calls share it, in memory.
+then the step's `prompt`, `prompt_ids` and `prompt_ledger` hold what follows them, and `joins` tells that
+call from another of its name: how many ids it has, and the CRC-32 of its completion ids' JSON. Where the
+prompt's ledger tells of the beginning otherwise than the earlier call does, it stands whole beside, as
+`ledger`. So a long conversation costs what is new in each turn, in the file and, since the calls share it,
+in memory.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -69,6 +72,8 @@ def line(conversation: str, call: Call, after: Call | None = None) -> bytes:
     if call.routed_experts is not None:  # their positions are those of all ids
         data["routed_experts"] = to_data(call.routed_experts)
     said = {"conversation": conversation, "after": None if parent is None else parent.name, "call": data}
+    if parent is not None:
+        said["joins"] = _joint(parent.step)
     if parent is not None and not _agrees(call.step, parent.step):
         said["ledger"] = [[origin.name.lower(), count] for origin, count in call.step.prompt_ledger.runs]
     try:
@@ -83,6 +88,11 @@ def _continues(step: Step, older: Step) -> bool:
     return step.prompt_ids.starts_with(older.ids) and (
         step.prompt.extends(told) or orjson.dumps([*islice(step.prompt, len(told))]) == orjson.dumps([*told])
     )
+
+
+def _joint(step: Step) -> list[int]:
+    """Return what tells a step from another of its name: how many ids it has, and a sum of the sampled."""
+    return [len(step.ids), zlib.crc32(orjson.dumps(step.completion_ids.tolist()))]
 
 
 def _agrees(step: Step, older: Step) -> bool:
@@ -127,6 +137,11 @@ def _read(record: Record, place: Place) -> Iterator[Call]:
     if parent is None:
         raise InputError(
             f"call {call.name!r:.60} goes on after {after!r:.60}, which no readable line before it holds"
+        )
+    if record.get("joins") not in (None, _joint(parent.step)):
+        raise InputError(
+            f"call {call.name!r:.60} goes on after {after!r:.60}, and not after the one of that name before "
+            "it: calls of two conversations stand under one name"
         )
     step = _joined(call.step, parent.step, record.get("ledger"))
     yield attrs.evolve(call, step=step, routed_experts=experts)
