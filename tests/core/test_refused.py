@@ -1,0 +1,120 @@
+"""Refusals and errors say what they are about, word for word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core import talk
+from tests.toys import TOYS
+from tito_core import (
+    InputError,
+    Located,
+    Profile,
+    Reason,
+    Refusal,
+    Step,
+    answer,
+    continuing,
+    locate,
+    stitching,
+)
+from tito_core.bridge import recognize
+from tito_core.profile import Recipe
+
+BY_NAME = {toy.name: toy for toy in TOYS}
+SUFFIX = (talk.CLOSE,)
+IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+
+
+def refused(name: str, history: list[Any], said: dict[str, Any], *new: Any, **more: Any) -> Refusal:
+    toy = BY_NAME[name]
+    ids = toy(history, add_generation_prompt=True)
+    stop = more.pop("sampled", [*toy.sample([*history, said]), *toy.suffix])
+    step = Step(prompt=history, completion=[said], prompt_ids=ids, completion_ids=stop)
+    found = answer(stitching([step], [*history, said, *new], toy.suffix, **more), toy)
+    assert isinstance(found, Refusal)
+    return found
+
+
+def test_media_are_the_reason_where_nothing_matches() -> None:
+    assert locate([], [IMAGE]) == Refusal(Reason.MULTIMODAL, "the prompt has media")
+    step = talk.step()
+    assert locate([step], [*step.messages, IMAGE]) == Refusal(Reason.MULTIMODAL, "the conversation has media")
+    with pytest.raises(InputError, match=r"^prompt\[0\] must be a message"):
+        locate([], [5])  # type: ignore[list-item]  # which is what it says
+
+
+def test_a_tail_that_depends_on_the_history_is_refused_in_so_many_words() -> None:
+    found = refused("leaky", [talk.user()], talk.said(), talk.user("more"))
+    assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
+
+
+def test_results_of_several_earlier_turns_are_refused_in_so_many_words() -> None:
+    results = [{"role": "tool", "tool_call_id": name, "content": "7"} for name in "ab"]
+    found = refused("chatml", [talk.user()], talk.said(), *results)
+    assert found == Refusal(Reason.UNPROVEN_TAIL, "results answer several calls of earlier turns")
+
+
+def test_an_odd_stop_is_named_with_what_the_template_writes_there() -> None:
+    step = talk.step(sampled=[900, 77])
+    found = answer(stitching([step], talk.prompt(step), SUFFIX), talk.tokenize)
+    assert found == Refusal(Reason.ODD_STOP, f"the turn ended with 77, not ({talk.CLOSE},)")
+
+
+def test_a_close_that_is_another_is_refused_in_so_many_words() -> None:
+    step = talk.step(sampled=[900, 77])
+    found = answer(stitching([step], talk.prompt(step), (5, 6)), talk.tokenize)
+    assert found == Refusal(
+        Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn"
+    )
+
+
+def test_the_second_half_of_a_stitch_checks_what_it_is_given() -> None:
+    step = talk.step()
+    located = locate([step], talk.prompt(step))
+    assert isinstance(located, Located)
+    with pytest.raises(InputError, match=r"^suffix\[0\] is -1"):
+        answer(continuing(located, [-1]), talk.tokenize)
+    wrong: Any = "profile"
+    with pytest.raises(InputError, match=r"^profile is 'profile': give a Profile"):
+        answer(continuing(located, SUFFIX, profile=wrong), talk.tokenize)
+    both = [answer(one, talk.tokenize) for one in (continuing(located, SUFFIX), stitched(step))]
+    assert both[0] == both[1]
+
+
+def stitched(step: Step) -> Any:
+    return stitching([step], talk.prompt(step), SUFFIX, profile=Profile(suffix=SUFFIX))
+
+
+def recipe(**more: Any) -> Recipe:
+    usual: dict[str, Any] = {"place": None, "as_object": False, "past": 0, "mark": (50,), "rest": ()}
+    return Recipe(**(usual | {"close": (2,), "speaks": (1, 9), "cut": False} | more))
+
+
+@pytest.mark.parametrize(
+    ("known", "ids", "bridge"),
+    [
+        (recipe(), (50, 2, 1, 9), (2, 1, 9)),
+        (recipe(), (50, 2, 1, 8), None),
+        (recipe(), (50, 3, 1, 9), None),
+        (recipe(), (50, 1, 9), None),  # the close must stand before the generation prompt
+        (recipe(close=()), (50, 1, 9), (1, 9)),
+        (recipe(speaks=()), (50, 2), (2,)),
+        (recipe(speaks=(2, 1, 9)), (50, 2, 1, 9), None),  # nor may one be the other
+        (recipe(rest=(7,)), (50, 7, 2, 1, 9), (2, 1, 9)),
+        (recipe(rest=(7,)), (50, 8, 2, 1, 9), None),
+        (recipe(rest=None), (50, 8, 8, 2, 5, 1, 9), (2, 5, 1, 9)),
+        (recipe(rest=None, speaks=()), (50, 8, 2), (2,)),
+        (recipe(rest=None), (50, 8, 8, 1, 9), None),
+        (recipe(rest=None, close=(2, 3)), (50, 2, 8, 2, 3, 1, 9), (2, 3, 1, 9)),
+        (recipe(mark=(50, 51)), (50, 51, 2, 1, 9), (2, 1, 9)),
+        (recipe(mark=(50, 51)), (51, 50, 2, 1, 9), None),
+        (recipe(mark=()), (2, 1, 9), None),
+    ],
+)
+def test_a_bridge_is_recognized_only_as_it_was_shown(
+    known: Recipe, ids: tuple[int, ...], bridge: tuple[int, ...] | None
+) -> None:
+    assert recognize(known, ids) == bridge
