@@ -127,7 +127,7 @@ def samples(
         reading = Reading(form=form, group=Group[group.upper()], id_field=id_field)
         _apart(file, output)
         work = Work(file=file, reading=reading, options=options(given), ray=ray)
-        with opened(output, sys.stdout.buffer) as sink, aside(ray):
+        with opened(output, sys.stdout.buffer, spare=True) as sink, aside(ray):
             tally = work.into(sink)
         sys.stdout.flush()
     except InputError as error:

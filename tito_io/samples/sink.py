@@ -85,11 +85,11 @@ def kind_of(path: Path) -> Callable[[BinaryIO], Sink]:
 
 
 @contextmanager
-def opened(path: Path | None, stdout: BinaryIO) -> Iterator[Sink]:
+def opened(path: Path | None, stdout: BinaryIO, *, spare: bool = False) -> Iterator[Sink]:
     """Open what rows are written to; without a path JSON lines go to `stdout`.
 
-    Raises `InputError` where the file cannot be written. Where something else goes wrong on the way, or no
-    row comes, the file that stood there stays.
+    Raises `InputError` where the file cannot be written. Where something else goes wrong on the way, and with
+    `spare` also where no row comes, the file that stood there stays.
     """
     if path is None:
         yield _json_lines(stdout)
@@ -104,7 +104,7 @@ def opened(path: Path | None, stdout: BinaryIO) -> Iterator[Sink]:
             counting = Counting(sink)
             yield counting
             sink.finish()
-        if counting.rows or not path.exists():
+        if counting.rows or not spare or not path.exists():
             part.replace(path)
     finally:
         part.unlink(missing_ok=True)
