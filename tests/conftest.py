@@ -1,7 +1,10 @@
-"""How hard hypothesis tries, by the environment variable HYPOTHESIS_PROFILE: dev (default), ci or soak."""
+"""How hard hypothesis tries, by HYPOTHESIS_PROFILE (dev, ci or soak), and a heap that is light."""
 
+import gc
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import Phase, settings
 
 # No deadline: the machines that run this are shared, and a slow example is no wrong one.
@@ -10,3 +13,12 @@ settings.register_profile("ci", max_examples=60, deadline=None, derandomize=True
 settings.register_profile("faults", max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 settings.register_profile("soak", max_examples=5_000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="module")
+def light_heap() -> Iterator[None]:
+    """Spare the collector what earlier tests have left: benchmarks collect before each of their calls."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

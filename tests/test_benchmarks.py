@@ -37,6 +37,8 @@ from tito_io.samples.make import Made
 from tito_io.samples.make import made as rows_of
 from tito_io.samples.read import Stored
 
+pytestmark = pytest.mark.usefixtures("light_heap")
+
 
 @pytest.fixture(scope="module")
 def made() -> list[History]:

@@ -16,6 +16,8 @@ from benchmarks.voice import voice
 from benchmarks.wire_programs import Peer, first, parts, talk
 from tito_io.engines.protocol import InvalidReplyError, Reply, Usage
 
+pytestmark = pytest.mark.usefixtures("light_heap")
+
 
 @pytest.fixture(scope="module")
 def history() -> History:
