@@ -24,8 +24,8 @@ FAULTS = (
     Fault(
         "a dear case is asked in a short history",
         "bridge.py",
-        "turn.past if case.mode is Mode.HISTORY else kindred(turn.after, turn.history)[recipe.past]",
-        "kindred(turn.after, turn.history)[recipe.past]",
+        "turn.past if case.mode is Mode.HISTORY else short[recipe.past]",
+        "short[recipe.past]",
         PROFILED,
     ),
     Fault(
@@ -52,8 +52,15 @@ FAULTS = (
     Fault(
         "a word of the world's is taken for the turn's",
         "bridge.py",
-        "if recipe.cut and not says(environment, SHORT) else None",
-        "if recipe.cut else None",
+        "SHORT if recipe.cut and not said else None",
+        "SHORT if recipe.cut else None",
+        PROFILED,
+    ),
+    Fault(
+        "a word of the history's is taken for the turn's",
+        "bridge.py",
+        "said = says((*past, *environment), SHORT)",
+        "said = says(environment, SHORT)",
         PROFILED,
     ),
     Fault(
