@@ -153,7 +153,7 @@ def _named(choice: Mapping[str, Any]) -> list[int]:
     """Return ids that stand in the place of their texts beside the log-probabilities, as `token_id:7`."""
     told = choice.get("logprobs") or {}
     names = told.get("tokens") or [one["token"] for one in told.get("content") or ()]
-    return [int(name.removeprefix("token_id:")) for name in names]
+    return [int(name.removeprefix("token_id:")) for name in names if name.startswith("token_id:")]
 
 
 def _logprobs(choice: Mapping[str, Any]) -> list[float]:
