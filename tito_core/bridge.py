@@ -66,11 +66,10 @@ def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Aski
         return None
     past = turn.past if case.mode is Mode.HISTORY else short[recipe.past]
     form = Form(turn.message, recipe.place, recipe.as_object)
+    said = says((*past, *environment), SHORT)  # a template may write what came before after the turn
+    since = SHORT if recipe.cut and not said else None
     try:
-        said = says((*past, *environment), SHORT)  # a template may write what came before after the turn
-        ids = yield from ask(
-            (*past, form.write(SHORT), *environment), since=SHORT if recipe.cut and not said else None
-        )
+        ids = yield from ask((*past, form.write(SHORT), *environment), since=since)
     except TemplateRefused:
         return None
     bridge = recognize(recipe, ids)

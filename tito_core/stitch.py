@@ -122,7 +122,7 @@ def stitching(
     located = locate(trajectory, prompt, policy=policy, key=key)
     if isinstance(located, Refusal):
         return located
-    return (yield from continuing(located, close, profile=profile))
+    return (yield from _continuing(located, close, profile))
 
 
 def continuing(
@@ -140,6 +140,12 @@ def continuing(
     """
     close = checked(suffix, "suffix")
     _check(profile)
+    return (yield from _continuing(located, close, profile))
+
+
+def _continuing(
+    located: Located, close: tuple[int, ...], profile: Profile | None
+) -> Asking[Stitched | Refusal]:
     turn = attrs.evolve(located.turn, suffix=close)
     fits = profile is not None and profile.key in {None, located.key}
     bridge = yield from bridging(turn, located.clean, profile if fits else None)

@@ -27,6 +27,7 @@ from tito_core import (
     render_key,
     suffix_asking,
 )
+from tito_core.message import copied
 
 from .ask import AsyncTokenizeFn, answer
 from .engines.protocol import Engine, Rendering, Reply, Sampling
@@ -82,7 +83,7 @@ class Conversation:
         Raises the engine's errors as they are. An engine in trouble is never asked again by another route.
         """
         if not isinstance(prompt, Messages):
-            prompt = Messages.of(prompt)  # who asked may go on writing in it while the engine samples
+            prompt = copied(prompt, "prompt")  # who asked may go on writing in it while the engine samples
         if self.engine.keeps_ids:
             return self._keep(await self._told(prompt))
         found = await self._stitch(prompt) if self.trajectory else None
