@@ -13,7 +13,7 @@ from .engine_words import words
 from .engines.protocol import EngineError
 from .visible import visible
 
-BAD_INPUT, TROUBLE, INTERRUPTED = 2, 3, 130
+BAD_INPUT, TROUBLE = 2, 3
 ELSEWHERE = re.compile(
     r"; (?:its own words are in `answer\.body`|(?:what (?:it had|was) sampled is|they are) in `partial`)"
 )

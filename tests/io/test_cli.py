@@ -21,12 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io import __main__ as entry
+from tito_io.__main__ import INTERRUPTED
 from tito_io.cli import tito
 from tito_io.embedded import write_family
 from tito_io.engine_words import LONGEST, words
 from tito_io.engines.protocol import AbortedError, Answer, EngineError, Reply, Usage
 from tito_io.extras import EXTRAS, extra_of, install
-from tito_io.trouble import BAD_INPUT, INTERRUPTED, TROUBLE, told
+from tito_io.trouble import BAD_INPUT, TROUBLE, told
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 PAGE = (

@@ -20,8 +20,9 @@ from click.testing import CliRunner, Result
 
 from tests.io.family_folder import CONFIG, write
 from tests.io.lint_folders import EXACT, NO_TOOLS, START, STRIPS, folder
+from tito_io.__main__ import INTERRUPTED
 from tito_io.lint.command import REFUSED, lint
-from tito_io.trouble import BAD_INPUT, INTERRUPTED
+from tito_io.trouble import BAD_INPUT
 
 COMMAND = "import sys; sys.argv.insert(1, 'lint'); from tito_io.__main__ import main; main()"
 

@@ -116,6 +116,16 @@ class Wire:
         except httpx2.RequestError as error:
             raise _failure(self.where(method, path), error) from error
 
+    def sendable(self, ids: Sequence[int], vocab_size: int | None = None) -> Ids:
+        """Return ids as such; raises `InputError` for what is none, or is known to be none of the model's."""
+        sent = Ids.of(ids)
+        if not sent:
+            raise InputError("ids: a prompt has at least one id")
+        largest = -1 if vocab_size is None else self.digits.largest(sent)
+        if vocab_size is not None and largest >= vocab_size:
+            raise InputError(f"ids: {largest} is not in the vocabulary of {vocab_size}; whose is it?")
+        return sent
+
     def where(self, method: str, path: str) -> str:
         """Name a request, for errors; credentials in the address stay out.
 

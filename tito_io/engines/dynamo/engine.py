@@ -197,14 +197,8 @@ class Dynamo:
 
     def _sendable(self, ids: Sequence[int]) -> Ids:
         """Return ids as such, or raise `InputError` for what is none."""
-        sent = Ids.of(ids)
-        if not sent:
-            raise InputError("ids: a prompt has at least one id")
         size = self.vocab_size or (self.family.vocab_size if self.family else None)
-        largest = -1 if size is None else self._wire.digits.largest(sent)
-        if size is not None and largest >= size:
-            raise InputError(f"ids: {largest} is not in the vocabulary of {size}; whose is it?")
-        return sent
+        return self._wire.sendable(ids, size)
 
     def _check(self, path: str, answer: object) -> Check:
         return Check(self._wire.where("POST", path), Answer(200, answer), self.vocab_size)

@@ -295,19 +295,14 @@ class SGLang:
 
     async def _sendable(self, ids: Sequence[int]) -> Ids:
         """Return ids as such, or raise `InputError` for what is none, or none of this model's."""
-        sent = Ids.of(ids)
-        if not sent:
-            raise InputError("ids: a prompt has at least one id")
+        sent = self._wire.sendable(ids)
         size = await self._server.vocabulary()
         if size is None:
             raise InputError(
                 "vocab_size: the server does not say how many ids its model has, and an id beyond them may "
                 "end it; pass SGLang(vocab_size=...), the `vocab_size` of the model's config.json"
             )
-        largest = self._wire.digits.largest(sent)
-        if largest >= size:
-            raise InputError(f"ids: {largest} is not in the vocabulary of {size}; whose is it?")
-        return sent
+        return self._wire.sendable(sent, size)
 
     async def _chat_streams(self, watch: Watch | None) -> None:
         """Raise `UnsupportedError` where a chat would be streamed without its ids."""

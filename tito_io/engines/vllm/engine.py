@@ -169,7 +169,11 @@ class VLLM:
         `UnsupportedError` where the server does not take them by this route. A generate route that is shut
         samples nothing: the ids then go by completions, and `Reply.notices` and `VLLM.notices` say so.
         """
-        sent, served, manners = self._sendable(ids), await self.served(), await self._speaking()
+        sent, served, manners = (
+            self._wire.sendable(ids, self.vocab_size),
+            await self.served(),
+            await self._speaking(),
+        )
         limit = served.room(len(sent), sampling)
         wanted = await manners.ending(sampling)
         turn = Turn(served.name, sent, wanted, rendering, limit, watch)
@@ -336,16 +340,6 @@ class VLLM:
     def _noticed(self, reply: Reply, notice: Notice) -> Reply:
         self.notices[notice] += 1
         return attrs.evolve(reply, notices=(*reply.notices, notice))
-
-    def _sendable(self, ids: Sequence[int]) -> Ids:
-        """Return ids as such, or raise `InputError` for what is none."""
-        sent = Ids.of(ids)
-        if not sent:
-            raise InputError("ids: a prompt has at least one id")
-        largest = -1 if self.vocab_size is None else self._wire.digits.largest(sent)
-        if self.vocab_size is not None and largest >= self.vocab_size:
-            raise InputError(f"ids: {largest} is not in the vocabulary of {self.vocab_size}; whose is it?")
-        return sent
 
     def _check(self, method: str, path: str, answer: object) -> Check:
         return Check(self._wire.where(method, path), Answer(200, answer), self.vocab_size)

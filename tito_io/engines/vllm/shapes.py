@@ -58,8 +58,8 @@ class Shape:
 
     def identified(self, choice: Choice) -> Choice:
         """Return a choice with its ids where they belong, if its log-probabilities are all that has them."""
-        names = [_named_id(name) for name in self.names(choice)]
-        if choice.get("token_ids") is not None or None in names:
+        names = named_ids(self.names(choice))
+        if choice.get("token_ids") is not None or names is None:
             return choice
         return {**choice, "token_ids": names}
 
@@ -100,14 +100,14 @@ def _tail(value: object, count: int) -> object:
 def _entries(check: Check, choice: Choice, ids: Sequence[int]) -> Logprobs:
     """Read log-probabilities in entries."""
     entries = check.get(_logprobs(choice, "content"), "content", list)
-    _named(check, [_name(check, entry) for entry in entries], ids)
+    same_ids(check, [_name(check, entry) for entry in entries], ids)
     return check.logprobs([entry.get("logprob") for entry in entries], len(ids))
 
 
 def _lists(check: Check, choice: Choice, ids: Sequence[int]) -> Logprobs:
     """Read log-probabilities in a list, beside one of tokens."""
     logprobs = _logprobs(choice, "tokens", "token_logprobs")
-    _named(check, check.get(logprobs, "tokens", list), ids)
+    same_ids(check, check.get(logprobs, "tokens", list), ids)
     return check.logprobs(check.get(logprobs, "token_logprobs", list), len(ids))
 
 
@@ -127,14 +127,14 @@ def _tokens_of_lists(choice: Choice) -> Sequence[object]:
     return (choice.get("logprobs") or {}).get("tokens") or ()
 
 
-def _named_id(name: object) -> int | None:
-    """Return the id that a token is written as.
+def named_ids(tokens: Sequence[object]) -> list[int] | None:
+    """Return the ids that tokens are written as, None where any is written otherwise.
 
-    >>> _named_id("token_id:7"), _named_id("seven")
-    (7, None)
+    >>> named_ids(["token_id:7", "token_id:8"]), named_ids(["token_id:7", "eight"]), named_ids([])
+    ([7, 8], None, [])
     """
-    match = NAMED.fullmatch(name) if isinstance(name, str) else None
-    return int(match[1]) if match else None
+    found = [NAMED.fullmatch(token) if isinstance(token, str) else None for token in tokens]
+    return [int(match[1]) for match in found if match] if all(found) else None
 
 
 def _logprobs(choice: Choice, *names: str) -> object:
@@ -143,10 +143,10 @@ def _logprobs(choice: Choice, *names: str) -> object:
     return {name: [] for name in names} if empty else choice.get("logprobs")
 
 
-def _named(check: Check, tokens: Sequence[object], ids: Sequence[int]) -> None:
+def same_ids(check: Check, tokens: Sequence[object], ids: Sequence[int]) -> None:
     """Demand that tokens written as ids are the ids."""
-    found = [NAMED.fullmatch(token) if isinstance(token, str) else None for token in tokens]
-    if found and all(found) and [int(match[1]) for match in found if match] != list(ids):
+    found = named_ids(tokens)
+    if found and found != list(ids):
         check.fail("the log-probabilities belong to other ids than were sampled")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tito_core import WeightVersion
 from tito_io.engines.invariants import Check
 from tito_io.engines.sglang import meta
-from tito_io.engines.vllm.shapes import NAMED
+from tito_io.engines.vllm.shapes import named_ids, same_ids
 
 from .form import Record
 
@@ -66,10 +66,7 @@ def _named(choice: Record) -> list[int] | None:
     """Return the ids that vLLM names in place of texts (`return_tokens_as_token_ids`), None for others."""
     flat, entries = _at(choice, "logprobs", "tokens"), _at(choice, "logprobs", "content")
     texts = flat if flat is not None else [_at(one, "token") for one in entries or ()]
-    found = [NAMED.fullmatch(text) for text in texts if isinstance(text, str)]
-    if not found or len(found) < len(texts):
-        return None
-    return [int(match[1]) for match in found if match] if all(found) else None
+    return named_ids(texts) or None
 
 
 def _beside(check: Check, body: Record) -> Iterator[tuple[str, object]]:
@@ -127,10 +124,11 @@ def logprobs(
         return meta.triples(check, choice["meta_info"], ids)
     if isinstance(_at(said, "content"), list):
         content = [check.get({"entry": entry}, "entry", dict) for entry in _at(said, "content")]
-        _same(check, [_token(entry) for entry in content], ids)
+        same_ids(check, [_token(entry) for entry in content], ids)
         return check.logprobs([entry.get("logprob") for entry in content], len(ids))
     if isinstance(_at(said, "token_logprobs"), list):
-        _same(check, _at(said, "tokens") or (), ids)
+        tokens = _at(said, "tokens")
+        same_ids(check, tokens if isinstance(tokens, Sequence) else (), ids)
         return check.logprobs(_at(said, "token_logprobs"), len(ids))
     held = _at(body, "nvext", "engine_data", "completion_logprobs")
     return check.logprobs(held, len(ids)) if isinstance(held, list) and len(held) == len(ids) else None
@@ -139,14 +137,6 @@ def logprobs(
 def _token(entry: Record) -> object:
     number = entry.get("token_id")
     return f"token_id:{number}" if type(number) is int else entry.get("token")
-
-
-def _same(check: Check, tokens: object, ids: Sequence[int]) -> None:
-    """Demand that tokens which are written as ids are the ids."""
-    held = tokens if isinstance(tokens, Sequence) else ()
-    found = [NAMED.fullmatch(token) if isinstance(token, str) else None for token in held]
-    if found and all(found) and [int(match[1]) for match in found if match] != list(ids):
-        check.fail("the log-probabilities belong to other ids than were sampled")
 
 
 def finish_reason(check: Check, body: Record, choice: Record) -> str | None:
