@@ -145,18 +145,20 @@ def parts(history: History) -> Parts:
     ids = stitch().ids
     turn = made.turn()
     assert turn.reply.prompt_ids == ids  # noqa: S101  # the parts are those of the whole
-    engine: Any = conversation.engine
+    engine = conversation.engine
+    assert isinstance(engine, VLLM)  # noqa: S101  # likewise
     body = partial(_body, engine, ids)
     return Parts(stitch, body, partial(_parse, engine, made.server.answered, ids), body())
 
 
-def _body(engine: Any, ids: Ids) -> bytes:
+def _body(engine: VLLM, ids: Ids) -> bytes:
     """Write a request, the check of its ids included."""
-    sent = engine._sendable(ids)  # noqa: SLF001  # a part is measured where it lies
-    return encoded(completion(MODEL, sent, SAMPLING, SAMPLED, echo=False), engine._wire.digits)  # noqa: SLF001  # likewise
+    wire = engine._wire  # noqa: SLF001  # a part is measured where it lies
+    sent = wire.sendable(ids, engine.vocab_size)
+    return encoded(completion(MODEL, sent, SAMPLING, SAMPLED, echo=False), wire.digits)
 
 
-def _parse(engine: Any, text: bytes, ids: Ids) -> object:
+def _parse(engine: VLLM, text: bytes, ids: Ids) -> object:
     """Read an answer."""
     said = orjson.loads(text)
     check = engine._check("POST", COMPLETIONS, said)  # noqa: SLF001  # likewise
