@@ -30,7 +30,7 @@ class Bridge:
 
 
 def bridging(
-    turn: Turn, environment: Environment, profile: Profile | None = None
+    turn: Turn, environment: Environment, suffix: tuple[int, ...], profile: Profile | None = None
 ) -> Asking[Bridge | Refusal]:
     """Ask for the bridge after `turn`: once where the profile knows how, else until it is proven."""
     for reading in readings(environment):
@@ -40,7 +40,7 @@ def bridging(
             return known
         if case is None or case.reason not in RETRIED:
             break
-    proof = yield from proving(turn, environment)
+    proof = yield from proving(attrs.evolve(turn, suffix=suffix), environment)
     return Bridge(proof.bridge, proof.generation_prompt) if isinstance(proof, Proof) else proof
 
 
@@ -66,10 +66,10 @@ def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Aski
         return None
     past = turn.past if case.mode is Mode.HISTORY else short[recipe.past]
     form = Form(turn.message, recipe.place, recipe.as_object)
-    said = says((*past, *environment), SHORT)  # a template may write what came before after the turn
-    since = SHORT if recipe.cut and not said else None
+    whole = not recipe.cut or says((*past, *environment), SHORT)  # templates write earlier texts later, too
+    asked = (*past, form.write(SHORT), *environment)
     try:
-        ids = yield from ask((*past, form.write(SHORT), *environment), since=since)
+        ids = yield from ask(asked, since=None if whole else SHORT)
     except TemplateRefused:
         return None
     bridge = recognize(recipe, ids)
@@ -89,8 +89,8 @@ def recognize(recipe: Recipe, ids: tuple[int, ...]) -> tuple[int, ...] | None:
     tail = after(recipe.mark, ids)
     if tail is None:
         return None
-    begin = _begin(recipe, tuple(tail))
-    bridge = tuple(tail[begin:])
+    begin = _begin(recipe, tail)
+    bridge = tail[begin:]
     spoken = len(bridge) - len(recipe.speaks)
     sound = (
         begin >= 0

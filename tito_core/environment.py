@@ -17,12 +17,18 @@ def clean(messages: Sequence[Message]) -> tuple[Plain, ...]:
     >>> clean([{"role": "tool", "content": [{"type": "text", "text": "7"}]}])
     ({'role': 'tool', 'content': '7'},)
     """
-    return tuple(map(_flat, copied(messages, "environment")))
+    return flattened(copied(messages, "environment"))
+
+
+def flattened(messages: Iterable[Plain]) -> tuple[Plain, ...]:
+    """Return the same of messages that are private copies already."""
+    return tuple(map(_flat, messages))
 
 
 def _flat(message: Plain) -> Plain:
-    text = sole_text(message.get("content"))
-    return {**message, "content": text} if isinstance(text, str) else message
+    content = message.get("content")
+    text = sole_text(content)
+    return message if text is content else {**message, "content": text}
 
 
 def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
@@ -39,17 +45,15 @@ def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
         )
 
 
-def says(value: object, text: str) -> bool:
-    """Tell whether a text stands anywhere in messages, in whatever case: templates may change it.
+def says(messages: Sequence[Message], word: str) -> bool:
+    """Tell whether a word of plain letters stands anywhere in messages, in whatever case.
+
+    Templates may change the case.
 
     >>> says([{"role": "user", "content": [{"type": "text", "text": "a ZEPHYR"}]}], "Zephyr")
     True
     """
-    if isinstance(value, dict):
-        return any(says(item, text) for pair in value.items() for item in pair)
-    if isinstance(value, list | tuple):
-        return any(says(item, text) for item in value)
-    return isinstance(value, str) and text.casefold() in value.casefold()
+    return word.casefold() in repr(messages).casefold()  # letters are written as they are, at any depth
 
 
 def lengthened(environment: Sequence[Plain], positions: Iterable[int]) -> tuple[Plain, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from .bridge import named_case
-from .environment import clean
+from .environment import flattened
 from .errors import InputError
 from .find import Match, find
 from .kind import Kind
@@ -38,7 +38,7 @@ class Located:
     @cached_property
     def clean(self) -> Environment:
         """The environment as it is rendered."""
-        return clean(self.environment)
+        return flattened(self.environment)
 
     @property
     def case(self) -> tuple[Kind, tuple[str, ...]] | None:
@@ -75,15 +75,15 @@ def locate(
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
     start = match.step.messages.length
-    message, *environment = copied(prompt[start - 1 :], "prompt", start - 1)
-    seen = copied(prompt, "prompt") if Forgiveness.OTHER_KEYS in match.forgiven else environment
+    message, *environment = _taken(prompt, start - 1)
+    seen = _taken(prompt) if Forgiveness.OTHER_KEYS in match.forgiven else environment
     refusal = _unfit(match.step, message, seen, policy)
     if refusal is not None:
         return refusal
     turn = Turn(
         message=message,
-        after=str(match.step.messages[start - 2]["role"]) if start > 1 else "user",
-        history=clean(_history(prompt, match.step)),
+        after=match.step.messages.role(start - 2) if start > 1 else "user",
+        history=flattened(_history(prompt, match.step)),
         stop=match.step.stop,
         prompt=prompt,
         place=start - 1,
@@ -117,6 +117,11 @@ def _listed(prompt: object) -> Sequence[Message]:
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 
+def _taken(prompt: Sequence[Message], start: int = 0) -> Sequence[dict[str, Any]]:
+    """Return private copies of the messages from a place on."""
+    return prompt[start:] if isinstance(prompt, Messages) else copied(prompt[start:], "prompt", start)
+
+
 def _history(prompt: Sequence[Message], step: Step) -> Environment:
     """Return the messages before the turn that begin the prompt as system texts, and the last user's."""
     before = step.prompt
@@ -132,7 +137,7 @@ def _history(prompt: Sequence[Message], step: Step) -> Environment:
 
 def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
     """Say that media are the reason where they are; nothing matched, so every message is new."""
-    if is_multimodal(copied(prompt, "prompt")):
+    if is_multimodal(_taken(prompt)):
         return Refusal(Reason.MULTIMODAL, "the prompt has media")
     return refusal
 

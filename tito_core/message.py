@@ -109,6 +109,10 @@ class Messages(Shared[dict[str, Any]]):
         """Copy messages; raises `InputError` naming the one that is no message."""
         return messages if isinstance(messages, cls) else cls(copied(messages, name))
 
+    def role(self, index: int) -> str:
+        """Return the role of one message, without a copy of it."""
+        return str(super().__getitem__(index)["role"])
+
     def then(self, messages: Sequence[Message], name: str = "prompt") -> Messages:
         """Return these messages followed by copies of the new ones; costs O(new)."""
         return Messages(copied(messages, name, self.length), self) if messages else self

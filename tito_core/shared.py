@@ -77,16 +77,22 @@ class Shared(Sequence[T_co]):
         if isinstance(index, slice):
             return self._slice(index)
         position = index + self.length if index < 0 else index
-        for link in self.links():
+        link: Any = self
+        while link is not None:
             start = link.length - len(link.part)
             if start <= position < link.length:
-                return link.part[position - start]
+                found: T_co = link.part[position - start]
+                return found
+            link = link.parent
         raise IndexError(f"index {index} is outside a sequence of {self.length}")
 
     def _slice(self, index: slice) -> list[T_co]:
         start, stop, step = index.indices(self.length)
         if step != 1:
             return list(self)[index]
+        first = self.length - len(self.part)
+        if start >= first:  # what is read is mostly new
+            return list(self.part[start - first : max(stop, start) - first])
         return list(chain.from_iterable(self._cuts(start, stop)[::-1]))
 
     def _cuts(self, start: int, stop: int) -> list[Sequence[T_co]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import attrs
@@ -9,13 +10,14 @@ import attrs
 from .ask import Asking, TokenizeFn, answer
 from .bridge import Bridge, bridging
 from .errors import InputError
-from .ids import Ids, checked
+from .ids import PACKED, Ids, checked
 from .ledger import Ledger, Origin
 from .located import Located, locate
 from .message import Message, Messages
 from .normal import Forgiveness
 from .policy import STRICT, OddStop, Policy
 from .profile import Profile
+from .proof import Environment
 from .refusal import Reason, Refusal
 from .step import Step
 
@@ -28,8 +30,7 @@ class Stitched:
     """The ids of the whole prompt, sharing those of the matched step."""
     step: Step
     """The step that the prompt continues."""
-    environment: Messages
-    """The prompt's messages after the step."""
+    _environment: Environment
     bridge: tuple[int, ...]
     """The ids after those of the step."""
     ledger: Ledger
@@ -43,6 +44,11 @@ class Stitched:
     forgiven: frozenset[Forgiveness]
     """Differences between the step's messages and the prompt's that did not count."""
 
+    @property
+    def environment(self) -> Messages:
+        """The prompt's messages after the step."""
+        return Messages.of(self._environment)
+
     def then(
         self,
         *,
@@ -53,7 +59,7 @@ class Stitched:
     ) -> Step:
         """Return the step that this prompt and its completion make; it shares the matched step."""
         return Step(
-            prompt=self.step.messages.then(self.environment),
+            prompt=self.step.messages.then(self._environment),
             completion=completion,
             prompt_ids=self.ids,
             completion_ids=Ids.of(completion_ids, "completion_ids").packed(),
@@ -146,9 +152,8 @@ def continuing(
 def _continuing(
     located: Located, close: tuple[int, ...], profile: Profile | None
 ) -> Asking[Stitched | Refusal]:
-    turn = attrs.evolve(located.turn, suffix=close)
     fits = profile is not None and profile.key in {None, located.key}
-    bridge = yield from bridging(turn, located.clean, profile if fits else None)
+    bridge = yield from bridging(located.turn, located.clean, close, profile if fits else None)
     if isinstance(bridge, Refusal):
         return bridge
     stops = profile.stop_ids if profile is not None else ()
@@ -165,17 +170,20 @@ def _join(
 ) -> Stitched | Refusal:
     """Put the bridge after the step's ids, with the close standing once."""
     step, policy = located.match.step, located.policy
-    odd = not step.truncated and not overlap(step.completion_ids, bridge.ids, suffix)
+    written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
+    odd = not step.truncated and not written
     if odd and not _is_chosen(policy.odd_stop, step, stop_ids):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {bridge.ids[:1]}")
     replaced = step.stop if odd and policy.odd_stop is OddStop.REPLACE else None
-    kept, sampled, written = _kept(step, bridge, suffix, replaced)
+    kept, sampled = step.ids, step.completion_ids.length
+    if replaced is not None:
+        kept, sampled, written = _without_stop(step, bridge, suffix)
     added = bridge.ids[written:]
     close = added[: max(len(suffix) - written, 0)] if bridge.ids[: len(suffix)] == suffix else ()
     return Stitched(
-        ids=kept.then(Ids(added).packed().part),
+        ids=kept.then(array(PACKED, added)),
         step=step,
-        environment=Messages.of(located.environment),
+        environment=located.environment,
         bridge=added,
         ledger=step.prompt_ledger.then(
             (Origin.SAMPLED, sampled), *_runs(len(close), len(added), bridge.generation_prompt)
@@ -194,11 +202,8 @@ def _is_chosen(choice: OddStop, step: Step, stop_ids: Sequence[int]) -> bool:
     return choice is OddStop.KEEP or not stop_ids or step.stop in stop_ids
 
 
-def _kept(step: Step, bridge: Bridge, suffix: tuple[int, ...], replaced: int | None) -> tuple[Ids, int, int]:
-    """Return the ids that stay, how many of them were sampled, and how much of the bridge they end with."""
-    if replaced is None:
-        written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
-        return step.ids, len(step.completion_ids), written
+def _without_stop(step: Step, bridge: Bridge, suffix: tuple[int, ...]) -> tuple[Ids, int, int]:
+    """Return the ids but the stop, how many were sampled, and how much of the bridge they end with."""
     sampled = tuple(step.completion_ids)[:-1]
     return step.prompt_ids.then(sampled), len(sampled), overlap(sampled, bridge.ids, suffix)
 

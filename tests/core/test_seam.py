@@ -18,7 +18,7 @@ from tito_core.seam import Seam, after, common_prefix, locate
     ],
 )
 def test_what_follows_a_text(text: list[int], ids: list[int], rest: list[int]) -> None:
-    assert after(text, ids) == rest
+    assert after(text, ids) == tuple(rest)
 
 
 @pytest.mark.parametrize(

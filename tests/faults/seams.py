@@ -52,15 +52,15 @@ FAULTS = (
     Fault(
         "a word of the world's is taken for the turn's",
         "bridge.py",
-        "SHORT if recipe.cut and not said else None",
-        "SHORT if recipe.cut else None",
+        "whole = not recipe.cut or says((*past, *environment), SHORT)",
+        "whole = not recipe.cut",
         PROFILED,
     ),
     Fault(
         "a word of the history's is taken for the turn's",
         "bridge.py",
-        "said = says((*past, *environment), SHORT)",
-        "said = says(environment, SHORT)",
+        "or says((*past, *environment), SHORT)",
+        "or says(environment, SHORT)",
         PROFILED,
     ),
     Fault(

@@ -68,8 +68,8 @@ FAULTS = (
     Fault(
         "a history in parts is read as parts",
         "located.py",
-        "history=clean(_history(prompt, match.step)),",
-        "history=_history(prompt, match.step),",
+        "history=flattened(_history(prompt, match.step)),",
+        "history=tuple(_history(prompt, match.step)),",
     ),
     Fault("True is 1", "normal.py", 'return ("truth", value)', "return Decimal(value)"),
     Fault(
