@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from .ask import Ask, Asking, TokenizeFn, answer
 from .environment import clean
 from .errors import InputError, TemplateRefused, TitoError, TokenizeError
+from .forgiveness import Forgiveness
 from .ids import Ids
 from .key import render_key
 from .kind import Kind
 from .ledger import Ledger, Origin, Span
 from .located import Located, locate
 from .message import Message, Messages, is_multimodal
-from .normal import Canonical, Forgiveness, normalize, same
+from .normal import Canonical, normalize
 from .policy import OddStop, Policy, Truncated
 from .profile import Case, Facts, Mode, Profile, Recipe
 from .refusal import Reason, Refusal
+from .same import same
 from .step import Step
 from .stitch import Stitched, continuing, stitch, stitching
 from .suffix import suffix_asking, suffix_ids

@@ -9,18 +9,17 @@ from typing import Any, TypeVar
 
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError, StructureHandlerNotFoundError
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs.gen import make_dict_structure_fn, override
 
 from .call import Call
 from .errors import InputError
 from .experts import RoutedExperts
+from .forgiveness import Forgiveness
 from .ids import Ids, checked
-from .kind import Kind
 from .ledger import Ledger, Origin
 from .message import Messages
-from .normal import Forgiveness
 from .policy import Policy
-from .profile import Case, Facts, Profile, Recipe
+from .profile import Profile
 from .sample_options import SampleOptions
 from .step import Step
 from .trajectory import Trajectory
@@ -106,8 +105,8 @@ def _converter() -> Converter:
     made.register_unstructure_hook(Messages, list)
     made.register_structure_hook(Ledger, _ledger)
     made.register_unstructure_hook(Ledger, _runs)
-    made.register_structure_hook_func(_is_enum, _by_name)
-    made.register_unstructure_hook_func(_is_enum, _name)
+    made.register_structure_hook(Enum, _by_name)
+    made.register_unstructure_hook(Enum, _name)
     made.register_structure_hook(tuple[float | None, ...] | None, lambda data, _: data)
     made.register_structure_hook(Trajectory, _trajectory)
     made.register_unstructure_hook(Trajectory, lambda value: [made.unstructure(step) for step in value])
@@ -117,9 +116,6 @@ def _converter() -> Converter:
     made.register_unstructure_hook(bytes, lambda data: binascii.b2a_base64(data, newline=False).decode())
     for judged in (WeightVersion, RoutedExperts, Call, SampleOptions):
         _unconverted(made, judged)
-    for kind in (Step, Policy, Kind, Recipe, Case, Facts, Profile):
-        made.register_structure_hook(kind, make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=True))
-        made.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, made))
     return made
 
 
@@ -133,9 +129,8 @@ def _unconverted(made: Converter, kind: type) -> None:
         for name, written in kind.__annotations__.items()
         if written in PLAIN
     }
-    structure: Any = make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=True, **plain)
+    structure: Any = make_dict_structure_fn(kind, made, **plain)
     made.register_structure_hook(kind, structure)
-    made.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, made))
 
 
 def _bytes(data: Any) -> bytes:
@@ -155,7 +150,3 @@ def _is_forgiveness(kind: Any) -> bool:
 
 def _is_ids(kind: Any) -> bool:
     return bool(kind == tuple[int, ...])
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)

@@ -11,8 +11,9 @@ from .break_cause import Evidence, Found, causes
 from .break_place import Place, said
 from .break_view import View, Views
 from .breaks import SAMPLED, Cause
+from .forgiveness import OPTIONAL
 from .hunk import Hunk
-from .normal import OPTIONAL, same
+from .same import same
 
 LAYERS = {
     Cause.RENDERING: "this family renders the prompt otherwise than it was sent",

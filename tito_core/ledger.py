@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
+from typing import TypeAlias, cast
 
 import attrs
 
-from .shared import Shared
+from .shared import Chain
 
 
 class Origin(Enum):
@@ -29,8 +31,12 @@ class Span:
     stop: int
 
 
+Run: TypeAlias = tuple[Origin, int]
+"""An origin, and how many ids it wrote."""
+
+
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
-class Ledger:
+class Ledger(Chain):
     """Run lengths of origins, sharing what they extend.
 
     >>> ledger = Ledger.prompt(2).then((Origin.SAMPLED, 3), (Origin.INSERTED_CLOSE, 0))
@@ -40,24 +46,53 @@ class Ledger:
     [('PROMPT', 0, 2), ('SAMPLED', 2, 5)]
     """
 
-    runs: Shared[tuple[Origin, int]]
-    length: int
+    part: tuple[Origin | int, ...] = ()
+    """What this ledger adds to its parent: origins and counts in turn, as every turn holds one."""
+    length: int = 0
     """Ids in all runs."""
+    parent: Ledger | None = None
+    """The ledger that this one extends."""
 
     @classmethod
-    def of(cls, runs: Iterable[tuple[Origin, int]]) -> Ledger:
+    def of(cls, runs: Iterable[Run]) -> Ledger:
         """Return the ledger of runs of (origin, number of ids)."""
-        return cls(Shared(()), 0).then(*runs)
+        return cls().then(*runs)
 
     @classmethod
     def prompt(cls, length: int) -> Ledger:
         """Return the ledger of ids that were rendered from messages."""
         return cls.of([(Origin.PROMPT, length)])
 
-    def then(self, *runs: tuple[Origin, int]) -> Ledger:
+    def then(self, *runs: Run) -> Ledger:
         """Return this ledger followed by runs of (origin, number of ids); empty runs leave no trace."""
-        real = tuple(run for run in runs if run[1])
-        return Ledger(Shared(real, self.runs), self.length + sum(count for _, count in real))
+        real = [run for run in runs if run[1]]
+        length = self.length + sum(count for _, count in real)
+        return Ledger(tuple(chain.from_iterable(real)), length, self) if real else self
+
+    @property
+    def own(self) -> list[Run]:
+        """The runs that this ledger adds to its parent."""
+        return cast("list[Run]", list(zip(self.part[::2], self.part[1::2], strict=True)))
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+        return [run for link in list(self.links())[::-1] for run in link.own]
+
+    def since(self, start: int) -> list[Run]:
+        """Return the runs from a position on, touching none before it.
+
+        >>> Ledger.prompt(5).then((Origin.SAMPLED, 2)).since(3)
+        [(<Origin.PROMPT: 'rendered from messages'>, 2), (<Origin.SAMPLED: 'sampled by the engine'>, 2)]
+        """
+        found: list[Run] = []
+        left = self.length - start
+        for origin, count in chain.from_iterable(link.own[::-1] for link in self.links()):
+            if left <= 0:
+                break
+            found.append((origin, min(count, left)))
+            left -= count
+        return found[::-1]
 
     def without_last(self) -> Ledger:
         """Return the ledger of all ids but the last."""
@@ -69,8 +104,7 @@ class Ledger:
         """The runs with their positions; touching runs of one origin stay apart, a turn each."""
         found, start = [], 0
         for origin, count in self.runs:
-            if count:
-                found.append(Span(origin, start, start + count))
+            found.append(Span(origin, start, start + count))
             start += count
         return tuple(found)
 

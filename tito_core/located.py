@@ -12,9 +12,9 @@ from .bridge import named_case
 from .environment import flattened
 from .errors import InputError
 from .find import Match, find
+from .forgiveness import Forgiveness
 from .kind import Kind
 from .message import Message, Messages, copied, is_multimodal
-from .normal import Forgiveness
 from .policy import STRICT, Policy, Truncated
 from .proof import Environment, Turn
 from .refusal import Reason, Refusal

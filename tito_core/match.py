@@ -13,9 +13,10 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+from .forgiveness import Forgiveness
 from .message import Message, Messages, copied
-from .normal import Forgiveness, Renaming, same_copies
 from .prefix import chain_hash, prefix_hashes
+from .same import Renaming, same_copies
 
 Forgiven = frozenset[Forgiveness]
 NOTHING: Forgiven = frozenset()
@@ -78,7 +79,7 @@ class Wanted:
 
     def _all_equal(self, links: Sequence[Messages]) -> bool:
         """Tell whether all parts are equal as they stand, in one comparison; most histories are."""
-        if Forgiveness.RENAMED_TOOL_IDS in self.forgive or not all(map(_TEXTS, links)):
+        if not all(map(_TEXTS, links)):
             return False
         return self.flat[: links[-1].length] == tuple(chain.from_iterable(map(_PART, links)))
 

@@ -7,7 +7,7 @@ from enum import Enum
 import attrs
 
 from .call import Call
-from .normal import Forgiveness
+from .forgiveness import Forgiveness
 
 
 class EdgeKind(Enum):

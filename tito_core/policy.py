@@ -8,7 +8,7 @@ from enum import Enum
 import attrs
 
 from .errors import InputError
-from .normal import OPTIONAL, Forgiveness
+from .forgiveness import OPTIONAL, Forgiveness
 
 
 class Truncated(Enum):

@@ -229,7 +229,7 @@ def _generation_prompt(found: Found) -> Asking[int]:
     except TemplateRefused:
         return 0
     shared = common_prefix(found.seam.ids, ids)
-    return len(found.seam.ids) - shared if shared >= found.seam.place else 0
+    return len(found.seam.ids) - shared if shared > found.seam.place else 0
 
 
 def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:

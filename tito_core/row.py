@@ -12,7 +12,7 @@ import attrs
 from .call import Call, Ending
 from .experts import MissingRow, RowExperts, gathered
 from .ids import PACKED, Ids
-from .ledger import Ledger, Origin
+from .ledger import Origin
 from .weights import runs
 
 
@@ -196,27 +196,10 @@ def _runs(path: Sequence[Call]) -> Iterator[Iterator[Run]]:
 
 def _brought(call: Call, start: int) -> Iterator[Run]:
     """Yield what a call's prompt has after the turn that it continues."""
-    for origin, count in tail(call.step.prompt_ledger, start):
+    for origin, count in call.step.prompt_ledger.since(start):
         yield origin, count, None if origin is Origin.SAMPLED else call.name, None
 
 
 def _sampled(call: Call) -> Iterator[Run]:
     for version, count in runs(call.weight_versions, call.stop - call.start):
         yield Origin.SAMPLED, count, call.name, version
-
-
-def tail(ledger: Ledger, start: int) -> list[tuple[Origin, int]]:
-    """Return the runs of a ledger from a position on, touching none before it.
-
-    >>> tail(Ledger.prompt(5).then((Origin.SAMPLED, 2)), 3)
-    [(<Origin.PROMPT: 'rendered from messages'>, 2), (<Origin.SAMPLED: 'sampled by the engine'>, 2)]
-    """
-    found: list[tuple[Origin, int]] = []
-    left = len(ledger) - start
-    for link in ledger.runs.links():
-        for origin, count in reversed(link.part):
-            if left <= 0:
-                return found[::-1]
-            found.append((origin, min(count, left)))
-            left -= count
-    return found[::-1]

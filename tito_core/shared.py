@@ -14,11 +14,36 @@ import attrs
 
 T_co = TypeVar("T_co", covariant=True)
 
+
+class Chain:
+    """Something that extends another of its kind, and knows how long it is with it."""
+
+    __slots__ = ()
+    parent: Any
+    length: int
+
+    def links(self) -> Iterator[Self]:
+        """Yield this and each one that it extends, newest first."""
+        link: Any = self  # of one class, all of them: asking each costs more than all else here
+        while link is not None:
+            yield link
+            link = link.parent
+
+    def extends(self, older: Chain) -> bool:
+        """Tell whether `older` itself, not an equal one, is in this chain."""
+        for link in self.links():
+            if link is older:
+                return True
+            if link.length < older.length:
+                break
+        return False
+
+
 SHOWN = 8  # items that fit on a line
 
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
-class Shared(Sequence[T_co]):
+class Shared(Chain, Sequence[T_co]):
     """A chain of parts, the newest last; reading walks the parts, which are few (about three a turn).
 
     >>> first = Shared((1, 2))
@@ -43,25 +68,9 @@ class Shared(Sequence[T_co]):
         """The parent, which is of the same class."""
         return cast("Self | None", self.parent)
 
-    def links(self) -> Iterator[Self]:
-        """Yield this sequence and each one that it extends, newest first."""
-        link: Any = self  # of one class, all of them: asking each costs more than all else here
-        while link is not None:
-            yield link
-            link = link.parent
-
     def parts(self) -> list[Sequence[T_co]]:
         """Return the parts, oldest first."""
         return [link.part for link in self.links()][::-1]
-
-    def extends(self, older: Shared[Any]) -> bool:
-        """Tell whether `older` itself, not an equal one, is in this chain."""
-        for link in self.links():
-            if link is older:
-                return True
-            if link.length < older.length:
-                break
-        return False
 
     def __len__(self) -> int:
         return self.length

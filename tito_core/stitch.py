@@ -10,11 +10,11 @@ import attrs
 from .ask import Asking, TokenizeFn, answer
 from .bridge import Bridge, bridging
 from .errors import InputError
+from .forgiveness import Forgiveness
 from .ids import PACKED, Ids, checked
 from .ledger import Ledger, Origin
 from .located import Located, locate
 from .message import Message, Messages
-from .normal import Forgiveness
 from .policy import STRICT, OddStop, Policy
 from .profile import Profile
 from .proof import Environment

@@ -31,7 +31,7 @@ from tito_core import (
     stitching,
     suffix_ids,
 )
-from tito_core.normal import Forgiveness
+from tito_core.forgiveness import Forgiveness
 
 SUFFIX = (talk.CLOSE,)
 

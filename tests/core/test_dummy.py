@@ -165,6 +165,14 @@ def test_a_lookup_is_a_call_and_its_result_in_both_spellings() -> None:
     assert [(one["id"], one["type"], one["function"]["name"]) for one in calls] == [
         (CALL_ID, "function", "add")
     ]
+    assert {context[-2]["content"] for context in (as_object, as_text)} == {""}
+
+
+def test_a_lookup_in_an_unlike_history_is_another() -> None:
+    function = {"name": "find", "arguments": {"x": 25}}
+    richest = next(contexts("user", "real").unlike)
+    assert calls_of(richest[2]) == [{"id": "real", "type": "function", "function": function}]
+    assert richest[3] == {"role": "tool", "tool_call_id": "real", "name": "find", "content": "Now: 29"}
 
 
 @pytest.mark.parametrize("role", ["user", "tool", "system", "assistant"])
@@ -200,6 +208,7 @@ def test_kin_in_a_tool_loop_end_with_a_result_in_both_spellings() -> None:
     assert first[:2] == second[:2] == (TEXT, USER)
     assert (lookup(first)[0], lookup(second)[0]) == ({"x": 3}, '{"x": 3}')
     assert roles(first) == roles(second) == "suat"
+    assert (calls_of(first[2])[0]["function"]["name"], first[3]["name"]) == ("add", "add")
 
 
 def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:

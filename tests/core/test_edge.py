@@ -15,6 +15,7 @@ from tito_core import (
     OddStop,
     Owner,
     Policy,
+    Profile,
     RoutedExperts,
     SampleOptions,
     Step,
@@ -27,7 +28,7 @@ from tito_core import (
     stitching,
     to_data,
 )
-from tito_core.normal import Forgiveness
+from tito_core.forgiveness import Forgiveness
 from tito_core.stitch import Stitched
 
 
@@ -127,6 +128,11 @@ def test_an_origin_that_wrote_nothing_may_be_in_a_ledger() -> None:
     assert to_data(step)["prompt_ledger"] == [["prompt", 2]]
 
 
+def test_ids_are_numbers_and_not_what_spells_them() -> None:
+    with pytest.raises(InputError, match=r"^Profile\.suffix: ids\[0\] is '7': an id is a whole number"):
+        from_data({"suffix": ["7"]}, Profile)
+
+
 def test_unknown_keys_are_named_wherever_they_are() -> None:
     with pytest.raises(InputError, match=r"Policy: the keys \['forgives'\] are unknown"):
         from_data({"forgives": []}, Policy)
@@ -203,6 +209,11 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
         ({"weight_versions": [{"version": "v", "start": 0, "stop": 9}]}, "covers 0 to 9 of 2"),
         ({"weight_versions": [{"version": "v", "start": 0, "end": 1}]}, "the keys .'end'. are unknown"),
         ({"routed_experts": {"data": "A?==", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
+        ({"routed_experts": {"data": "A?AA=", "dtype": "uint8", "shape": [2]}}, "give bytes as a string of"),
+        (
+            {"routed_experts": {"data": "AAA=\n", "dtype": "uint8", "shape": [2]}},
+            ": give bytes as a string of base64$",
+        ),
         ({"routed_experts": {"data": [0], "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
         ({"routed_experts": {"data": "é", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
         ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [9]}}, "uint8 of shape .9,. needs 9"),

@@ -189,3 +189,15 @@ def test_a_part_of_no_type_is_no_media() -> None:
     for kind in kinds:
         assert not is_multimodal([{"role": "user", "content": [{"type": kind, "text": "a"}]}])
     assert is_multimodal([{"role": "user", "content": [{"type": [], "image_url": {"url": "a"}}]}])
+
+
+def test_an_object_of_attrs_that_holds_itself_is_too_deep() -> None:
+    @attrs.define
+    class Loop:
+        role: str
+        content: Any = None
+
+    loop = Loop("user")
+    loop.content = loop
+    with pytest.raises(InputError, match=r"prompt\[0\] nests deeper"):
+        copied([loop], "prompt")  # type: ignore[list-item]  # what a client library may hand over

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ def nested(depth: int) -> Any:
     return data
 
 
+def listed(depth: int) -> Any:
+    """Return an object that holds lists in lists, as deep as `nested` goes."""
+    data: Any = 1
+    for _ in range(depth - 1):
+        data = [data]
+    return {"a": data}
+
+
 def test_what_is_no_message_is_named() -> None:
     with pytest.raises(InputError, match=r"^message\[0\] has no role"):
         normalize({"content": "x"})
@@ -70,6 +79,11 @@ SAME = {
         calling(call()),
         frozenset({F.CALL_KEYS}),
     ),
+    "a flat call's arguments": (
+        calling({"id": "c", "name": "f", "arguments": "{}"}),
+        calling({"id": "c", "name": "f", "arguments": {}}),
+        frozenset({F.ARGUMENTS}),
+    ),
     "a call's type": (calling(call(type="function")), calling(call()), frozenset({F.CALL_KEYS})),
     "an odd call's index": (calling({"x": 1, "index": 0}), calling({"x": 1}), frozenset({F.CALL_KEYS})),
     "an odd call's empty field": (calling({"x": 1, "y": None}), calling({"x": 1}), frozenset({F.CALL_KEYS})),
@@ -78,10 +92,20 @@ SAME = {
         calling(call()),
         frozenset({F.ARGUMENTS}),
     ),
-    "an order of keys, deep": (
+    "a call in no list": (
+        calling(call()),
+        {**calling(call()), "tool_calls": call()},
+        frozenset({F.CALL_KEYS}),
+    ),
+    "a part's None": (
+        {"role": "user", "content": [{"type": "x", "a": None}, {"type": "x"}]},
+        {"role": "user", "content": [{"type": "x"}, {"type": "x"}]},
+        frozenset({F.ABSENT}),
+    ),
+    "an order of keys in an object is none": (
         calling(call(function={"name": "f", "arguments": {"x": [{"a": 1, "b": 2}]}})),
         calling(call(function={"name": "f", "arguments": {"x": [{"b": 2, "a": 1}]}})),
-        frozenset({F.ARGUMENTS}),
+        frozenset(),
     ),
 }
 
@@ -136,9 +160,10 @@ def test_these_differ(ours: Any, theirs: Any) -> None:
     assert same(theirs, ours) is None
 
 
-def test_arguments_nest_as_deep_as_messages() -> None:
+@pytest.mark.parametrize("deep", [nested, listed])
+def test_arguments_nest_as_deep_as_messages(deep: Callable[[int], Any]) -> None:
     def texts(depth: int) -> tuple[Any, Any]:
-        text = json.dumps(nested(depth))
+        text = json.dumps(deep(depth))
         one, other = (calling(call(function={"name": "f", "arguments": t})) for t in (text, text + " "))
         return one, other
 
@@ -240,3 +265,11 @@ def test_an_id_that_two_clients_spell_apart_is_told_once() -> None:
     forgive = frozenset((F.RENAMED_TOOL_IDS,))
     ours, theirs = (calling({"id": name, "kind": "x"}) for name in "cd")
     assert same(ours, theirs, forgive) == forgive
+
+
+def test_an_id_that_was_left_out_is_not_renamed() -> None:
+    forgive = frozenset((F.RENAMED_TOOL_IDS,))
+    named, nameless = (calling(call(id=name)) for name in ("c", None))
+    assert same(named, nameless, forgive) is None
+    assert same(nameless, named, forgive) is None
+    assert same(nameless, nameless, forgive) == frozenset()

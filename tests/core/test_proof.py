@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.core import talk
@@ -223,3 +224,44 @@ def test_the_stitched_prompt_of_a_call_has_its_close_once() -> None:
     result = answer(stitching([step], [*step.messages, RESULT], CHATML.suffix), CHATML)
     assert isinstance(result, Stitched)
     assert result.inserted_close == CHATML.suffix[1:]
+
+
+def test_the_end_of_a_call_that_is_not_written_last_cannot_be_shown() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        last = messages[-1]["role"] == "assistant"
+        return talk.tokenize(messages[:-1] if last else messages, add_generation_prompt=add_generation_prompt)
+
+    refusal = proved(turn((talk.CLOSE,), message=CALLING), [RESULT], tokenize)
+    assert refusal == Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
+
+
+@pytest.mark.parametrize("message", [CALLING, talk.said()])
+def test_a_close_that_overlaps_itself_begins_with_the_first_of_its_ids(message: dict[str, Any]) -> None:
+    """Two ids close a turn and the same id opens the next: the close is the first two of three."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids: list[int] = []
+        for index in talk.tokenize(messages, add_generation_prompt=add_generation_prompt):
+            ids += {talk.OPEN: [9, talk.OPEN], talk.CLOSE: [9, 9]}.get(index, [index])
+        return ids
+
+    proof = proved(turn((9, 9), stop=9, message=message), [RESULT], tokenize)
+    assert isinstance(proof, Proof)
+    assert proof.bridge == (9, 9, *tokenize([RESULT], add_generation_prompt=True))
+
+
+def test_a_tail_that_depends_on_who_spoke_before_the_turn_is_proven() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        roles = [message["role"] for message in messages]
+        spoke = len(roles) - roles[::-1].index("assistant") - 1
+        return [*ids, 50] if roles[:spoke][-1:] == ["tool"] else ids
+
+    for before, quiet in (("tool", (50,)), ("user", ())):
+        proof = proved(attrs.evolve(turn((talk.CLOSE,)), after=before), [talk.user("more")], tokenize)
+        assert isinstance(proof, Proof)
+        assert proof.bridge == (
+            talk.CLOSE,
+            *talk.tokenize([talk.user("more")], add_generation_prompt=True),
+            *quiet,
+        )

@@ -51,6 +51,19 @@ def test_a_tail_that_depends_on_the_history_is_refused_in_so_many_words() -> Non
     assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
 
 
+def test_a_result_that_quotes_a_call_of_an_earlier_turn_depends_on_the_history() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [talk.user(), {"role": "assistant", "content": "", "tool_calls": [call]}, talk.user("well?")]
+    result = {"role": "tool", "tool_call_id": "c", "content": "7"}
+    found = refused("quoting", history, talk.said(), result)
+    assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
+
+
+def test_a_text_that_moves_in_front_of_the_conversation_leaves_no_trace_after_the_turn() -> None:
+    found = refused("hoisting", [talk.user()], talk.said(), {"role": "system", "content": "Be kind."})
+    assert found == Refusal(Reason.SWALLOWED, "a system message leaves no trace after the turn")
+
+
 def test_results_of_several_earlier_turns_are_refused_in_so_many_words() -> None:
     results = [{"role": "tool", "tool_call_id": name, "content": "7"} for name in "ab"]
     found = refused("chatml", [talk.user()], talk.said(), *results)

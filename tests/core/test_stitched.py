@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ from tests.core import talk
 from tito_core import (
     InputError,
     Located,
+    Message,
+    OddStop,
     Policy,
     Reason,
     Refusal,
     Step,
     Stitched,
+    TemplateRefused,
     Trajectory,
     answer,
     locate,
@@ -117,3 +121,59 @@ def test_nothing_matched_is_counted() -> None:
     steps = [talk.step(), talk.step()]
     found = answer(stitching(steps, [talk.user("x"), talk.said()], SUFFIX), talk.tokenize)
     assert found == Refusal(Reason.NO_PREFIX, "none of 2 steps begins these 2 messages")
+
+
+def test_what_is_no_argument_of_a_stitch_is_named_before_anything_is_looked_for() -> None:
+    with pytest.raises(InputError, match=r"^suffix\[0\] is -1"):
+        next(stitching([], [], [-1]))
+    wrong: Any = {}
+    with pytest.raises(InputError, match=r"^profile is {}: give a Profile"):
+        next(stitching([], [], SUFFIX, profile=wrong))
+
+
+def test_a_stop_is_replaced_and_nothing_else_of_a_turn() -> None:
+    step = talk.step(sampled=[900, 901, 902, 77])
+    found = stitched(step, policy=Policy(odd_stop=OddStop.REPLACE))
+    assert found.ids.tolist() == [*step.prompt_ids, 900, 901, 902, *found.bridge]
+    assert sum(found.ledger.mask()) == 3
+    assert (found.replaced_stop, found.inserted_close) == (77, SUFFIX)
+
+
+def never_silent(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    if not add_generation_prompt:
+        raise TemplateRefused("the model always speaks")
+    return talk.tokenize(messages, add_generation_prompt=True)
+
+
+def announcing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write in front whether the model is to speak."""
+    return [98 + add_generation_prompt, *talk.tokenize(messages, add_generation_prompt=add_generation_prompt)]
+
+
+@pytest.mark.parametrize("tokenize", [never_silent, announcing])
+def test_a_generation_prompt_that_cannot_be_told_counts_as_environment(tokenize: Any) -> None:
+    step = talk.step()
+    found = answer(stitching([step], talk.prompt(step), SUFFIX), tokenize)
+    assert isinstance(found, Stitched)
+    runs = [(span.origin.name, span.stop - span.start) for span in found.ledger.spans]
+    assert runs == [("PROMPT", 7), ("SAMPLED", 3), ("ENVIRONMENT", 9)]
+
+
+def test_a_template_that_closes_otherwise_for_a_model_that_is_silent_breaks_no_ledger() -> None:
+    """Then not an id after the turn stands there both times; the close is a close all the same."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids: list[int] = []
+        for message in messages:
+            ids += talk.tokenize([message], add_generation_prompt=False)
+            other = message["role"] == "assistant" and not add_generation_prompt
+            ids[-1] = 4 if other else talk.CLOSE
+        return ids + [talk.OPEN, talk.ROLES["assistant"]] * add_generation_prompt
+
+    step = talk.step(sampled=[900], truncated=True)
+    found = answer(stitching([step], talk.prompt(step), SUFFIX), tokenize)
+    assert isinstance(found, Stitched)
+    runs = [(span.origin.name, span.stop - span.start) for span in found.ledger.spans]
+    assert runs[:3] == [("PROMPT", 7), ("SAMPLED", 1), ("INSERTED_CLOSE", 1)]
+    assert [count for _, count in runs[3:]] == [9]  # whatever they count as, they count once
+    assert found.inserted_close == SUFFIX

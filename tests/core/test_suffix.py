@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from tests.core import talk
-from tito_core import Message, TemplateRefused, suffix_ids
+from tito_core import InputError, Message, TemplateRefused, suffix_ids
 
 
 class Template:
@@ -22,7 +24,9 @@ class Template:
         for message in messages:
             ids += talk.tokenize([message], add_generation_prompt=False)
             ids += [9] if message["role"] == "assistant" else []
-        if self.quirk == "open system" and roles[-1] == "system":
+        if self.quirk == "one user" and roles.count("user") > 1:
+            raise TemplateRefused("a user speaks once")
+        if self.quirk in {"open system", "one user"} and roles[-1] == "system":
             ids[ids.index(9)] = 8
         silent = self.quirk == "continues" and roles[-1] == "assistant"
         return [*ids, talk.OPEN, 12] if add_generation_prompt and not silent else ids
@@ -42,6 +46,20 @@ def test_a_system_text_that_may_only_come_first_is_not_asked_about() -> None:
 
 def test_the_close_is_what_stands_before_any_message() -> None:
     assert suffix_ids(Template("open system")) == (talk.CLOSE,)
+
+
+def test_a_user_who_may_not_speak_again_hides_no_other_message() -> None:
+    assert suffix_ids(Template("one user")) == (talk.CLOSE,)
+
+
+def test_a_template_in_which_no_turn_can_be_located_has_no_suffix() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        heard = [message for message in messages if message["role"] != "assistant"]
+        return talk.tokenize(heard, add_generation_prompt=add_generation_prompt)
+
+    words = "^the chat template loses an assistant's content, or merges it: nothing can be stitched$"
+    with pytest.raises(InputError, match=words):
+        suffix_ids(tokenize)
 
 
 def test_a_generation_prompt_is_asked_for_or_not() -> None:

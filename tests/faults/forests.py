@@ -210,7 +210,7 @@ FAULTS = (
     ),
     Fault(
         "a ledger's tail is not cut",
-        "row.py",
+        "ledger.py",
         "found.append((origin, min(count, left)))",
         "found.append((origin, count))",
         SAMPLES,

@@ -81,7 +81,7 @@ FAULTS = (
     Fault("a key that stands twice is forgiven", "normal.py", "if len(held) < len(pairs):", "if False:"),
     Fault(
         "names of called tools are no matter",
-        "normal.py",
+        "same.py",
         "(left.name, left.arguments) != (right.name, right.arguments)",
         "left.arguments != right.arguments",
     ),
@@ -144,7 +144,7 @@ FAULTS = (
     Fault(
         "the generation prompt counts as environment",
         "proof.py",
-        "return len(found.seam.ids) - shared if shared >= found.seam.place else 0",
+        "return len(found.seam.ids) - shared if shared > found.seam.place else 0",
         "return 0",
     ),
     Fault(

@@ -14,7 +14,6 @@ import orjson
 
 from tito_core import Call, Ids, InputError, Ledger, Messages, RoutedExperts, Step, WeightVersion
 from tito_core.ledger import Origin as Wrote
-from tito_core.row import tail
 
 from .commit import Commit, Origin
 
@@ -25,7 +24,7 @@ def encode(commit: Commit, parent: Commit | None) -> bytes:
     """Return a commit's row; `parent` is the commit that it names as such."""
     step, base = commit.step, None if parent is None else parent.step
     kept = _kept(step, base)
-    wrote = kept if base is not None and step.prompt_ledger.runs.extends(base.prompt_ledger.runs) else 0
+    wrote = kept if base is not None and step.prompt_ledger.extends(base.prompt_ledger) else 0
     shared = 0 if base is None else base.messages.length
     row = {
         "v": VERSION,
@@ -42,7 +41,7 @@ def encode(commit: Commit, parent: Commit | None) -> bytes:
         "logprobs": step.logprobs,
         "truncated": step.truncated,
         "wrote": wrote,
-        "ledger": [(origin.name, count) for origin, count in tail(step.prompt_ledger, wrote)],
+        "ledger": [(origin.name, count) for origin, count in step.prompt_ledger.since(wrote)],
         "finish": commit.call.finish_reason,
         "versions": [(run.version, run.start, run.stop) for run in commit.call.weight_versions],
         "experts": _experts(commit.call.routed_experts),

@@ -65,8 +65,9 @@ def _sampled(check: Check, body: Record, choice: Record) -> Iterator[tuple[str, 
 def _named(choice: Record) -> list[int] | None:
     """Return the ids that vLLM names in place of texts (`return_tokens_as_token_ids`), None for others."""
     flat, entries = _at(choice, "logprobs", "tokens"), _at(choice, "logprobs", "content")
-    texts = flat if flat is not None else [_at(one, "token") for one in entries or ()]
-    return named_ids(texts) or None
+    if not isinstance(flat, list):
+        flat = [_at(one, "token") for one in entries] if isinstance(entries, list) else []
+    return named_ids(flat) or None
 
 
 def _beside(check: Check, body: Record) -> Iterator[tuple[str, object]]:

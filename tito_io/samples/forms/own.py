@@ -21,7 +21,6 @@ import attrs
 import orjson
 
 from tito_core import Call, Forest, InputError, Ledger, Origin, RoutedExperts, Step, from_data, to_data
-from tito_core.row import tail
 from tito_core.shared import Shared
 from tito_io.conversation import Turn
 
@@ -97,7 +96,7 @@ def _joint(step: Step) -> list[int]:
 
 def _agrees(step: Step, older: Step) -> bool:
     """Tell whether a prompt's ledger goes on from a step's."""
-    return older.ledger.then(*tail(step.prompt_ledger, len(older.ids))) == step.prompt_ledger
+    return older.ledger.then(*step.prompt_ledger.since(len(older.ids))) == step.prompt_ledger
 
 
 def _new(step: Step, older: Step) -> Step:
@@ -106,7 +105,7 @@ def _new(step: Step, older: Step) -> Step:
         step,
         prompt=_rest(step.prompt, older.messages.length),
         prompt_ids=_rest(step.prompt_ids, older.ids.length),
-        prompt_ledger=Ledger.of(tail(step.prompt_ledger, older.ids.length)),
+        prompt_ledger=Ledger.of(step.prompt_ledger.since(older.ids.length)),
     )
 
 

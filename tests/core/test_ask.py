@@ -1,0 +1,35 @@
+"""A question is made of messages and answered with ids; anything else is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core import talk
+from tito_core import InputError, TokenizeError, answer
+from tito_core.ask import ask
+
+
+def test_a_question_about_what_is_no_message_is_not_asked() -> None:
+    with pytest.raises(InputError, match=r"^messages\[1\] has no role"):
+        next(ask((talk.user(), {"content": "x"})))
+
+
+@pytest.mark.parametrize(
+    ("answered", "words"),
+    [
+        ([1, -1], r"^the answer of tokenize_fn\[1\] is -1: an id is a whole number"),
+        ("ids", r"^the answer of tokenize_fn must be a sequence of ids, not str$"),
+    ],
+)
+def test_an_answer_that_is_no_ids_is_named_by_its_place(answered: Any, words: str) -> None:
+    with pytest.raises(TokenizeError, match=words):
+        answer(ask((talk.user(),)), lambda *_, **__: answered)
+
+
+def test_whoever_answers_gets_copies() -> None:
+    message = {"role": "user", "content": ["a"]}
+    question = next(ask((message,)))
+    question.messages[0]["content"].append("b")
+    assert message == {"role": "user", "content": ["a"]}
