@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 from .forgiveness import Forgiveness
@@ -20,7 +19,6 @@ from .same import Renaming, same_copies
 
 Forgiven = frozenset[Forgiveness]
 NOTHING: Forgiven = frozenset()
-_PART, _TEXTS = attrgetter("part"), attrgetter("texts")
 
 
 class Wanted:
@@ -64,11 +62,10 @@ class Wanted:
 
     def _compare(self, stored: Messages) -> Forgiven | None:
         """Compare part by part, each at the speed of `==` where that is exact."""
-        links = list(stored.links())[::-1]
-        if self._all_equal(links):
+        if self._all_equal(stored):
             return NOTHING
         renaming, forgiven, start = Renaming(self.forgive), NOTHING, 0
-        for link in links:
+        for link in list(stored.links())[::-1]:
             if not self._equal(link, start):
                 found = self._compare_each(link.part, start, renaming)
                 if found is None:
@@ -77,11 +74,11 @@ class Wanted:
             start = link.length
         return forgiven
 
-    def _all_equal(self, links: Sequence[Messages]) -> bool:
+    def _all_equal(self, stored: Messages) -> bool:
         """Tell whether all parts are equal as they stand, in one comparison; most histories are."""
-        if not all(map(_TEXTS, links)):
+        if stored.mixed:
             return False
-        return self.flat[: links[-1].length] == tuple(chain.from_iterable(map(_PART, links)))
+        return self.flat[: stored.length] == tuple(chain.from_iterable(stored.parts()))
 
     def _equal(self, link: Messages, start: int) -> bool:
         """Tell whether a whole part is equal as it stands; renamings must see every message."""

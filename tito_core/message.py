@@ -60,9 +60,8 @@ class Messages(Shared[dict[str, Any]]):
     (2, True, 'hello')
     """
 
-    texts: bool = attrs.field(init=False)
-    """Whether this part holds nothing but strings and None below its messages: then `==` is identity,
-    which it is not where True equals 1."""
+    mixed: int = attrs.field(init=False)
+    """How many parts of the chain hold more than strings and None below their messages."""
     multimodal: bool = attrs.field(init=False)
     """Whether any message of the chain has media."""
     opening: tuple[dict[str, Any], ...] = attrs.field(init=False)
@@ -72,9 +71,10 @@ class Messages(Shared[dict[str, Any]]):
     memo: int | None = attrs.field(init=False, default=None)
     """The chain's hash, once somebody has asked for it (see `prefix.py`)."""
 
-    @texts.default
-    def _only_texts(self) -> bool:
-        return all(map(_is_text, self.part))
+    @mixed.default
+    def _count_mixed(self) -> int:
+        before = 0 if self.older is None else self.older.mixed
+        return before + (not all(map(_is_text, self.part)))
 
     @multimodal.default
     def _any_media(self) -> bool:
@@ -92,6 +92,11 @@ class Messages(Shared[dict[str, Any]]):
         start = 0 if self.older is None else self.older.length
         users = [start + i for i, message in enumerate(self.part) if message["role"] == "user"]
         return users[-1] if users else -1 if self.older is None else self.older.asked
+
+    @property
+    def texts(self) -> bool:
+        """Whether this part holds strings and None alone: `==` is identity then, as True equals 1."""
+        return self.mixed == (0 if self.older is None else self.older.mixed)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(_own, super().__iter__())
