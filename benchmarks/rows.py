@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import attrs
+import click
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -169,8 +170,9 @@ def measured(folder: Path) -> Iterator[Line]:
     yield from files(steps, folder)
 
 
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Print the table."""
+    """Measure what the rows of one long session cost, and print the table."""
     tokens = TURNS * (SAMPLED + BRIDGE)
     with TemporaryDirectory() as folder:
         found = list(
