@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from functools import partial
 
 import attrs
@@ -30,8 +29,7 @@ class Copy:
 
 def packed(ids: Ids) -> memoryview[int]:
     """Return the ids in one piece of memory, copied from the parts that they are shared in."""
-    parts = (part if isinstance(part, array) else array("I", part) for part in ids.parts())
-    return memoryview(b"".join(parts)).cast("I")
+    return memoryview(ids.tobytes()).cast("I")
 
 
 def copies(history: History) -> list[Copy]:

@@ -58,9 +58,12 @@ def _run() -> int:
 
     Not by click's own `main`, which ends a broken pipe with 1: here that says that a command found something.
     """
-    import click  # noqa: PLC0415  # an extra, which may be missing
+    from .held import held  # noqa: PLC0415  # it imports nothing of others, but an interrupt may come in between
 
-    from .cli import tito  # noqa: PLC0415  # likewise
+    with held():
+        import click  # noqa: PLC0415  # an extra, which may be missing
+
+        from .cli import tito  # noqa: PLC0415  # likewise
 
     if COMPLETION in os.environ:
         tito(prog_name="tito")

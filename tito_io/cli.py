@@ -7,6 +7,8 @@ from importlib.metadata import version
 
 import click
 
+from .held import held
+
 COMMANDS = {name: f".{name}.command" for name in ("audit", "lint", "rollout", "samples", "serve")}
 """The commands, and the modules that hold them by the same name."""
 
@@ -22,7 +24,8 @@ class Commands(click.Group):
         """Return a command by its name."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = getattr(import_module(COMMANDS[cmd_name], __package__), cmd_name)
+        with held():
+            found: click.Command = getattr(import_module(COMMANDS[cmd_name], __package__), cmd_name)
         return found
 
 

@@ -10,13 +10,20 @@ import anyio
 import attrs
 import httpx2
 
+NEVER_MADE = (httpx2.ConnectError, httpx2.ConnectTimeout)
+"""A connection that was refused, and one that nobody answered in time, TLS included: both precede a request.
+
+`httpx2.PoolTimeout` is none of them, although nothing was sent either: all connections were busy with one's
+own requests, and who wants to wait longer for one says so in `httpx2.Timeout(pool=...)`.
+"""
+
 
 @attrs.define(kw_only=True)
 class Reconnecting(httpx2.AsyncBaseTransport):
     """A transport that knocks again where nobody opened: give it to an engine as `transport`.
 
-    An engine that is being restarted refuses connections for a while. Only `httpx2.ConnectError` is tried
-    again, which a refused connection is; each time is counted.
+    An engine that is being restarted refuses connections for a while, and a machine that is lets them time
+    out. Only what is in `NEVER_MADE` is tried again; each time is counted.
     """
 
     attempts: int = attrs.field(default=3, validator=attrs.validators.ge(1))
@@ -33,12 +40,12 @@ class Reconnecting(httpx2.AsyncBaseTransport):
         for attempt in range(1, self.attempts):
             try:
                 return await self.inner.handle_async_request(request)
-            except httpx2.ConnectError:
+            except NEVER_MADE:
                 self.refused += 1
                 await anyio.sleep(self.pause * 2 ** (attempt - 1))
         try:
             return await self.inner.handle_async_request(request)
-        except httpx2.ConnectError:
+        except NEVER_MADE:
             self.refused += 1
             raise
 

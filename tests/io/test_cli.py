@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tito_io import __main__ as entry
 from tito_io.__main__ import INTERRUPTED
-from tito_io.cli import tito
+from tito_io.cli import COMMANDS, tito
 from tito_io.embedded import write_family
 from tito_io.engine_words import LONGEST, words
 from tito_io.engines.protocol import AbortedError, Answer, EngineError, Reply, Usage
@@ -240,6 +240,28 @@ def test_an_interrupt_before_a_command_is_there_is_heeded(
     with pytest.raises(SystemExit) as done:
         entry.main()
     assert (done.value.code, capsys.readouterr().err) == (INTERRUPTED, "tito: interrupted\n")
+
+
+LOADING = """
+import signal
+signal.raise_signal(signal.SIGINT)
+import click
+serve = click.Command("serve")
+"""
+
+
+def test_an_interrupt_waits_for_a_command_to_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A module that is not Python may crash where an interrupt comes while it is imported."""
+    (tmp_path / "interrupted_command.py").write_text(LOADING)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(COMMANDS, "serve", "interrupted_command")
+    monkeypatch.setattr(sys, "argv", ["tito", "serve"])
+    with pytest.raises(SystemExit) as done:
+        entry.main()
+    assert (done.value.code, capsys.readouterr().err) == (INTERRUPTED, "tito: interrupted\n")
+    assert sys.modules.pop("interrupted_command").serve.name == "serve"  # loaded to its end
 
 
 @pytest.mark.parametrize("options", [("rollout", "--family"), ("lint",), ("samples",)])

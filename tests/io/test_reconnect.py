@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import anyio
+import anyio.abc
 import attrs
 import httpx2
 import pytest
@@ -38,9 +39,12 @@ def knocking(server: Server, **options: float) -> Reconnecting:
     return Reconnecting(inner=inner, pause=0.001, **options)  # type: ignore[arg-type]  # one is whole
 
 
+@pytest.mark.parametrize("error", [httpx2.ConnectError, httpx2.ConnectTimeout])
 @pytest.mark.parametrize("failures", [0, 1, 2])
-async def test_a_refused_connection_is_tried_again_and_counted(failures: int) -> None:
-    server = Server(refused, failures)
+async def test_a_connection_that_was_never_made_is_tried_again_and_counted(
+    failures: int, error: type[httpx2.TransportError]
+) -> None:
+    server = Server(lambda: error("nobody opened"), failures)
     link = knocking(server, attempts=3)
     async with httpx2.AsyncClient(transport=link) as client:
         assert (await client.post("http://x", content=b"body")).status_code == 200
@@ -61,20 +65,44 @@ async def test_who_never_opens_is_given_up(attempts: int) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        httpx2.ConnectTimeout,
+        httpx2.PoolTimeout,
         httpx2.ReadError,
         httpx2.ReadTimeout,
         httpx2.RemoteProtocolError,
         httpx2.WriteError,
     ],
 )
-async def test_what_may_have_run_is_not_tried_again(error: type[httpx2.TransportError]) -> None:
+async def test_what_may_have_run_and_what_waits_for_oneself_is_not_tried_again(
+    error: type[httpx2.TransportError],
+) -> None:
     server = Server(lambda: error("broken"), 1)
     link = knocking(server, attempts=5)
     async with httpx2.AsyncClient(transport=link) as client:
         with pytest.raises(error):
             await client.get("http://x")
     assert (len(server.asked), link.refused) == (1, 0)
+
+
+async def test_a_real_connection_that_nobody_makes_in_time_is_tried_again() -> None:
+    """The TLS handshake of a server that says nothing is part of connecting."""
+    knocks = 0
+
+    async def silent(stream: anyio.abc.SocketStream) -> None:
+        nonlocal knocks
+        knocks += 1
+        async with stream:
+            await anyio.sleep(1)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # no database
+        link = Reconnecting(attempts=2, pause=0.001)
+        async with anyio.create_task_group() as group:
+            group.start_soon(listener.serve, silent)
+            async with httpx2.AsyncClient(transport=link, timeout=0.2) as client:
+                with pytest.raises(httpx2.ConnectTimeout):
+                    await client.post(f"https://127.0.0.1:{port}", content=b"body")
+            group.cancel_scope.cancel()
+    assert (link.refused, knocks) == (2, 2)
 
 
 async def test_an_answer_is_an_answer_whatever_its_status() -> None:

@@ -197,6 +197,14 @@ def test_stored_replies_may_lack_log_probabilities_and_names(tmp_path: Path) -> 
     assert (call.step.logprobs, call.name, call.finish_reason) == (None, "line-1", None)
 
 
+@pytest.mark.parametrize("said", [{"content": 1}, {"tokens": 1}, {"content": "x", "tokens": {}}, 1, "x"])
+def test_log_probabilities_of_no_known_form_are_none(tmp_path: Path, said: Any) -> None:
+    record = chat("a", [1, 2], [3, 4])
+    _choice(record)["logprobs"] = said
+    call = one(tmp_path, record)
+    assert (call.step.completion_ids.tolist(), call.step.logprobs) == ([3, 4], None)
+
+
 def test_sentinels_are_missing_log_probabilities(tmp_path: Path) -> None:
     record = chat("a", [1], [3, 4])
     record["response"]["choices"][0]["logprobs"]["content"][0]["logprob"] = -9999.0

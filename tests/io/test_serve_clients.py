@@ -12,6 +12,7 @@ import attrs
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
+from anthropic import NotFoundError as AnthropicNotFoundError
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from tests.io.embedded_client import WEATHER
@@ -277,6 +278,97 @@ async def test_errors_are_the_clients_own() -> None:
                 await lost.chat.completions.create(model=MODEL, messages=ASK)
         listed = await client.models.list()
     assert listed.data[0].id == place.gateway.turns.model
+
+
+def hinting(method: str, path: str) -> str:
+    """Return what is said of a path that is no route."""
+    return f"{method} {path}: there is no such route; the base URL is http://HOST:PORT/sessions/ID/v1"
+
+
+@pytest.mark.parametrize("within", ["", "/v1/v1"])
+async def test_a_wrong_base_url_is_told_to_openai_s_client(within: str) -> None:
+    async with placed() as place:
+        base = f"{place.url}/sessions/{place.name}{within}"
+        async with openai(place, base_url=base) as client:
+            with pytest.raises(NotFoundError) as caught:
+                await client.chat.completions.create(model=MODEL, messages=ASK)
+            with pytest.raises(NotFoundError) as of_responses:
+                await client.responses.create(model=MODEL, input="hi")
+        async with openai(place, "/nowhere") as client:
+            with pytest.raises(NotFoundError) as nowhere:
+                await client.models.list()
+    path = f"/sessions/{place.name}{within}"
+    for error, asked in (
+        (caught.value, hinting("POST", f"{path}/chat/completions")),
+        (of_responses.value, hinting("POST", f"{path}/responses")),
+        (nowhere.value, hinting("GET", "/nowhere/v1/models")),
+    ):
+        assert (error.code, error.type) == ("NotFoundError", "not_found_error")
+        assert isinstance(error.body, dict)
+        assert error.body["message"].startswith(asked)
+
+
+@pytest.mark.parametrize("within", ["/v1", "/nowhere"])
+async def test_a_wrong_base_url_is_told_to_anthropic_s_client(within: str) -> None:
+    async with placed() as place:
+        base = f"{place.url}/sessions/{place.name}{within}"
+        async with AsyncAnthropic(base_url=base, api_key="none", max_retries=0) as client:
+            for call, path in (
+                (client.messages.create(model=MODEL, max_tokens=9, messages=ASK), "POST {}/v1/messages"),
+                (client.messages.count_tokens(model=MODEL, messages=ASK), "POST {}/v1/messages/count_tokens"),
+                (client.models.list(), "GET {}/v1/models"),
+            ):
+                with pytest.raises(AnthropicNotFoundError) as caught:
+                    await call
+                error: Any = caught.value.body
+                assert (error["type"], error["error"]["type"]) == ("error", "not_found_error")
+                said = path.format(f"/sessions/{place.name}{within}")
+                assert error["error"]["message"].startswith(
+                    f"{said}: there is no such route; the base URL is "
+                )
+
+
+async def test_a_session_that_is_not_there_is_told_to_anthropic_s_client() -> None:
+    async with (
+        placed() as place,
+        AsyncAnthropic(base_url=f"{place.url}/sessions/nope", api_key="none", max_retries=0) as client,
+    ):
+        for call in (
+            client.messages.create(model=MODEL, max_tokens=9, messages=ASK),
+            client.messages.count_tokens(model=MODEL, messages=ASK),
+            client.models.list(),
+        ):
+            with pytest.raises(AnthropicNotFoundError) as caught:
+                await call
+            error: Any = caught.value.body
+            assert error["error"]["message"] == "session not found: session_id=nope"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/chat/completions", "POST"),
+        ("DELETE", "/v1/models", "GET, HEAD"),
+        ("PUT", "/sessions/{}", "DELETE, GET, HEAD"),
+    ],
+)
+async def test_a_wrong_method_is_told_with_the_right_ones(method: str, path: str, allowed: str) -> None:
+    async with placed() as place, httpx2.AsyncClient(base_url=place.url) as http:
+        asked = path.format(place.name)
+        answer = await http.request(method, asked)
+        told = await http.request(method, asked, headers={"anthropic-version": "2023-06-01"})
+    said = f"{method} {asked}: this route takes {allowed}"
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert answer.json() == {
+        "error": {
+            "message": said,
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "MethodNotAllowedError",
+        }
+    }
+    assert told.json()["error"]["message"] == said
+    assert told.json()["type"] == "error"
 
 
 async def test_anthropic_s_client_counts_ids() -> None:

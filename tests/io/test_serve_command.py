@@ -195,3 +195,50 @@ def test_an_address_that_cannot_be_had_is_bad_input(host: str) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith(f"tito: {host}:{port} cannot be listened on: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+INTERRUPTED_THERE = """
+import signal
+from tito_io.serve import command
+import {module} as module
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def interrupting(done):
+    async def asynchronous(*args, **options):
+        found = await done(*args, **options)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    def at_once(*args, **options):
+        signal.raise_signal(signal.SIGINT)
+        return done(*args, **options)
+
+    return {manner}
+
+module.{name} = interrupting(module.{name})
+import sys
+from tito_io.__main__ import main
+sys.argv[1:] = ["serve", "--store", "memory", "--port", "0"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "manner", "status"),
+    [
+        ("tito_io.serve.command", "gateway_of", "asynchronous", 130),
+        ("tito_io.serve.serving", "_check", "at_once", 130),
+        ("tito_io.serve.serving", "uvicorn.Server.startup", "at_once", 0),
+        ("tito_io.serve.serving", "uvicorn.Server.startup", "asynchronous", 0),
+    ],
+)
+def test_an_interrupt_at_the_start_ends_it_without_a_trace(
+    module: str, name: str, manner: str, status: int
+) -> None:
+    """Before it listens nothing has begun, and the interrupt is told; from then on it was told to stop."""
+    program = INTERRUPTED_THERE.format(module=module, name=name, manner=manner)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (status, "tito: interrupted\n" if status else "")
+    assert done.stdout.startswith("http://") == (status == 0)

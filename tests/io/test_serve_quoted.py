@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.io.gateway import Scripted, client, opened, scripted_gateway
 from tito_io.engines.faults import fault
 from tito_io.engines.protocol import Answer
-from tito_io.serve.quoted import LONGEST, SAME, without
+from tito_io.serve.quoted import LONGEST, SAME, letters, without
 
 PRIVATE = "the launch code of the lighthouse is 4711-apricot"
 
@@ -57,9 +59,45 @@ async def test_words_are_cut_and_credentials_are_nobody_s() -> None:
 
 @given(st.text(max_size=60), st.text(max_size=20), st.text(max_size=20))
 def test_no_long_part_of_what_was_said_is_left(said: str, before: str, after: str) -> None:
-    shown = without(f"{before}{said}{after}", said)
-    for place in range(len(said) - SAME + 1):
-        assert said[place : place + SAME] not in shown
+    shown, spoken = letters(without(f"{before}{said}{after}", said)), letters(said)
+    for place in range(len(spoken) - SAME + 1):
+        assert spoken[place : place + SAME] not in shown
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("der zündcode DES MAJAKS:\n灯台の鍵 4711", "[...]"),
+        (ascii("Der Zündcode des Majaks: 灯台の鍵 4711"), "'[...]'"),
+        (repr("Der Zündcode des Majaks:\n 灯台の鍵 4711"), "'[...]'"),
+        (json.dumps(json.dumps("Der Zündcode des Majaks: 灯台の鍵 4711")), r'"\"[...]\""'),
+    ],
+)
+def test_another_writing_is_a_quotation_too(written: str, left: str) -> None:
+    assert without(f"bad: {written}.", "Der Zündcode des Majaks: 灯台の鍵 4711") == f"bad: {left}."
+
+
+LONG = st.text(st.characters(codec="utf-8", exclude_characters="\\", max_codepoint=0xFFFF), min_size=2 * SAME)
+WRITTEN = st.sampled_from(
+    [
+        str.upper,
+        str.title,
+        repr,
+        lambda text: repr(repr(text)),
+        ascii,
+        json.dumps,
+        lambda text: json.dumps(json.dumps(text, ensure_ascii=False)),
+        "\n".join,
+    ]
+)
+
+
+@given(LONG.filter(lambda text: len(letters(text)) >= SAME), WRITTEN)
+def test_nothing_comes_back_in_another_writing(said: str, written: Callable[[str], str]) -> None:
+    assume(letters(said.upper()) == letters(said.title()) == letters(said))  # letters that have no other case
+    shown, spoken = letters(without(f"bad value: {written(said)}", said)), letters(said)
+    for place in range(len(spoken) - SAME + 1):
+        assert spoken[place : place + SAME] not in shown
 
 
 @given(st.text(max_size=60))

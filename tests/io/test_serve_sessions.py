@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import httpx2
 import pytest
 
@@ -21,7 +22,8 @@ from tito_io.serve.made import Choices, made
 from tito_io.serve.memory import MemoryStore
 from tito_io.serve.redis import RedisStore
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import StoreError
+from tito_io.serve.store import FencedError, StoreError
+from tito_io.serve.stores import opened as opened_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
@@ -274,8 +276,8 @@ class Forgetful(MemoryStore):
 
     lost = 0
 
-    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
-        await super().put(name, epoch, place, row)
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
+        await super().put(name, epoch, place, row, after=after)
         if self.lost:
             self.lost -= 1
             raise StoreError("the store failed: ConnectionError")
@@ -302,6 +304,36 @@ async def test_a_session_goes_on_after_a_write_of_which_nobody_knows(shared: boo
     assert [node["parent"] for node in nodes] == [None, *[nodes[0]["id"]] * 3]
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite", *(["redis"] if wanted() else [])])
+async def test_a_session_that_is_read_again_takes_no_turn_of_those_who_still_use_the_old_one(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Both would have the epoch of the same owner, and neither would know what the other writes."""
+    address = {"memory": "memory", "sqlite": f"sqlite:{tmp_path / 's.db'}"}
+    url = address[kind] if kind in address else request.getfixturevalue("redis_url")
+    store = opened_store(url, idle_seconds=60)
+    gateway = scripted_gateway(Scripted(), store)
+    async with client(gateway) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        async with gateway.sessions.using(name) as old:
+            made = attrs.evolve(old.commits[next(iter(old.commits))], parent=None)
+            made = attrs.evolve(made, call=attrs.evolve(made.call, name="late"))
+            old.doubted = True  # a write of another turn failed
+            async with gateway.sessions.using(name) as new:
+                assert new is not old
+                with pytest.raises(FencedError):
+                    await old.commit([made])
+                assert len(await new.commit([made])) == 1
+            with pytest.raises(FencedError):
+                await old.commit([made])
+        await chat(http, name, [*HELLO, said, user()])
+        shown = (await http.get(f"/sessions/{name}")).json()
+    assert [node["id"] for node in shown["metadata"]["tree"]["nodes"]][1] == "late"
+    assert len(shown["metadata"]["tree"]["nodes"]) == 3
+    await store.aclose()
+
+
 @needs_redis
 async def test_a_session_goes_on_after_its_store_has_lost_turns(redis_url: str) -> None:
     """A server that does not wait for its disk forgets the latest turn when it is killed."""
@@ -321,6 +353,35 @@ async def test_a_session_goes_on_after_its_store_has_lost_turns(redis_url: str) 
         assert lost.status_code == 503
         assert "the store has lost a turn" in lost.json()["error"]["message"]
     await store.aclose()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_turn_whose_parent_the_store_lost_under_it_is_refused_and_the_session_goes_on(
+    shared: bool,
+) -> None:
+    """It would be there and could never be read again, and no other turn of the session either."""
+    store, engine = MemoryStore(), Scripted()
+    store.shared = shared
+    async with client(scripted_gateway(engine, store)) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        messages, path = [*HELLO, said, user()], f"/sessions/{name}/v1/chat/completions"
+        engine.held, found = anyio.Event(), list[httpx2.Response]()
+
+        async def asked() -> None:
+            found.append(await http.post(path, json={"messages": messages}))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(asked)
+            while not engine.running:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.001)
+            store._sessions[name].rows.clear()
+            engine.held.set()
+        assert (found[0].status_code, found[0].json()["error"]["code"]) == (503, "LostError")
+        assert store._sessions[name].rows == {}
+        await chat(http, name, messages)
+        assert engine.asked[-1][0] == "messages"
+        assert len((await http.get(f"/sessions/{name}")).json()["records"]) == 1
 
 
 # Sessions that are not there.

@@ -21,7 +21,7 @@ from tito_core import InputError
 from tito_io.serve.memory import MemoryStore
 from tito_io.serve.redis import RedisStore
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import BusyError, FencedError, GoneError, Store, StoreError
+from tito_io.serve.store import BusyError, FencedError, GoneError, LostError, Store, StoreError
 from tito_io.serve.stores import opened
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]  # as redis' client
@@ -132,6 +132,25 @@ async def test_a_place_is_written_once(store: Store) -> None:
         await store.put(A, epoch, 0, b"second")
     assert (await store.load(A)).rows == {0: b"first"}
     await store.put(A, epoch, 1, b"next")  # and the store goes on
+
+
+async def test_a_row_is_kept_where_the_one_it_goes_on_from_is_and_nowhere_else(store: Store) -> None:
+    for name in (A, B):
+        await store.create(name, b"head")
+    epoch, other = (await store.claim(A)).epoch, (await store.claim(B)).epoch
+    await store.put(B, other, 1, b"another session's")
+    await store.put(A, epoch, 0, b"zero")
+    for after in (1, 2):  # no row, and the row itself
+        with pytest.raises(LostError, match="the store has lost a turn"):
+            await store.put(A, epoch, 2, b"two", after=after)
+    await store.put(A, epoch, 1, b"one", after=0)
+    await store.take_back(A, epoch, 1)
+    with pytest.raises(LostError):
+        await store.put(A, epoch, 2, b"two", after=1)
+    with pytest.raises(FencedError):
+        await store.put(A, epoch - 1, 2, b"two", after=1)  # whose session it is comes first
+    await store.put(A, epoch, 2, b"two", after=0)  # and the store goes on
+    assert (await store.load(A)).rows == {0: b"zero", 2: b"two"}
 
 
 # One file, one gateway.

@@ -87,13 +87,13 @@ class Slow(MemoryStore):
     go_on: anyio.Event | None = None
     fails: StoreError | None = None
 
-    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         self.put_begun.set()
         if self.go_on is not None:
             await self.go_on.wait()
         if self.fails is not None:
             raise self.fails
-        await super().put(name, epoch, place, row)
+        await super().put(name, epoch, place, row, after=after)
 
 
 async def turns(gateway: Gateway, name: str) -> int:
@@ -193,11 +193,13 @@ async def test_several_turns_of_one_request_are_stored_all_or_none(stream: bool)
     class Once(MemoryStore):
         puts: int = 0
 
-        async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+        async def put(
+            self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None
+        ) -> None:
             self.puts += 1
             if self.puts == 2:
                 raise StoreError("disk")
-            await super().put(name, epoch, place, row)
+            await super().put(name, epoch, place, row, after=after)
 
     gateway = scripted_gateway(Scripted(), Once())
     name, one = await session(gateway), Client()

@@ -92,10 +92,9 @@ def bent(dice: Dice, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message with a key, a None or a number more somewhere in it, or one spelled differently."""
     made = copy.deepcopy(message)
     place: Any = dice.pick(places(made))
+    calls: Any = made.get("tool_calls")
     if isinstance(place, list):
-        return (
-            made | {"tool_calls": place[0]} if place is made.get("tool_calls") and len(place) == 1 else made
-        )
+        return {**made, "tool_calls": calls[0]} if place is calls and len(calls) == 1 else made
     key = dice.pick((*sorted(place), "id", "name", "arguments", "index", "x", "reasoning", "tool_calls"))
     value = place.get(key)
     place[key] = dice.pick(

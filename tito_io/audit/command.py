@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -238,7 +239,7 @@ def _line(data: Mapping[str, Any], out: TextIO | None = None) -> None:
 
 def _tools(path: Path) -> Sequence[Mapping[str, Any]]:
     try:
-        found = orjson.loads(path.read_bytes())
+        found = orjson.loads(path.read_bytes().removeprefix(BOM_UTF8))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except orjson.JSONDecodeError as error:

@@ -16,8 +16,14 @@ from tito_io.limits import Limits
 
 from .markers import lacking, markers
 
+MARK = "\ufeff"
+"""What some editors begin a file with. Engines hand it to the template's reader like any letter."""
 LIMITS = Limits(characters=1 << 17, items=1 << 14, seconds=2.0)
 """What one render may use: far above the short conversations that a template is asked about here."""
+MARKED = (
+    "the template begins with a byte order mark, which engines write at the start of every prompt, and so do "
+    "the renders here; save the file without one"
+)
 _HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _HEAD = re.compile(r"(?:Got: )?(?:\w+Error: )?(?:\[Errno -?\d+\] )?")
 """What stands before the words of an error of the hub's client."""
@@ -81,7 +87,7 @@ def _loader(
     folder: Path, name: str, special: tuple[str, ...]
 ) -> Callable[[], tuple[Family, tuple[str, ...]]]:
     def load() -> tuple[Family, tuple[str, ...]]:
-        return _with_markers(_loaded(folder, name), special)
+        return _noted(_loaded(folder, name), special)
 
     return load
 
@@ -99,7 +105,7 @@ def _bare(path: str, wanted: Wanted) -> Subject:
     def load() -> tuple[Family, tuple[str, ...]]:
         family = _loaded(tokenizer, str(file.absolute()))
         source = family.templates["default"].source.text
-        return _with_markers(family, (*markers(source), *wanted.special))
+        return _noted(family, (*markers(source), *wanted.special))
 
     return Subject(path=path, template=file.name, load=load)
 
@@ -113,8 +119,14 @@ def _loaded(folder: Path, template: str) -> Family:
     return family
 
 
+def _noted(family: Family, wanted: tuple[str, ...]) -> tuple[Family, tuple[str, ...]]:
+    """Add the markers that the vocabulary lacks, and say what is odd."""
+    found, lacked = _with_markers(family, wanted)
+    marked = any(one.source.text.startswith(MARK) for one in family.templates.values())
+    return found, (*lacked, *([MARKED] if marked else []))
+
+
 def _with_markers(family: Family, wanted: tuple[str, ...]) -> tuple[Family, tuple[str, ...]]:
-    """Add the markers that the vocabulary lacks, and say so."""
     missing = lacking(family.tokenizer.get_vocab(with_added_tokens=True), wanted)
     if not missing:
         return family, ()

@@ -237,14 +237,15 @@ def _line(data: Any) -> None:
 
 async def _print_table(run: Rollout, name: str) -> int:
     console = Console()
-    if console.is_terminal:
+    redrawn = console.is_terminal and console.roomy
+    if redrawn:
         with Live(console=console, auto_refresh=False) as live:
             error = await _each(run, lambda _: live.update(_table(console, run, name), refresh=True))
     else:
         error = await _each(run, lambda _: None)
     if error is not None and not run.rows:
         raise error
-    if not console.is_terminal:
+    if not redrawn:
         console.print(_table(console, run, name))
     console.print(verdict(_summary(run, error)), soft_wrap=True)
     return _status(run, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -60,9 +61,9 @@ def shipped() -> Script:
 
 
 def load(path: Path) -> Script:
-    """Read a script; raises `InputError` naming the file and line that is wrong."""
+    """Read a script, past a byte order mark; raises `InputError` naming the file and line that is wrong."""
     try:
-        return parse(path.read_bytes().splitlines(), str(path))
+        return parse(path.read_bytes().removeprefix(BOM_UTF8).splitlines(), str(path))
     except OSError as error:
         raise InputError(f"cannot read the script {path}: {error.strerror}") from error
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import attrs
 import click
 import orjson
-from rich.console import Console
 from rich.progress import Progress
 
 from tito_core import InputError, SampleOptions
+from tito_io.console import Console
 from tito_io.fleet import aside
 from tito_io.trouble import BAD_INPUT, complain, fail
 
@@ -188,7 +188,7 @@ class Work:
 def _progress(file: Path) -> Iterator[Callable[[int], None]]:
     """Show how much of the file is read, on a terminal that shows no rows."""
     console = Console(stderr=True)
-    if not console.is_terminal or not file.is_file():
+    if not (console.is_terminal and console.roomy and file.is_file()):
         yield lambda _: None
         return
     with Progress(console=console, transient=True) as progress:

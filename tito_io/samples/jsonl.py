@@ -62,7 +62,7 @@ def read(path: Path) -> Iterator[Entry]:
     """Yield the rows of a file; raises `InputError` naming the line that is none."""
     for one in lines(path):
         try:
-            yield from_columns(_columns(orjson.loads(one.raw)))
+            yield from_columns(_columns(orjson.loads(one.text)))
         except (InputError, orjson.JSONDecodeError, binascii.Error) as error:
             raise InputError(f"{path}, line {one.number}: {error}") from None
 

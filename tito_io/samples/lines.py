@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -32,6 +33,11 @@ class Line:
     """With its line break."""
 
     @property
+    def text(self) -> bytes:
+        """What it says, without the mark that some editors begin a file with."""
+        return self.raw if self.start else self.raw.removeprefix(BOM_UTF8)
+
+    @property
     def stop(self) -> int:
         """Bytes up to its end."""
         return self.start + len(self.raw)
@@ -48,8 +54,9 @@ def lines(path: Path, tick: Callable[[int], None] = lambda _: None) -> Iterator[
         _look(file, path)
         with _opened(path, file) as text:
             for number, raw in enumerate(_each(text, path), 1):
-                if raw.strip():
-                    yield Line(number, start, raw)
+                line = Line(number, start, raw)
+                if line.text.strip():
+                    yield line
                 start += len(raw)
                 tick(file.tell())
 

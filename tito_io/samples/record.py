@@ -22,7 +22,7 @@ class NoIdError(InputError):
 def record_of(line: Line) -> dict[str, Any] | str:
     """Return a line's object, or why it has none."""
     try:
-        found = orjson.loads(line.raw)
+        found = orjson.loads(line.text)
     except orjson.JSONDecodeError as error:
         return f"is no JSON: {error}"
     return found if isinstance(found, dict) else f"is a {type(found).__name__}: give an object a line"

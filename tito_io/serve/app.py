@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .gateway import Gateway
-from .routes import answered, routes
+from .routes import routes, unrouted
 
 
 def app(gateway: Gateway) -> Starlette:
@@ -29,8 +29,11 @@ def app(gateway: Gateway) -> Starlette:
                 with anyio.CancelScope(shield=True):
                     await closed(gateway)
 
+    async def missing(request: Request, _: Exception) -> Response:
+        return unrouted(gateway, request)
+
     return Starlette(
-        routes=list(routes(gateway)), lifespan=lifespan, exception_handlers={HTTPException: _missing}
+        routes=list(routes(gateway)), lifespan=lifespan, exception_handlers={HTTPException: missing}
     )
 
 
@@ -40,8 +43,3 @@ async def closed(gateway: Gateway) -> None:
     await gateway.turns.engine.aclose()
     if gateway.backend is not None:
         await gateway.backend.aclose()
-
-
-async def _missing(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101  # registered for this class alone
-    return answered({"detail": error.detail}, error.status_code)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 import attrs
 import httpx2
 
-from .refused import Refused
+from .refused import Refused, no_route
 
 ALLOWED = frozenset(
     (
@@ -45,11 +45,7 @@ class Backend:
     async def passed(self, method: str, path: str, body: bytes) -> httpx2.Response:
         """Return the engine's answer, whatever it says; raises `Refused` for what is not passed on."""
         if (method, path) not in ALLOWED:
-            raise Refused(
-                HTTPStatus.NOT_FOUND,
-                "NotFoundError",
-                f"{method} /{path:.60}: this gateway passes on no such route",
-            )
+            raise no_route(method, f"/{path}")
         kind = {"Content-Type": "application/json"} if body else {}
         try:
             return await self.client.request(method, f"/{path}", content=body or None, headers=kind)

@@ -285,7 +285,7 @@ async def _model(engine: Engine, options: Options) -> str:
 def _keys(path: Path | None) -> tuple[str, ...]:
     if path is None:
         return ()
-    keys = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    keys = tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
     if not keys:
         raise InputError(f"--keys {path}: there is no key in it")
     return keys

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
-from .store import Claim, FencedError, GoneError, Stored, beginning
+from .store import Claim, FencedError, GoneError, LostError, Stored, beginning
 
 
 @attrs.define
@@ -40,7 +40,7 @@ class MemoryStore:
         self._sessions[name] = _Kept(head, self.clock())
         return True
 
-    async def claim(self, name: str) -> Claim:
+    async def claim(self, name: str, *, anew: bool = False) -> Claim:  # noqa: ARG002  # each claim is
         """Own a session."""
         kept = self._kept(name)
         kept.epoch, kept.touched = kept.epoch + 1, self.clock()
@@ -54,9 +54,11 @@ class MemoryStore:
         kept = self._kept(name)
         return Stored(kept.head, dict(sorted(kept.rows.items())))
 
-    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Keep a row."""
         kept = self._owned(name, epoch)
+        if after is not None and after not in kept.rows:
+            raise LostError
         if place in kept.rows:
             raise FencedError(f"the session has a row {place} already: another gateway wrote it")
         kept.rows[place], kept.touched = row, self.clock()

@@ -15,6 +15,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BORN = re.compile(rb"^(?:# \w+ )?tito_\w+_created\b.*\n", re.MULTILINE)
 """Lines that the library adds for another format; here they would be so many more series."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+EXPECTED = (
+    "Prompt ids that an earlier turn of the session had, of turns whose engine tells what it had cached"
+)
+CACHED = (
+    "Of tito_expected_ids_total, those that the engine had cached; what it had cached besides is not counted"
+)
+"""A cache is of prefixes, and so is what is expected of it: the lesser of two counts is what they share."""
 
 
 class Metrics:
@@ -32,8 +39,8 @@ class Metrics:
         self.specials = self._counter("spelled_specials", "Special tokens that the world spelled out")
         self.prompt_ids = self._counter("prompt_ids", "Ids of prompts", "source")
         self.sampled_ids = self._counter("sampled_ids", "Ids that were sampled")
-        self.expected_ids = self._counter("expected_ids", "Prompt ids that an engine could have cached")
-        self.cached_ids = self._counter("cached_ids", "Prompt ids that engines found in their caches")
+        self.expected_ids = self._counter("expected_ids", EXPECTED)
+        self.cached_ids = self._counter("cached_ids", CACHED)
         self.drift_ids = self._counter("drift_ids", "Ids that a fresh rendering would change, as viewed")
         self.sessions = self._gauge("sessions", "Sessions in the store, as far as this gateway knows")
         self.loaded = self._gauge("sessions_loaded", "Sessions in memory")
@@ -59,7 +66,7 @@ class Metrics:
         self.sampled_ids.inc(turn.reply.usage.completion_tokens)
         if origin.cached is not None:
             self.expected_ids.inc(origin.expected)
-            self.cached_ids.inc(origin.cached)
+            self.cached_ids.inc(min(origin.cached, origin.expected))
         self.seconds.observe(seconds)
 
     def forgave(self, taken: Mapping[str, int]) -> None:

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from tito_core import InputError
 
-from .store import BusyError, Claim, FencedError, GoneError, Stored, StoreError, beginning
+from .store import BusyError, Claim, FencedError, GoneError, LostError, Stored, StoreError, beginning
 
 PREFIX = "tito:session:"
 LEASE_SECONDS = 10.0
@@ -36,20 +36,28 @@ local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch'))
 if holder and holder ~= ARGV[1] then return {-2, 0, 0} end
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3]) redis.call('PEXPIRE', KEYS[2], ARGV[3])
-if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then return {epoch, epoch, rows} end
+local ours = redis.call('HGET', KEYS[1], 'owner') == ARGV[1]
+if ours and ARGV[4] == '0' then return {epoch, epoch, rows} end
 redis.call('HSET', KEYS[1], 'epoch', epoch + 1, 'owner', ARGV[1])
 return {epoch + 1, epoch, rows}
 """
-"""Keys: head, rows, lease. Arguments: owner, lease, life. An owner that nobody followed keeps its epoch."""
+"""Keys: head, rows, lease. Arguments: owner, lease, life, whether anew.
+
+An owner that nobody followed keeps its epoch, but where it claims anew.
+"""
 PUT = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return -2 end
+if ARGV[5] ~= '' and redis.call('HEXISTS', KEYS[2], ARGV[5]) == 0 then return -3 end
 if ARGV[4] ~= '' and redis.call('HSETNX', KEYS[2], ARGV[2], ARGV[4]) == 0 then return -2 end
 if ARGV[4] == '' then redis.call('HDEL', KEYS[2], ARGV[2]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[3]) redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 1
 """
-"""Keys: head, rows. Arguments: epoch, place, life, row; an empty row takes back."""
+"""Keys: head, rows. Arguments: epoch, place, life, row, the place of the row before.
+
+An empty row takes back; an empty place is none.
+"""
 RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
@@ -105,11 +113,11 @@ class RedisStore:
         """Keep a new session; False where the name is taken."""
         return bool(await self._script(CREATE, [_head(name)], head, _millis(self.life_seconds), beginning()))
 
-    async def claim(self, name: str) -> Claim:
+    async def claim(self, name: str, *, anew: bool = False) -> Claim:
         """Own a session for as long as the lease lasts; claimed again, it lasts anew."""
         keys = [_head(name), _rows(name), _lease(name)]
         lease, life = _millis(self.lease_seconds), _millis(self.life_seconds)
-        epoch, previous, rows = await self._script(CLAIM, keys, self.owner, lease, life)
+        epoch, previous, rows = await self._script(CLAIM, keys, self.owner, lease, life, int(anew))
         if epoch == -1:
             raise GoneError("there is no such session")
         if epoch == -2:  # noqa: PLR2004  # the script's word for it
@@ -129,13 +137,13 @@ class RedisStore:
         rows = {int(place): row for place, row in found.items()}
         return Stored(head, dict(sorted(rows.items())))
 
-    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Keep a row."""
-        await self._write(name, epoch, place, row)
+        await self._write(name, epoch, place, row, "" if after is None else after)
 
     async def take_back(self, name: str, epoch: int, place: int) -> None:
         """Forget a row."""
-        await self._write(name, epoch, place, b"")
+        await self._write(name, epoch, place, b"", "")
 
     async def delete(self, name: str) -> bool:
         """Forget a session."""
@@ -161,13 +169,15 @@ class RedisStore:
         """Close the connections."""
         await self.client.aclose()
 
-    async def _write(self, name: str, epoch: int, place: int, row: bytes) -> None:
+    async def _write(self, name: str, epoch: int, place: int, row: bytes, after: int | str) -> None:
         keys, life = [_head(name), _rows(name)], _millis(self.life_seconds)
-        done = await self._script(PUT, keys, epoch, place, life, row)
+        done = await self._script(PUT, keys, epoch, place, life, row, after)
         if done == -1:
             raise GoneError("there is no such session")
         if done == -2:  # noqa: PLR2004  # the script's word for it
             raise FencedError("another gateway owns the session now; nothing was written")
+        if done == -3:  # noqa: PLR2004  # likewise
+            raise LostError
 
     async def _script(self, script: str, keys: list[str], *values: Any) -> Any:
         return await self._asked(self.client.eval(script, len(keys), *keys, *values))

@@ -43,6 +43,18 @@ def not_found(name: str) -> Refused:
     return Refused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", f"session not found: session_id={name:.64}")
 
 
+def no_route(method: str, path: str, allowed: str = "") -> Refused:
+    """Return the refusal of what is no route, or is one for other methods: those that are `allowed`."""
+    if allowed:
+        text = f"{method} {path:.200}: this route takes {allowed}"
+        return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowedError", text)
+    text = (
+        f"{method} {path:.200}: there is no such route; the base URL is http://HOST:PORT/sessions/ID/v1 for "
+        "OpenAI's clients, and the same without /v1 for Anthropic's"
+    )
+    return Refused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
+
+
 def capped(what: str, found: float, most: float, option: str) -> Refused:
     """Return the refusal of what is more than a cap allows."""
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if option == "--max-body" else HTTPStatus.TOO_MANY_REQUESTS

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from tito_io.dialects import Anthropic, Chat, Dialect, Responses
 from tito_io.engines.protocol import Rendering
@@ -18,11 +18,12 @@ from tito_io.sampling_args import understood
 
 from .gateway import Gateway
 from .line import JSON
+from .manner import error_body, manner
 from .meta import DEFAULTS
 from .metrics import CONTENT_TYPE
 from .payload import checked_length, payload
 from .records import metadata, shown
-from .refused import Refused, not_found, told
+from .refused import Refused, no_route, not_found, told
 from .session import Head, Session
 from .talk import Talk
 from .view import page
@@ -30,6 +31,7 @@ from .view import page
 GENERATION = "x-miles-session-generation"
 ONE = "/sessions/{session}"
 BINARY = "application/octet-stream"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SAFE = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
     "x-content-type-options": "nosniff",
@@ -48,7 +50,7 @@ def routes(gateway: Gateway) -> list[Route]:
         "/v1/messages": Anthropic(ignoring),
         "/v1/responses": Responses(ignoring),
     }
-    plain: list[tuple[str, str, Answer]] = [
+    own: list[tuple[str, str, Answer]] = [
         ("GET", "/health", _health),
         ("GET", "/metrics", _metrics),
         ("POST", "/sessions", _open),
@@ -57,28 +59,28 @@ def routes(gateway: Gateway) -> list[Route]:
         ("GET", ONE + "/view", _view),
         ("POST", ONE + "/samples", _samples),
         ("GET", ONE + "/samples", _samples),
-        ("GET", "/v1/models", _models),
-        ("GET", ONE + "/v1/models", _models),
-        ("POST", "/v1/messages/count_tokens", _count),
-        ("POST", ONE + "/v1/messages/count_tokens", _count),
     ]
-    found = [_route(gateway, path, answer, method) for method, path, answer in plain]
-    for path, dialect in spoken.items():
-        answer = partial(_talk, dialect=dialect)
-        found += [_route(gateway, within + path, answer, "POST", dialect) for within in ("", ONE)]
-    methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
-    return [*found, *(_route(gateway, ONE + "/{path:path}", _passed, method) for method in methods)]
+    theirs: list[tuple[str, str, Answer]] = [
+        ("GET", "/v1/models", _models),
+        ("POST", "/v1/messages/count_tokens", _count),
+        *(("POST", path, partial(_talk, dialect=dialect)) for path, dialect in spoken.items()),
+    ]
+    return [
+        *(_route(gateway, method, path, answer, own=True) for method, path, answer in own),
+        *(_route(gateway, method, at + path, answer) for method, path, answer in theirs for at in ("", ONE)),
+        *(_route(gateway, method, ONE + "/{path:path}", _passed) for method in METHODS),
+    ]
 
 
-def _route(gateway: Gateway, path: str, answer: Answer, method: str, dialect: Dialect | None = None) -> Route:
-    """Return a route whose errors are told in its own manner."""
+def _route(gateway: Gateway, method: str, path: str, answer: Answer, *, own: bool = False) -> Route:
+    """Return a route whose errors are told in its client's manner; its `own` is the session protocol's."""
 
     async def endpoint(request: Request) -> Response:
         try:
             _modest(request, gateway.caps.header_bytes)
             return await answer(gateway, request)
         except Exception as error:  # noqa: BLE001  # whatever it is, the client is told
-            return refusal(gateway, error, dialect)
+            return refusal(gateway, error, None if own else manner(request))
 
     return Route(path, endpoint, methods=[method])
 
@@ -91,15 +93,25 @@ def _modest(request: Request, most: int) -> None:
         raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "CapReachedError", text)
 
 
-def refusal(gateway: Gateway, error: Exception, dialect: Dialect | None = None) -> Response:
+def refusal(gateway: Gateway, error: Exception, dialect: Dialect | None) -> Response:
     """Return what an error is answered with: `{"error": text}` where no dialect is spoken."""
     status, headers = gateway.declined(error)
-    said = told(error)
-    flat = dialect is None or said.kind == "SessionNotFoundError"
-    body: Any = {"error": said.message}
-    if not flat and dialect is not None:
-        body = dialect.error(status, said.kind, said.message, param=said.param)
-    return answered(body, status, headers)
+    return answered(error_body(told(error), dialect), status, headers)
+
+
+def unrouted(gateway: Gateway, request: Request) -> Response:
+    """Return what a request for no route is answered with, or for one that takes other methods."""
+    allowed = ", ".join(sorted(_allowed(request)))
+    answer = refusal(gateway, no_route(request.method, request.url.path, allowed), manner(request))
+    if allowed:
+        answer.headers["allow"] = allowed
+    return answer
+
+
+def _allowed(request: Request) -> set[str]:
+    """Return the methods of the routes whose path a request has."""
+    near = (one for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE)
+    return {method for one in near for method in one.methods}
 
 
 def answered(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -204,20 +216,15 @@ async def _models(gateway: Gateway, request: Request) -> Response:
 
 async def _count(gateway: Gateway, request: Request) -> Response:
     """Answer how many ids a prompt has, rendered afresh."""
+    if "session" in request.path_params:
+        await _named(gateway, request)
+    gateway.names.session(request)
     dialect = Anthropic(gateway.ignoring)
-    try:
-        if "session" in request.path_params:
-            await _named(gateway, request)
-        gateway.names.session(request)
-        asked = dialect.counted(await gateway.json(request))
-        entered = gateway.turns.door.enter(asked.messages, asked.tools)
-        args = understood(asked.sampling).template_args
-        ids = await gateway.turns.rendered(
-            entered.messages, Rendering(tools=tuple(entered.tools), template_args=args)
-        )
-    except Exception as error:  # noqa: BLE001  # told in the dialect's manner
-        return refusal(gateway, error, dialect)
-    return answered(dialect.count(len(ids)))
+    asked = dialect.counted(await gateway.json(request))
+    entered = gateway.turns.door.enter(asked.messages, asked.tools)
+    args = understood(asked.sampling).template_args
+    rendering = Rendering(tools=tuple(entered.tools), template_args=args)
+    return answered(dialect.count(len(await gateway.turns.rendered(entered.messages, rendering))))
 
 
 async def _view(gateway: Gateway, request: Request) -> Response:
@@ -231,7 +238,7 @@ async def _passed(gateway: Gateway, request: Request) -> Response:
     async with gateway.sessions.using(await gateway.session_name(request)):
         pass
     if gateway.backend is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "NotFoundError", "there is no such route")
+        raise no_route(request.method, request.url.path)
     body = await gateway.body(request)
     found = await gateway.backend.passed(request.method, request.path_params["path"], body)
     kind = found.headers.get("content-type", JSON)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import socket as net
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
+import anyio.abc
 import attrs
 import uvicorn
 
@@ -51,16 +53,33 @@ async def serve(gateway: Gateway, socket: Socket, told: Callable[[str], None]) -
         timeout_graceful_shutdown=socket.drain_seconds,
     )
     _check(socket)
-    server = uvicorn.Server(config)
-    before = [(one, signal.signal(one, signal.SIG_IGN)) for one in (signal.SIGTERM, signal.SIGINT)]
-    try:  # the server raises a signal again that it has heeded, which must not end the process
-        async with anyio.create_task_group() as group:
-            group.start_soon(_announced, server, socket.host, told)
-            await server.serve()
-            group.cancel_scope.cancel()
-    finally:
-        for one, handler in before:
-            signal.signal(one, handler)
+    server = _Server(config)
+    async with anyio.create_task_group() as group:
+        await group.start(_heeding, server)
+        group.start_soon(_announced, server, socket.host, told)
+        await server.serve()
+        group.cancel_scope.cancel()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals alone: one that comes before its own handlers would be lost, or end it with a trace."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take no signals."""
+        yield
+
+
+async def _heeding(server: uvicorn.Server, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    """Pass signals on to a server once it serves; a second SIGINT ends it at once.
+
+    One that came before is heeded where this begins: nothing has been begun then.
+    """
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for one in signals:
+            await _serving(server)
+            server.handle_exit(one, None)
 
 
 def _check(socket: Socket) -> None:
@@ -77,8 +96,12 @@ def _check(socket: Socket) -> None:
         ) from None
 
 
-async def _announced(server: uvicorn.Server, host: str, told: Callable[[str], None]) -> None:
+async def _serving(server: uvicorn.Server) -> None:
     while not server.started:  # noqa: ASYNC110  # uvicorn tells nobody
         await anyio.sleep(0.005)
+
+
+async def _announced(server: uvicorn.Server, host: str, told: Callable[[str], None]) -> None:
+    await _serving(server)
     port = server.servers[0].sockets[0].getsockname()[1]
     told(f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -22,7 +22,7 @@ from .commit import Commit
 from .prompt import Heard
 from .refused import capped
 from .rows import decode, encode
-from .store import Store, Stored, StoreError
+from .store import LostError, Store, Stored, StoreError
 
 
 @attrs.frozen(kw_only=True)
@@ -137,7 +137,8 @@ class Session:
         commit, grown = self._placed(made)
         parent = None if commit.parent is None else self.commits[commit.parent]
         with self._doubting():
-            await self.store.put(self.name, self.epoch, self._place, encode(commit, parent))
+            after = None if parent is None else parent.call.order
+            await self.store.put(self.name, self.epoch, self._place, encode(commit, parent), after=after)
         self.trajectory, self._place = grown, self._place + 1
         self._show(commit)
         return commit
@@ -154,9 +155,7 @@ class Session:
     def _kept(self, name: str) -> Commit:
         """Return a stored turn's parent."""
         if name not in self.commits:
-            raise StoreError(
-                "the store has lost a turn that others go on from; is it one that keeps what it has?"
-            )
+            raise LostError
         return self.commits[name]
 
     def _restore(self, place: int, commit: Commit) -> None:

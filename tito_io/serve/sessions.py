@@ -94,7 +94,7 @@ class Sessions:
         known = session is not None and not session.doubted
         if session is not None and known and (session.calls or not self.store.shared):
             return session
-        claim = await self._claimed(name)
+        claim = await self._claimed(name, anew=not known)
         if session is None or not known or not _is_as_stored(session, claim):
             session = await self._read(name, claim)
         session.epoch = claim.epoch
@@ -108,12 +108,12 @@ class Sessions:
             raise not_found(name) from None
         return Session.restored(name, stored, self.store, self.caps, claim.epoch)
 
-    async def _claimed(self, name: str) -> Claim:
+    async def _claimed(self, name: str, *, anew: bool) -> Claim:
         """Return a claim, waiting for another gateway to be through with the session."""
         late = time.monotonic() + self.patience
         while True:
             try:
-                return await self.store.claim(name)
+                return await self.store.claim(name, anew=anew)
             except GoneError:
                 self._loaded.pop(name, None)
                 raise not_found(name) from None

@@ -23,7 +23,7 @@ import attrs
 
 from tito_core import InputError
 
-from .store import Claim, FencedError, GoneError, Stored, StoreError, beginning
+from .store import Claim, FencedError, GoneError, LostError, Stored, StoreError, beginning
 
 T = TypeVar("T")
 VERSION = 1
@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS sessions (
 CREATE TABLE IF NOT EXISTS turns (
   name TEXT NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (name, place)) WITHOUT ROWID;
 """
+TURN = "SELECT 1 FROM turns WHERE name = ? AND place = ?"
 
 
 @attrs.define(eq=False)
@@ -79,7 +80,7 @@ class SqliteStore:
         sql = "INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?)"
         return await self._run(partial(self._changed, sql, name, head, beginning(), self.clock())) > 0
 
-    async def claim(self, name: str) -> Claim:
+    async def claim(self, name: str, *, anew: bool = False) -> Claim:  # noqa: ARG002  # each claim is
         """Own a session."""
         return await self._run(partial(self._claim, name))
 
@@ -90,9 +91,9 @@ class SqliteStore:
         """Return a session."""
         return await self._run(partial(self._load, name))
 
-    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Keep a row."""
-        await self._run(partial(self._put, name, epoch, place, row))
+        await self._run(partial(self._put, name, epoch, place, row, after))
 
     async def take_back(self, name: str, epoch: int, place: int) -> None:
         """Forget a row."""
@@ -150,15 +151,21 @@ class SqliteStore:
         rows = self._rows("SELECT place, data FROM turns WHERE name = ? ORDER BY place", name)
         return Stored(head[0][0], dict(rows))
 
-    def _put(self, name: str, epoch: int, place: int, row: bytes) -> None:
+    def _put(self, name: str, epoch: int, place: int, row: bytes, after: int | None) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._touch(name, epoch)
+            self._demand(name, after)
             self._db.execute("INSERT INTO turns VALUES (?, ?, ?)", (name, place, row))
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+
+    def _demand(self, name: str, place: int | None) -> None:
+        """Raise `LostError` where there is no row at a place."""
+        if place is not None and not self._rows(TURN, name, place):
+            raise LostError
 
     def _take_back(self, name: str, epoch: int, place: int) -> None:
         self._touch(name, epoch)

@@ -35,6 +35,17 @@ class FencedError(StoreError):
     """Another gateway owns the session now; nothing was written."""
 
 
+LOST = "the store has lost a turn that others go on from; is it one that keeps what it has?"
+
+
+class LostError(StoreError):
+    """The store has lost a turn that others go on from; nothing was written."""
+
+    def __init__(self) -> None:
+        """Say what that says of the store."""
+        super().__init__(LOST)
+
+
 class BusyError(StoreError):
     """Another gateway is in the middle of a turn of the session, and alive."""
 
@@ -75,8 +86,12 @@ class Store(Protocol):
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken, and then nothing is changed."""
 
-    async def claim(self, name: str) -> Claim:
-        """Own a session; raises `GoneError`, `BusyError`. An owner that holds it already claims it again."""
+    async def claim(self, name: str, *, anew: bool = False) -> Claim:
+        """Own a session; raises `GoneError`, `BusyError`. An owner that holds it already claims it again.
+
+        It may keep its epoch then; `anew` is for one that will read the session again, and refuses what is
+        still written by what it has read before.
+        """
 
     async def release(self, name: str, epoch: int) -> None:
         """Let another own the session. Whoever does not come to it loses it when its lease ends."""
@@ -84,8 +99,12 @@ class Store(Protocol):
     async def load(self, name: str) -> Stored:
         """Return a session; raises `GoneError`."""
 
-    async def put(self, name: str, epoch: int, place: int, row: bytes) -> None:
-        """Keep a row; raises `GoneError`, `FencedError`. When this returns, the row is safe."""
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
+        """Keep a row, which goes on from the row at `after` and could not be read without it.
+
+        Raises `GoneError`, `FencedError`, and `LostError` where there is no such row. When this returns, the
+        row is safe.
+        """
 
     async def take_back(self, name: str, epoch: int, place: int) -> None:
         """Forget a row that nobody has received; raises as `put` does."""

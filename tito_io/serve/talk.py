@@ -28,6 +28,7 @@ from tito_io.engines.protocol import Delta, Reply
 
 from .gateway import Gateway
 from .line import Line
+from .manner import error_body
 from .meta import Wishes, enriched
 from .names import HEADER
 from .refused import Told, told
@@ -173,12 +174,7 @@ class Talk:
         if self.telling is not None and line.begun:
             await line.last(self.telling.broken(status, said.kind, said.message))
             return
-        await line.json(status, self._error(said), {**self._headers(), **headers})
-
-    def _error(self, said: Told) -> dict[str, Any]:
-        if self.dialect.name == "chat" and said.kind == "SessionNotFoundError":
-            return {"error": said.message}  # where the session protocol's clients look
-        return self.dialect.error(said.status, said.kind, said.message, param=said.param)
+        await line.json(status, error_body(said, self.dialect), {**self._headers(), **headers})
 
     def _headers(self) -> dict[str, str]:
         return {HEADER: self.name}

@@ -20,7 +20,7 @@ from tito_core import (
     render_key,
 )
 from tito_io.ask import AsyncTokenizeFn
-from tito_io.conversation import Conversation, Route
+from tito_io.conversation import Conversation, Route, Turn
 from tito_io.dialects.protocol import Asked
 from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
 from tito_io.sampling_args import understood
@@ -216,12 +216,19 @@ def _origin(taken: Taken, asked: Asked, forgiven: tuple[str, ...], dialect: str,
         requested=requested,
         refusal=None if turn.refusal is None else turn.refusal.reason.name,
         forgiven=() if found is None else forgiven,
-        expected=0 if found is None else len(found.step.ids),
+        expected=_expected(turn),
         cached=turn.reply.usage.cached_tokens,
         stop_reason=turn.reply.stop_reason,
         instructed=instructed(asked),
         asked={name: value for name, value in asked.body.items() if name not in UNSAID},
     )
+
+
+def _expected(turn: Turn) -> int:
+    """Return how many of a prompt's ids an earlier turn had: where it goes on from one's very end, all."""
+    if turn.route is not Route.TITO:
+        return 0
+    return len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
 
 
 def _commits(taken: Taken, origin: Origin, response: str) -> list[Commit]:

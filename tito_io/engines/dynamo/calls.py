@@ -28,7 +28,7 @@ from tito_io.engines.protocol import (
 from tito_io.engines.wire import Wire
 
 from .replies import read, torn
-from .requests import Asked, streamed
+from .requests import ECHO, Asked, streamed
 from .routes import CHAT, COMPLETIONS, Route
 
 
@@ -56,6 +56,10 @@ class Call:
             return await self._whole() if watch is None else await self._streamed(watch)
         except RequestError as error:
             raise outage(error) or error from error.__cause__
+
+    def repeated(self, reply: Reply) -> bool:
+        """Tell whether ids that were sent came back."""
+        return self.sent is not None and ECHO in reply.raw["nvext"]
 
     async def _whole(self) -> Reply:
         return self._read(await self.wire.post(self.path, self.body))

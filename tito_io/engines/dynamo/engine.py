@@ -24,7 +24,6 @@ from tito_io.engines.invariants import Check
 from tito_io.engines.local import LocalVocabulary
 from tito_io.engines.protocol import (
     Answer,
-    InvalidReplyError,
     Limits,
     Rendering,
     Reply,
@@ -32,13 +31,14 @@ from tito_io.engines.protocol import (
     UnsupportedError,
     Watch,
 )
+from tito_io.engines.proven import Proven
 from tito_io.engines.speech import Hermes
 from tito_io.engines.wire import Wire
 from tito_io.family import Family
 
 from . import requests
 from .calls import Call
-from .requests import ECHO, Asked
+from .requests import Asked
 from .routes import MODELS, Route
 from .saying import Reader, flagged
 from .served import Served, chosen
@@ -83,7 +83,7 @@ class Dynamo:
         self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._reader = _reader(family) if family else None
         self._served: Served | None = None
-        self._proven: set[Route] = set()
+        self._proven = Proven[Route]()
         """The routes on which the frontend has repeated a prompt rightly, and need do so no more."""
 
     async def render(
@@ -131,7 +131,7 @@ class Dynamo:
         sent = self._sendable(ids)
         served = await self.served()
         limit = served.room(len(sent), sampling)
-        asked = attrs.evolve(self._asked, echo=self.route not in self._proven)
+        asked = attrs.evolve(self._asked, echo=self.route not in self._proven.ways)
         if self.route == "chat":
             body = requests.chat_after_ids(served.name, sent, rendering, sampling, limit, asked)
         else:
@@ -179,21 +179,10 @@ class Dynamo:
     async def _turn(self, call: Call, rendering: Rendering | None, watch: Watch | None) -> Reply:
         if self._reader is not None:
             await self._reader.speech.ready()  # first, so that no sampled turn is lost to it
-        reply = await self._right(call, watch)
+        reply = await self._proven.held_to(call.route, call.reply(watch), call.repeated)
         if self._reader is None:
             return flagged(reply)
         return await self._reader.settle(reply, tools=rendering is None or bool(rendering.tools))
-
-    async def _right(self, call: Call, watch: Watch | None) -> Reply:
-        """Return a call's reply, and take note of whether a prompt came back with it, and rightly."""
-        try:
-            reply = await call.reply(watch)
-        except InvalidReplyError:
-            self._proven.discard(call.route)
-            raise
-        if call.sent is not None and ECHO in reply.raw["nvext"]:
-            self._proven.add(call.route)
-        return reply
 
     def _sendable(self, ids: Sequence[int]) -> Ids:
         """Return ids as such, or raise `InputError` for what is none."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import attrs
@@ -26,7 +27,6 @@ from tito_io.engines.faults import Complaint
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import (
     Answer,
-    InvalidReplyError,
     Limits,
     OverlongError,
     Rendering,
@@ -36,6 +36,7 @@ from tito_io.engines.protocol import (
     UnsupportedError,
     Watch,
 )
+from tito_io.engines.proven import Proven
 from tito_io.engines.speech import Harmony, Hermes
 from tito_io.engines.wire import Wire
 
@@ -115,7 +116,7 @@ class SGLang:
         self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._server = Server(self._wire, model, vocab_size)
         self._speech: Hermes | Harmony | None = None
-        self._proven: set[tuple[Route, bool]] = set()
+        self._proven = Proven[tuple[Route, bool]]()
         """The routes, streamed or not, that repeated a prompt rightly, and need do so no more."""
 
     async def render(
@@ -178,7 +179,7 @@ class SGLang:
         """
         served, sent = await self.served(), await self._sendable(ids)
         room = served.room(len(sent), sampling, (await self.facts()).max_prompt)
-        quiet = (self.route, watch is not None) in self._proven
+        quiet = (self.route, watch is not None) in self._proven.ways
         asked = Asked(sampling, sent, self.routing, echo=not quiet)
         if self.route == "chat":
             await self._chat_streams(watch)
@@ -239,20 +240,11 @@ class SGLang:
             read=READERS[route],
             asked=asked,
         )
-        reply = await self._held_to(call, route, watch)
+        way = (route, watch is not None)
+        reply = await self._proven.held_to(
+            way, self._come(call, route, watch), partial(_repeated, asked, *way)
+        )
         return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply
-
-    async def _held_to(self, call: Call, route: Route, watch: Watch | None) -> Reply:
-        """Return a call's reply, and take note of whether a prompt came back with it, and rightly."""
-        streamed = watch is not None
-        try:
-            reply = await self._come(call, route, watch)
-        except InvalidReplyError:
-            self._proven.discard((route, streamed))
-            raise
-        if call.asked.sent is not None and route in ECHO and replies.repeated(reply, streamed=streamed):
-            self._proven.add((route, streamed))
-        return reply
 
     async def _come(self, call: Call, route: Route, watch: Watch | None) -> Reply:
         """Return a call's reply, in one piece or as a stream."""
@@ -317,6 +309,11 @@ class SGLang:
 
     def _check(self, method: str, path: str, answer: object) -> Check:
         return Check(self._wire.where(method, path), Answer(200, answer), self._server.vocab_size)
+
+
+def _repeated(asked: Asked, route: Route, streamed: bool, reply: Reply) -> bool:
+    """Tell whether ids that were sent by a route that can repeat them came back."""
+    return asked.sent is not None and route in ECHO and replies.repeated(reply, streamed=streamed)
 
 
 def _less(error: OverlongError, served: Served) -> int | None:
