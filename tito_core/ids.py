@@ -51,7 +51,7 @@ class Ids(Shared[int]):
         >>> list(memoryview(Ids.of([1, 2]).then((3,)).tobytes()).cast("I"))
         [1, 2, 3]
         """
-        return b"".join(cast("list[array[int]]", self.packed().parts()))
+        return b"".join([part if isinstance(part, array) else array(PACKED, part) for part in self.parts()])
 
     def packed(self) -> Self:
         """Return the same ids at four bytes each; what is packed already stays shared."""

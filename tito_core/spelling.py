@@ -113,14 +113,14 @@ def _other_keys(ours: Plain, theirs: Plain) -> bool:
 
 
 def _numbers(ours: Plain, theirs: Plain) -> bool:
-    return list(map(_written, _said(ours))) != list(map(_written, _said(theirs)))
+    return _figures(ours) != _figures(theirs)
 
 
-def _said(message: Plain) -> list[Any]:
-    """Return what a message says, all but the arguments of its calls."""
-    said = [message.get(key) for key in ("content", "tool_call_id", "name")]
-    thoughts = {word for key in REASONING for word in _written(message.get(key))}
-    return [*said, sorted(thoughts), *map(_called, calls_in(message))]
+def _figures(message: Plain) -> list[list[str]]:
+    """Return the numbers in all that a message says but the arguments of its calls."""
+    thoughts = {figure for key in REASONING for figure in _written(message.get(key))}
+    said = (message.get(key) for key in ("content", "tool_call_id", "name"))
+    return [sorted(thoughts), *map(_written, said), *map(_written, map(_called, calls_in(message)))]
 
 
 def _called(call: Any) -> Any:
@@ -134,9 +134,9 @@ def _called(call: Any) -> Any:
 def _written(value: Any) -> list[str]:
     """Return the numbers in data as they are written, whatever the order of keys."""
     if isinstance(value, dict):
-        return [word for key in sorted(value) for word in _written(value[key])]
+        return [figure for key in sorted(value) for figure in _written(value[key])]
     if isinstance(value, list):
-        return [word for item in value for word in _written(item)]
+        return [figure for item in value for figure in _written(item)]
     return [repr(value)] if isinstance(value, int | float) else []
 
 

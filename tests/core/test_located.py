@@ -32,6 +32,12 @@ def test_a_place_knows_what_stands_around_it(shared: bool) -> None:
     assert place.turn.history == (SYSTEM, talk.user("a"))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_where_no_user_spoke_the_history_is_what_opens_it(shared: bool) -> None:
+    assert located(talk.step([SYSTEM]), talk.user("c"), shared=shared).turn.history == (SYSTEM,)
+    assert located(talk.step([]), talk.user("c"), shared=shared).turn.history == ()
+
+
 @pytest.mark.parametrize(
     ("before", "role"),
     [([], "user"), ([RESULT], "tool"), ([SYSTEM], "system"), ([SYSTEM, talk.user()], "user")],

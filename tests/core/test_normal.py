@@ -102,6 +102,33 @@ SAME = {
         {"role": "user", "content": [{"type": "x"}, {"type": "x"}]},
         frozenset({F.ABSENT}),
     ),
+    "arguments that are missing and None": (
+        calling(call(function={"name": "f"})),
+        calling(call(function={"name": "f", "arguments": None})),
+        frozenset({F.ABSENT}),
+    ),
+    "a call's number for an id": (calling(call(id=1)), calling(call(id=1.0)), frozenset({F.NUMBERS})),
+    "a number for a function's name": (
+        calling(call(function={"name": 1, "arguments": "{}"})),
+        calling(call(function={"name": 1.0, "arguments": "{}"})),
+        frozenset({F.NUMBERS}),
+    ),
+    "a number for a flat call's name": (
+        calling({"id": "c", "name": 1, "arguments": "{}"}),
+        calling({"id": "c", "name": 1.0, "arguments": "{}"}),
+        frozenset({F.NUMBERS}),
+    ),
+    "a number in a result's id": (
+        {"role": "tool", "tool_call_id": 1, "content": "7"},
+        {"role": "tool", "tool_call_id": 1.0, "content": "7"},
+        frozenset({F.NUMBERS}),
+    ),
+    "a number for a thought": (said(reasoning=1), said(reasoning=1.0), frozenset({F.NUMBERS})),
+    "a number deep in a part": (
+        {"role": "user", "content": [{"type": "x", "a": [{"b": 1}]}, {"type": "y"}]},
+        {"role": "user", "content": [{"type": "x", "a": [{"b": 1.0}]}, {"type": "y"}]},
+        frozenset({F.NUMBERS}),
+    ),
     "an order of keys in an object is none": (
         calling(call(function={"name": "f", "arguments": {"x": [{"a": 1, "b": 2}]}})),
         calling(call(function={"name": "f", "arguments": {"x": [{"b": 2, "a": 1}]}})),

@@ -110,6 +110,18 @@ def test_a_call_that_is_written_only_when_the_model_speaks_has_no_known_end() ->
     assert answer(_call_close(found()), tokenize) == CallClose(shared=4, end=-1)
 
 
+def test_a_generation_prompt_that_changes_the_close_cannot_be_told_apart() -> None:
+    """Whatever follows the turn then counts as the world's: nothing shows where the prompt begins."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return ids if add_generation_prompt else [9 if index == talk.CLOSE else index for index in ids]
+
+    proof = proved(turn((talk.CLOSE,)), [talk.user("more")], tokenize)
+    assert isinstance(proof, Proof)
+    assert proof.generation_prompt == 0
+
+
 def test_a_call_that_is_not_written_at_the_end_has_no_close() -> None:
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         last = messages[-1]["role"] == "assistant"

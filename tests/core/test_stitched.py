@@ -20,6 +20,7 @@ from tito_core import (
     Stitched,
     TemplateRefused,
     Trajectory,
+    Truncated,
     answer,
     locate,
     stitching,
@@ -87,6 +88,17 @@ def test_an_overlap_is_the_largest(
     completion: list[int], bridge: list[int], suffix: list[int], count: int
 ) -> None:
     assert overlap(completion, bridge, suffix) == count
+
+
+def test_a_cut_turn_is_closed_even_where_its_last_id_is_the_close() -> None:
+    """It was cut: what looks like its stop was not one, or the engine would have said so."""
+    step = talk.step(truncated=True)
+    found = answer(
+        stitching([step], talk.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.CLOSE)), talk.tokenize
+    )
+    assert isinstance(found, Stitched)
+    assert found.inserted_close == SUFFIX
+    assert found.ids.tolist()[: len(step.ids) + 1] == [*step.ids, talk.CLOSE]
 
 
 def named(trajectory: Any, messages: Any, **more: Any) -> Any:

@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from tests.core import talk
-from tito_core import Ids, InputError, Ledger, Messages, Origin, Span, Trajectory, render_key
+from tito_core import Ids, InputError, Ledger, Messages, Origin, Span, Step, Trajectory, render_key
 from tito_core.drift import Drift, drift
 from tito_core.message import copied
 from tito_core.shared import Shared
@@ -178,6 +178,37 @@ def test_a_ledger_counts_runs() -> None:
     assert ledger != [0]
     with pytest.raises(TypeError):
         hash(ledger)
+
+
+def test_the_end_of_a_ledger_is_read_from_any_place() -> None:
+    first = Ledger.prompt(2).then((Origin.SAMPLED, 2), (Origin.ENVIRONMENT, 1))
+    ledger = first.then((Origin.SAMPLED, 1), (Origin.SAMPLED, 2))
+    assert ledger.runs == [*first.runs, (Origin.SAMPLED, 1), (Origin.SAMPLED, 2)]
+    assert ledger.own == [(Origin.SAMPLED, 1), (Origin.SAMPLED, 2)]
+    for start in range(len(ledger) + 2):
+        found = ledger.since(start)
+        assert all(count > 0 for _, count in found)
+        assert [origin for origin, count in found for _ in range(count)] == list(ledger)[start:]
+    assert ledger.since(5) == ledger.own
+    assert ledger.extends(first)
+    assert not first.extends(ledger)
+    assert ledger.then() is ledger
+    assert ledger.then((Origin.PROMPT, 0)) is ledger
+
+
+def test_ids_in_one_piece_are_four_bytes_each() -> None:
+    ids = Ids.of([1, 2]).then((3,)).then(array("I", [2**32 - 1]))
+    assert list(memoryview(ids.tobytes()).cast("I")) == ids.tolist()
+    assert Ids.of([]).tobytes() == b""
+
+
+def test_a_step_made_of_what_shares_holds_all_of_it() -> None:
+    """A completion may be a chain itself, of ids or of messages."""
+    sampled, said = Ids.of([900]).then((talk.CLOSE,)), Messages.of([talk.said()]).then([talk.said("b")])
+    step = talk.step()
+    made = Step(prompt=step.prompt, completion=said, prompt_ids=step.prompt_ids, completion_ids=sampled)
+    assert made.ids == [*step.prompt_ids, 900, talk.CLOSE]
+    assert made.messages == [*step.prompt, talk.said(), talk.said("b")]
 
 
 def test_a_trajectory_is_a_sequence_of_steps() -> None:
