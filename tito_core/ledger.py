@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import chain
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import attrs
 
@@ -126,6 +126,9 @@ class Ledger(Chain):
         return self.spans == other.spans
 
     __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ledger.of, (self.runs,)  # a long chain would recurse
 
     def __repr__(self) -> str:
         return f"Ledger({', '.join(f'{span.origin.name}[{span.start}:{span.stop}]' for span in self.spans)})"

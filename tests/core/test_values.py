@@ -89,6 +89,12 @@ def test_long_chains_neither_recurse_nor_grow_when_copied() -> None:
     for again in (pickle.loads(pickle.dumps(ids)), copy.deepcopy(ids)):  # noqa: S301  # our own bytes
         assert again == ids
         assert type(again) is Ids
+    ledger = Ledger.prompt(1)
+    for number in range(5_000):
+        ledger = ledger.then((Origin.SAMPLED, number + 1))
+    for held in (pickle.loads(pickle.dumps(ledger)), copy.deepcopy(ledger)):  # noqa: S301  # likewise
+        assert held == ledger
+        assert len(held) == len(ledger)
     step = pickle.loads(pickle.dumps(talk.step()))  # noqa: S301  # our own bytes
     assert step == talk.step()
     trajectory = Trajectory([talk.step(), talk.step(words="b")])

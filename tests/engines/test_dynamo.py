@@ -130,8 +130,8 @@ async def test_every_way_samples_the_same_ids(ask: Asker, rendering: Rendering) 
         for way in WAYS
         for streamed in (False, True)
     ]
-    assert {reply.prompt_ids for reply in replies} == {tuple(ask.prompt(rendering))}
-    assert len({reply.completion_ids for reply in replies}) == 1
+    assert {tuple(reply.prompt_ids) for reply in replies} == {tuple(ask.prompt(rendering))}
+    assert len({tuple(reply.completion_ids) for reply in replies}) == 1
     assert len({reply.logprobs for reply in replies}) == 1
     assert len(replies[0].completion_ids) == 24
     assert {reply.notices for reply in replies} == {()}
