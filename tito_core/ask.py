@@ -27,13 +27,16 @@ class Ask:
     messages: tuple[Message, ...]
     add_generation_prompt: bool = True
     since: str | None = None
-    """Only the ids from this text on are wanted; whoever cannot cut a rendered text sends them all."""
+    """Only the ids from this text on are wanted; whoever cannot cut a rendered text sends them all.
+
+    So does whoever finds it there not once: a template may write what no message says.
+    """
 
     def put(self, tokenize_fn: Callable[..., R]) -> R:
         """Put the question to a function, sync or async, and return what it returns.
 
         A `tokenize_fn` that can cut has a method `since(messages, text, *, add_generation_prompt)`: it
-        renders the whole, and tokenizes only what begins where `text` stands for the last time.
+        renders the whole, and tokenizes only what begins with `text` where that stands there exactly once.
         """
         cut = None if self.since is None else getattr(tokenize_fn, "since", None)
         if cut is not None:
@@ -50,8 +53,10 @@ class TokenizeFn(Protocol):
     """Renders messages through a chat template and tokenizes the text.
 
     One function stands for one way of rendering: a model's template with its tools and arguments. It is
-    asked the same more than once and must answer the same. One that has a method `since` (see `Ask.put`)
-    is spared the tokenizing of what stands before the turn.
+    asked the same more than once and must answer the same. Whoever writes one by hand is asked for system
+    texts, tool calls and their results, and by `probe` for contents that are None, missing or lists of
+    parts, too: raise `TemplateRefused` for what it does not take. One that has a method `since` (see
+    `Ask.put`) is spared the tokenizing of what stands before the turn.
     """
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:

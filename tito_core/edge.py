@@ -112,6 +112,8 @@ def _converter() -> Converter:
     made.register_unstructure_hook(Trajectory, lambda value: [made.unstructure(step) for step in value])
     made.register_unstructure_hook_func(_is_forgiveness, lambda value: sorted(map(_name, value)))
     made.register_structure_hook_func(_is_ids, lambda data, _: checked(data, "ids"))
+    for plain in (bool, int, str):
+        made.register_structure_hook(plain, _plain)
     made.register_structure_hook(bytes, lambda data, _: _bytes(data))
     made.register_unstructure_hook(bytes, lambda data: binascii.b2a_base64(data, newline=False).decode())
     for judged in (WeightVersion, RoutedExperts, Call, SampleOptions):
@@ -131,6 +133,13 @@ def _unconverted(made: Converter, kind: type) -> None:
     }
     structure: Any = make_dict_structure_fn(kind, made, **plain)
     made.register_structure_hook(kind, structure)
+
+
+def _plain(data: Any, kind: type) -> Any:
+    """Take what is of a kind already: the converter would make a truth of the text "false"."""
+    if type(data) is not kind:
+        raise InputError(f"{data!r:.60} is no {kind.__name__}")
+    return data
 
 
 def _bytes(data: Any) -> bytes:

@@ -105,8 +105,15 @@ def _complaint(held: tuple[object, ...], name: str) -> str:
     """Name the first item that cannot be an id."""
     for position, item in enumerate(held):
         if isinstance(item, bool) or not _is_id(item):
-            return f"{name}[{position}] is {item!r:.60}: an id is a whole number from 0 to 4294967295"
+            return f"{name}[{position}] is {_shown(item)}: an id is a whole number from 0 to 4294967295"
     raise AssertionError("unreachable: something was refused")  # pragma: no cover
+
+
+def _shown(item: object) -> str:
+    try:
+        return f"{item!r:.60}"
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number of thousands of digits"
 
 
 def _is_id(item: object) -> bool:

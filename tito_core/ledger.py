@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
+from .errors import InputError
 from .shared import Chain
 
 
@@ -33,6 +34,14 @@ class Span:
 
 Run: TypeAlias = tuple[Origin, int]
 """An origin, and how many ids it wrote."""
+
+
+def _run(run: Any) -> Run:
+    """Return a run, or raise `InputError` for what is none: a ledger must not lie."""
+    origin, count = run
+    if not isinstance(origin, Origin) or type(count) is not int or count < 0:
+        raise InputError(f"a run is {run!r:.60}: give an Origin, and how many ids it wrote")
+    return run  # type: ignore[no-any-return]  # as was just seen
 
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
@@ -64,8 +73,11 @@ class Ledger(Chain):
         return cls.of([(Origin.PROMPT, length)])
 
     def then(self, *runs: Run) -> Ledger:
-        """Return this ledger followed by runs of (origin, number of ids); empty runs leave no trace."""
-        real = [run for run in runs if run[1]]
+        """Return this ledger followed by runs of (origin, number of ids); empty runs leave no trace.
+
+        Raises `InputError` for what is no such run.
+        """
+        real = [run for run in map(_run, runs) if run[1]]
         length = self.length + sum(count for _, count in real)
         return Ledger(tuple(chain.from_iterable(real)), length, self) if real else self
 

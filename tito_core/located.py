@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from .bridge import named_case
-from .environment import flattened
+from .environment import clean, flattened
 from .errors import InputError
 from .find import Match, find
 from .forgiveness import Forgiveness
@@ -18,6 +18,7 @@ from .message import Message, Messages, copied, is_multimodal
 from .policy import STRICT, Policy, Truncated
 from .proof import Environment, Turn
 from .refusal import Reason, Refusal
+from .restored import restored
 from .step import Step
 from .trajectory import Trajectory
 
@@ -29,16 +30,20 @@ class Located:
     match: Match
     turn: Turn
     """The sampled turn before the place, as the prompt restates it."""
-    environment: Environment
-    """The prompt's messages after the turn."""
+    _environment: Environment
     policy: Policy
     key: str | None
     """What the prompt is rendered with."""
 
+    @property
+    def environment(self) -> Environment:
+        """Copies of the prompt's messages after the turn."""
+        return copied(self._environment, "environment")
+
     @cached_property
     def clean(self) -> Environment:
         """The environment as it is rendered."""
-        return flattened(self.environment)
+        return clean(self._environment)
 
     @property
     def case(self) -> tuple[Kind, tuple[str, ...]] | None:
@@ -58,8 +63,8 @@ def locate(
 ) -> Located | Refusal:
     """Return where the prompt continues a step, or why it cannot; nothing is asked.
 
-    The arguments are those of `stitch`, and `continuing` goes on from there. Raises `InputError` for
-    malformed input.
+    The arguments are those of `stitch`, and `continuing` goes on from there: until it has, the messages of
+    `prompt` must stay as they are. Raises `InputError` for malformed input.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -74,6 +79,8 @@ def locate(
     match = find(_steps(trajectory), prompt, policy.forgive, key)
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
+    if Forgiveness.RENAMED_TOOL_IDS in match.forgiven:
+        prompt = restored(match.step.messages, prompt)
     start = match.step.messages.length
     message, *environment = _taken(prompt, start - 1)
     seen = _taken(prompt) if Forgiveness.OTHER_KEYS in match.forgiven else environment
@@ -125,14 +132,10 @@ def _taken(prompt: Sequence[Message], start: int = 0) -> Sequence[dict[str, Any]
 def _history(prompt: Sequence[Message], step: Step) -> Environment:
     """Return the messages before the turn that begin the prompt as system texts, and the last user's."""
     before = step.prompt
+    asked = [before.asked] if before.asked >= 0 else []
     if isinstance(prompt, Messages):  # the very messages of the step
-        return (
-            (*before.opening, *before[before.asked : before.asked + 1])
-            if before.asked >= 0
-            else before.opening
-        )
-    places = [*range(len(before.opening)), *([before.asked] if before.asked >= 0 else [])]
-    return copied([prompt[place] for place in places], "prompt")
+        return copied([*before.opening, *map(before.__getitem__, asked)], "prompt")
+    return copied([prompt[place] for place in (*range(len(before.opening)), *asked)], "prompt")
 
 
 def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:

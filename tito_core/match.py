@@ -53,7 +53,7 @@ class Wanted:
     def _last_differs(self, stored: Messages) -> bool:
         """Look at the last message alone: that is where most steps differ."""
         last = stored.length - 1
-        if stored.texts and stored.part and self.flat[last] == stored.part[-1]:
+        if stored.texts and stored.part and _alike(self.flat[last], stored.part[-1]):
             return False
         return self._same(stored[last], last, Renaming(self.forgive)) is None
 
@@ -78,13 +78,13 @@ class Wanted:
         """Tell whether all parts are equal as they stand, in one comparison; most histories are."""
         if stored.mixed:
             return False
-        return self.flat[: stored.length] == tuple(chain.from_iterable(stored.parts()))
+        return _alike(self.flat[: stored.length], tuple(chain.from_iterable(stored.parts())))
 
     def _equal(self, link: Messages, start: int) -> bool:
         """Tell whether a whole part is equal as it stands; renamings must see every message."""
         if not link.texts or Forgiveness.RENAMED_TOOL_IDS in self.forgive:
             return False
-        return self.flat[start : link.length] == link.part
+        return _alike(self.flat[start : link.length], link.part)
 
     def _compare_each(
         self, part: Sequence[dict[str, Any]], start: int, renaming: Renaming
@@ -107,3 +107,11 @@ class Wanted:
         if position not in self.copies:
             self.copies[position] = copied([self.flat[position]], "prompt", position)[0]
         return self.copies[position]
+
+
+def _alike(theirs: object, ours: object) -> bool:
+    """Compare as `==` does; what has none, such as an array, is looked at piece by piece, and named."""
+    try:
+        return bool(theirs == ours)
+    except (TypeError, ValueError):
+        return False

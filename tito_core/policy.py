@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
+from typing import Any
 
 import attrs
 
@@ -28,24 +29,39 @@ class OddStop(Enum):
     KEEP = "keep the sampled stop and write the template's close after it"
 
 
-def _forgiveness(names: Iterable[Forgiveness]) -> frozenset[Forgiveness]:
-    chosen = frozenset(names)
-    wrong = ", ".join(sorted(map(str, chosen - OPTIONAL)))
+def _forgiveness(names: object) -> frozenset[Forgiveness]:
+    given = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    wrong = [name for name in given if not isinstance(name, Forgiveness) or name not in OPTIONAL]
     if wrong:
-        raise InputError(f"forgive takes {', '.join(sorted(map(str, OPTIONAL)))}, not {wrong}")
-    return chosen
+        known, odd = (", ".join(sorted(f"{one!s:.60}" for one in some)) for some in (OPTIONAL, wrong))
+        raise InputError(f"forgive takes {known}, not {odd}")
+    return frozenset(name for name in given if isinstance(name, Forgiveness))
+
+
+def _one_of(kind: type[Enum]) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    """Return a validator: a word that spells a choice is none, and would be taken for another."""
+
+    def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            raise InputError(f"{field.name} is {value!r:.60}: give {' or '.join(map(str, kind))}")
+
+    return check
 
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """Choices that a caller makes by name.
+    """Choices that a caller makes by name: `truncated`, `odd_stop` and `forgive`.
+
+    Raises `InputError` for what is none of them. `from_data` reads them as words.
 
     >>> Policy(odd_stop=OddStop.REPLACE).truncated
     <Truncated.CLOSE: 'write the whole close after it, untrained and in the ledger'>
     """
 
-    truncated: Truncated = Truncated.CLOSE
-    odd_stop: OddStop = OddStop.REFUSE
+    truncated: Truncated = attrs.field(default=Truncated.CLOSE, validator=_one_of(Truncated))
+    """What becomes of a turn that was cut short."""
+    odd_stop: OddStop = attrs.field(default=OddStop.REFUSE, validator=_one_of(OddStop))
+    """What becomes of a turn that ended with another id than the template's close, or the next opener."""
     forgive: frozenset[Forgiveness] = attrs.field(default=frozenset(), converter=_forgiveness)
     """Optional differences that do not count when messages are matched."""
 

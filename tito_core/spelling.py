@@ -31,7 +31,7 @@ def exactly(value: Any) -> Any:
         return {key: exactly(item) for key, item in value.items()}
     if isinstance(value, list):
         return list(map(exactly, value))
-    return (type(value), value)
+    return (type(value), repr(value) if isinstance(value, float) else value)  # 0.0 is not written -0.0
 
 
 def _absent(ours: Plain, theirs: Plain) -> bool:

@@ -82,7 +82,7 @@ class Step:
     """Whether the turn was cut short, so that no stop was sampled."""
     key: str | None = attrs.field(default=None, validator=_is_a(str, type(None)))
     """What the prompt was rendered with: see `render_key`."""
-    prompt_ledger: Ledger = attrs.field()
+    prompt_ledger: Ledger = attrs.field(validator=_is_a(Ledger))
     """Where each prompt id comes from; a prompt rendered from messages where nothing else is said."""
     messages: Messages = attrs.field(init=False, eq=False)
     """Prompt and completion together."""

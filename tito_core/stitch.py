@@ -83,8 +83,9 @@ def stitch(
     """Return the ids of the next prompt, or None where it must go by messages.
 
     `trajectory` holds the steps so far in any order; `prompt` is the whole conversation; `suffix` is the
-    template's turn close (see `suffix_ids`); `key` says what the prompt is rendered with (`render_key`);
-    `profile` is what is known of the template (`probe`), which saves all questions but one.
+    template's turn close (see `suffix_ids`); `policy` says what becomes of cut turns and odd stops, and which
+    differences are forgiven; `key` says what the prompt is rendered with (`render_key`); `profile` is what is
+    known of the template (`probe`), which saves all questions but one.
     Raises `InputError` for malformed input, `TokenizeError` where `tokenize_fn` returns no ids, and what
     `tokenize_fn` raises. `stitching` gives the reason for None.
 
@@ -183,7 +184,7 @@ def _join(
     return Stitched(
         ids=kept.then(array(PACKED, added)),
         step=step,
-        environment=located.environment,
+        environment=located.environment,  # copies: whoever has the place may write in its own
         bridge=added,
         ledger=step.prompt_ledger.then(
             (Origin.SAMPLED, sampled), *_runs(len(close), len(added), bridge.generation_prompt)

@@ -38,6 +38,8 @@ class Trajectory(Sequence[Step]):
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         """Hold `steps` in their order."""
+        if not isinstance(steps, Iterable):
+            raise InputError(f"a trajectory is made of steps, not of a {type(steps).__name__}")
         self.__attrs_init__(Shared(()), 0)
         grown = reduce(Trajectory.append, steps, self)
         self.__attrs_init__(grown._steps, grown.longest)  # noqa: SLF001  # its own kind

@@ -164,12 +164,13 @@ class Bound:
         return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt))
 
     def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Return the ids of what is rendered from the last place of `text` on; nothing before is encoded.
+        """Return the ids of what is rendered from `text` on; nothing before is encoded.
 
-        Whether these are the ids that the whole has there is for whoever asks to know: see `Ask.since`.
+        Where the text does not stand there exactly once, which a template may bring about whatever the
+        messages say, they are the ids of the whole: see `Ask.since`.
         """
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
-        return self.family.encode(whole[max(whole.rfind(text), 0) :])
+        return self.family.encode(whole[whole.index(text) :] if whole.count(text) == 1 else whole)
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
         """Return the text of `messages`."""

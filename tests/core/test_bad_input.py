@@ -15,6 +15,7 @@ from tito_core import (
     Ledger,
     Message,
     OddStop,
+    Origin,
     Policy,
     Profile,
     Reason,
@@ -78,6 +79,9 @@ def made(**wrong: Any) -> Step:
         ({"truncated": None}, "truncated is None: give bool"),
         ({"key": 5}, "key is 5: give str or NoneType"),
         ({"logprobs": ["a"] * 2}, r"logprobs\[0\] is 'a': give a number or None"),
+        ({"prompt_ids": [10**5000]}, r"prompt_ids\[0\] is a number of thousands of digits"),
+        ({"prompt_ledger": None}, "prompt_ledger is None: give Ledger"),
+        ({"prompt_ledger": [(Origin.PROMPT, 2)]}, r"prompt_ledger is \[.*: give Ledger"),
         ({"logprobs": [0.0, "b"]}, r"logprobs\[1\] is 'b'"),
         ({"logprobs": "ab"}, "logprobs must be a list of numbers, not str"),
         ({"prompt_ledger": Ledger.prompt(3)}, "prompt_ledger covers 3 ids, prompt_ids has 2"),
@@ -257,6 +261,27 @@ def test_policies_for_truncated_turns() -> None:
     assert found.reason is Reason.TRUNCATED
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            {"odd_stop": "refuse"},
+            "odd_stop is 'refuse': give OddStop.REFUSE or OddStop.REPLACE or OddStop.KEEP",
+        ),
+        ({"odd_stop": Truncated.REFUSE}, "odd_stop is <Truncated.REFUSE"),
+        ({"truncated": None}, "truncated is None: give Truncated.CLOSE or Truncated.REFUSE"),
+        ({"forgive": "dropped_reasoning"}, "forgive takes .*, not dropped_reasoning$"),
+        ({"forgive": [Forgiveness.DROPPED_REASONING, "x"]}, "forgive takes .*, not x$"),
+        ({"forgive": 5}, "forgive takes .*, not 5$"),
+    ],
+)
+def test_a_choice_is_no_word_that_spells_one(wrong: dict[str, Any], words: str) -> None:
+    """It would be taken for another."""
+    with pytest.raises(InputError, match=f"^{words}"):
+        Policy(**wrong)
+    assert Policy(forgive=Forgiveness.DROPPED_REASONING).forgive == {Forgiveness.DROPPED_REASONING}
+
+
 def test_a_policy_forgives_only_what_is_optional() -> None:
     wrong = (Forgiveness.CALL_KEYS, Forgiveness.ABSENT)
     with pytest.raises(InputError) as caught:
@@ -272,6 +297,32 @@ def nested(depth: int) -> Any:
     for _ in range(depth):
         data = [data]
     return data
+
+
+@pytest.mark.parametrize(
+    "run", [(Origin.SAMPLED, -3), ("sampled", 1), (Origin.PROMPT, 1.0), (Origin.PROMPT, True)]
+)
+def test_what_is_no_run_is_named(run: Any) -> None:
+    with pytest.raises(InputError, match=r"^a run is \("):
+        Ledger.prompt(2).then(run)
+    with pytest.raises(InputError, match=r"^a run is \("):
+        Ledger.of([run])
+
+
+class Elsewhere:
+    """Compares as arrays do."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]  # never a key
+
+
+def test_what_cannot_be_compared_is_named() -> None:
+    step = talk.step()
+    for content in (Elsewhere(), [Elsewhere()]):
+        with pytest.raises(InputError, match=r"^prompt\[0\] holds a Elsewhere: convert it"):
+            stitch([step], [talk.user(content), talk.said(), talk.user("b")], SUFFIX, talk.tokenize)  # type: ignore[arg-type]  # which is what it says
 
 
 def test_messages_may_not_nest_without_end() -> None:

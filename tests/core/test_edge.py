@@ -252,3 +252,11 @@ def test_options_speak_in_names() -> None:
 def test_wrong_options_are_named(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         from_data(wrong, SampleOptions)
+
+
+@pytest.mark.parametrize("wrong", [{"truncated": "false"}, {"truncated": 0}, {"truncated": None}, {"key": 5}])
+def test_nothing_is_made_of_what_spells_it(wrong: dict[str, Any]) -> None:
+    """The text "false" is no falsehood, and a number is no name."""
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"Step.{name}: .* is no "):
+        from_data({**to_data(talk.step()), **wrong}, Step)

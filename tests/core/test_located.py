@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 
 from tests.core import talk
-from tito_core import InputError, Located, Message, Policy, Reason, Refusal, Step, Truncated, locate
+from tito_core import (
+    InputError,
+    Located,
+    Message,
+    Policy,
+    Reason,
+    Refusal,
+    Step,
+    Stitched,
+    Truncated,
+    answer,
+    continuing,
+    locate,
+)
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -30,6 +43,19 @@ def test_a_place_knows_what_stands_around_it(shared: bool) -> None:
     assert (place.turn.message, place.environment) == (talk.said("b"), (talk.user("c"),))
     assert place.turn.past == tuple(step.prompt)
     assert place.turn.history == (SYSTEM, talk.user("a"))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_writing_in_a_place_changes_nothing_that_is_held(shared: bool) -> None:
+    step = talk.step([SYSTEM, talk.user("a")], "b")
+    place = located(step, talk.user("c"), shared=shared)
+    place.turn.history[0]["content"] = place.turn.history[1]["content"] = "written"
+    place.environment[0]["content"] = "written"
+    found = answer(continuing(place, (talk.CLOSE,)), talk.tokenize)
+    assert isinstance(found, Stitched)
+    after = found.then(completion=[talk.said()], completion_ids=[905, talk.CLOSE])
+    assert list(after.prompt) == [SYSTEM, talk.user("a"), talk.said("b"), talk.user("c")]
+    assert list(step.prompt) == [SYSTEM, talk.user("a")]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -148,7 +148,7 @@ class Cutting:
     def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
         ids, sought = self(messages, add_generation_prompt=add_generation_prompt), talk.text(text)
         starts = [i for i in range(len(ids)) if ids[i : i + len(sought)] == sought]
-        return ids[max(starts, default=0) :]
+        return ids[starts[0] :] if len(starts) == 1 else ids
 
 
 def known(*shapes: tuple[str, ...], **more: Any) -> Profile:

@@ -230,6 +230,22 @@ def test_tokenize_fn_asks_the_same_template(families: dict[str, Family]) -> None
         assert tokenize([USER], add_generation_prompt=prompted) == want
 
 
+def test_a_render_is_cut_at_a_text_that_stands_there_once(families: dict[str, Family]) -> None:
+    """Elsewhere nothing says which place was meant, and the ids of the whole are the answer."""
+    family = families["chatml"]
+    tokenize = family.tokenize_fn()
+    said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
+    once = tokenize.since(said, "Zephyr", add_generation_prompt=True)
+    assert family.decode(once).startswith("Zephyr")
+    assert family.decode(tokenize(said, add_generation_prompt=True)).endswith(family.decode(once))
+    for words in ("A Zephyr?", "Why?"):
+        asked = [*said[:-1], {"role": "user", "content": words}]
+        text = "Zephyr" if words != "Why?" else "nowhere"
+        assert tokenize.since(asked, text, add_generation_prompt=True) == tokenize(
+            asked, add_generation_prompt=True
+        )
+
+
 def test_a_refusal_names_the_file_the_line_and_the_reason(families: dict[str, Family]) -> None:
     with pytest.raises(
         TemplateRefused, match=r"raises\.jinja, line 1: raise_exception: Roles must alternate, but user"

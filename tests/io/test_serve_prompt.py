@@ -171,3 +171,14 @@ def test_a_renaming_is_followed_through_the_whole_history() -> None:
         assert prompt.before is not None
         found = met(prompt, steps, {"r0": one}, KEY, renamed)
         assert (base(found.prompt) is not None) is fits
+
+
+def test_results_name_the_calls_as_the_session_has_them() -> None:
+    one = commit("r0", HELLO, calling("ours"))
+    steps = Trajectory([one.step])
+    theirs = {"role": "tool", "content": "x", "tool_call_id": "theirs"}
+    prompt = read(Door(), [*HELLO, calling("theirs"), theirs], [], None)
+    found = met(prompt, steps, {"r0": one}, KEY, frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
+    assert base(found.prompt) is steps[0].messages
+    assert list(found.prompt)[-1] == {**theirs, "tool_call_id": "ours"}
+    assert found.forgiven == ("RENAMED_TOOL_IDS",)

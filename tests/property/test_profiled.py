@@ -57,7 +57,7 @@ class Counted:
     def _since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
         self.asked.append(messages)
         whole = self.toy.page(messages, speak=add_generation_prompt).text
-        return self.toy.tokenizer.encode(whole[max(whole.rfind(text), 0) :])
+        return self.toy.tokenizer.encode(whole[whole.index(text) :] if whole.count(text) == 1 else whole)
 
 
 @cache

@@ -78,7 +78,7 @@ class Meter:
             return self.bound(messages, add_generation_prompt=add_generation_prompt)
 
     def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Sequence[int]:
-        """Return the ids from the last place of `text` on."""
+        """Return the ids from `text` on."""
         with self.budget.spent(), _written_by_template():
             return self.bound.since(messages, text, add_generation_prompt=add_generation_prompt)
 

@@ -14,6 +14,7 @@ import attrs
 
 from tito_core import Forgiveness, Message, Refusal, Trajectory, is_multimodal, same
 from tito_core.find import find
+from tito_core.restored import restored
 
 from .commit import Commit
 from .door import Door
@@ -113,8 +114,10 @@ def met(
     found = find(steps, prompt.messages, forgive, key)
     if isinstance(found, Refusal):
         return Met(prompt.messages)
-    known = found.step.messages
-    return Met(known.then(prompt.messages[known.length :]), _names(found.forgiven))
+    known, new = found.step.messages, prompt.messages
+    if Forgiveness.RENAMED_TOOL_IDS in found.forgiven:  # results too must name the calls as they are kept
+        new = list(restored(known, new))
+    return Met(known.then(new[known.length :]), _names(found.forgiven))
 
 
 def _answered(

@@ -145,7 +145,7 @@ class Guarded:
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
     ) -> list[int]:
-        """Return the ids from the last place of `text` on; see `tito_core.Ask`."""
+        """Return the ids from `text` on; see `tito_core.Ask`."""
         return await anyio.to_thread.run_sync(self._ids, messages, text, add_generation_prompt)
 
     def _ids(self, messages: Sequence[Message], text: str | None, add_generation_prompt: bool) -> list[int]:

@@ -1,0 +1,93 @@
+"""Tool call ids that a client renames stay those of the session, in what is new as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.core import talk
+from tito_core import Forgiveness, Messages, Policy, Step, Stitched, Trajectory, answer, locate, stitching
+from tito_core.located import Located
+from tito_core.restored import restored
+
+SUFFIX = (talk.CLOSE,)
+RENAMED = Policy(forgive=frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
+
+
+def calling(*names: str) -> dict[str, Any]:
+    function = {"name": "f", "arguments": "{}"}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": name, "function": function} for name in names],
+    }
+
+
+def result(name: str, content: str = "7") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": name, "content": content}
+
+
+def called(prompt: Any, *names: str) -> Step:
+    ids = talk.tokenize(prompt, add_generation_prompt=True)
+    return Step(prompt=prompt, completion=[calling(*names)], prompt_ids=ids, completion_ids=[900, talk.CLOSE])
+
+
+def test_a_client_with_names_of_its_own_goes_on_turn_after_turn() -> None:
+    steps, chat = Trajectory([called([talk.user()], "ours0")]), [talk.user()]
+    for turn in range(4):
+        chat += [calling(f"theirs{turn}"), result(f"theirs{turn}", str(turn))]
+        found = answer(stitching(steps, chat, SUFFIX, policy=RENAMED), talk.tokenize)
+        assert isinstance(found, Stitched)
+        assert found.step is steps[-1]
+        assert found.forgiven == {Forgiveness.RENAMED_TOOL_IDS}
+        assert list(found.environment) == [result(f"ours{turn}", str(turn))]
+        assert sum(found.ledger.mask()) == 2 * (turn + 1)
+        steps = steps.append(
+            found.then(completion=[calling(f"ours{turn + 1}")], completion_ids=[900, talk.CLOSE])
+        )
+    assert [message.get("tool_call_id") for message in steps[-1].prompt][2::2] == [
+        "ours0",
+        "ours1",
+        "ours2",
+        "ours3",
+    ]
+
+
+def test_a_place_speaks_of_calls_as_the_session_does() -> None:
+    step = called([talk.user()], "a", "b")
+    prompt = [talk.user(), calling("b", "a"), result("b", "one"), result("a", "two")]  # swapped
+    found = locate([step], prompt, policy=RENAMED)
+    assert isinstance(found, Located)
+    assert found.turn.message == calling("a", "b")
+    assert found.environment == (result("a", "one"), result("b", "two"))
+    assert found.case == answer_case(step, result("a", "one"), result("b", "two"))
+    assert prompt[2] == result("b", "one")  # theirs stays theirs
+
+
+def answer_case(step: Step, *new: dict[str, Any]) -> Any:
+    """Return the case of a prompt that renames nothing."""
+    found = locate([step], step.messages.then(new))
+    assert isinstance(found, Located)
+    return found.case
+
+
+def test_what_has_no_name_in_the_history_keeps_its_own() -> None:
+    ours = Messages.of([talk.user(), calling("a")])
+    odd: list[Any] = [
+        talk.user(),
+        calling("x"),
+        result("x"),
+        {"role": "tool", "tool_call_id": None, "content": "?"},
+        {"role": "tool", "content": "?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": ["f", {"function": {}}, *calling("new", "x")["tool_calls"]],
+        },
+    ]
+    assert restored(ours, odd) == (
+        talk.user(),
+        calling("a"),
+        result("a"),
+        *odd[3:5],
+        {**odd[5], "tool_calls": ["f", {"function": {}}, *calling("new", "a")["tool_calls"]]},
+    )
