@@ -78,6 +78,24 @@ FAULTS = (
         "    if not isinstance(parsed, dict):\n        return arguments\n",
         "    if not isinstance(parsed, dict):\n        return _value({})\n",
     ),
+    Fault(
+        "what is new keeps the names that a client gave to calls",
+        "located.py",
+        "if Forgiveness.RENAMED_TOOL_IDS in match.forgiven:",
+        "if False:",
+    ),
+    Fault(
+        "a None in a part is forgiven without a word",
+        "spelling.py",
+        "for key in keys or {*a, *b}",
+        "for key in keys",
+    ),
+    Fault(
+        "a ledger's runs are in no order",
+        "ledger.py",
+        "for link in list(self.links())[::-1] for run in link.own",
+        "for link in self.links() for run in link.own",
+    ),
     Fault("a key that stands twice is forgiven", "normal.py", "if len(held) < len(pairs):", "if False:"),
     Fault(
         "names of called tools are no matter",
