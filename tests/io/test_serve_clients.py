@@ -341,7 +341,20 @@ async def test_a_session_that_is_not_there_is_told_to_anthropic_s_client() -> No
             with pytest.raises(AnthropicNotFoundError) as caught:
                 await call
             error: Any = caught.value.body
-            assert error["error"]["message"] == "session not found: session_id=nope"
+            assert error["error"]["message"].startswith("session not found: session_id=nope; this is no id: ")
+
+
+async def test_a_session_that_is_not_there_is_told_to_openai_s_client() -> None:
+    name = "0" * 32
+    async with placed() as place, openai(place, f"/sessions/{name}/v1") as client:
+        for call in (
+            client.chat.completions.create(model=MODEL, messages=ASK),
+            client.responses.create(model=MODEL, input="hi"),
+            client.models.list(),
+        ):
+            with pytest.raises(NotFoundError, match=f"session not found: session_id={name}") as caught:
+                await call
+            assert (caught.value.code, caught.value.type) == ("SessionNotFoundError", "not_found_error")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,19 @@ def run(*options: str) -> Result:
         (["--base-url", "http://127.0.0.1:1"], "embedded"),
         (["--family", "/nowhere"], "/nowhere"),
         (["--store", "sqlite:/nowhere/at/all/s.db"], "there is no folder /nowhere/at/all; make it"),
+        (["--store", "sqlite:/proc/s.db"], "--store sqlite:/proc/s.db: no file can be made in /proc ("),
+        (["--store", "sqlite:/"], "--store sqlite:/: this is a folder; name a file in it"),
+        (["--store", "sqlite:."], "--store sqlite:.: this is a folder"),
+        (["--store", "memory", "--durable"], "--durable is about the file of --store sqlite:PATH"),
+        (["--store", "redis://127.0.0.1:1", "--durable"], "--durable is about"),
+        (
+            ["--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--special-tokens", "keep"],
+            "give --family",
+        ),
+        (
+            ["--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--special-tokens", "text"],
+            "give --family",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(options: list[str], said: str, tmp_path: Path) -> None:
@@ -49,10 +62,12 @@ def test_what_cannot_be_is_refused_in_one_line(options: list[str], said: str, tm
 
 
 def test_a_store_that_is_away_is_trouble() -> None:
-    found = run("--store", f"redis://127.0.0.1:{free_port()}/0")
+    port = free_port()
+    found = run("--store", f"redis://:secret@127.0.0.1:{port}/0")
     assert found.exit_code == TROUBLE, found.output
     (line,) = found.stderr.splitlines()
-    assert line == "tito: the store failed: ConnectionError; is the Redis server there?"
+    said = "the store failed: ConnectionError; is the Redis server there?"
+    assert line == f"tito: --store redis://127.0.0.1:{port}: {said}"
 
 
 def free_port() -> int:
@@ -101,7 +116,7 @@ def test_the_help_says_what_there_is() -> None:
     for option in serve.params:
         assert isinstance(option, click.Option)
         assert option.help, option.name
-    for word in ("redis://HOST:PORT", "renamed-tool-ids", "--durable", "Exitstatus"):
+    for word in ("redis://HOST:PORT", "renamed-tool-ids", "--durable", "Exitstatus", "130itwasinterrupted"):
         assert word in flat
 
 

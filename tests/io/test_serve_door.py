@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.io.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
@@ -172,6 +172,7 @@ def test_callers_keep_their_messages(messages: list[Any]) -> None:
 
 
 @given(MESSAGES)
+@example([{"role": "system", "content": [{"type": "text", "text": ""}]}])
 def test_nothing_is_taken_off_without_being_counted(messages: list[Any]) -> None:
     found = Door().enter(messages, [])
     if not found.taken:

@@ -70,6 +70,16 @@ async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
     assert sample.nulls == {"rollout_indexer_topk", "rollout_routed_experts"}
 
 
+@WIRES
+async def test_a_session_that_is_gone_is_not_found_wherever_it_is_asked_for(later: bool) -> None:
+    gateway = scripted_gateway(Scripted(), choices=Choices(later_wire=later))
+    async with routed(gateway) as router, router.session() as session:
+        await gateway.sessions.delete(session.id)
+        for asking in (session.records(), session.samples(), session.chat({"messages": HELLO})):
+            with pytest.raises(SessionNotFoundError, match="answered 404: it has no such session"):
+                await asking
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
 @WIRES
 async def test_an_agent_runs_unchanged_with_its_own_client_over_a_socket(later: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from typing import Any
 
 import httpx2
@@ -14,7 +15,7 @@ from tito_io.serve import names
 from tito_io.serve.caps import Caps
 from tito_io.serve.made import Choices
 from tito_io.serve.names import HEADER, derived, new_name
-from tito_io.serve.refused import Refused
+from tito_io.serve.refused import Refused, capped, too_long
 
 pytestmark = pytest.mark.anyio
 KEYS = Choices(keys=("first-key", "second-key"))
@@ -109,7 +110,71 @@ async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
             answer = await http.post("/v1/chat/completions", json=CHAT, headers=headers)
             assert answer.status_code == 404
         answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=CHAT)
-    assert answer.json()["error"].startswith("session not found: session_id=")
+    assert answer.json() == {
+        "error": {
+            "message": f"session not found: session_id={name}",
+            "type": "not_found_error",
+            "param": None,
+            "code": "SessionNotFoundError",
+        }
+    }
+
+
+WAYS = pytest.mark.parametrize(
+    "headers",
+    [{HEADER: "rollout 7"}, {HEADER: "rollout 7", **bearer("any")}, bearer("a key"), {"x-api-key": "a key"}],
+)
+
+
+@WAYS
+async def test_a_session_that_headers_name_is_looked_at_by_them(headers: dict[str, str]) -> None:
+    async with client(scripted_gateway(Scripted()), headers=headers) as http:
+        said = await http.post("/v1/chat/completions", json=CHAT)
+        name = said.headers[HEADER]
+        found = (await http.get("/session")).json()
+        assert (found["session_id"], len(found["records"])) == (name, 1)
+        for path in ("", "/samples", "/view"):
+            shown, by_id = [await http.get(f"{at}{path}") for at in ("/session", f"/sessions/{name}")]
+            assert (shown.status_code, shown.text) == (200, by_id.text)
+        rows = [await http.post(f"{at}/samples", json={}) for at in ("/session", f"/sessions/{name}")]
+        assert rows[0].content == rows[1].content
+        assert (await http.delete("/session")).status_code == 204
+        assert (await http.get(f"/sessions/{name}")).status_code == 404
+
+
+@WAYS
+async def test_looking_opens_nothing(headers: dict[str, str]) -> None:
+    gateway = scripted_gateway(Scripted())
+    async with client(gateway, headers=headers) as http:
+        for path in ("", "/samples", "/view"):
+            answer = await http.get(f"/session{path}")
+            assert answer.status_code == 404
+            assert answer.json()["error"].startswith("session not found: session_id=")
+        assert (await http.delete("/session")).status_code == 404
+    assert await gateway.sessions.store.count() == 0
+
+
+async def test_nobody_looks_by_another_key_or_by_a_key_in_an_address() -> None:
+    headers = {**bearer("first-key"), HEADER: "rollout 7"}
+    for choices in (Choices(), KEYS):
+        async with client(scripted_gateway(Scripted(), choices=choices)) as http:
+            assert (await http.post("/v1/chat/completions", json=CHAT, headers=headers)).status_code == 200
+            other = await http.get("/session", headers={**headers, **bearer("second-key")})
+            assert other.status_code == 404
+            for name in ("rollout 7", "first-key"):
+                told = await http.get(f"/sessions/{name}/samples", headers=headers)
+                assert told.status_code == 404
+                assert told.json()["error"].endswith("this is no id: " + names.NO_ID.partition("id: ")[2])
+    async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
+        assert (await http.get("/session")).status_code == 401
+        unnamed = await http.get("/session", headers=bearer("first-key"))
+    assert (unnamed.status_code, "no session is named" in unnamed.text) == (400, True)
+
+
+async def test_a_session_s_id_as_the_key_looks_at_it() -> None:
+    async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
+        mine = await session(http)
+        assert (await http.get("/session", headers=bearer(mine))).json()["session_id"] == mine
 
 
 async def test_every_key_is_compared_and_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +219,28 @@ async def test_a_body_that_is_too_long_is_not_read() -> None:
         path = f"/sessions/{name}/v1/chat/completions"
         answer = await http.post(path, json={"messages": [{"role": "user", "content": "x" * 2000}]})
     assert answer.status_code == 413
-    assert "--max-body" in answer.json()["error"]["message"]
+    said = answer.json()["error"]["message"]
+    assert re.fullmatch(
+        r"this body has 20\d\d bytes, and at most 1000 bytes are read; raise --max-body", said
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (70_000_000, "this body has 67 MiB, and at most 64 MiB are read; raise --max-body"),
+        ((64 << 20) + 1, "this body has 65 MiB, and at most 64 MiB are read; raise --max-body"),
+        (None, "this body has more than 64 MiB, and at most 64 MiB are read; raise --max-body"),
+    ],
+)
+def test_a_body_s_length_is_told_in_whole_mib(said: int | None, text: str) -> None:
+    assert str(too_long(64 << 20, said)) == text
+
+
+def test_what_is_counted_is_told_to_the_last() -> None:
+    assert str(capped("ids", 16_000_123, 16_000_000, "--max-tokens")) == (
+        "ids: 16000123, and at most 16000000; raise --max-tokens"
+    )
 
 
 async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.io.gateway import Scripted, client, opened, scripted_gateway
 from tito_io.engines.faults import fault
 from tito_io.engines.protocol import Answer
-from tito_io.serve.quoted import LONGEST, SAME, letters, without
+from tito_io.serve.quoted import GAP, LONGEST, MOST, SAME, _in_both, _said, letters, without
 
 PRIVATE = "the launch code of the lighthouse is 4711-apricot"
 
@@ -50,6 +50,48 @@ async def test_nothing_that_was_said_comes_back(status: int) -> None:
 
 
 @pytest.mark.anyio
+async def test_words_are_not_repeated_where_looking_for_quotations_would_take_long() -> None:
+    messages = [{"role": "user", "content": "x" * MOST}]
+    found = await refused(400, "logit_bias: token 99 is unknown", messages=messages)
+    assert found.status_code == 400
+    assert "it says" not in found.text
+    assert "logit_bias" not in found.text
+
+
+@pytest.mark.parametrize("value", [None, "", 7, {}, [], True])
+def test_what_is_looked_through_is_bounded_whatever_it_is(value: Any) -> None:
+    assert _said({"input": [value] * MOST}) is None
+    assert _said({"input": [value] * (MOST // 3)}) is not None
+
+
+@pytest.mark.anyio
+async def test_what_tools_are_made_of_is_not_repeated_and_what_all_have_is() -> None:
+    schema = {"type": "object", "properties": {"projectNightingale": {"enum": [4111111111111111]}}}
+    tool = {
+        "type": "function",
+        "function": {"name": "f", "parameters": {**schema, "additionalProperties": False}},
+    }
+    words = "additionalProperties: unknown projectNightingale, input_value=4111111111111111, tool_call_id"
+    found = await refused(400, words, tools=[tool])
+    said = found.json()["error"]["message"].partition("it says: ")[2]
+    assert said == "additionalProperties: unknown [...], input_value=[...], tool_call_id"
+
+
+FEW = st.text("ab\\ ", max_size=80)
+
+
+@given(FEW, FEW)
+def test_what_is_in_both_is_found_as_by_looking_for_each(short: str, long: str) -> None:
+    runs = [short[place : place + SAME] for place in range(len(short) - SAME + 1)]
+    assert _in_both(short, long) == {one for one in runs if one in long}
+
+
+@given(st.text("abc", min_size=SAME, max_size=SAME), st.integers(0, 30), st.integers(0, 30))
+def test_a_quotation_is_found_at_every_place(run: str, before: int, after: int) -> None:
+    assert _in_both(f"x{run}y", "-" * before + run + "+" * after) == {run}
+
+
+@pytest.mark.anyio
 async def test_words_are_cut_and_credentials_are_nobody_s() -> None:
     found = await refused(400, "nowhere " * 1000)
     assert found.json()["error"]["message"].count("nowhere") == LONGEST // 8
@@ -77,7 +119,17 @@ def test_another_writing_is_a_quotation_too(written: str, left: str) -> None:
     assert without(f"bad: {written}.", "Der Zündcode des Majaks: 灯台の鍵 4711") == f"bad: {left}."
 
 
-LONG = st.text(st.characters(codec="utf-8", exclude_characters="\\", max_codepoint=0xFFFF), min_size=2 * SAME)
+@pytest.mark.parametrize("write", [json.dumps, ascii, lambda text: json.dumps(json.dumps(text))])
+def test_letters_beyond_the_first_plane_are_escaped_in_two_halves_or_by_number(
+    write: Callable[[str], str],
+) -> None:
+    said = "a 😀 b 😀 c 😀 d 😀 e 😀 f 😀"
+    shown = without(write(said), said)
+    assert GAP in shown
+    assert not set("abcdef😀0") & set(shown)
+
+
+LONG = st.text(st.characters(codec="utf-8", exclude_characters="\\"), min_size=2 * SAME)
 WRITTEN = st.sampled_from(
     [
         str.upper,

@@ -96,6 +96,46 @@ async def test_a_session_in_use_is_not_let_go() -> None:
             assert gateway.sessions._loaded[name] is session
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_session_in_use_stays_in_the_store_however_long(kind: str, tmp_path: Path) -> None:
+    now = [0.0]
+    store = MemoryStore() if kind == "memory" else SqliteStore.open(tmp_path / "s.db")
+    store.clock = lambda: now[0]
+    engine = Scripted(held=anyio.Event())
+    gateway = scripted_gateway(engine, store, Choices(caps=Caps(idle_seconds=60)))
+    async with client(gateway) as http:
+        name, idle = await opened(http), await opened(http)
+        async with anyio.create_task_group() as group:
+            group.start_soon(chat, http, name, HELLO)
+            while not engine.running:  # noqa: ASYNC110  # an engine tells nobody
+                await anyio.sleep(0.001)
+            for now[0] in (61.0, 122.0, 183.0):
+                await gateway.sessions._sweep()
+            assert engine.held is not None
+            engine.held.set()
+        assert len((await http.get(f"/sessions/{name}")).json()["records"]) == 1
+        assert (await http.get(f"/sessions/{idle}")).status_code == 404
+    await store.aclose()
+
+
+async def test_looking_is_use_too_and_its_end_is_the_last() -> None:
+    now = [0.0]
+    gateway = scripted_gateway(
+        Scripted(), MemoryStore(clock=lambda: now[0]), Choices(caps=Caps(idle_seconds=60))
+    )
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        await gateway.sessions._sweep()
+        now[0] = 61
+        assert (await http.get(f"/sessions/{name}")).status_code == 200
+        await gateway.sessions._sweep()
+        assert await gateway.sessions.exists(name)
+        now[0] = 122
+        await gateway.sessions._sweep()
+        assert not await gateway.sessions.exists(name)
+
+
 async def test_many_requests_at_once_load_a_session_once() -> None:
     class Counting(MemoryStore):
         loads = 0

@@ -191,6 +191,32 @@ async def test_idle_sessions_are_swept(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_who_is_used_is_not_swept(tmp_path: Path) -> None:
+    now = [0.0]
+    file = SqliteStore.open(tmp_path / "s.db")
+    file.clock = lambda: now[0]
+    for store in (file, MemoryStore(clock=lambda: now[0])):
+        now[0] = 0
+        for name in (A, B):
+            await store.create(name, b"head")
+        now[0] = 70
+        assert await store.sweep(60, used=[A, "gone"]) == 1
+        assert (await store.exists(A), await store.exists(B)) == (True, False)
+        now[0] = 129
+        assert await store.sweep(60) == 0
+        now[0] = 131
+        assert await store.sweep(60) == 1
+    await file.aclose()
+
+
+async def test_a_session_on_a_server_lives_as_long_as_it_is_owned() -> None:
+    store = RedisStore.to("redis://127.0.0.1:1", life_seconds=0.1, lease_seconds=10.0)
+    assert store._life() == 10_000
+    await store.sweep(3600)
+    assert store._life() == 3_600_000
+    await store.aclose()
+
+
 async def test_another_program_s_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database at all" * 100)
     with pytest.raises(InputError, match="name another file"):

@@ -30,6 +30,7 @@ Exit status:
   0  it was told to stop, and ended what was in flight
   2  bad input: options, store, model folder
   3  the engine or the store failed at the start; an engine that is not there yet is waited for
+130  it was interrupted before it listened
 """
 CAPS = Caps()
 
@@ -53,7 +54,7 @@ class Options:
     forgive: tuple[str, ...]
     strip_system: tuple[str, ...]
     ignore: tuple[str, ...]
-    special_tokens: str
+    special_tokens: str | None
     truncated: str
     odd_stop: str
     wire: str
@@ -102,8 +103,7 @@ class Options:
 @click.option(
     "--special-tokens",
     type=click.Choice(["text", "keep"]),
-    default="text",
-    show_default=True,
+    show_default="text with --family",
     help="What users and tools spell like a special token: its letters, or the token. Needs a family.",
 )
 @click.option(
@@ -224,6 +224,7 @@ async def gateway_of(options: Options) -> Gateway:
     from .door import named  # noqa: PLC0415  # likewise
 
     family = _family(options)
+    _demand(options, family)
     engine = chosen(options.engine, _address(options, family if options.family else None))
     choices = Choices(
         caps=options.caps,
@@ -232,7 +233,7 @@ async def gateway_of(options: Options) -> Gateway:
         policy=Policy(
             truncated=Truncated[options.truncated.upper()], odd_stop=OddStop[options.odd_stop.upper()]
         ),
-        guarded=options.special_tokens == "text",
+        guarded=options.special_tokens != "keep",
         keys=_keys(options.keys),
         ignoring=frozenset(options.ignore),
         later_wire=options.wire == "later",
@@ -241,6 +242,19 @@ async def gateway_of(options: Options) -> Gateway:
     store = opened(options.store, idle_seconds=options.caps.idle_seconds, durable=options.durable)
     await _check(store)
     return made(engine, store, model=model, family=family, choices=choices, backend=_backend(options))
+
+
+def _demand(options: Options, family: Family | None) -> None:
+    """Refuse options that would have no effect beside the others."""
+    if options.durable and not options.store.startswith("sqlite:"):
+        raise InputError(
+            "--durable is about the file of --store sqlite:PATH; leave it out, or name such a store"
+        )
+    if options.special_tokens and family is None:
+        raise InputError(
+            f"--special-tokens {options.special_tokens}: without the model's folder the engine alone reads "
+            "what is spelled; give --family, or leave it out"
+        )
 
 
 async def _check(store: Store) -> None:

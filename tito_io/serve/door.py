@@ -113,7 +113,7 @@ class Door:
         return Entered(kept, [_unmarked(tool, taken) if marked else tool for tool in tools], taken)
 
     def _message(self, message: Message, taken: Counter[str]) -> Message | None:
-        """Return one message; None where nothing is left of a system text."""
+        """Return one message; None where nothing is left of a system text, of which something was taken."""
         role, content = message.get("role"), message.get("content")
         if isinstance(content, str) and role not in SYSTEM and MARK not in message:
             return message
@@ -123,11 +123,13 @@ class Door:
         if role == "developer" and Rule.DEVELOPER in self.rules:
             taken[spelled(Rule.DEVELOPER)] += 1
             said["role"] = "system"
+        whole = said.get("content")
         if role in SYSTEM:
-            said["content"] = self._system(said.get("content"), taken)
+            said["content"] = self._system(whole, taken)
+        taken_off = said.get("content") != whole
         if Rule.TEXT_PARTS in self.rules:
             said["content"] = _joined(said.get("content"), taken)
-        return None if role in SYSTEM and content and said["content"] in ("", []) else _without(said, message)
+        return None if taken_off and said["content"] in ("", []) else _without(said, message)
 
     def _system(self, content: Any, taken: Counter[str]) -> Any:
         """Return a system text without what a program put there."""

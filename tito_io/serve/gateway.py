@@ -19,7 +19,7 @@ from .caps import Caps
 from .meta import Wire
 from .metrics import Metrics
 from .names import Names
-from .refused import Refused, capped, told
+from .refused import Refused, told, too_long
 from .session import Head
 from .sessions import Sessions
 from .turns import Turns
@@ -47,7 +47,7 @@ class Gateway:
     """What this process calls itself."""
 
     async def session_name(self, request: Request) -> str:
-        """Return the session that a request names, opened where its name opens one."""
+        """Return the session that a turn is for, opened where its name opens one."""
         named = self.names.session(request)
         if named.opens:
             await self.sessions.open(Head(created=self.clock()), named.name)
@@ -57,13 +57,13 @@ class Gateway:
         """Return a request's body, if it is not too long."""
         most, said = self.caps.body_bytes, request.headers.get("content-length", "")
         if said.isdecimal() and int(said) > most:
-            raise capped("bytes in this body", int(said), most, "--max-body")
+            raise too_long(most, int(said))
         parts, size = [], 0
         async with aclosing(request.stream()) as stream:
             async for part in stream:
                 size += len(part)
                 if size > most:
-                    raise capped("bytes in this body", size, most, "--max-body")
+                    raise too_long(most)
                 parts.append(part)
         return b"".join(parts)
 

@@ -22,10 +22,11 @@ def manner(request: Request) -> Dialect:
 
 
 def error_body(said: Told, dialect: Dialect | None) -> Mapping[str, Any]:
-    """Return an error's body: in its dialect, or `{"error": text}`, as the session protocol says it.
+    """Return an error's body: in its dialect, or `{"error": text}` for a session's own routes.
 
-    Its clients talk in chats, and look in the same place for a session that is not there.
+    The session protocol has the latter on chats too, but those who chat have OpenAI's clients, which read no
+    text there; its own clients read a session's routes, and of a chat the status alone.
     """
-    if dialect is None or (dialect.name == "chat" and said.kind == "SessionNotFoundError"):
+    if dialect is None:
         return {"error": said.message}
     return dialect.error(said.status, said.kind, said.message, param=said.param)

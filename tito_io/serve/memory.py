@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import attrs
 
@@ -75,9 +75,13 @@ class MemoryStore:
         """Return how many sessions there are."""
         return len(self._sessions)
 
-    async def sweep(self, idle_seconds: float) -> int:
+    async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
         """Forget sessions that were idle for long."""
-        late = self.clock() - idle_seconds
+        now = self.clock()
+        late = now - idle_seconds
+        for name in used:
+            if name in self._sessions:
+                self._sessions[name].touched = now
         old = [name for name, kept in self._sessions.items() if kept.touched < late]
         for name in old:
             del self._sessions[name]

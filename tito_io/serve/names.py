@@ -2,7 +2,8 @@
 
 A session's id is 128 random bits, and knowing it is the right to use that session: it may stand in the path,
 in a header, or in the place of an API key, for agents whose base URL cannot carry a path. Where the gateway
-has no keys, any other key or header names a session too, which the first request opens.
+has no keys, any other key or header names a session too, which the first turn opens; `/session` is where it
+is looked at, by the same key and header.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from http import HTTPStatus
 import attrs
 from starlette.requests import Request
 
-from .refused import Refused
+from .refused import Refused, not_found
 
 HEADER = "x-tito-session"
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
+NO_ID = (
+    f"; this is no id: the session that the header {HEADER} or an API key names is at /session, by the same"
+)
 LONGEST = 256
 """The longest name or key that is looked at."""
 
@@ -68,7 +72,7 @@ class Names:
         if path is not None:
             if self.keys and not self._known(token) and not same(token or "", path):
                 raise _unknown()
-            return Named(path, opens=False)
+            return _by_id(path)
         header = request.headers.get(HEADER)
         if header is not None:
             self.admit(request)
@@ -93,6 +97,12 @@ class Names:
 def derived(kind: str, *secret: str) -> str:
     """Return the id of a session that is named by its user: as hard to guess as the name."""
     return hashlib.sha256("\0".join(("tito", kind, *secret)).encode()).hexdigest()[:32]
+
+
+def _by_id(path: str) -> Named:
+    if not IDENTIFIER.fullmatch(path):
+        raise not_found(path, NO_ID)
+    return Named(path, opens=False)
 
 
 def _named(header: str, token: str) -> Named:

@@ -8,7 +8,7 @@ writes is refused by the server. Every step is one script, so nothing comes betw
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from typing import Any, Self, cast
 
 import attrs
@@ -102,8 +102,11 @@ class RedisStore:
         return cls(client, lease_seconds=lease_seconds, life_seconds=life_seconds)
 
     async def check(self) -> None:
-        """Ask the server for a sign of life."""
-        await self._asked(self.client.ping())
+        """Ask the server for a sign of life; the error names it, which is for who named it and no client."""
+        try:
+            await self._asked(self.client.ping())
+        except StoreError as error:
+            raise StoreError(f"--store {self._address()}: {error}") from error
 
     async def exists(self, name: str) -> bool:
         """Tell whether there is such a session."""
@@ -111,12 +114,12 @@ class RedisStore:
 
     async def create(self, name: str, head: bytes) -> bool:
         """Keep a new session; False where the name is taken."""
-        return bool(await self._script(CREATE, [_head(name)], head, _millis(self.life_seconds), beginning()))
+        return bool(await self._script(CREATE, [_head(name)], head, self._life(), beginning()))
 
     async def claim(self, name: str, *, anew: bool = False) -> Claim:
         """Own a session for as long as the lease lasts; claimed again, it lasts anew."""
         keys = [_head(name), _rows(name), _lease(name)]
-        lease, life = _millis(self.lease_seconds), _millis(self.life_seconds)
+        lease, life = _millis(self.lease_seconds), self._life()
         epoch, previous, rows = await self._script(CLAIM, keys, self.owner, lease, life, int(anew))
         if epoch == -1:
             raise GoneError("there is no such session")
@@ -160,7 +163,7 @@ class RedisStore:
             raise _failure(error) from error
         return found
 
-    async def sweep(self, idle_seconds: float) -> int:
+    async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:  # noqa: ARG002  # claimed
         """Do nothing but take note of how long sessions live: the server forgets them by itself."""
         self.life_seconds = idle_seconds
         return 0
@@ -169,8 +172,19 @@ class RedisStore:
         """Close the connections."""
         await self.client.aclose()
 
+    def _address(self) -> str:
+        """Return where the server is, without its password."""
+        known = self.client.connection_pool.connection_kwargs
+        if "path" in known:
+            return f"unix://{known['path']}"
+        return f"redis://{known.get('host', 'localhost')}:{known.get('port', 6379)}"
+
+    def _life(self) -> int:
+        """Return how long the server keeps a session that is claimed now: no shorter than it is owned."""
+        return _millis(max(self.life_seconds, self.lease_seconds))
+
     async def _write(self, name: str, epoch: int, place: int, row: bytes, after: int | str) -> None:
-        keys, life = [_head(name), _rows(name)], _millis(self.life_seconds)
+        keys, life = [_head(name), _rows(name)], self._life()
         done = await self._script(PUT, keys, epoch, place, life, row, after)
         if done == -1:
             raise GoneError("there is no such session")

@@ -25,6 +25,7 @@ from tito_io.engines.protocol import (
     UnsupportedError,
 )
 
+from .caps import MIB
 from .quoted import quoted
 from .store import GoneError, StoreError
 
@@ -38,9 +39,10 @@ class Refused(TitoError):  # noqa: N818  # it is an answer, and no failure of th
         self.status, self.kind, self.final = status, kind, final
 
 
-def not_found(name: str) -> Refused:
-    """Return the refusal of a session that is not there; the wording is the session protocol's."""
-    return Refused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", f"session not found: session_id={name:.64}")
+def not_found(name: str, hint: str = "") -> Refused:
+    """Return the refusal of a session that is not there; its first words are the session protocol's."""
+    text = f"session not found: session_id={name:.64}{hint}"
+    return Refused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", text)
 
 
 def no_route(method: str, path: str, allowed: str = "") -> Refused:
@@ -55,10 +57,26 @@ def no_route(method: str, path: str, allowed: str = "") -> Refused:
     return Refused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
 
 
-def capped(what: str, found: float, most: float, option: str) -> Refused:
+def capped(what: str, found: int, most: int, option: str) -> Refused:
     """Return the refusal of what is more than a cap allows."""
-    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if option == "--max-body" else HTTPStatus.TOO_MANY_REQUESTS
-    return Refused(status, "CapReachedError", f"{what}: {found:g}, and at most {most:g}; raise {option}")
+    text = f"{what}: {found}, and at most {most}; raise {option}"
+    return Refused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text)
+
+
+def too_long(most: int, said: int | None = None) -> Refused:
+    """Return the refusal of a body of more than so many bytes; `said` is its length, where that is known.
+
+    >>> str(too_long(64 << 20, 70_000_000))
+    'this body has 67 MiB, and at most 64 MiB are read; raise --max-body'
+    """
+    found = f"more than {_size(most)}" if said is None else _size(said, up=True)
+    text = f"this body has {found}, and at most {_size(most)} are read; raise --max-body"
+    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "CapReachedError", text)
+
+
+def _size(count: int, *, up: bool = False) -> str:
+    """Return a number of bytes in whole MiB, rounded; small ones as they are."""
+    return f"{count} bytes" if count < MIB else f"{(count + (MIB - 1) * up) // MIB} MiB"
 
 
 @attrs.frozen

@@ -30,6 +30,8 @@ from .view import page
 
 GENERATION = "x-miles-session-generation"
 ONE = "/sessions/{session}"
+MINE = "/session"
+"""The session that a header or an API key names: a key has no place in an address, which logs keep."""
 BINARY = "application/octet-stream"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SAFE = {
@@ -54,11 +56,13 @@ def routes(gateway: Gateway) -> list[Route]:
         ("GET", "/health", _health),
         ("GET", "/metrics", _metrics),
         ("POST", "/sessions", _open),
-        ("GET", ONE, _records),
-        ("DELETE", ONE, _delete),
-        ("GET", ONE + "/view", _view),
-        ("POST", ONE + "/samples", _samples),
-        ("GET", ONE + "/samples", _samples),
+    ]
+    looked: list[tuple[str, str, Answer]] = [
+        ("GET", "", _records),
+        ("DELETE", "", _delete),
+        ("GET", "/view", _view),
+        ("POST", "/samples", _samples),
+        ("GET", "/samples", _samples),
     ]
     theirs: list[tuple[str, str, Answer]] = [
         ("GET", "/v1/models", _models),
@@ -67,6 +71,11 @@ def routes(gateway: Gateway) -> list[Route]:
     ]
     return [
         *(_route(gateway, method, path, answer, own=True) for method, path, answer in own),
+        *(
+            _route(gateway, method, at + path, answer, own=True)
+            for method, path, answer in looked
+            for at in (ONE, MINE)
+        ),
         *(_route(gateway, method, at + path, answer) for method, path, answer in theirs for at in ("", ONE)),
         *(_route(gateway, method, ONE + "/{path:path}", _passed) for method in METHODS),
     ]
@@ -147,12 +156,12 @@ async def _open(gateway: Gateway, request: Request) -> Response:
 
 
 async def _records(gateway: Gateway, request: Request) -> Response:
-    async with gateway.sessions.using(await gateway.session_name(request)) as session:
+    async with gateway.sessions.using(gateway.names.session(request).name) as session:
         return answered(shown(session))
 
 
 async def _delete(gateway: Gateway, request: Request) -> Response:
-    name, given = await gateway.session_name(request), request.headers.get(GENERATION)
+    name, given = gateway.names.session(request).name, request.headers.get(GENERATION)
     if given is not None:
         async with gateway.sessions.using(name) as session:
             session.generation -= 1  # asking is no use
@@ -172,7 +181,7 @@ def _unused(session: Session, given: str) -> None:
 
 async def _samples(gateway: Gateway, request: Request) -> Response:
     """Answer with a session's rows: safetensors, or JSON for who asks for that."""
-    name, body = await gateway.session_name(request), await gateway.json(request)
+    name, body = gateway.names.session(request).name, await gateway.json(request)
     length, given = checked_length(_longest(request, body)), body.get("metadata")
     if given is not None and not isinstance(given, dict):
         raise Refused(HTTPStatus.BAD_REQUEST, "BadRequestError", "metadata is no JSON object")
@@ -228,14 +237,14 @@ async def _count(gateway: Gateway, request: Request) -> Response:
 
 
 async def _view(gateway: Gateway, request: Request) -> Response:
-    async with gateway.sessions.using(await gateway.session_name(request)) as session:
+    async with gateway.sessions.using(gateway.names.session(request).name) as session:
         html = await page(gateway, session, request.query_params.get("leaf"))
     return Response(html, headers=SAFE, media_type="text/html")
 
 
 async def _passed(gateway: Gateway, request: Request) -> Response:
     """Hand on to the engine, unrecorded."""
-    async with gateway.sessions.using(await gateway.session_name(request)):
+    async with gateway.sessions.using(gateway.names.session(request).name):
         pass
     if gateway.backend is None:
         raise no_route(request.method, request.url.path)

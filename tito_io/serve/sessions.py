@@ -38,6 +38,8 @@ class Sessions:
     _gates: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     """One loads a session at a time; sessions do not wait for each other."""
     _count: int = attrs.field(default=0, init=False)
+    _swept: float = attrs.field(factory=time.monotonic, init=False)
+    """When the store was last told who is used: asking alone writes nothing there."""
 
     async def open(self, head: Head, name: str | None = None) -> str:
         """Return a session's name: a new session, or the one of that name, opened where it is not."""
@@ -147,7 +149,10 @@ class Sessions:
         idle = [one.name for one in self._loaded.values() if not one.calls and one.used < late]
         for name in idle:
             self._loaded.pop(name, None)
-        await self.store.sweep(self.caps.idle_seconds)
+        now = time.monotonic()
+        used = [one.name for one in self._loaded.values() if one.calls or one.used >= self._swept]
+        await self.store.sweep(self.caps.idle_seconds, used)
+        self._swept = now
         self._count = await self.store.count()
 
     def _tell(self) -> None:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,8 @@ class SqliteStore:
         there: a folder that was misspelt must not begin a new life.
         """
         file = Path(path)
+        if file.is_dir():
+            raise InputError(f"--store sqlite:{file}: this is a folder; name a file in it")
         owner = _locked(file.with_name(f"{file.name}.lock"))
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # conversations are private
@@ -107,9 +109,9 @@ class SqliteStore:
         """Return how many sessions there are."""
         return int((await self._run(partial(self._rows, "SELECT count(*) FROM sessions")))[0][0])
 
-    async def sweep(self, idle_seconds: float) -> int:
+    async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
         """Forget sessions that were idle for long."""
-        return await self._run(partial(self._sweep, self.clock() - idle_seconds))
+        return await self._run(partial(self._sweep, idle_seconds, used))
 
     async def aclose(self) -> None:
         """Close the file."""
@@ -186,8 +188,13 @@ class SqliteStore:
         self._db.execute("COMMIT")
         return found
 
-    def _sweep(self, late: float) -> int:
-        old = self._rows("SELECT name FROM sessions WHERE touched < ?", late)
+    def _sweep(self, idle_seconds: float, used: Collection[str]) -> int:
+        now = self.clock()
+        self._db.execute("BEGIN IMMEDIATE")
+        touches = [(now, name) for name in used]
+        self._db.executemany("UPDATE sessions SET touched = ? WHERE name = ?", touches)
+        self._db.execute("COMMIT")
+        old = self._rows("SELECT name FROM sessions WHERE touched < ?", now - idle_seconds)
         return sum(self._delete(name) for (name,) in old)
 
 
@@ -195,22 +202,24 @@ def _locked(path: Path) -> int:
     """Return the descriptor of a lock file that this process holds."""
     try:
         found = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError as error:
-        raise InputError(
-            f"--store sqlite:{path.with_suffix('')}: there is no folder {path.parent}; make it, or name "
-            "another file"
-        ) from error
     except OSError as error:
-        raise InputError(f"--store sqlite: {path.parent}: {error.strerror}; name another file") from error
+        raise InputError(f"--store sqlite:{path.with_suffix('')}: {_why(path.parent, error)}") from error
     try:
         fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(found)
         raise InputError(
-            f"--store sqlite: {path.with_suffix('')} belongs to another gateway that runs; stop it, name "
+            f"--store sqlite:{path.with_suffix('')} belongs to another gateway that runs; stop it, name "
             "another file, or let several gateways share --store redis://"
         ) from None
     return found
+
+
+def _why(folder: Path, error: OSError) -> str:
+    """Return why no file can be made in a folder, and what to do about it."""
+    if not folder.exists():
+        return f"there is no folder {folder}; make it, or name another file"
+    return f"no file can be made in {folder.absolute()} ({error.strerror}); name another file"
 
 
 def _prepared(db: sqlite3.Connection, *, durable: bool) -> None:

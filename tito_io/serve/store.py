@@ -7,7 +7,7 @@ Who writes names the epoch that it owns; a late owner's writes are refused and c
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import attrs
@@ -115,8 +115,11 @@ class Store(Protocol):
     async def count(self) -> int:
         """Return how many sessions there are."""
 
-    async def sweep(self, idle_seconds: float) -> int:
-        """Forget the sessions that nobody has written or claimed for so long; return how many."""
+    async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
+        """Forget the sessions that nobody has written or claimed for so long; return how many.
+
+        Those that were `used` without either are as if claimed now.
+        """
 
     async def aclose(self) -> None:
         """Let go of files and connections."""

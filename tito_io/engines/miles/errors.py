@@ -12,10 +12,12 @@ from typing import Any
 import httpx2
 import orjson
 
-from tito_io.engines.faults import fault
+from tito_io.engines.faults import Complaint, fault
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer, EngineError, InvalidReplyError, RequestError, ServerError
 
+GONE = "session not found"
+"""What a 404 says of a session; a gateway of ours says it on chats where OpenAI's clients read it."""
 UNAVAILABLE = "session_record_unavailable"
 """The `error.code` of a server whose records are on disk and cannot be read in time."""
 
@@ -89,7 +91,7 @@ def _kind(answer: Answer) -> type[EngineError] | None:
     says of a malformed request, in JSON.
     """
     error = answer.body.get("error") if isinstance(answer.body, Mapping) else None
-    if answer.status == HTTPStatus.NOT_FOUND and str(error).startswith("session not found"):
+    if answer.status == HTTPStatus.NOT_FOUND and Complaint.of(answer.body).message.startswith(GONE):
         return SessionNotFoundError
     if answer.status == HTTPStatus.UNPROCESSABLE_ENTITY and isinstance(answer.body, str):
         return SamplesRefusedError
