@@ -18,6 +18,7 @@ from rich.console import Console
 
 from benchmarks import show
 from benchmarks.chart import check, draw
+from benchmarks.command import interruptible
 from benchmarks.copies import Copy, copies
 from benchmarks.history import History, histories
 from benchmarks.index import PEERS, Asked
@@ -25,6 +26,7 @@ from benchmarks.measure import Point, hard, linear
 from benchmarks.targets import Target, targets
 from benchmarks.voice import voice
 from benchmarks.weight import imports, loads_asyncio, stored, tokenized
+from tito_io.bounds import WholeRange
 
 SIZES, TOKENS = (10, 100, 400, 1_000, 3_000), (50, 2_000)
 QUICK_SIZES, QUICK_TOKENS = (10, 100), (50, 200)
@@ -68,8 +70,9 @@ class Found:
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write growth curves: .svg or .png."
 )
-@click.option("--turns", multiple=True, type=click.IntRange(2), help="Turns in the history; may be repeated.")
-@click.option("--tokens", multiple=True, type=click.IntRange(1), help="Tokens a message; may be repeated.")
+@click.option("--turns", multiple=True, type=WholeRange(2), help="Turns in the history; may be repeated.")
+@click.option("--tokens", multiple=True, type=WholeRange(1), help="Tokens a message; may be repeated.")
+@interruptible
 def main(
     *,
     quick: bool,

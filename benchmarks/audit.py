@@ -19,6 +19,7 @@ import attrs
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.command import interruptible, whole
 from tito_core import Call, Step, render_key
 from tito_io.audit.rendering import Rendering
 from tito_io.audit.report import Report
@@ -117,11 +118,20 @@ def measured(path: Path, folder: Path) -> Spent:
     return Spent(report, seconds, cpu, watching.looks, resident() - before)
 
 
+def asked() -> int:
+    """Read the command line: how many conversations."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.audit", description=__doc__)
+    parser.add_argument(
+        "--conversations", type=whole(1), default=CONVERSATIONS, help="%(default)s by default"
+    )
+    count: int = parser.parse_args().conversations
+    return count
+
+
+@interruptible
 def main() -> None:
     """Print what an audit costs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conversations", type=int, default=CONVERSATIONS)
-    count = parser.parse_args().conversations
+    count = asked()
     os.nice(10)
     with TemporaryDirectory() as folder:
         family = write_family(Path(folder) / "family")

@@ -13,8 +13,8 @@ import gc
 import statistics
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,6 +31,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from benchmarks.command import interruptible, whole
 from tito_core import Message
 from tito_io.dialects import Answer, Chat
 from tito_io.engines.protocol import Limits, Rendering, Reply, Sampling, Usage, Watch
@@ -147,12 +148,19 @@ def direct() -> Starlette:
     return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
 
 
+class Server(uvicorn.Server):
+    """A server that leaves signals to the benchmark."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+
 @asynccontextmanager
 async def served(application: ASGIApp) -> AsyncIterator[str]:
     """Serve over a real socket."""
-    server = uvicorn.Server(
-        uvicorn.Config(application, host="127.0.0.1", port=0, log_level="critical", ws="none")
-    )
+    server = Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="critical", ws="none"))
     async with anyio.create_task_group() as group:
         group.start_soon(server.serve)
         while not server.started:  # noqa: ASYNC110  # uvicorn tells nobody
@@ -225,7 +233,7 @@ def ready(store: str) -> tuple[Gateway, Instant]:
     return made(engine, opened(store, idle_seconds=3600.0), model="instant"), engine
 
 
-async def main(turns: int, store: str) -> None:
+async def speed(turns: int, store: str) -> None:
     """Measure and print."""
     gateway, engine = ready(store)
     rows, total = await measure(gateway, engine, turns)
@@ -252,17 +260,27 @@ async def memory(turns: int, store: str) -> None:
 
 def arguments() -> argparse.Namespace:
     """Return the command line's arguments."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--turns", type=int, default=400)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gateway",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument("--turns", type=whole(1), default=400)
     parser.add_argument("--store", help="memory, sqlite:PATH or redis://...; a new SQLite file by default")
     parser.add_argument("--no-memory", action="store_true", help="leave out the measurement of memory")
     return parser.parse_args()
 
 
-if __name__ == "__main__":
+@interruptible
+def main() -> None:
+    """Print what was asked for."""
     given = arguments()
     with TemporaryDirectory() as folder:
         where = given.store or f"sqlite:{Path(folder) / 'sessions.db'}"
-        anyio.run(main, given.turns, where)
+        anyio.run(speed, given.turns, where)
         if not given.no_memory:
             anyio.run(memory, given.turns, where)
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ import attrs
 import httpx2
 import orjson
 
+from benchmarks.command import interruptible, whole
 from tito_io.engines.invariants import Check
 from tito_io.engines.miles.samples import samples
 from tito_io.engines.protocol import Answer
@@ -183,11 +184,16 @@ def told(agents: list[Agent], turns: int, seconds: float) -> int:
     return int(bool(errors or mismatches or len(took) != len(agents) * turns))
 
 
+@interruptible
 def main() -> int:
     """Run the load."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=50)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gateway_load",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument("--sessions", type=whole(1), default=64)
+    parser.add_argument("--turns", type=whole(1), default=50)
     parser.add_argument("--url", help="a gateway that runs; one of its own by default")
     given, options = parser.parse_known_args()
     with contextlib.nullcontext(given.url) if given.url else gateway(options) as url:

@@ -25,8 +25,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.command import interruptible
 from benchmarks.prefix_turns import Mito, Seen, Shape, Tito, Way, block_size, talk
 from benchmarks.show import milli
+from tito_io.bounds import WholeRange
 from tito_io.engines.vllm import VLLM
 from tito_io.family import Family
 
@@ -117,12 +119,11 @@ def _cells(found: Found, way: str, turn: int) -> tuple[str, ...]:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--turns", type=click.IntRange(2), default=TURNS, show_default=True)
-@click.option(
-    "--rounds", type=click.IntRange(1), default=ROUNDS, show_default=True, help="Conversations a way."
-)
-@click.option("--sampled", type=click.IntRange(1), default=SAMPLED, show_default=True, help="Ids a turn.")
+@click.option("--turns", type=WholeRange(2), default=TURNS, show_default=True)
+@click.option("--rounds", type=WholeRange(1), default=ROUNDS, show_default=True, help="Conversations a way.")
+@click.option("--sampled", type=WholeRange(1), default=SAMPLED, show_default=True, help="Ids a turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@interruptible
 def main(*, turns: int, rounds: int, sampled: int, as_json: bool) -> None:
     """Measure what of its prompts a real vLLM has in its prefix cache."""
     from tests.engines.vllm import vllm  # noqa: PLC0415  # what the tests start an engine with

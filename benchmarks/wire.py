@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.clock import Prepare, Timing, race
+from benchmarks.command import interruptible
 from benchmarks.history import History, histories
 from benchmarks.show import judged, milli
 from benchmarks.targets import Target
@@ -162,6 +163,7 @@ def _timings(case: Case) -> dict[str, dict[str, float]]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="Up to 10,000 ids: some seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@interruptible
 def main(*, quick: bool, as_json: bool) -> None:
     """Measure a client's turn on the wire, all programs side by side."""
     with Console(stderr=True).status("starting") as status:

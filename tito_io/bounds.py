@@ -8,6 +8,12 @@ from typing import Any
 import click
 
 
+class WholeRange(click.IntRange):
+    """A range of integers, whose complaints say `integer` and not `integer range`."""
+
+    name = "integer"
+
+
 class FiniteRange(click.FloatRange):
     """A range of numbers; `nan`, which is in every range as comparisons go, is none."""
 

@@ -76,6 +76,10 @@ class Conversation:
     """What is known of the template. Cases that it lacks are certified when they come, once each."""
     check_every: int = 0
     """Every so many turns the bridge is compared with a render of the whole conversation; 0 for never."""
+    checked: int = attrs.field(default=0, init=False)
+    """How many were compared; not those that the template cannot write so."""
+    differed: int = attrs.field(default=0, init=False)
+    """How many of them ended otherwise."""
 
     async def turn(self, prompt: Sequence[Message]) -> Turn:
         """Send the whole conversation and keep the answer.
@@ -140,7 +144,10 @@ class Conversation:
 
     async def _checked(self, found: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return what was found if the whole conversation's render ends with it."""
-        if await answer(checking(found, prompt), self.render) is False:
+        same = await answer(checking(found, prompt), self.render)
+        self.checked += same is not None
+        self.differed += same is False
+        if same is False:
             return Refusal(Reason.UNPROVEN_TAIL, "the whole conversation's render ends otherwise")
         return found
 

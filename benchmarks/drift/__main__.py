@@ -24,6 +24,7 @@ import attrs
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.command import interruptible, whole
 from tito_core import SampleOptions
 from tito_io.audit.rendering import Rendering
 from tito_io.audit.run import audit_file
@@ -124,14 +125,14 @@ def joined(folder: Path) -> Path:
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.drift", description=__doc__)
     parser.add_argument("--engine", choices=("vllm", "sglang", "embedded"), default="vllm")
     parser.add_argument("--url", help="an engine that runs, of a model that --family is the folder of")
     parser.add_argument("--model", help="the name that it serves the model by, where it has several")
     parser.add_argument("--family", type=Path)
-    parser.add_argument("--conversations", type=int, default=CONVERSATIONS)
-    parser.add_argument("--turns", type=int, default=TURNS)
-    parser.add_argument("--together", type=int, default=TOGETHER, help="conversations at a time")
+    parser.add_argument("--conversations", type=whole(1), default=CONVERSATIONS)
+    parser.add_argument("--turns", type=whole(1), default=TURNS)
+    parser.add_argument("--together", type=whole(1), default=TOGETHER, help="conversations at a time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="a folder for the calls, which are thrown away otherwise")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -166,6 +167,7 @@ def run(args: argparse.Namespace, folder: Path, console: Console) -> Outcome:
     )
 
 
+@interruptible
 def main() -> None:
     """Print what drifts, and whether every sampled id is where it belongs."""
     args, console = arguments(), Console(stderr=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -93,6 +94,11 @@ def sums(found: list[Cell], probed: list[int], seconds: float, console: Console)
 
 def main() -> int:
     """Print the table; 1 where a cell is wrong."""
+    argparse.ArgumentParser(
+        prog="python -m tests.families.table",
+        description="Print the table of templates and shapes. TITO_FAMILIES names a folder of model folders, "
+        "each with a tokenizer.json, and maybe extra_templates. Ends with 1 where a cell is wrong.",
+    ).parse_args()
     root = Path(os.environ.get("TITO_FAMILIES", ""))
     if not os.environ.get("TITO_FAMILIES") or not folders(root):
         sys.exit("TITO_FAMILIES must name a folder of model folders, each with a tokenizer.json")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import click
 from rich.console import Console
 
+from benchmarks.command import interruptible
 from tests.faults import forests, seams, stitching
+from tests.faults.children import Children
 from tests.faults.fault import Fault
 
 FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS)
@@ -18,6 +21,7 @@ FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS)
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("words", nargs=-1)
 @click.option("--one-a-file", is_flag=True, help="Plant only the first fault of each file: two minutes.")
+@interruptible
 def main(*, words: tuple[str, ...], one_a_file: bool) -> None:
     """Plant every fault, or those whose file and description hold WORDS, and see that the tests notice.
 
@@ -37,11 +41,15 @@ def main(*, words: tuple[str, ...], one_a_file: bool) -> None:
 def planted(chosen: list[Fault], console: Console) -> int:
     """Plant faults, tell of each, and return how many survive."""
     survivors = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for number, (fault, dead) in enumerate(zip(chosen, pool.map(Fault.killed, chosen), strict=True), 1):
-            survivors += not dead
-            said = "killed  " if dead else "SURVIVED"
-            console.print(f"{number:3}/{len(chosen)} {said} {fault.file}: {fault.what}", markup=False)
+    with ThreadPoolExecutor(os.cpu_count()) as pool, Children() as children:
+        judged = pool.map(partial(Fault.killed, children=children), chosen)
+        try:
+            for number, (fault, dead) in enumerate(zip(chosen, judged, strict=True), 1):
+                survivors += not dead
+                said = "killed  " if dead else "SURVIVED"
+                console.print(f"{number:3}/{len(chosen)} {said} {fault.file}: {fault.what}", markup=False)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     return survivors
 
 

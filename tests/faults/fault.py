@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import attrs
+
+from tests.faults.children import Children
 
 ROOT = Path(__file__).parent.parent.parent
 APART = ("breaks", "forest", "samples")
@@ -39,7 +40,7 @@ class Fault:
             sys.exit(f"{self.file} has {self.right!r} {text.count(self.right)} times: mend tests/faults")
         path.write_text(text.replace(self.right, self.wrong))
 
-    def killed(self) -> bool:
+    def killed(self, children: Children) -> bool:
         """Tell whether the tests fail on a copy with the fault, as they must."""
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder)
@@ -49,5 +50,4 @@ class Fault:
             self.plant(home)
             command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *self.suites]
             environment = {**os.environ, "HYPOTHESIS_PROFILE": "faults", "PYTHONPATH": str(home)}
-            done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
-            return done.returncode == 1
+            return children.run(command, home, environment) == 1

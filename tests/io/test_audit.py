@@ -204,6 +204,9 @@ def test_a_file_that_changed_under_a_machine_is_a_problem(wild: Path, folder: Pa
     found = [one for one in places(copy, Reading()) if isinstance(one, Reach)]
     copy.write_bytes(b"{no\n" + wild.read_bytes())
     assert made_of(found, _work(folder)).report.problems > 0
+    copy.unlink()
+    (gone, *_) = made_of(found, _work(folder)).report.first
+    assert gone == Problem(1, "the file cannot be read again: No such file or directory")
 
 
 PROBLEMS = st.lists(

@@ -13,7 +13,9 @@ from rich.console import Console
 from tests.io.audited import KEEPING, family_folder, replace, store
 from tito_core import Call, Step, render_key
 from tito_core.breaks import Cause
+from tito_core.tally import Tally
 from tito_io.audit.command import DRIFT, INCOMPLETE, STATUSES, audit
+from tito_io.audit.figures import UNSEEN, figures
 from tito_io.audit.rendering import Rendering
 from tito_io.audit.report import Report
 from tito_io.audit.run import audit_file
@@ -153,7 +155,33 @@ def test_a_prompt_that_the_template_refuses_is_not_compared(tidy: Path, tmp_path
     result = run(tidy, strict)
     assert result.exit_code == INCOMPLETE
     assert "not compared: 12 prompts that the template refuses" in result.stdout
-    assert "0 of 3 turns" in result.stdout  # those that a compared prompt restates
+    assert "0 of 3 restated turns" in result.stdout  # those that a compared prompt restates
+
+
+def test_where_nothing_was_compared_there_is_no_verdict(folder: Path, tmp_path: Path) -> None:
+    path, html = tmp_path / "empty.jsonl", tmp_path / "page.html"
+    path.write_text('{"session_id": "a", "records": []}\n')
+    result = run(path, folder, "--html", str(html))
+    assert result.exit_code == INCOMPLETE
+    assert "nothing could be compared: 0 conversations with 0 calls" in result.stdout
+    assert "no drift" not in result.stdout
+    assert "Nothing could be compared" in html.read_text()
+    assert "No drift" not in html.read_text()
+    assert run(path, folder, "--json").exit_code == INCOMPLETE
+
+
+def test_a_last_turn_may_be_lost_where_no_prompt_drifts(tidy: Path, wild: Path, folder: Path) -> None:
+    """What later prompts restate is one base, what finished conversations hold another."""
+    alone = wild.with_name("alone.jsonl")
+    alone.write_bytes(wild.read_bytes().splitlines(keepends=True)[0])
+    result = run(alone, folder)
+    assert result.exit_code == 0
+    assert "no drift in 1 conversation, 1 prompt compared" in result.stdout
+    assert "(0 of 0 restated sampled ids)" in result.stdout
+    assert "lost to merging      100.0%" in result.stdout
+    assert UNSEEN in result.stdout
+    assert UNSEEN not in run(tidy, folder).stdout
+    assert UNSEEN not in run(wild, folder).stdout
 
 
 @pytest.mark.parametrize(
@@ -258,6 +286,9 @@ def test_help_documents_statuses_and_causes_in_their_order() -> None:
     result = CliRunner().invoke(audit, ["--help"])
     assert result.exit_code == 0
     assert "no drift: every prompt" in result.output
+    assert "  130  interrupted\n" in result.output
+    legends = [STATUSES.index(f"\n  {one.name} ") for one in figures(Tally())]
+    assert legends == sorted(legends)
     places = [STATUSES.index(f"\n  {cause.name.lower()} ") for cause in Cause]
     assert places == sorted(places)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from tito_core import TemplateRefused
+from tito_core import InputError, TemplateRefused
 from tito_io.embedded import family, write_family
 from tito_io.family import Family
 
@@ -125,3 +125,12 @@ class TestOddities:
     def test_an_unknown_role_is_refused(self) -> None:
         with pytest.raises(TemplateRefused, match="wizard"):
             family().text([{"role": "wizard", "content": "x"}])
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file/family cannot be written: Not a directory"):
+        write_family(tmp_path / "file" / "family")
+    (tmp_path / "family" / "chat_template.jinja").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"chat_template\.jinja cannot be written: Is a directory"):
+        write_family(tmp_path / "family")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.io.audited import KEEPING, replace
 from tito_core import InputError
 from tito_io.chosen import Address
 from tito_io.cli import tito
@@ -125,6 +131,12 @@ def test_own_script(tmp_path: Path) -> None:
         ('{"user": 5}', "line 1: user must be a string"),
         ('{"use": "a"}', "with keys among system, tool, tools, user, not use"),
         ('{"tools": "x", "user": "a"}', "line 1: tools must be a list"),
+        ('{"user": ""}', "line 1: give a `user` text that is not empty"),
+        ('{"system": "s"}', "says nothing"),
+        ('{"system": "s", "user": null}', "line 1: give a `user` text that is not empty"),
+        ('{"user": "a"}\n\n{"tool": "x"}', "line 3: give a `user` text that is not empty; `tool` is heard"),
+        ('{"user": "a"}\n{"system": "s", "user": "b"}', "line 2: system is for the first line"),
+        ('{"user": "a"}\n{"tools": []}', "line 2: tools is for the first line"),
     ],
 )
 def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
@@ -153,7 +165,7 @@ def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words:
         (("--vocab-size", "7"), "--vocab-size is for --engine sglang, and this is embedded"),
         (("--calls", "/dev/full"), "--calls /dev/full: cannot be written: No space left on device"),
         (("--turns", "0"), "Invalid value for '--turns'"),
-        (("--max-tokens", "many"), "Invalid value for '--max-tokens'"),
+        (("--max-tokens", "many"), "'many' is not a valid integer.\n"),
     ],
 )
 def test_bad_input_has_its_own_exit_status(options: tuple[str, ...], words: str) -> None:
@@ -248,6 +260,93 @@ def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPat
     assert "stopped early: the engine failed; it says: CUDA is gone" in shown.stdout
 
 
+class Interrupted(Through):
+    """An engine that is interrupted while it takes its turn of that number."""
+
+    last: int = 3
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        self.last -= 1
+        if self.last == 0:
+            signal.raise_signal(signal.SIGINT)
+            await anyio.sleep(60)
+        return await super().from_ids(ids, sampling, rendering, watch=watch)
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(command, "chosen", lambda _, address: Interrupted(embedded(seed=address.seed)))
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interrupt_tells_the_turns_until_then(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.jsonl"
+    shown = run("--turns", "9", "--calls", str(calls))
+    assert "drift" in shown.stdout
+    assert "3 turns: 2 by ids, 1 by messages" in shown.stdout
+    assert shown.stdout.endswith("stopped early: interrupted\n")
+    assert len(calls.read_bytes().splitlines()) == 3
+    *turns, last = lines(run("--turns", "9", "--json"))
+    assert (len(turns), last["summary"]["turns"], last["summary"]["error"]) == (3, 3, "interrupted")
+    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+
+
+def test_an_interrupted_rollout_that_is_written_to_a_file_ends_with_130(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.jsonl"
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = [sys.executable, "-c", f"{heeding}; from tito_io.__main__ import main; main()", "rollout"]
+    options = ["--turns", "100000", "--max-tokens", "1", "--no-compare", "--calls", str(calls)]
+    with subprocess.Popen([*program, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as going:
+        for _ in range(600):
+            if calls.exists() and calls.stat().st_size > 1_000:
+                break
+            time.sleep(0.1)
+        going.send_signal(signal.SIGINT)
+        try:
+            told, said = going.communicate(timeout=60)
+        finally:
+            going.kill()
+    assert (going.returncode, said) == (130, b"tito: interrupted\n")
+    assert b"sampled ids kept" in told
+    assert told.endswith(b"stopped early: interrupted\n")
+
+
+SWITCHED = KEEPING.replace(
+    "<|turn|>assistant\n{% endif %}",
+    "<|turn|>assistant\n{% if 'loud' in messages[0].content %}!{% endif %}{% endif %}",
+)
+"""A template in which the first message has a say in how every later prompt ends."""
+
+
+@pytest.mark.parametrize(("first", "differing"), [("loud", 3), ("calm", 0)])
+def test_turns_that_are_checked_are_counted(tmp_path: Path, first: str, differing: int) -> None:
+    folder = replace(write_family(tmp_path / "family"), chat_template__jinja=SWITCHED)
+    script = ("--script", str(wordy(tmp_path, first, "b", "c", "d")))
+    options = (*script, "--turns", "7", "--family", str(folder), "--check-every", "2")
+    summary = lines(run(*options, "--json"))[-1]["summary"]
+    assert (summary["checked_turns"], summary["differing_turns"]) == (3, differing)
+    assert summary["refusals"].get("UNPROVEN_TAIL", 0) >= differing
+    told = f"3 turns checked: {differing} differed from a render of the whole conversation"
+    assert told in run(*options).stdout
+
+
+def test_turns_that_nobody_checks_are_not_counted() -> None:
+    summary = lines(run("--turns", "3", "--json"))[-1]["summary"]
+    assert (summary["checked_turns"], summary["differing_turns"]) == (None, None)
+    assert "checked" not in run("--turns", "3").stdout
+    assert "0 turns checked" in run("--turns", "3", "--check-every", "9").stdout
+
+
 def test_help_tells_the_exit_statuses() -> None:
     told = run("--help").stdout
     assert [line.split()[0] for line in told.partition("Exit status:\n")[2].splitlines()] == [
@@ -275,6 +374,20 @@ def test_a_line_without_a_result_still_answers_the_call() -> None:
     said = script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]})
     assert [message["role"] for message in said] == ["tool", "user"]
     assert script.lines == (Line("Go on."),)
+
+
+def test_a_result_that_is_empty_is_the_result() -> None:
+    script = parse([b'{"system": "s"}', b'{"user": "a", "tool": ""}'], "a script")
+    assert script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]}) == [
+        {"role": "tool", "tool_call_id": "a", "name": "f", "content": ""}
+    ]
+
+
+def test_at_its_end_a_script_begins_again() -> None:
+    script = parse([b'{"user": "a"}', b'{"user": "b"}'], "a script")
+    said = [script.reply_to(turn, {"content": "x"})[0]["content"] for turn in range(1, 5)]
+    assert (script.opening()[-1]["content"], said) == ("a", ["b", "a", "b", "a"])
+    assert "At its end the script begins again with its first text." in " ".join(run("--help").stdout.split())
 
 
 def test_a_script_that_cannot_be_read_is_bad_input(tmp_path: Path) -> None:

@@ -56,6 +56,18 @@ def log(tmp_path: Path) -> Path:
     return put(tmp_path, own("c", CALLS))
 
 
+def test_an_interrupt_has_its_status_in_the_help() -> None:
+    assert "  130  interrupted\n" in CliRunner().invoke(samples, ["--help"]).stdout
+
+
+def test_calls_are_read_from_standard_input(log: Path) -> None:
+    command = [sys.executable, "-m", "tito_io", "samples", "/dev/stdin", "--json"]
+    done = subprocess.run(command, input=log.read_bytes(), capture_output=True, check=False)
+    assert done.returncode == 0
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["b", "c", "d"]
+    assert json.loads(done.stderr)["conversations"] == 1
+
+
 def test_rows_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None:
     result = run(log)
     assert result.exit_code == 0
@@ -320,7 +332,7 @@ def test_a_compressed_file_goes_to_no_cluster(tmp_path: Path) -> None:
 
 def test_the_help_names_the_exit_statuses() -> None:
     told = CliRunner().invoke(samples, ["--help"]).stdout
-    assert "Exit status:\n    0  every line was read" in told
+    assert "Exit status:\n    0    every line was read" in told
 
 
 def test_options_raise_what_the_kernel_raises() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
+import os
+import threading
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,9 +27,10 @@ from tests.io.test_samples_exchange import DYNAMO, EXPERTS, GENERATED, LEGACY
 from tests.io.test_samples_verifiers import RESULT, TRACES
 from tests.strategies import tries
 from tito_core import Call, Forest, InputError, Step
+from tito_io.samples import lines as reading_lines
 from tito_io.samples.chunks import PATIENCE, Group, Reading
 from tito_io.samples.forms.own import line
-from tito_io.samples.lines import lines
+from tito_io.samples.lines import lines, regular
 from tito_io.samples.problem import Problem
 from tito_io.samples.read import Stored, conversations
 
@@ -358,3 +364,82 @@ def test_whatever_a_line_holds_is_read_or_a_problem(data: Any) -> None:
         except InputError:
             return
         assert all(isinstance(one, Stored | Problem) for one in found)
+
+
+@contextmanager
+def piped(path: Path, content: bytes) -> Iterator[Path]:
+    """Lend a pipe of that name, and write into it while it is read."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(content,))
+    writer.start()
+    try:
+        yield path
+    finally:
+        writer.join()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.jsonl.gz", "log.jsonl.zst"])
+def test_a_pipe_is_read_like_a_file(tmp_path: Path, name: str) -> None:
+    text = own("c", TALK) * 3_000  # more than a pipe holds, and than is looked at
+    packed = {"log.jsonl": text, "log.jsonl.gz": gzip.compress(text)}.get(name) or zstandard.compress(text)
+    ticks: list[int] = []
+    with piped(tmp_path / name, packed) as path:
+        found = [line.raw for line in lines(path, ticks.append)]
+    assert b"".join(found) == text
+    assert ticks == sorted(ticks)
+
+
+def test_what_is_no_text_is_no_text_in_a_pipe_either(tmp_path: Path) -> None:
+    with (
+        piped(tmp_path / "log.jsonl", b"\0\1") as path,
+        pytest.raises(InputError, match=r"log\.jsonl is no text"),
+    ):
+        list(lines(path))
+
+
+class Broken(io.RawIOBase):
+    """A file on a disk that fails after so many bytes."""
+
+    def __init__(self, good: bytes) -> None:
+        self.good = good
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.good:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        size = min(len(buffer), len(self.good))
+        buffer[:size], self.good = self.good[:size], self.good[size:]
+        return size
+
+
+@pytest.mark.parametrize("good", [b"", own("c", TALK), own("c", TALK) * 3_000])
+@pytest.mark.parametrize("name", ["log.jsonl", "log.jsonl.gz"])
+def test_a_disk_that_fails_is_told_with_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, good: bytes, name: str
+) -> None:
+    packed = gzip.compress(good)[:-8] if name.endswith(".gz") and good else good
+    monkeypatch.setattr(reading_lines, "_plain", lambda _: io.BufferedReader(Broken(packed)))
+    with pytest.raises(InputError, match=rf"cannot read .*{name}: Input/output error"):
+        list(lines(tmp_path / name))
+
+
+def test_machines_are_given_no_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(InputError, match=r"log\.jsonl is a pipe or a device: .*write one first"):
+        regular(tmp_path / "log.jsonl")
+    (tmp_path / "log.jsonl").unlink()
+    regular(put(tmp_path, own("c", TALK)))
+    regular(tmp_path / "nowhere.jsonl")  # which is told by whoever opens it
+
+
+@pytest.mark.parametrize(
+    ("text", "noun"), [(b"9", "a number"), (b'"x"', "a string"), (b"null", "null"), (b"true", "a boolean")]
+)
+def test_a_line_that_is_no_object_is_named_in_the_words_of_json(
+    tmp_path: Path, text: bytes, noun: str
+) -> None:
+    told, _ = conversations(put(tmp_path, own("c", TALK) + text + b"\n"))
+    assert isinstance(told, Problem)
+    assert told.reason == f"is {noun}: give an object a line"

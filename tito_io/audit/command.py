@@ -15,6 +15,7 @@ import click
 import orjson
 
 from tito_core import InputError, TitoError
+from tito_io.bounds import WholeRange
 from tito_io.trouble import BAD_INPUT, fail
 
 if TYPE_CHECKING:
@@ -29,11 +30,25 @@ PYTHON = {"True": "true", "False": "false", "None": "null"}
 """What templates' arguments are in Python, and in JSON: a string in the place of false is true."""
 STATUSES = """\b
 Exit status:
-  0  no drift: every prompt rendered from messages restates the ids that were there
-  1  drift was found
-  2  bad input: options, file, model folder
-  3  no drift in what was compared, but something was not: lines that nobody could read,
-     prompts that the template refuses, prompts with media or without messages
+  0    no drift: every prompt rendered from messages restates the ids that were there
+  1    drift was found
+  2    bad input: options, file, model folder
+  3    no drift in what was compared, but something was not, or nothing was: lines that nobody
+       could read, prompts that the template refuses, with media or without messages, no calls
+  130  interrupted
+
+\b
+Closing figures: the parts of something that ids would have kept and messages do not.
+  sampled ids change   of the sampled ids that a later prompt restates, those that it changes
+                       when it is rendered from messages; no prompt restates a last turn
+  turns break          of the turns that a later prompt restates, those with a break
+  conversations drift  of all conversations, those with a break
+  lost to merging      of the sampled ids of conversations that can be rendered when they are
+                       finished, last turns too: those that a trainer loses who renders them so
+                       and keeps the turns that stand unchanged at the beginning; what comes after
+                       a first difference is lost, and it may be where no prompt drifts
+  prefix cache lost    of the prompt ids that the engine's prefix cache has where prompts are sent
+                       as ids, those that it has not where they are sent as messages
 
 \b
 Causes, in the order in which they are named: a break has the first that holds, others are `also`.
@@ -115,14 +130,14 @@ class Options:
 @click.option("--id", "id_field", help="The field that names a line's conversation, such as meta.session.")
 @click.option(
     "--block-size",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=16,
     show_default=True,
     help="Ids in a block of the engine's prefix cache.",
 )
 @click.option(
     "--show",
-    type=click.IntRange(0),
+    type=WholeRange(0),
     default=20,
     show_default=True,
     help="How many breaks to show: some of each.",

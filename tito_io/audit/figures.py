@@ -12,6 +12,8 @@ FAMILY = (
     "is this the folder of the model that was served, and are tools, arguments and date those of the run?"
 )
 """What to ask where prompts are not the family's rendering."""
+UNSEEN = "a finished conversation, whose last turn no later prompt restates, is not written as it was sampled"
+"""Why ids may be lost where no prompt differs."""
 
 
 @attrs.frozen
@@ -21,7 +23,7 @@ class Figure:
     name: str
     """What is counted."""
     meaning: str
-    """What that is, in a sentence."""
+    """What that is, in a clause."""
     part: int
     whole: int
     noun: str
@@ -43,41 +45,43 @@ class Figure:
 
 
 def figures(tally: Tally) -> tuple[Figure, ...]:
-    """Return the rates in the order in which they are shown."""
+    """Return the rates in the order in which they, and their legends in `--help`, are shown."""
     return (
         Figure(
             "sampled ids change",
-            "of the sampled ids that a later prompt restates",
+            "those that some later prompt, rendered from messages, no longer has where they were",
             tally.changed_ids,
             tally.followed_ids,
-            "id",
+            "restated sampled id",
         ),
         Figure(
             "turns break",
-            "of the turns that a later prompt restates",
+            "those that have a break in what was sampled or in its close",
             tally.broken_turns,
             tally.turns,
-            "turn",
+            "restated turn",
         ),
         Figure(
             "conversations drift",
-            "have at least one break",
+            "those that have at least one break",
             tally.drifted,
             tally.conversations,
             "conversation",
         ),
         Figure(
-            "sampled ids lost",
-            "to a trainer that renders the last conversation again and merges what survives as its prefix",
+            "lost to merging",
+            "those that a trainer loses who renders each finished conversation from messages and keeps the "
+            "turns that stand unchanged at its beginning, last turns too",
             tally.lost_ids,
             tally.merged_ids,
-            "id",
+            "sampled id",
         ),
         Figure(
             "prefix cache lost",
-            "of the prompt ids that the engine's prefix cache would have had by ids",
+            "those that the engine's prefix cache has where prompts are sent as ids, and not where they are "
+            "sent as messages",
             tally.reuse_lost,
             tally.cached_by_ids,
-            "id",
+            "cached prompt id",
         ),
     )

@@ -22,14 +22,25 @@ def places(
 
 
 def again(found: Reach, reading: Reading) -> Iterator[Stored | Problem]:
-    """Read lines where they lie."""
+    """Read lines where they lie; a file that is another by now, or cannot be read any more, is a problem."""
     collected = Collector(found.path, reading, form=FORMS[found.form])
+    try:
+        changed = _taken(found, collected)
+    except OSError as error:
+        changed = Problem(found.numbers[0], f"the file cannot be read again: {error.strerror}")
+    if changed is not None:
+        yield changed
+        return
+    for chunk in collected.rest():
+        yield from stored(chunk)
+
+
+def _taken(found: Reach, collected: Collector) -> Problem | None:
+    """Take in the lines; return what is wrong with one of them."""
     with found.path.open("rb") as file:
         for number, start in zip(found.numbers, found.starts, strict=True):
             file.seek(start)
             held = list(collected.add(Line(number, start, file.readline())))
             if held:
-                yield Problem(number, f"the file has changed: {held[0]}")
-                return
-    for chunk in collected.rest():
-        yield from stored(chunk)
+                return Problem(number, f"the file has changed: {held[0]}")
+    return None

@@ -50,9 +50,9 @@ class Report:
 
     @property
     def whole(self) -> bool:
-        """Whether all that the file holds was compared."""
+        """Whether all that the file holds was compared, and that was something."""
         tally = self.tally
-        return not (self.problems or tally.refused or tally.media or tally.wordless)
+        return bool(tally.compared) and not (self.problems or tally.refused or tally.media or tally.wordless)
 
 
 def to_json(one: Break) -> dict[str, Any]:

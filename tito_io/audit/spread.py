@@ -14,12 +14,11 @@ from pathlib import Path
 
 import attrs
 
-from tito_core import InputError
 from tito_core.break_choice import Choice
 from tito_core.breaks import Break
 from tito_io.fleet import knock, spread
 from tito_io.samples.chunks import Reading
-from tito_io.samples.lines import COMPRESSED
+from tito_io.samples.lines import regular
 from tito_io.samples.problem import Problem
 from tito_io.samples.spread import Reach
 
@@ -60,8 +59,7 @@ def spread_file(
     Raises `InputError` where there is no cluster, or the file is compressed or of no known form.
     """
     knock(address)  # before the file is read, and Ray is loaded
-    if path.suffix in COMPRESSED:
-        raise InputError(f"{path} is compressed: machines read parts of it, so decompress it first")
+    regular(path)
     work.rendering.load()  # what is wrong with the family is said here, and not by every machine
     found: list[Reach] = []
     problems: list[Problem] = []

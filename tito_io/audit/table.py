@@ -12,7 +12,7 @@ from rich.text import Text
 from tito_core.breaks import Break, Cause, Piece
 from tito_core.tally import Tally
 
-from .figures import FAMILY, figures
+from .figures import FAMILY, UNSEEN, figures
 from .report import Report
 from .words import count, plain, seen
 
@@ -39,6 +39,9 @@ def table(report: Report) -> Group:
 def verdict(report: Report) -> Text:
     """Return the first line."""
     tally = report.tally
+    if not tally.compared:
+        held = f"{count(tally.conversations, 'conversation')} with {count(tally.calls, 'call')}"
+        return Text(f"nothing could be compared: {held}, and no prompt to render", style="bold yellow")
     over = f"{count(tally.conversations, 'conversation')}, {count(tally.compared, 'prompt')} compared"
     if tally.breaks:
         return Text(f"{count(tally.breaks, 'break')} in {over}", style="bold red")
@@ -97,6 +100,8 @@ def rates(report: Report) -> Text:
     """Return the closing lines."""
     tally = report.tally
     lines = [f"{one.name:<20}{one.percent:>7}  ({one.counted})" for one in figures(tally)]
+    if tally.lost_ids and not tally.breaks:
+        lines.append(f"lost to merging, though no prompt drifts: {UNSEEN}")
     if tally.happened:
         lines.append(f"{count(tally.happened, 'break')} really happened: those prompts went by messages")
     if Cause.RENDERING.name in tally.causes:

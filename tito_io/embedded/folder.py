@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tito_core import InputError
+
 from .vocabulary import CLOSE, OPEN, OVER, SPECIAL, TAGS, Vocabulary, vocabulary
 
 MODEL = "tito-embedded-sampler"
@@ -17,20 +19,27 @@ TEMPLATE = (Path(__file__).parent / "chat_template.jinja").read_text(encoding="u
 def write_family(path: str | Path) -> Path:
     """Write the folder at `path`, made where it is missing, and return it.
 
-    `tito_io.family.Family` and `transformers.AutoTokenizer` load it. The same files on every run.
+    `tito_io.family.Family` and `transformers.AutoTokenizer` load it. The same files on every run. Raises
+    `InputError` where the folder cannot be written.
     """
-    folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    words = vocabulary()
-    words.tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
-    (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
-    _write(folder / "tokenizer_config.json", _tokenizer_config(words))
-    _write(folder / "generation_config.json", _generation_config(words))
+    folder, words = Path(path), vocabulary()
+    files = {
+        "tokenizer.json": words.tokenizer.to_str(pretty=False),
+        "chat_template.jinja": TEMPLATE,
+        "tokenizer_config.json": _lines(_tokenizer_config(words)),
+        "generation_config.json": _lines(_generation_config(words)),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder
 
 
-def _write(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+def _lines(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2) + "\n"
 
 
 def _tokenizer_config(words: Vocabulary) -> dict[str, Any]:

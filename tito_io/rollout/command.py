@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, Truncated
-from tito_io.bounds import FiniteRange
+from tito_io.bounds import FiniteRange, WholeRange
 from tito_io.chosen import ENGINES, Address, chosen
 from tito_io.console import Console
 from tito_io.conversation import Conversation, Turn
@@ -26,10 +26,12 @@ from tito_io.threaded import Threaded
 from tito_io.trouble import BAD_INPUT, TROUBLE, complain, told
 
 from .report import table, verdict
-from .run import Rollout, Row, Summary, to_json
+from .run import Rollout, Row, to_json
 from .script import load, shipped
 
 LOST, FULL = 1, 4
+INTERRUPTED = "interrupted"
+"""What stopped a rollout that was interrupted, as its summary says it."""
 STATUSES = """\b
 Exit status:
   0    every sampled id survived in every later prompt
@@ -37,7 +39,7 @@ Exit status:
   2    bad input: options, script, model folder; or the output could not be written
   3    engine trouble: unreachable, refused, or an answer that breaks its own counts
   4    the context was full before the last turn; the turns until then are told
-  130  interrupted
+  130  interrupted; the turns until then are told
 """
 
 
@@ -78,26 +80,26 @@ class Options:
 @click.option("--base-url", help="Where the engine listens, such as http://127.0.0.1:8000.")
 @click.option("--model", help="The model's name; asked of the engine where it serves just one.")
 @click.option("--api-key", envvar="TITO_API_KEY", help="Sent as a bearer token. [env: TITO_API_KEY]")
-@click.option(
-    "--vocab-size", type=click.IntRange(1), help="How many ids there are, where SGLang does not say."
-)
+@click.option("--vocab-size", type=WholeRange(1), help="How many ids there are, where SGLang does not say.")
 @click.option("--family", type=click.Path(path_type=Path), help="A model folder to render with locally.")
 @click.option(
     "--script",
     type=click.Path(path_type=Path),
-    help='What the world says, a JSON object a line: {"user": "Hello."}, and "tool" for the result of each '
-    'call, where the model made any. The first line may hold "system" and "tools". Said over and over.',
+    help='What the world says, a JSON object a line: {"user": "Hello."}, and "tool" beside it for the result '
+    "of each call, where the model made any; calls without one get `done`, and the user's text after it. The "
+    'first line may hold "system" and "tools", alone or with its text. At its end the script begins again '
+    "with its first text.",
 )
-@click.option("--turns", type=click.IntRange(1), help="How many turns; one a script line by default.")
+@click.option("--turns", type=WholeRange(1), help="How many turns; one a script line by default.")
 @click.option(
     "--max-tokens",
-    type=click.IntRange(1, 2**31 - 1),
+    type=WholeRange(1, 2**31 - 1),
     default=256,
     show_default=True,
     help="The most ids that a turn samples.",
 )
 @click.option("--temperature", type=FiniteRange(0, 100), default=1.0, show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@click.option("--seed", type=WholeRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option(
     "--truncated",
     type=_choice(Truncated),
@@ -115,9 +117,10 @@ class Options:
 )
 @click.option(
     "--check-every",
-    type=click.IntRange(0),
+    type=WholeRange(0),
     default=0,
-    help="Compare the bridge of every n-th turn with a render of the whole conversation; 0 for never.",
+    help="Compare the bridge of every n-th turn with a render of the whole conversation, and send it by "
+    "messages where they differ; 0 for never.",
 )
 @click.option("--compare/--no-compare", default=True, help="Render each prompt afresh to show the drift.")
 @click.option(
@@ -224,11 +227,26 @@ async def _each(run: Rollout, show: Callable[[Row], None]) -> TitoError | None:
 
 
 async def _print_json(run: Rollout, _: str) -> int:
-    error = await _each(run, lambda row: _line(to_json(row)))
-    _line({"summary": attrs.asdict(_summary(run, error))})
+    with _interruptible(lambda: _line(_summary(run, INTERRUPTED))):
+        error = await _each(run, lambda row: _line(to_json(row)))
+    _line(_summary(run, _why(run, error)))
     if error is not None:
         complain(_ended(error, len(run.rows)))
     return _status(run, error)
+
+
+@contextmanager
+def _interruptible(close: Callable[[], None]) -> Iterator[None]:
+    """Tell what there is when a rollout is interrupted, and let the interrupt go on."""
+    try:
+        yield
+    except anyio.get_cancelled_exc_class():
+        close()
+        raise
+
+
+def _summary(run: Rollout, error: str | None) -> Mapping[str, Any]:
+    return {"summary": attrs.asdict(run.summary(error))}
 
 
 def _line(data: Any) -> None:
@@ -238,16 +256,21 @@ def _line(data: Any) -> None:
 async def _print_table(run: Rollout, name: str) -> int:
     console = Console()
     redrawn = console.is_terminal and console.roomy
-    if redrawn:
-        with Live(console=console, auto_refresh=False) as live:
-            error = await _each(run, lambda _: live.update(_table(console, run, name), refresh=True))
-    else:
-        error = await _each(run, lambda _: None)
+
+    def close(error: str | None) -> None:
+        if not redrawn:
+            console.print(_table(console, run, name))
+        console.print(verdict(run.summary(error)), soft_wrap=True)
+
+    with _interruptible(lambda: close(INTERRUPTED) if run.rows else None):
+        if redrawn:
+            with Live(console=console, auto_refresh=False) as live:
+                error = await _each(run, lambda _: live.update(_table(console, run, name), refresh=True))
+        else:
+            error = await _each(run, lambda _: None)
     if error is not None and not run.rows:
         raise error
-    if not redrawn:
-        console.print(_table(console, run, name))
-    console.print(verdict(_summary(run, error)), soft_wrap=True)
+    close(_why(run, error))
     return _status(run, error)
 
 
@@ -255,8 +278,8 @@ def _table(console: Console, run: Rollout, name: str) -> Table:
     return table(run.rows, name, console.width)
 
 
-def _summary(run: Rollout, error: TitoError | None) -> Summary:
-    return run.summary(None if error is None else _ended(error, len(run.rows)))
+def _why(run: Rollout, error: TitoError | None) -> str | None:
+    return None if error is None else _ended(error, len(run.rows))
 
 
 def _status(run: Rollout, error: TitoError | None) -> int:

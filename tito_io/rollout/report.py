@@ -77,6 +77,9 @@ def verdict(summary: Summary) -> Text:
         *_drift(summary.drift_tokens_avoided),
         f"{summary.reused_ids:,} ids not tokenized again, {summary.retokenized_ids:,} tokenized again",
     ]
+    if summary.checked_turns is not None:
+        same = f"{summary.differing_turns} differed from a render of the whole conversation"
+        lines.append(f"{_count(summary.checked_turns, 'turn')} checked: {same}")
     lines += [f"by messages because {reason}: {count}" for reason, count in summary.refusals.items()]
     if summary.error:
         lines.append(f"stopped early: {summary.error}")

@@ -102,6 +102,10 @@ class Summary:
     retokenized_ids: int
     """Ids of earlier turns that were tokenized again, summed over the prompts that went by messages."""
     refusals: dict[str, int]
+    checked_turns: int | None = None
+    """Turns whose bridge was compared with a render of the whole conversation; None where none was to be."""
+    differing_turns: int | None = None
+    """Those of them that ended otherwise, and went by messages."""
     error: str | None = None
     """What stopped the rollout early."""
 
@@ -178,6 +182,7 @@ class Rollout:
     def summary(self, error: str | None = None) -> Summary:
         """Return what became of the ids so far."""
         routes = Counter(row.route for row in self.rows)
+        checking = self.conversation.check_every > 0
         compared = [row.drift for row in self.rows if row.drift is not None]
         return Summary(
             turns=len(self.rows),
@@ -190,6 +195,8 @@ class Rollout:
             reused_ids=sum(row.reused_ids for row in self.rows),
             retokenized_ids=self.retokenized,
             refusals=dict(Counter(row.refusal for row in self.rows if row.refusal)),
+            checked_turns=self.conversation.checked if checking else None,
+            differing_turns=self.conversation.differed if checking else None,
             error=error,
         )
 

@@ -14,6 +14,7 @@ import orjson
 from tito_core import InputError, Message
 
 KEYS = frozenset(("user", "tool", "system", "tools"))
+HEAD = frozenset(("system", "tools"))
 KNOWN = ", ".join(sorted(KEYS))
 
 
@@ -21,7 +22,7 @@ KNOWN = ", ".join(sorted(KEYS))
 class Line:
     """What the world says at one turn."""
 
-    user: str | None = None
+    user: str
     """Said by the user: always where there is no `tool`, else where the model called no tool."""
     tool: str | None = None
     """The result of each tool that the model called."""
@@ -29,7 +30,7 @@ class Line:
 
 @attrs.frozen
 class Script:
-    """A system text, tools, and lines; `at` cycles through them for as long as a rollout lasts."""
+    """A system text, tools, and lines, which are said over and over for as long as a rollout lasts."""
 
     lines: tuple[Line, ...]
     system: str | None = None
@@ -38,17 +39,19 @@ class Script:
     def opening(self) -> list[Message]:
         """Return the messages of the first prompt."""
         system: list[Message] = [] if self.system is None else [{"role": "system", "content": self.system}]
-        return [*system, {"role": "user", "content": self.lines[0].user or "Hello."}]
+        return [*system, {"role": "user", "content": self.lines[0].user}]
 
     def reply_to(self, turn: int, message: Message) -> list[Message]:
         """Return what the world says after the model's `turn`-th message (from 1).
 
-        Every tool call gets a result. The user speaks where nothing was called, or no result was scripted.
+        Every tool call gets a result, `done` where none was scripted, and then the user speaks too, as where
+        nothing was called.
         """
         line = self.lines[turn % len(self.lines)]
-        results = [_result(call, line.tool or "done") for call in message.get("tool_calls") or ()]
+        said = "done" if line.tool is None else line.tool
+        results = [_result(call, said) for call in message.get("tool_calls") or ()]
         speaks = not results or line.tool is None
-        return [*results, {"role": "user", "content": line.user or "Go on."}] if speaks else results
+        return [*results, {"role": "user", "content": line.user}] if speaks else results
 
 
 def _result(call: Mapping[str, Any], text: str) -> Message:
@@ -69,13 +72,31 @@ def load(path: Path) -> Script:
 
 
 def parse(lines: Iterable[bytes], name: str) -> Script:
-    """Read JSON lines: objects with `user` and `tool` texts; the first may have `system` and `tools`."""
-    objects = [_object(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
-    head = objects[0] if objects else {}
-    said = [Line(data.get("user"), data.get("tool")) for data in objects if data.keys() & {"user", "tool"}]
+    """Read JSON lines: objects with a `user` and maybe a `tool` text.
+
+    The first may have `system` and `tools`, beside what it says or alone.
+    """
+    objects = {n: _object(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()}
+    first, head = next(iter(objects.items()), (0, {}))
+    said = [
+        _said(data, f"{name}, line {n}", first=n == first)
+        for n, data in objects.items()
+        if n != first or data.keys() & {"user", "tool"}
+    ]
     if not said:
         raise InputError(f'{name} says nothing: give lines such as {{"user": "Hello."}}')
     return Script(tuple(said), head.get("system"), tuple(head.get("tools") or ()))
+
+
+def _said(data: Mapping[str, Any], where: str, *, first: bool) -> Line:
+    """Return what a line says; nothing is made up where it has no words, and nothing that it has left out."""
+    late = sorted(data.keys() & HEAD)
+    if late and not first:
+        raise InputError(f"{where}: {late[0]} is for the first line: it is said once, at the beginning")
+    if not data.get("user"):
+        tool = "; `tool` is heard only where the model called one" if "tool" in data else ""
+        raise InputError(f"{where}: give a `user` text that is not empty{tool}")
+    return Line(data["user"], data.get("tool"))
 
 
 def _object(line: bytes, where: str) -> dict[str, Any]:

@@ -31,9 +31,10 @@ from .tally import Tally
 SOME_UNREAD = 1
 STATUSES = """\b
 Exit status:
-  0  every line was read
-  1  some lines could not be read, or made no rows; the others did. Or all were read, and made no row
-  2  bad input: options, no such file, a file of no known form
+  0    every line was read
+  1    some lines could not be read, or made no rows; the others did. Or all were read, and made no row
+  2    bad input: options, no such file, a file of no known form
+  130  interrupted
 """
 MOST = "The most ids of a row."
 

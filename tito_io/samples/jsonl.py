@@ -22,6 +22,7 @@ from tito_core import InputError
 
 from .entry import Entry, from_columns, to_columns
 from .lines import lines
+from .record import noun_of
 
 
 @attrs.define
@@ -69,7 +70,7 @@ def read(path: Path) -> Iterator[Entry]:
 
 def _columns(found: Any) -> Mapping[str, Any]:
     if not isinstance(found, dict):
-        raise InputError(f"a {type(found).__name__} is no row")
+        raise InputError(f"{noun_of(found)} is no row")
     experts = found.get("experts")
     if isinstance(experts, dict):
         data = base64.b64decode(experts.get("data") or "", validate=True)

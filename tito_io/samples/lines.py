@@ -7,6 +7,7 @@ import io
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -46,11 +47,12 @@ class Line:
 def lines(path: Path, tick: Callable[[int], None] = lambda _: None) -> Iterator[Line]:
     """Yield the lines that are not blank; `tick` is told how many bytes of the file are read.
 
-    Raises `InputError` where there is no such file, or it is a folder, no text or broken off in its
-    compression.
+    A pipe is read as it comes. Raises `InputError` where there is no such file, or it is a folder, no text,
+    broken off in its compression or in what it lies on.
     """
     start = 0
     with _plain(path) as file:
+        told = file.tell if file.seekable() else lambda: start
         _look(file, path)
         with _opened(path, file) as text:
             for number, raw in enumerate(_each(text, path), 1):
@@ -58,10 +60,18 @@ def lines(path: Path, tick: Callable[[int], None] = lambda _: None) -> Iterator[
                 if line.text.strip():
                     yield line
                 start += len(raw)
-                tick(file.tell())
+                tick(told())
 
 
-def _plain(path: Path) -> BinaryIO:
+def regular(path: Path) -> None:
+    """Raise `InputError` for what can be read only once and only here; machines read a file again."""
+    if path.suffix in COMPRESSED:
+        raise InputError(f"{path} is compressed: machines read parts of it, so decompress it first")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path} is a pipe or a device: machines read parts of a file, so write one first")
+
+
+def _plain(path: Path) -> io.BufferedReader:
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a file in it")
     try:
@@ -76,17 +86,26 @@ def _opened(path: Path, file: BinaryIO) -> BinaryIO:
     return io.BufferedReader(Frames(file)) if path.suffix == ".zst" else file
 
 
-def _look(file: BinaryIO, path: Path) -> None:
+def _look(file: io.BufferedReader, path: Path) -> None:
     """Refuse what is no text, before its bytes are taken for lines."""
-    head = file.read(HEAD)
-    file.seek(0)
+    with _read(path):
+        head = file.peek(HEAD)[:HEAD]  # a pipe is not wound back
     if path.suffix not in COMPRESSED and b"\0" in head:
         raise InputError(f"{path} is no text: give a file with a JSON object a line")
 
 
 def _each(text: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Yield lines, and name the file where its compression is not what its name says."""
-    try:
+    """Yield lines, and name the file where it cannot be read, or not in the way that its name says."""
+    with _read(path):
         yield from text
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[None]:
+    """Name the file where reading fails: what it lies on, or its compression."""
+    try:
+        yield
     except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} cannot be decompressed: {error}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error

@@ -14,6 +14,16 @@ from .forms.form import named
 from .lines import Line
 from .problem import without_id
 
+NOUNS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
+
 
 class NoIdError(InputError):
     """A line has no id where ids were to be."""
@@ -25,7 +35,16 @@ def record_of(line: Line) -> dict[str, Any] | str:
         found = orjson.loads(line.text)
     except orjson.JSONDecodeError as error:
         return f"is no JSON: {error}"
-    return found if isinstance(found, dict) else f"is a {type(found).__name__}: give an object a line"
+    return found if isinstance(found, dict) else f"is {noun_of(found)}: give an object a line"
+
+
+def noun_of(found: object) -> str:
+    """Return what JSON calls a value, with its article.
+
+    >>> noun_of(9), noun_of([]), noun_of(None), noun_of(True)
+    ('a number', 'a list', 'null', 'a boolean')
+    """
+    return NOUNS.get(type(found), "something else")
 
 
 def keys_of(record: Record) -> str:

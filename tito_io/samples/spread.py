@@ -17,7 +17,7 @@ from tito_io.fleet import knock, spread
 
 from .chunks import Chunk, Collector, Reading
 from .forms import FORMS
-from .lines import COMPRESSED, Line
+from .lines import Line, regular
 from .make import Made, made
 from .problem import Problem
 from .read import chunks, stored
@@ -76,8 +76,7 @@ def spread_over(
     Raises `InputError` where there is no cluster, or the file is compressed or none of ours.
     """
     knock(address)  # before the file is read, and Ray is loaded
-    if path.suffix in COMPRESSED:
-        raise InputError(f"{path} is compressed: machines read parts of it, so decompress it first")
+    regular(path)
     found = []
     for one in chunks(path, reading, tick, make=False):
         if isinstance(one, Problem):

@@ -11,6 +11,7 @@ import attrs
 import click
 
 from tito_core import InputError, OddStop, Policy, TitoError, Truncated
+from tito_io.bounds import WholeRange
 from tito_io.chosen import ENGINES, Address, chosen
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
 from tito_io.extras import missing
@@ -73,11 +74,11 @@ class Options:
 @click.option("--base-url", help="Where the engine listens, such as http://127.0.0.1:8000.")
 @click.option("--model", help="The model's name; asked of the engine where it serves just one.")
 @click.option("--api-key", envvar="TITO_API_KEY", help="The engine's. [env: TITO_API_KEY]")
-@click.option("--vocab-size", type=click.IntRange(1), help="How many ids, where SGLang does not say.")
+@click.option("--vocab-size", type=WholeRange(1), help="How many ids, where SGLang does not say.")
 @click.option("--family", type=click.Path(path_type=Path), help="The model's folder, to render with here.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="The embedded engine's.")
+@click.option("--seed", type=WholeRange(0, 2**63 - 1), default=0, help="The embedded engine's.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0: everywhere.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8010, show_default=True, help="0: any free.")
+@click.option("--port", type=WholeRange(0, 65535), default=8010, show_default=True, help="0: any free.")
 @click.option(
     "--store",
     default="sqlite:tito-sessions.db",
@@ -128,38 +129,38 @@ class Options:
     show_default=True,
     help="Which generation of the session protocol.",
 )
-@click.option("--drain", type=click.IntRange(0), default=30, show_default=True, help="Seconds, on SIGTERM.")
+@click.option("--drain", type=WholeRange(0), default=30, show_default=True, help="Seconds, on SIGTERM.")
 @click.option(
     "--max-body",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=CAPS.body_bytes // MIB,
     show_default=True,
     help="MiB of one request's body; more is refused with 413.",
 )
 @click.option(
     "--max-turns",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=CAPS.turns,
     show_default=True,
     help="Assistant messages in one prompt; more are refused with 429, as by the next three.",
 )
 @click.option(
     "--max-nodes",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=CAPS.nodes,
     show_default=True,
     help="Turns of one session, those of all its branches.",
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=CAPS.tokens,
     show_default=True,
     help="Token ids that one session keeps, shared ones counted once.",
 )
 @click.option(
     "--max-sessions",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=CAPS.sessions,
     show_default=True,
     help="Sessions in the store.",
@@ -173,7 +174,7 @@ class Options:
 )
 @click.option(
     "--max-calls",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=CAPS.calls,
     show_default=True,
     help="Turns sampled at once; further ones wait for a place, and none is refused.",

@@ -1,0 +1,55 @@
+"""Processes that are stopped together, when whoever waits for them is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+import attrs
+
+
+@attrs.define
+class Children:
+    """Runs processes for many threads; at the end of the block none is left, and none begins any more."""
+
+    _running: set[subprocess.Popen[bytes]] = attrs.field(factory=set, init=False)
+    _over: bool = attrs.field(default=False, init=False)
+    _lock: Lock = attrs.field(factory=Lock, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._over = True
+            for process in self._running:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int | None:
+        """Return a process's exit status, or None where all are being stopped."""
+        with self._lock:
+            if self._over:
+                return None
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._running.add(process)
+        status = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        return status
