@@ -116,11 +116,11 @@ def _numbers(ours: Plain, theirs: Plain) -> bool:
     return _figures(ours) != _figures(theirs)
 
 
-def _figures(message: Plain) -> list[list[str]]:
+def _figures(message: Plain) -> list[Any]:
     """Return the numbers in all that a message says but the arguments of its calls."""
     thoughts = {figure for key in REASONING for figure in _written(message.get(key))}
     said = (message.get(key) for key in ("content", "tool_call_id", "name"))
-    return [sorted(thoughts), *map(_written, said), *map(_written, map(_called, calls_in(message)))]
+    return [thoughts, *map(_written, said), *map(_written, map(_called, calls_in(message)))]
 
 
 def _called(call: Any) -> Any:
@@ -131,13 +131,13 @@ def _called(call: Any) -> Any:
     return [call.get("id"), said["name"]] if "name" in said else {**call, "index": None}
 
 
-def _written(value: Any) -> list[str]:
+def _written(value: Any) -> list[Any]:
     """Return the numbers in data as they are written, whatever the order of keys."""
     if isinstance(value, dict):
         return [figure for key in sorted(value) for figure in _written(value[key])]
     if isinstance(value, list):
         return [figure for item in value for figure in _written(item)]
-    return [repr(value)] if isinstance(value, int | float) else []
+    return [exactly(value)] if isinstance(value, int | float) else []
 
 
 _SPELLINGS: dict[Forgiveness, Callable[[Plain, Plain], bool]] = {

@@ -124,6 +124,11 @@ SAME = {
         frozenset({F.NUMBERS}),
     ),
     "a number for a thought": (said(reasoning=1), said(reasoning=1.0), frozenset({F.NUMBERS})),
+    "a number longer than Python writes": (
+        said([part("a", cache=10**5000), part("b")]),
+        said([part("a", cache=10**5000), part("b")], x=10**5000),
+        frozenset({F.OTHER_KEYS}),
+    ),
     "a number deep in a part": (
         {"role": "user", "content": [{"type": "x", "a": [{"b": 1}]}, {"type": "y"}]},
         {"role": "user", "content": [{"type": "x", "a": [{"b": 1.0}]}, {"type": "y"}]},
