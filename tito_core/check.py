@@ -25,21 +25,23 @@ def checking(found: Stitched, prompt: Sequence[Message]) -> Asking[bool | None]:
     *past, message = clean(prompt[:start])
     answer = None
     for environment in readings(clean(found.environment)):
-        placed = yield from _placed(tuple(past), message, environment)
+        since = None if says((*past, *environment), SHORT) else SHORT  # cut at the turn's own text
+        placed = yield from _placed(tuple(past), message, environment, since)
         if placed is None:
             continue
         form, seam = placed
         if _added(found, message, seam):
             return True
         answer = False
-        if not (yield from _drops(tuple(past), form, environment, seam)):
+        if not (yield from _drops(tuple(past), form, environment, seam, since)):
             break
     return answer
 
 
-def _placed(past: Environment, message: Plain, environment: Environment) -> Asking[tuple[Form, Seam] | None]:
+def _placed(
+    past: Environment, message: Plain, environment: Environment, since: str | None
+) -> Asking[tuple[Form, Seam] | None]:
     """Return the first way of writing the turn in which its end can be told, and that end."""
-    since = _cut((*past, *environment))
     for form in forms(message):
         try:
             short = yield from ask((*past, form.within(SHORT), *environment), since=since)
@@ -50,11 +52,6 @@ def _placed(past: Environment, message: Plain, environment: Environment) -> Aski
         if seam is not None:
             return form, seam
     return None
-
-
-def _cut(others: Environment) -> str | None:
-    """Return where an answer may begin: at the turn's text, unless another message says it too."""
-    return None if says(others, SHORT) else SHORT
 
 
 def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
@@ -69,13 +66,15 @@ def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
     return bool(calls_of(message)) or sampled[len(sampled) - rest :] == seam.tail[:rest]
 
 
-def _drops(past: Environment, form: Form, environment: Environment, seam: Seam) -> Asking[bool]:
+def _drops(
+    past: Environment, form: Form, environment: Environment, seam: Seam, since: str | None
+) -> Asking[bool]:
     """Tell whether the template drops developer messages: only then may another reading be the right one."""
     told = [place for place, one in enumerate(environment) if one["role"] == "developer"]
     if not told:
         return False
     longer = (*past, form.within(SHORT), *lengthened(environment, told))
     try:
-        return (yield from ask(longer, since=_cut((*past, *environment)))) == seam.ids
+        return (yield from ask(longer, since=since)) == seam.ids
     except TemplateRefused:
         return False

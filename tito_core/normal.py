@@ -19,7 +19,9 @@ from .message import MAX_DEPTH, Message, copied
 Value: TypeAlias = Any
 """A hashable stand-in for JSON data in which True is not 1, 1 is 1.0, and the order of keys is lost."""
 
-IDENTITY = ("role", "content", "reasoning", "reasoning_content", "tool_calls", "tool_call_id", "name")
+REASONING = ("reasoning", "reasoning_content")
+"""The two names that servers have for what a model thought."""
+IDENTITY = ("role", "content", *REASONING, "tool_calls", "tool_call_id", "name")
 """The keys that make a message what it is; other keys are ignored."""
 
 
@@ -106,7 +108,7 @@ def _part(part: Any) -> Value:
 
 def _reasoning(message: Mapping[str, Any]) -> Value:
     """Return the reasoning under either of its names; both only where they differ."""
-    said = [message.get(key) for key in ("reasoning", "reasoning_content")]
+    said = [message.get(key) for key in REASONING]
     values = [_value(text) for text in said if text not in (None, "")]
     if len(values) > 1 and values[0] != values[1]:
         return ("two", *values)

@@ -92,13 +92,10 @@ class Shared(Chain, Sequence[T_co]):
         if isinstance(index, slice):
             return self._slice(index)
         position = index + self.length if index < 0 else index
-        link: Any = self
-        while link is not None:
+        for link in self.links():
             start = link.length - len(link.part)
             if start <= position < link.length:
-                found: T_co = link.part[position - start]
-                return found
-            link = link.parent
+                return link.part[position - start]
         raise IndexError(f"index {index} is outside a sequence of {self.length}")
 
     def _slice(self, index: slice) -> list[T_co]:

@@ -10,10 +10,9 @@ from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from .forgiveness import Forgiveness
-from .normal import IDENTITY, calls_in, said_in, sole_text
+from .normal import IDENTITY, REASONING, calls_in, said_in, sole_text
 
 Plain: TypeAlias = dict[str, Any]
-REASONING = ("reasoning", "reasoning_content")
 
 
 def spelling(ours: Plain, theirs: Plain) -> frozenset[Forgiveness]:

@@ -224,10 +224,13 @@ def test_a_first_prompt_that_does_not_fit_is_told_so(tmp_path: Path) -> None:
         assert result.stderr.startswith("tito: the first prompt and its answer of --max-tokens do not fit")
 
 
-class Failing(Through):
-    """An engine that fails once it has taken three turns."""
+class Meeting(Through):
+    """An engine to which something happens at its third turn by ids."""
 
     taken: int = 0
+
+    async def third(self) -> None:
+        raise NotImplementedError
 
     async def from_ids(
         self,
@@ -239,9 +242,16 @@ class Failing(Through):
     ) -> Reply:
         self.taken += 1
         if self.taken == 3:
-            told = "the engine failed; its own words are in `answer.body`"
-            raise ServerError(told, Answer(500, {"error": {"message": "CUDA is gone"}}))
+            await self.third()
         return await super().from_ids(ids, sampling, rendering, watch=watch)
+
+
+class Failing(Meeting):
+    """It fails."""
+
+    async def third(self) -> None:
+        told = "the engine failed; its own words are in `answer.body`"
+        raise ServerError(told, Answer(500, {"error": {"message": "CUDA is gone"}}))
 
 
 def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,24 +270,12 @@ def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPat
     assert "stopped early: the engine failed; it says: CUDA is gone" in shown.stdout
 
 
-class Interrupted(Through):
-    """An engine that is interrupted while it takes its turn of that number."""
+class Interrupted(Meeting):
+    """It is interrupted."""
 
-    last: int = 3
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        self.last -= 1
-        if self.last == 0:
-            signal.raise_signal(signal.SIGINT)
-            await anyio.sleep(60)
-        return await super().from_ids(ids, sampling, rendering, watch=watch)
+    async def third(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await anyio.sleep(60)
 
 
 @pytest.fixture

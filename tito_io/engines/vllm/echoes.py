@@ -1,31 +1,19 @@
-"""When a prompt's ids need not come back: what is sent with every turn is then read by nobody but the engine.
+"""Did a prompt come back with a reply, so that the next one need not (see `tito_io.engines.proven`)?
 
-A route that repeated a prompt rightly takes ids. After that its count of them is enough, if sampled ids come
-back without the prompt's, too. A reply that does not hold together has the next prompt repeated.
+The count of a prompt is enough only where sampled ids come back without the prompt's, too.
 """
 
 from __future__ import annotations
 
-import attrs
-
 from tito_io.engines.protocol import Reply
 
+from .replies import Asked
 from .routes import WAYS
 
 
-@attrs.define
-class Echoes:
-    """The routes that have repeated a prompt."""
-
-    proven: set[str] = attrs.field(factory=set)
-
-    def learn(self, way: str, reply: Reply) -> None:
-        """Take note of a reply to ids, found right."""
-        shape, choice = WAYS[way].shape, reply.raw["choices"][0]
-        holder = choice if shape.ids_in_choice else reply.raw
-        if holder.get("prompt_token_ids") is not None and shape.names_ids(choice):
-            self.proven.add(way)
-
-    def doubt(self, way: str) -> None:
-        """Take note of a reply that does not hold together."""
-        self.proven.discard(way)
+def repeated(way: str, asked: Asked, reply: Reply) -> bool:
+    """Tell whether ids that were sent came back, and the sampled ones by themselves."""
+    shape, choice = WAYS[way].shape, reply.raw["choices"][0]
+    holder = choice if shape.ids_in_choice else reply.raw
+    came = holder.get("prompt_token_ids") is not None and shape.names_ids(choice)
+    return asked.sent is not None and came

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import attrs
@@ -31,12 +32,13 @@ from tito_io.engines.protocol import (
     UnsupportedError,
     Watch,
 )
+from tito_io.engines.proven import Proven
 from tito_io.engines.speech import Harmony
 from tito_io.engines.wire import Wire
 
 from . import requests
 from .calls import Call
-from .echoes import Echoes
+from .echoes import repeated
 from .endings import Endings
 from .manners import Manner, Manners
 from .notices import Notice
@@ -109,7 +111,7 @@ class VLLM:
         self._manner: Manner | None = speech
         self._manners: Manners | None = None
         self._endings = Endings()
-        self._echoes = Echoes()
+        self._proven = Proven[str]()
         self._served: Served | None = None
         self._version: Version | None = None
         self._shut = False
@@ -296,21 +298,14 @@ class VLLM:
 
     async def _asked(self, way: str, turn: Turn) -> Asked:
         """Return what a turn's answer is checked against."""
-        quiet = way in self._echoes.proven and (
+        quiet = way in self._proven.ways and (
             turn.watch is None or way == "generate" or (await self._dialect()).names_apart
         )
         return Asked(turn.sampling, turn.sent, echo=not quiet)
 
     async def _right(self, way: str, asked: Asked, coming: Coroutine[Any, Any, Reply]) -> Reply:
         """Return a reply as it comes, and take note of whether it holds together."""
-        try:
-            reply = await coming
-        except InvalidReplyError:
-            self._echoes.doubt(way)
-            raise
-        if asked.sent is not None:
-            self._echoes.learn(way, reply)
-        return reply
+        return await self._proven.held_to(way, coming, partial(repeated, way, asked))
 
     # What is known of the server.
 
