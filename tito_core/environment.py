@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from .message import Message, copied
@@ -46,14 +47,20 @@ def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
 
 
 def says(messages: Sequence[Message], word: str) -> bool:
-    """Tell whether a word of plain letters stands anywhere in messages, in whatever case.
+    """Tell whether a word of plain letters stands anywhere in messages, in whatever case and at any depth.
 
     Templates may change the case.
 
     >>> says([{"role": "user", "content": [{"type": "text", "text": "a ZEPHYR"}]}], "Zephyr")
     True
     """
-    return word.casefold() in repr(messages).casefold()  # letters are written as they are, at any depth
+    sought = word.casefold()
+    told = chain.from_iterable(chain(message, message.values()) for message in messages)
+    return any(sought in _letters(one).casefold() for one in told)
+
+
+def _letters(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)  # which writes letters as they are
 
 
 def lengthened(environment: Sequence[Plain], positions: Iterable[int]) -> tuple[Plain, ...]:

@@ -95,10 +95,12 @@ def checked(ids: Sequence[int], name: str) -> tuple[int, ...]:
         numbers = array(PACKED, held)
     except (TypeError, OverflowError, ValueError):
         raise InputError(_complaint(held, name)) from None
-    kinds = set(map(type, held))
+    kinds = list(map(type, held))
+    if kinds.count(int) == len(held):
+        return held
     if bool in kinds:
         raise InputError(_complaint(held, name))
-    return held if kinds <= {int} else tuple(numbers)
+    return tuple(numbers)
 
 
 def _complaint(held: tuple[object, ...], name: str) -> str:

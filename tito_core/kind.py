@@ -21,6 +21,7 @@ WORD = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 BEFORE = ("user", "tool")
 FOLLOWING = ("user", "tool", "system", "developer", "assistant")
 KEYS = frozenset(("role", "content", "tool_call_id", "name"))
+SAID = frozenset(("role", "content", "tool_calls", "reasoning", "reasoning_content"))
 MANY = "+"
 
 
@@ -57,12 +58,10 @@ class Kind:
         >>> Kind.of({"role": "assistant", "content": "hi", "audio": {"id": "a"}}, "user") is None
         True
         """
-        given = turn.get("tool_calls") or []
         calls, content = calls_of(turn), _content(turn)
-        said = {key for key, value in turn.items() if value} - {"reasoning", "reasoning_content"}
-        if content is None or before not in BEFORE or not said <= {"role", "content", "tool_calls"}:
+        if content is None or before not in BEFORE or any(map(turn.get, turn.keys() - SAID)):
             return None
-        if calls != given or not all(map(_is_usual, calls)):
+        if calls != (turn.get("tool_calls") or []) or not all(map(_is_usual, calls)):
             return None
         reasoning = bool(turn.get("reasoning") or turn.get("reasoning_content"))
         return cls(

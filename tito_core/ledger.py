@@ -77,9 +77,13 @@ class Ledger(Chain):
 
         Raises `InputError` for what is no such run.
         """
-        real = [run for run in map(_run, runs) if run[1]]
-        length = self.length + sum(count for _, count in real)
-        return Ledger(tuple(chain.from_iterable(real)), length, self) if real else self
+        part: list[Origin | int] = []
+        length = self.length
+        for origin, count in map(_run, runs):
+            if count:
+                part += (origin, count)
+                length += count
+        return Ledger(tuple(part), length, self) if part else self
 
     @property
     def own(self) -> list[Run]:

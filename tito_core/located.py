@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
 
-from .bridge import named_case
-from .environment import clean, flattened
+from .ask import Asking
+from .bridge import Bridge, bridging, named_case
+from .environment import flattened
 from .errors import InputError
 from .find import Match, find
 from .forgiveness import Forgiveness
 from .kind import Kind
-from .message import Message, Messages, copied, is_multimodal
+from .message import Message, Messages, copied
 from .policy import STRICT, Policy, Truncated
+from .profile import Profile
 from .proof import Environment, Turn
 from .refusal import Reason, Refusal
 from .restored import restored
@@ -23,27 +24,30 @@ from .step import Step
 from .trajectory import Trajectory
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen
 class Located:
     """A place where a prompt can go on by ids, if what the template writes there can be proven."""
 
     match: Match
-    turn: Turn
-    """The sampled turn before the place, as the prompt restates it."""
-    _environment: Environment
+    told: Messages
+    """The conversation as the prompt tells it."""
     policy: Policy
     key: str | None
     """What the prompt is rendered with."""
+    _turn: Turn
+    _rendered: Environment
+    """What comes after the turn, as it is rendered."""
+
+    @property
+    def turn(self) -> Turn:
+        """The sampled turn before the place, as the prompt restates it; a copy."""
+        history = copied(self._turn.history, "history")
+        return attrs.evolve(self._turn, message=self.told[self._turn.place], history=history)
 
     @property
     def environment(self) -> Environment:
         """Copies of the prompt's messages after the turn."""
-        return copied(self._environment, "environment")
-
-    @cached_property
-    def clean(self) -> Environment:
-        """The environment as it is rendered."""
-        return clean(self._environment)
+        return tuple(self.told[self._turn.place + 1 :])
 
     @property
     def case(self) -> tuple[Kind, tuple[str, ...]] | None:
@@ -51,7 +55,12 @@ class Located:
 
         A caller whose profile does not know the case may have it certified (`certifying`), once.
         """
-        return named_case(self.turn, self.clean)
+        return named_case(self._turn, self._rendered)
+
+    def bridging(self, suffix: tuple[int, ...], profile: Profile | None) -> Asking[Bridge | Refusal]:
+        """Ask for what the template writes after the turn; a profile of another rendering is none."""
+        fits = profile is not None and profile.key in {None, self.key}
+        return bridging(self._turn, self._rendered, suffix, profile if fits else None)
 
 
 def locate(
@@ -63,8 +72,8 @@ def locate(
 ) -> Located | Refusal:
     """Return where the prompt continues a step, or why it cannot; nothing is asked.
 
-    The arguments are those of `stitch`, and `continuing` goes on from there: until it has, the messages of
-    `prompt` must stay as they are. Raises `InputError` for malformed input.
+    The arguments are those of `stitch`, and `continuing` goes on from there. Raises `InputError` for
+    malformed input.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -79,23 +88,13 @@ def locate(
     match = find(_steps(trajectory), prompt, policy.forgive, key)
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
-    if Forgiveness.RENAMED_TOOL_IDS in match.forgiven:
-        prompt = restored(match.step.messages, prompt)
+    told = _told(match, prompt)
     start = match.step.messages.length
-    message, *environment = _taken(prompt, start - 1)
-    seen = _taken(prompt) if Forgiveness.OTHER_KEYS in match.forgiven else environment
-    refusal = _unfit(match.step, message, seen, policy)
+    message, environment = told.held(start - 1), told.held(slice(start, None))
+    refusal = _unfit(match.step, told, message, policy)
     if refusal is not None:
         return refusal
-    turn = Turn(
-        message=message,
-        after=match.step.messages.role(start - 2) if start > 1 else "user",
-        history=flattened(_history(prompt, match.step)),
-        stop=match.step.stop,
-        prompt=prompt,
-        place=start - 1,
-    )
-    return Located(match, turn, tuple(environment), policy, key)
+    return Located(match, told, policy, key, _turn(match.step, told, message), flattened(environment))
 
 
 def _check(policy: object, key: object) -> None:
@@ -117,37 +116,45 @@ def _steps(trajectory: object) -> Sequence[Step]:
 
 
 def _listed(prompt: object) -> Sequence[Message]:
-    if isinstance(prompt, Messages):
-        return prompt
     if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
-        return tuple(prompt)  # the caller's own list may grow while the place is held
+        return prompt
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 
-def _taken(prompt: Sequence[Message], start: int = 0) -> Sequence[dict[str, Any]]:
-    """Return private copies of the messages from a place on."""
-    return prompt[start:] if isinstance(prompt, Messages) else copied(prompt[start:], "prompt", start)
+def _told(match: Match, prompt: Sequence[Message]) -> Messages:
+    """Return the conversation as the prompt tells it; what is told as it was is shared."""
+    messages = match.step.messages
+    if Forgiveness.RENAMED_TOOL_IDS in match.forgiven:
+        return Messages.of(restored(messages, prompt))
+    if match.forgiven or isinstance(prompt, Messages):
+        return Messages.of(prompt)
+    return messages.then(prompt[messages.length :])
 
 
-def _history(prompt: Sequence[Message], step: Step) -> Environment:
-    """Return the messages before the turn that begin the prompt as system texts, and the last user's."""
-    before = step.prompt
-    asked = [before.asked] if before.asked >= 0 else []
-    if isinstance(prompt, Messages):  # the very messages of the step
-        return copied([*before.opening, *map(before.__getitem__, asked)], "prompt")
-    return copied([prompt[place] for place in (*range(len(before.opening)), *asked)], "prompt")
+def _turn(step: Step, told: Messages, message: dict[str, Any]) -> Turn:
+    """Return the step's turn as it is told, with what stood before it that a template may read."""
+    place, before = step.messages.length - 1, step.prompt
+    asked = () if before.asked < 0 else (told.held(before.asked),)
+    return Turn(
+        message=message,
+        after=told.held(place - 1)["role"] if place else "user",
+        history=flattened((*told.opening[: len(before.opening)], *asked)),
+        stop=step.stop,
+        prompt=told,
+        place=place,
+    )
 
 
 def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
     """Say that media are the reason where they are; nothing matched, so every message is new."""
-    if is_multimodal(_taken(prompt)):
+    if Messages.of(prompt).multimodal:
         return Refusal(Reason.MULTIMODAL, "the prompt has media")
     return refusal
 
 
-def _unfit(step: Step, message: Mapping[str, Any], seen: Sequence[Message], policy: Policy) -> Refusal | None:
+def _unfit(step: Step, told: Messages, message: Message, policy: Policy) -> Refusal | None:
     """Return why a matched step cannot be continued, before anything is asked."""
-    if step.messages.multimodal or is_multimodal(seen):
+    if step.messages.multimodal or told.multimodal:
         return Refusal(Reason.MULTIMODAL, "the conversation has media")
     if not step.completion or message["role"] != "assistant":
         return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {message['role']} message")

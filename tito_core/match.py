@@ -31,9 +31,9 @@ class Wanted:
         self.copies: dict[int, dict[str, Any]] = {}
 
     @cached_property
-    def flat(self) -> tuple[Message, ...]:
+    def flat(self) -> list[Message]:
         """The prompt's messages, as they came."""
-        return tuple(self.prompt)
+        return self.prompt if isinstance(self.prompt, list) else list(self.prompt)
 
     @cached_property
     def hashes(self) -> list[int]:
@@ -75,16 +75,20 @@ class Wanted:
         return forgiven
 
     def _all_equal(self, stored: Messages) -> bool:
-        """Tell whether all parts are equal as they stand, in one comparison; most histories are."""
+        """Tell whether all parts are equal as they stand, in one comparison; most histories are.
+
+        What comes after them is compared with itself, which takes no time; to cut it off would.
+        """
         if stored.mixed:
             return False
-        return _alike(self.flat[: stored.length], tuple(chain.from_iterable(stored.parts())))
+        after = self.flat[stored.length :]
+        return _alike(self.flat, [*chain.from_iterable(stored.parts()), *after])
 
     def _equal(self, link: Messages, start: int) -> bool:
         """Tell whether a whole part is equal as it stands; renamings must see every message."""
         if not link.texts or Forgiveness.RENAMED_TOOL_IDS in self.forgive:
             return False
-        return _alike(self.flat[start : link.length], link.part)
+        return _alike(self.flat[start : link.length], list(link.part))
 
     def _compare_each(
         self, part: Sequence[dict[str, Any]], start: int, renaming: Renaming

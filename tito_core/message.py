@@ -114,9 +114,13 @@ class Messages(Shared[dict[str, Any]]):
         """Copy messages; raises `InputError` naming the one that is no message."""
         return messages if isinstance(messages, cls) else cls(copied(messages, name))
 
-    def role(self, index: int) -> str:
-        """Return the role of one message, without a copy of it."""
-        return str(super().__getitem__(index)["role"])
+    @overload
+    def held(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def held(self, index: slice) -> Sequence[dict[str, Any]]: ...
+    def held(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
+        """Return what is held itself, for those who neither write in it nor give it away."""
+        return super().__getitem__(index)
 
     def then(self, messages: Sequence[Message], name: str = "prompt") -> Messages:
         """Return these messages followed by copies of the new ones; costs O(new)."""

@@ -92,10 +92,12 @@ class Shared(Chain, Sequence[T_co]):
         if isinstance(index, slice):
             return self._slice(index)
         position = index + self.length if index < 0 else index
-        for link in self.links():
+        link: Any = self if position < self.length else None
+        while link is not None and position >= 0:  # by hand, as in `parts`
             start = link.length - len(link.part)
-            if start <= position < link.length:
-                return link.part[position - start]
+            if position >= start:
+                return cast("T_co", link.part[position - start])
+            link = link.parent
         raise IndexError(f"index {index} is outside a sequence of {self.length}")
 
     def _slice(self, index: slice) -> list[T_co]:

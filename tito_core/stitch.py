@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from .ask import Asking, TokenizeFn, answer
-from .bridge import Bridge, bridging
+from .bridge import Bridge
 from .errors import InputError
 from .forgiveness import Forgiveness
 from .ids import PACKED, Ids, checked
@@ -17,7 +17,6 @@ from .located import Located, locate
 from .message import Message, Messages
 from .policy import STRICT, OddStop, Policy
 from .profile import Profile
-from .proof import Environment
 from .refusal import Reason, Refusal
 from .step import Step
 
@@ -30,7 +29,7 @@ class Stitched:
     """The ids of the whole prompt, sharing those of the matched step."""
     step: Step
     """The step that the prompt continues."""
-    _environment: Environment
+    _told: Messages
     bridge: tuple[int, ...]
     """The ids after those of the step."""
     ledger: Ledger
@@ -47,7 +46,7 @@ class Stitched:
     @property
     def environment(self) -> Messages:
         """The prompt's messages after the step."""
-        return Messages.of(self._environment)
+        return Messages.of(self._told[self.step.messages.length :])
 
     def then(
         self,
@@ -59,7 +58,7 @@ class Stitched:
     ) -> Step:
         """Return the step that this prompt and its completion make; it shares the matched step."""
         return Step(
-            prompt=self.step.messages.then(self._environment),
+            prompt=self._kept(),
             completion=completion,
             prompt_ids=self.ids,
             completion_ids=Ids.of(completion_ids, "completion_ids").packed(),
@@ -68,6 +67,11 @@ class Stitched:
             key=self.step.key,
             prompt_ledger=self.ledger,
         )
+
+    def _kept(self) -> Messages:
+        """Return the prompt's messages, those that it shares with the step as the step has them."""
+        messages = self.step.messages
+        return self._told if self._told.extends(messages) else messages.then(self.environment)
 
 
 def stitch(
@@ -129,7 +133,7 @@ def stitching(
     located = locate(trajectory, prompt, policy=policy, key=key)
     if isinstance(located, Refusal):
         return located
-    return (yield from _continuing(located, close, profile))
+    return _join(located, (yield from located.bridging(close, profile)), close, profile)
 
 
 def continuing(
@@ -147,18 +151,7 @@ def continuing(
     """
     close = checked(suffix, "suffix")
     _check(profile)
-    return (yield from _continuing(located, close, profile))
-
-
-def _continuing(
-    located: Located, close: tuple[int, ...], profile: Profile | None
-) -> Asking[Stitched | Refusal]:
-    fits = profile is not None and profile.key in {None, located.key}
-    bridge = yield from bridging(located.turn, located.clean, close, profile if fits else None)
-    if isinstance(bridge, Refusal):
-        return bridge
-    stops = profile.stop_ids if profile is not None else ()
-    return _join(located, bridge, close, stops)
+    return _join(located, (yield from located.bridging(close, profile)), close, profile)
 
 
 def _check(profile: object) -> None:
@@ -167,10 +160,13 @@ def _check(profile: object) -> None:
 
 
 def _join(
-    located: Located, bridge: Bridge, suffix: tuple[int, ...], stop_ids: Sequence[int]
+    located: Located, bridge: Bridge | Refusal, suffix: tuple[int, ...], profile: Profile | None
 ) -> Stitched | Refusal:
     """Put the bridge after the step's ids, with the close standing once."""
+    if isinstance(bridge, Refusal):
+        return bridge
     step, policy = located.match.step, located.policy
+    stop_ids = () if profile is None else profile.stop_ids
     written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
     odd = not step.truncated and not written
     if odd and not _is_chosen(policy.odd_stop, step, stop_ids):
@@ -184,7 +180,7 @@ def _join(
     return Stitched(
         ids=kept.then(array(PACKED, added)),
         step=step,
-        environment=located.environment,  # copies: whoever has the place may write in its own
+        told=located.told,
         bridge=added,
         ledger=step.prompt_ledger.then(
             (Origin.SAMPLED, sampled), *_runs(len(close), len(added), bridge.generation_prompt)

@@ -94,8 +94,9 @@ def longest_first(steps: Sequence[Step], limit: int) -> Iterator[Step]:
 
     A trajectory whose newest step is its longest gives that one without a search.
     """
-    if isinstance(steps, Trajectory) and steps and steps[-1].messages.length == steps.longest <= limit:
-        yield steps[-1]
+    newest = steps[-1] if isinstance(steps, Trajectory) and steps else None
+    if isinstance(steps, Trajectory) and newest and newest.messages.length == steps.longest <= limit:
+        yield newest
         steps = steps.earlier
     sized = [(step.messages.length, step) for step in steps]
     sized.reverse()

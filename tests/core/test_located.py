@@ -58,6 +58,21 @@ def test_writing_in_a_place_changes_nothing_that_is_held(shared: bool) -> None:
     assert list(step.prompt) == [SYSTEM, talk.user("a")]
 
 
+def test_a_place_keeps_what_a_prompt_said_when_it_was_found() -> None:
+    step = talk.step([SYSTEM, talk.user("a")], "b")
+    retold = {"role": "user", "content": [{"type": "text", "text": "a"}]}
+    for user in (talk.user("a"), retold):
+        prompt: list[dict[str, Any]] = [dict(SYSTEM), user, talk.said("b"), talk.user("c")]
+        place = locate([step], prompt)
+        assert isinstance(place, Located)
+        for message in prompt:
+            message["content"] = "written"
+        prompt.append(talk.user("more"))
+        assert place.turn.past == (SYSTEM, talk.user("a"))
+        assert place.turn.history == (SYSTEM, talk.user("a"))
+        assert place.environment == (talk.user("c"),)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_where_no_user_spoke_the_history_is_what_opens_it(shared: bool) -> None:
     assert located(talk.step([SYSTEM]), talk.user("c"), shared=shared).turn.history == (SYSTEM,)

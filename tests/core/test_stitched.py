@@ -12,6 +12,7 @@ from tito_core import (
     InputError,
     Located,
     Message,
+    Messages,
     OddStop,
     Policy,
     Reason,
@@ -66,6 +67,20 @@ def test_the_next_step_holds_what_was_sampled_and_how_it_was_rendered() -> None:
     assert (cut.truncated, cut.logprobs, cut.stop) == (True, None, None)
     with pytest.raises(InputError, match=r"^completion_ids\[1\] is -1"):
         found.then(completion=[talk.said("b")], completion_ids=[905, -1])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_next_step_shares_the_messages_of_the_one_that_it_continues(shared: bool) -> None:
+    """A prompt may tell them otherwise; what was sampled goes with what was said then."""
+    step = talk.step([talk.user("a")])
+    again = [{"role": "user", "content": [{"type": "text", "text": "a"}]}, talk.said(), talk.user("more")]
+    prompt = Messages.of(again) if shared else again
+    found = answer(stitching([step], prompt, SUFFIX), talk.tokenize)
+    assert isinstance(found, Stitched)
+    assert found.forgiven
+    after = found.then(completion=[talk.said("b")], completion_ids=[905, talk.CLOSE])
+    assert after.prompt.extends(step.messages)
+    assert list(after.messages) == [talk.user("a"), talk.said(), talk.user("more"), talk.said("b")]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ FAULTS = (
         PROFILED,
     ),
     Fault("short histories are enough", "certify.py", "    if not strange:", "    if False:", PROFILED),
-    Fault("a profile serves any key", "stitch.py", "profile.key in {None, located.key}", "True", PROFILED),
+    Fault("a profile serves any key", "located.py", "profile.key in {None, self.key}", "True", PROFILED),
     Fault(
         "what a turn sampled of its close is not compared",
         "check.py",

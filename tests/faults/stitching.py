@@ -45,7 +45,7 @@ FAULTS = (
     Fault(
         "media in the new messages are not seen",
         "located.py",
-        "if step.messages.multimodal or is_multimodal(seen):",
+        "if step.messages.multimodal or told.multimodal:",
         "if step.messages.multimodal:",
     ),
     Fault(
@@ -68,8 +68,20 @@ FAULTS = (
     Fault(
         "a history in parts is read as parts",
         "located.py",
-        "history=flattened(_history(prompt, match.step)),",
-        "history=tuple(_history(prompt, match.step)),",
+        "history=flattened((*told.opening[: len(before.opening)], *asked)),",
+        "history=(*told.opening[: len(before.opening)], *asked),",
+    ),
+    Fault(
+        "what a prompt tells otherwise is read as it was",
+        "located.py",
+        "if match.forgiven or isinstance(prompt, Messages):",
+        "if isinstance(prompt, Messages):",
+    ),
+    Fault(
+        "a step keeps what a prompt tells otherwise",
+        "stitch.py",
+        "return self._told if self._told.extends(messages) else messages.then(self.environment)",
+        "return self._told",
     ),
     Fault("True is 1", "normal.py", 'return ("truth", value)', "return Decimal(value)"),
     Fault(
