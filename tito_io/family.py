@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -45,6 +46,13 @@ class Family:
 
     clock: Callable[[], datetime] = field(repr=False)
     """The time that `strftime_now` prints, asked once a render."""
+
+    marks: Callable[[str], list[int]] = field(init=False, repr=False)
+    """The ids of a text that renders are cut at, kept for the next."""
+
+    @marks.default
+    def _kept(self) -> Callable[[str], list[int]]:
+        return lru_cache(maxsize=8)(self.encode)
 
     @classmethod
     def load(
@@ -164,13 +172,15 @@ class Bound:
         return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt))
 
     def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Return the ids of what is rendered from `text` on; nothing before is encoded.
+        """Return the ids of `text` and of what is rendered after it; nothing else is encoded, `text` once.
 
         Where the text does not stand there exactly once, which a template may bring about whatever the
         messages say, they are the ids of the whole: see `Ask.since`.
         """
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
-        return self.family.encode(whole[whole.index(text) :] if whole.count(text) == 1 else whole)
+        if whole.count(text) != 1:
+            return self.family.encode(whole)
+        return [*self.family.marks(text), *self.family.encode(whole.partition(text)[2])]
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
         """Return the text of `messages`."""

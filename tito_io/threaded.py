@@ -27,6 +27,6 @@ class Threaded:
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
     ) -> list[int]:
-        """Return the ids from the last place of `text` on; see `tito_core.Ask`."""
+        """Return the ids from `text` on; see `tito_core.Ask`."""
         asked = partial(self.bound.since, messages, text, add_generation_prompt=add_generation_prompt)
         return await anyio.to_thread.run_sync(asked)

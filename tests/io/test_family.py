@@ -8,11 +8,13 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from tests.io.family_folder import CONFIG, NOON, expected, freeze, load, reference, rendered, tiny_folder
@@ -244,6 +246,24 @@ def test_a_render_is_cut_at_a_text_that_stands_there_once(families: dict[str, Fa
         assert tokenize.since(asked, text, add_generation_prompt=True) == tokenize(
             asked, add_generation_prompt=True
         )
+
+
+def test_a_text_that_renders_are_cut_at_is_encoded_once(families: dict[str, Family]) -> None:
+    encoded: list[str] = []
+
+    class Telling:
+        def encode(self, text: str, **options: Any) -> Any:
+            encoded.append(text)
+            return families["chatml"].tokenizer.encode(text, **options)
+
+    tokenize = evolve(families["chatml"], tokenizer=cast("Tokenizer", Telling())).tokenize_fn()
+    said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
+    again = [*said[:-1], {"role": "user", "content": "When?"}]
+    for messages in (said, again):
+        tokenize.since(messages, "Zephyr", add_generation_prompt=True)
+    assert encoded[0] == "Zephyr"
+    assert ["Zephyr" in text for text in encoded] == [True, False, False]
+    assert [name in text for name, text in zip(("Why?", "When?"), encoded[1:], strict=True)] == [True, True]
 
 
 def test_a_refusal_names_the_file_the_line_and_the_reason(families: dict[str, Family]) -> None:
