@@ -115,7 +115,7 @@ def measured(sizes: Sequence[int], widths: Sequence[int], say: Any, *, install: 
     found.copies, found.copied_ids = copies(longest), longest.last.ids.length
     found.tokenized = tokenized(longest)
     found.imports, found.asyncio = imports(), loads_asyncio()
-    found.targets = [*judged(found, widths)]
+    found.targets = [*judged(found, widths, cuts=speaks.folder is not None)]
     return found
 
 
@@ -143,13 +143,14 @@ def started(found: Found, *, install: bool) -> Iterator[list[Asked]]:
             one.stop()
 
 
-def judged(found: Found, widths: Sequence[int]) -> Iterator[Target]:
-    """Yield every target."""
+def judged(found: Found, widths: Sequence[int], *, cuts: bool) -> Iterator[Target]:
+    """Yield every target; that of the tokens only where the tokenizer can cut a text."""
     for width in widths:
         yield from targets(found.points, width)
     for one in found.copies[:2] if found.copied_ids >= LONG else ():
         yield Target(f"{one.name}, {found.copied_ids:,} ids: copies", one.ratio, MOST)
-    yield Target("tokens given to the tokenizer for each new one", found.tokenized["tito, profile"], 1.0)
+    if cuts:
+        yield Target("tokens given to the tokenizer for each new one", found.tokenized["tito, profile"], 1.0)
     for name, held in found.stored.items():
         yield Target(f"bytes a token, {name}", held, 16)
     ratio = found.imports["tito_core"] / found.imports["attrs, cattrs"]

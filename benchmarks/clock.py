@@ -19,6 +19,9 @@ Prepare = Callable[[], Work]
 
 FIRSTS = 3
 BLOCKS, CALLS = 5, 5
+WARMING = 0.02
+"""Seconds of calls that go before those of a block that count, and again of those: what calls meet in the
+caches is what other programs left there, and it takes a hundred short calls until they meet their own."""
 SECONDS = 1.0
 """No block of a program begins after so much of its time; a call that takes longer is made once more."""
 
@@ -70,14 +73,15 @@ def race(programs: Mapping[str, Prepare]) -> dict[str, Timing]:
 
 
 def _warm(works: Mapping[str, Work], first: Mapping[str, float]) -> dict[str, list[float]]:
-    """Return later calls, the first of each block left out: what it meets is the program before it."""
+    """Return later calls, the first ones of each block left out."""
     warm: dict[str, list[float]] = {name: [] for name in works}
     for number in range(BLOCKS):
         for name, work in works.items():
             if first[name] > SECONDS:
                 warm[name] += [] if number else _quietly(work, 1)
             elif not number or sum(warm[name]) < SECONDS:
-                warm[name] += _quietly(work, 1 + CALLS)[1:]
+                calls = CALLS + int(WARMING / first[name])
+                warm[name] += _quietly(work, 1 + 2 * calls)[1 + calls :]
     return warm
 
 

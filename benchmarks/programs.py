@@ -58,11 +58,13 @@ def itself(result: Answer) -> Answer:
 
 
 def floor(history: History) -> Work:
-    """Compare all messages that both sides have, and copy the ids once."""
-    stored, again = parsed(history.messages), parsed(history.messages)
-    ids = [*history.prompt_ids, *history.completion_ids]
-    half = len(ids) // 2
-    head, rest = ids[:half], ids[half:]
+    """Compare all messages that both sides have, and copy the ids once.
+
+    Its inputs are made as those of `lists`: where messages lie in memory makes the same `==` twice as dear.
+    """
+    steps, prompt = history.unshared(), parsed(history.prompt)
+    stored, again = list(steps[-1].messages.held(slice(None))), prompt[:-1]
+    head, rest = list(steps[-1].prompt_ids), list(steps[-1].completion_ids)
     return lambda: (stored == again, head + rest)
 
 

@@ -32,6 +32,16 @@ class Voice:
         """The id that ends a turn."""
         return self.suffix[0]
 
+    def counted(self) -> tuple[TokenizeFn, Callable[[], int]]:
+        """Return the tokenizer, and what tells how many tokens it has made so far."""
+        if self.folder is None:
+            heard = Listening(self.tokenize)
+            return heard, lambda: heard.count
+        bound: Any = self.tokenize
+        counting = Counting(bound.family.tokenizer)
+        family = attrs.evolve(bound.family, tokenizer=counting)
+        return attrs.evolve(bound, family=family), lambda: counting.count
+
     def said(self, text: str) -> list[int]:
         """Return the ids of a turn that says this and stops."""
         return [*self.encode(text), self.stop]
@@ -65,6 +75,20 @@ def toy(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int
     """Render as a toy: 1 opens a turn and 2 closes it."""
     ids = [i for m in messages for i in (1, *words(m["role"]), 3, *words(str(m.get("content") or "")), 2)]
     return [*ids, 1, *words("assistant"), 3] if add_generation_prompt else ids
+
+
+@attrs.define
+class Counting:
+    """A vocabulary that counts the tokens that it makes."""
+
+    vocabulary: Any
+    count: int = 0
+
+    def encode(self, text: str, **options: Any) -> Any:
+        """Return the ids of a text."""
+        found = self.vocabulary.encode(text, **options)
+        self.count += len(found.ids)
+        return found
 
 
 @attrs.define

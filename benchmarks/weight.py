@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from functools import partial
 
 import attrs
 
 from benchmarks.history import History
-from benchmarks.programs import lists, mito, shared, subtract
-from benchmarks.voice import Listening, Remembering, Voice
-from tito_core import Trajectory, answer, stitching
+from benchmarks.programs import Ready, lists, shared, subtract
+from benchmarks.voice import Remembering, Voice
+from tito_core import TokenizeFn, Trajectory, answer, stitching
 from tito_core.stitch import Stitched
 
 IMPORTS = {
@@ -26,23 +27,37 @@ TIMES = 11
 
 
 def tokenized(history: History) -> dict[str, float]:
-    """Return how many tokens are given to the tokenizer for each new one, by program."""
-    environment = shared(history, history.profile)(history.voice.tokenize)
-    new = len(environment.bridge)
-    given = {"tito": _asked(history, known=False), "tito, profile": _asked(history, known=True)}
-    listening = Listening(history.voice.tokenize)
-    subtract(listening, history.voice.stop, history.prompt[-1:], history.prompt_ids, history.completion_ids)
-    whole = mito(history)()
-    return {name: count / new for name, count in given.items()} | {
-        "prefix subtraction": listening.count / new,
-        "MITO": len(whole) / new,
+    """Return how many tokens are given to the tokenizer for each new one, by program.
+
+    New is what the template writes after the turn's own words. Its stop is among that: that it stands there
+    shows where the turn ends, though the engine sampled it.
+    """
+    new = 1 + len(shared(history, history.profile)(history.voice.tokenize).bridge)
+    programs: dict[str, Ready] = {
+        "tito": lists(history, None),
+        "tito, profile": lists(history, history.profile),
+        "prefix subtraction": partial(_subtracted, history),
+        "MITO": partial(_rendered, history),
     }
+    return {name: _given(history.voice, program) / new for name, program in programs.items()}
 
 
-def _asked(history: History, *, known: bool) -> int:
-    listening = Listening(history.voice.tokenize)
-    lists(history, history.profile if known else None)(listening)
-    return listening.count
+def _subtracted(history: History, tokenize: TokenizeFn) -> object:
+    environment, given = history.prompt[-1:], (history.prompt_ids, history.completion_ids)
+    return subtract(tokenize, history.voice.stop, environment, *given)
+
+
+def _rendered(history: History, tokenize: TokenizeFn) -> object:
+    return tokenize(history.prompt, add_generation_prompt=True)
+
+
+def _given(voice: Voice, program: Ready) -> int:
+    """Return how many tokens are made for a turn that is not the first."""
+    tokenize, made = voice.counted()
+    program(tokenize)
+    before = made()
+    program(tokenize)
+    return made() - before
 
 
 def stored(history: History) -> float:
