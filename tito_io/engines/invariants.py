@@ -97,6 +97,8 @@ class Check:
         return tuple(self._logprob(value, place) for place, value in enumerate(values))
 
     def _logprob(self, value: object, place: int) -> float | None:
+        if type(value) is float and NOTHING < value <= 0 and value != MISSING:
+            return value  # as nearly all are
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
