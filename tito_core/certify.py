@@ -17,6 +17,7 @@ from .bridge import recognize
 from .dummy import Context, Form, contexts, forms, kindred
 from .errors import TemplateRefused
 from .kind import Kind, sample_environment, sample_turn
+from .normal import REASONING
 from .profile import Case, Mode, Recipe
 from .proof import HISTORY, UNLOCATED, Environment, Proof, Turn, showing
 from .refusal import Reason, Refusal
@@ -289,7 +290,7 @@ def _rewritten(sample: Sample, recipe: Recipe) -> Asking[bool]:
     """
     history = kindred(sample.turn.after, sample.turn.history)[recipe.past]
     form = Form(sample.turn.message, recipe.place, recipe.as_object)
-    bare = {k: v for k, v in sample.turn.message.items() if k not in {"reasoning", "reasoning_content"}}
+    bare = {k: v for k, v in sample.turn.message.items() if k not in REASONING}
     try:
         prompt = yield from ask(history)
         told = yield from ask((*history, form.write(SHORT), *sample.environment))

@@ -14,6 +14,7 @@ import attrs
 
 from .errors import InputError
 from .message import copied
+from .normal import REASONING
 
 Plain = dict[str, Any]
 Context = tuple[Plain, ...]
@@ -23,8 +24,7 @@ SYSTEM: Plain = {"role": "system", "content": "Be brief."}
 ANSWER: Plain = {"role": "assistant", "content": "It is seven."}
 THOUGHTFUL: Plain = {
     **ANSWER,
-    "reasoning_content": "Three and four.",
-    "reasoning": "Three and four.",
+    **dict.fromkeys(REASONING, "Three and four."),
 }
 CALL_ID = "a1b2c3d4e"
 """Nine letters and digits: some templates take nothing else."""
@@ -121,7 +121,7 @@ WORDS = ("So.", "Perhaps 12 of them.")
 so that a template that repeats or counts such words is found out."""
 
 
-WRITTEN = frozenset(("role", "content", "reasoning", "reasoning_content", "tool_calls"))
+WRITTEN = frozenset(("role", "content", *REASONING, "tool_calls"))
 """The keys of a turn that stand-ins have words of their own for; others, such as a name, stay as they are."""
 
 
@@ -144,7 +144,7 @@ class Form:
         """
         made = {name: value for name, value in self.turn.items() if name not in WRITTEN}
         made["role"] = "assistant"
-        made |= {name: words for name in ("reasoning", "reasoning_content") if self.turn.get(name)}
+        made |= {name: words for name in REASONING if self.turn.get(name)}
         if self.place is None:
             made["content"] = text
         elif "content" in self.turn:

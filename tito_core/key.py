@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from .errors import InputError
 from .message import copied
+
+T = TypeVar("T")
 
 
 def render_key(
@@ -21,6 +24,14 @@ def render_key(
     >>> render_key(template_args={"thinking": True}) == render_key(template_args={"thinking": 1})
     False
     """
-    data = copied([{"role": "key", "tools": list(tools or ()), "args": dict(template_args or {})}], "tools")
-    args = data[0]["args"]
-    return json.dumps([data[0]["tools"], {name: args[name] for name in sorted(args)}], separators=(",", ":"))
+    tools = () if tools is None else _checked(tools, Sequence, "tools", "a list of tools")
+    args = {} if template_args is None else _checked(template_args, Mapping, "template_args", "an object")
+    (data,) = copied([{"role": "key", "tools": list(tools), "args": dict(args)}], "tools")
+    args = data["args"]
+    return json.dumps([data["tools"], {name: args[name] for name in sorted(args)}], separators=(",", ":"))
+
+
+def _checked(value: T, kind: type, name: str, words: str) -> T:
+    if not isinstance(value, kind) or isinstance(value, str | bytes):
+        raise InputError(f"{name} is {value!r:.60}: give {words}, or None")
+    return value

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import attrs
 
-from .dummy import calls_of
+from .dummy import WRITTEN, calls_of
+from .normal import REASONING
 
 Plain = dict[str, Any]
 WORD = re.compile(r"[\w.:-]{1,128}", re.ASCII)
@@ -21,7 +22,6 @@ WORD = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 BEFORE = ("user", "tool")
 FOLLOWING = ("user", "tool", "system", "developer", "assistant")
 KEYS = frozenset(("role", "content", "tool_call_id", "name"))
-SAID = frozenset(("role", "content", "tool_calls", "reasoning", "reasoning_content"))
 MANY = "+"
 
 
@@ -59,11 +59,11 @@ class Kind:
         True
         """
         calls, content = calls_of(turn), _content(turn)
-        if content is None or before not in BEFORE or any(map(turn.get, turn.keys() - SAID)):
+        if content is None or before not in BEFORE or any(map(turn.get, turn.keys() - WRITTEN)):
             return None
         if calls != (turn.get("tool_calls") or []) or not all(map(_is_usual, calls)):
             return None
-        reasoning = bool(turn.get("reasoning") or turn.get("reasoning_content"))
+        reasoning = any(map(turn.get, REASONING))
         return cls(
             before=before, reasoning=reasoning, calls=min(len(calls), 2), content=_said(content, calls)
         )
@@ -137,7 +137,7 @@ def sample_turn(kind: Kind, names: Sequence[str]) -> Plain:
     if kind.content != "absent":
         turn["content"] = {"text": "Seven.", "empty": "", "null": None}[kind.content]
     if kind.reasoning:
-        turn |= {"reasoning": "Add them.", "reasoning_content": "Add them."}
+        turn |= dict.fromkeys(REASONING, "Add them.")
     if kind.calls:
         turn["tool_calls"] = [_call(name, f"call{place}{name:x<4.4}") for place, name in enumerate(names)]
     return turn

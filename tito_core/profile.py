@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from .errors import InputError
+from .ids import checked
 from .kind import Kind
 from .refusal import Reason
 
@@ -113,6 +114,14 @@ def _is_known(_: Any, __: Any, version: object) -> None:
         )
 
 
+def _suffix(ids: Sequence[int]) -> tuple[int, ...]:
+    return checked(ids, "suffix")
+
+
+def _stop_ids(ids: Sequence[int]) -> tuple[int, ...]:
+    return checked(ids, "stop_ids")
+
+
 @attrs.frozen(kw_only=True)
 class Profile:
     """A chat template with one rendering (tools, template arguments), as far as it was asked.
@@ -121,9 +130,9 @@ class Profile:
     """
 
     version: int = attrs.field(default=VERSION, validator=_is_known)
-    suffix: tuple[int, ...]
+    suffix: tuple[int, ...] = attrs.field(converter=_suffix)
     """The close of an assistant turn."""
-    stop_ids: tuple[int, ...] = ()
+    stop_ids: tuple[int, ...] = attrs.field(default=(), converter=_stop_ids)
     """The ids that end a turn, where whoever asked knew them."""
     key: str | None = None
     """What it was rendered with (`render_key`), where whoever asked said so; it serves no other key then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isnan
 from typing import Any, TypeVar
 
 import attrs
@@ -43,7 +44,9 @@ def _is_a(*kinds: type) -> Callable[[object, attrs.Attribute[Any], object], None
 
 
 def _is_logprob(value: object) -> bool:
-    return value is None or (isinstance(value, float | int) and not isinstance(value, bool))
+    if isinstance(value, float):
+        return not isnan(value)
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _logprobs(logprobs: object) -> tuple[float | None, ...] | None:

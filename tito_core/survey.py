@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .ask import Asking, TokenizeFn, answer
 from .certify import certifying
 from .facts import finding
+from .ids import checked
 from .kind import BEFORE, Kind
 from .profile import Case, Profile
 from .suffix import suffix_asking
@@ -47,8 +48,9 @@ def probe(tokenize_fn: TokenizeFn, stop_ids: Sequence[int] = ()) -> Profile:
 
 def probing(stop_ids: Sequence[int] = (), *, cases: bool = True) -> Asking[Profile]:
     """Ask for a profile; without `cases` only for what every case needs, a few dozen renders."""
+    stops = checked(stop_ids, "stop_ids")  # before anything is asked
     suffix = yield from suffix_asking()
-    profile = Profile(suffix=suffix, stop_ids=tuple(stop_ids), facts=(yield from finding(suffix)))
+    profile = Profile(suffix=suffix, stop_ids=stops, facts=(yield from finding(suffix)))
     found: list[Case] = []
     for kind, shape in kinds() if cases else ():
         found.append((yield from certifying(kind, shape, suffix, profile.stop_ids)))

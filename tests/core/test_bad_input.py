@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -26,6 +26,7 @@ from tito_core import (
     Trajectory,
     Truncated,
     answer,
+    probe,
     render_key,
     same,
     stitch,
@@ -59,6 +60,7 @@ def made(**wrong: Any) -> Step:
         ({"logprobs": [-0.5]}, "logprobs has 1 values for 2 completion_ids"),
         ({"logprobs": ["a", "b"]}, r"logprobs\[0\] is 'a'"),
         ({"logprobs": [True, 0.0]}, r"logprobs\[0\] is True"),
+        ({"logprobs": [0.0, float("nan")]}, r"logprobs\[1\] is nan: give a number or None"),
         ({"logprobs": 5}, "logprobs must be a list"),
         ({"prompt_ids": [1, -2]}, r"prompt_ids\[1\] is -2"),
         ({"prompt_ids": [1, 2**32]}, r"prompt_ids\[1\] is 4294967296"),
@@ -408,3 +410,24 @@ def test_what_is_no_choice_is_named(given: dict[str, Any], said: str) -> None:
     step = talk.step()
     with pytest.raises(InputError, match=said):
         stitch([step], talk.prompt(step), (talk.CLOSE,), talk.tokenize, **given)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Profile(suffix=cast("Any", "ab")), r"^suffix must be a sequence of ids, not str$"),
+        (lambda: Profile(suffix=(-1,)), r"^suffix\[0\] is -1: "),
+        (lambda: Profile(suffix=(2,), stop_ids=cast("Any", "ab")), r"^stop_ids must be a sequence of ids"),
+        (lambda: probe(unasked, cast("Any", "ab")), r"^stop_ids must be a sequence of ids"),
+        (lambda: render_key(cast("Any", "find")), r"^tools is 'find': give a list of tools, or None$"),
+        (lambda: render_key(cast("Any", {})), r"^tools is {}: give a list of tools, or None$"),
+        (lambda: render_key([], cast("Any", [])), r"^template_args is \[\]: give an object, or None$"),
+    ],
+)
+def test_what_a_template_is_asked_with_is_named(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        make()
+
+
+def unasked(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    pytest.fail(f"asked for {messages}, {add_generation_prompt=}")
