@@ -13,6 +13,7 @@ from tests.core import talk
 from tito_core import (
     InputError,
     Ledger,
+    Located,
     Message,
     OddStop,
     Origin,
@@ -26,6 +27,8 @@ from tito_core import (
     Trajectory,
     Truncated,
     answer,
+    continuing,
+    locate,
     probe,
     render_key,
     same,
@@ -237,15 +240,19 @@ def test_a_text_that_ended_a_turn_is_not_replaced(stop_ids: tuple[int, ...], rep
     """A stop string ends a turn with ids of text; where the stops are known, it is seen."""
     step, policy = talk.step(sampled=[900, 77]), Policy(odd_stop=OddStop.REPLACE)
     profile = Profile(suffix=SUFFIX, stop_ids=stop_ids)
-    found = answer(
-        stitching([step], talk.prompt(step), SUFFIX, policy=policy, profile=profile), talk.tokenize
-    )
-    if replaced:
-        assert isinstance(found, Stitched)
-        assert found.replaced_stop == 77
-    else:
-        assert isinstance(found, Refusal)
-        assert (found.reason, found.detail[:23]) == (Reason.ODD_STOP, "the turn ended with 77,")
+    located = locate([step], talk.prompt(step), policy=policy)
+    assert isinstance(located, Located)
+    for asking in (
+        stitching([step], talk.prompt(step), SUFFIX, policy=policy, profile=profile),
+        continuing(located, SUFFIX, profile=profile),
+    ):
+        found = answer(asking, talk.tokenize)
+        if replaced:
+            assert isinstance(found, Stitched)
+            assert found.replaced_stop == 77
+        else:
+            assert isinstance(found, Refusal)
+            assert (found.reason, found.detail[:23]) == (Reason.ODD_STOP, "the turn ended with 77,")
 
 
 @pytest.mark.parametrize("choice", [OddStop.REPLACE, OddStop.KEEP])

@@ -84,7 +84,8 @@ def test_where_no_user_spoke_the_history_is_what_opens_it(shared: bool) -> None:
     [([], "user"), ([RESULT], "tool"), ([SYSTEM], "system"), ([SYSTEM, talk.user()], "user")],
 )
 def test_a_turn_with_nothing_before_it_stands_as_if_a_user_had_asked(before: list[Any], role: str) -> None:
-    assert located(talk.step(before), talk.user("more")).turn.after == role
+    for new in (talk.user("more"), SYSTEM, RESULT):
+        assert located(talk.step(before), new).turn.after == role
 
 
 @pytest.mark.parametrize(
