@@ -90,6 +90,10 @@ class Counting:
         self.count += len(found.ids)
         return found
 
+    def get_added_tokens_decoder(self) -> Any:
+        """Return the added tokens."""
+        return self.vocabulary.get_added_tokens_decoder()
+
 
 @attrs.define
 class Listening:

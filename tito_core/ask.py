@@ -27,18 +27,16 @@ class Ask:
     messages: tuple[Message, ...]
     add_generation_prompt: bool = True
     since: str | None = None
-    """Only the ids of this text and of what follows it are wanted, made apart or in one piece.
+    """Only the ids from this text on are wanted; whoever cannot cut a rendered text sends them all.
 
-    Whoever cannot cut a rendered text sends them all, and so does whoever finds this in it not once: a
-    template may write what no message says.
+    So does whoever finds it there not once: a template may write what no message says.
     """
 
     def put(self, tokenize_fn: Callable[..., R]) -> R:
         """Put the question to a function, sync or async, and return what it returns.
 
         A `tokenize_fn` that can cut has a method `since(messages, text, *, add_generation_prompt)`: it
-        renders the whole, and tokenizes only `text`, whose ids it may keep, and what follows it, where that
-        stands there exactly once.
+        renders the whole, and tokenizes only what begins with `text` where that stands there exactly once.
         """
         cut = None if self.since is None else getattr(tokenize_fn, "since", None)
         if cut is not None:

@@ -30,7 +30,7 @@ class Located:
 
     match: Match
     told: Messages
-    """The conversation as the prompt tells it."""
+    """The conversation as the prompt tells it; where only the order of keys differs, as the step has it."""
     policy: Policy
     key: str | None
     """What the prompt is rendered with."""
@@ -116,8 +116,10 @@ def _steps(trajectory: object) -> Sequence[Step]:
 
 
 def _listed(prompt: object) -> Sequence[Message]:
-    if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
+    if type(prompt) is list or isinstance(prompt, Messages):
         return prompt
+    if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
+        return list(prompt)  # compared and cut as lists are
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 

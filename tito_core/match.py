@@ -33,7 +33,7 @@ class Wanted:
     @cached_property
     def flat(self) -> list[Message]:
         """The prompt's messages, as they came."""
-        return self.prompt if isinstance(self.prompt, list) else list(self.prompt)
+        return self.prompt if type(self.prompt) is list else list(self.prompt)
 
     @cached_property
     def hashes(self) -> list[int]:

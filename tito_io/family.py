@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -47,12 +46,13 @@ class Family:
     clock: Callable[[], datetime] = field(repr=False)
     """The time that `strftime_now` prints, asked once a render."""
 
-    marks: Callable[[str], list[int]] = field(init=False, repr=False)
-    """The ids of a text that renders are cut at, kept for the next."""
+    borders: frozenset[int] = field(init=False, repr=False)
+    """The added tokens that are found in any text first: what stands on either side is encoded apart."""
 
-    @marks.default
-    def _kept(self) -> Callable[[str], list[int]]:
-        return lru_cache(maxsize=8)(self.encode)
+    @borders.default
+    def _found_first(self) -> frozenset[int]:
+        added = self.tokenizer.get_added_tokens_decoder()
+        return frozenset(index for index, token in added.items() if not token.single_word)
 
     @classmethod
     def load(
@@ -166,13 +166,14 @@ class Bound:
     family: Family
     template: ChatTemplate
     variables: Mapping[str, Any] = field(repr=False)
+    _marks: dict[str, list[int]] = field(factory=dict, init=False, repr=False)
 
     def __call__(self, messages: Messages, *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of `messages`, or raise `TemplateRefused`."""
         return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt))
 
     def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Return the ids of `text` and of what is rendered after it; nothing else is encoded, `text` once.
+        """Return the ids of what is rendered from `text` on; nothing before is encoded.
 
         Where the text does not stand there exactly once, which a template may bring about whatever the
         messages say, they are the ids of the whole: see `Ask.since`.
@@ -180,7 +181,19 @@ class Bound:
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
         if whole.count(text) != 1:
             return self.family.encode(whole)
-        return [*self.family.marks(text), *self.family.encode(whole.partition(text)[2])]
+        rest = whole.partition(text)[2]
+        after = self.family.encode(rest)
+        if not self.family.borders.isdisjoint(after[:1]):
+            return [*self._mark(text), *after]
+        return self.family.encode(text + rest)
+
+    def _mark(self, text: str) -> list[int]:
+        """Return the ids of a text that renders are cut at; the kernel has one."""
+        ids = self._marks.get(text)
+        if ids is None:
+            self._marks.clear()
+            ids = self._marks[text] = self.family.encode(text)
+        return ids
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
         """Return the text of `messages`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import UserList, deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -119,3 +121,22 @@ def test_what_is_no_prompt_or_no_trajectory_is_named_by_its_kind() -> None:
         locate([], wrong)
     with pytest.raises(InputError, match=r"^trajectory must be a sequence of steps, not dict$"):
         locate(wrong, [talk.user()])
+
+
+class Chat(list[Message]):
+    """A conversation that is equal to any other of its title."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # as a list has none
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque, UserList, Chat])
+def test_a_prompt_is_any_sequence_of_messages(kind: Callable[[list[Message]], Sequence[Message]]) -> None:
+    step = talk.step([talk.user("a"), talk.said("b"), talk.user("c")])
+    found = locate([step], kind([*step.messages, talk.user("more")]))
+    assert isinstance(found, Located)
+    assert found.environment == (talk.user("more"),)
+    edited: list[Message] = [talk.user("other"), *step.messages[1:], talk.user("more")]
+    assert isinstance(locate([step], kind(edited)), Refusal)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.families.cells import EXACT, REFUSED, RENDERINGS, UNRENDERABLE, WRONG, Cell, cells
 from tests.families.table import everything
-from tito_core import Reason
+from tito_core import Reason, TemplateRefused
 
 ROOT = os.environ.get("TITO_FAMILIES")
 SUBJECTS = everything(Path(ROOT)) if ROOT else []
@@ -51,6 +51,23 @@ def test_a_profile_loses_no_cell_and_asks_once(name: str) -> None:
     found = looked_into(name)
     assert [cell for cell in found if cell.bare == EXACT and cell.verdict != EXACT] == []
     assert {cell.renders for cell in found if cell.verdict == EXACT and cell.template not in MERGING} <= {1}
+
+
+@needs_families
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cut_render_has_the_ids_that_it_has_in_one_piece(name: str) -> None:
+    for subject in SUBJECTS:
+        if subject.name == name:
+            tokenize = subject.family.tokenize_fn()
+            for words in ("s", " s", "\ns", "\u0301", "9"):
+                said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Zephyr"}]
+                said.append({"role": "user", "content": words})
+                try:
+                    text = tokenize.text(said, add_generation_prompt=True)
+                except TemplateRefused:
+                    continue
+                cut = subject.family.encode(text[text.index("Zephyr") :])
+                assert tokenize.since(said, "Zephyr", add_generation_prompt=True) == cut
 
 
 @needs_families

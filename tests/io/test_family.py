@@ -25,6 +25,7 @@ TEMPLATES = {
     file.stem: file.read_text() for file in sorted((Path(__file__).parent / "templates").glob("*.jinja"))
 }
 CHATML = TEMPLATES["chatml"]
+CLOSED = "{% for m in messages %}{{ m.content }}<eos>{% endfor %}"
 
 TOOLS = [
     {
@@ -248,22 +249,37 @@ def test_a_render_is_cut_at_a_text_that_stands_there_once(families: dict[str, Fa
         )
 
 
-def test_a_text_that_renders_are_cut_at_is_encoded_once(families: dict[str, Family]) -> None:
+def test_a_text_that_renders_are_cut_at_is_encoded_once(tmp_path: Path) -> None:
+    family = load(tiny_folder(tmp_path / "closed", CLOSED))
     encoded: list[str] = []
 
     class Telling:
         def encode(self, text: str, **options: Any) -> Any:
             encoded.append(text)
-            return families["chatml"].tokenizer.encode(text, **options)
+            return family.tokenizer.encode(text, **options)
 
-    tokenize = evolve(families["chatml"], tokenizer=cast("Tokenizer", Telling())).tokenize_fn()
-    said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
-    again = [*said[:-1], {"role": "user", "content": "When?"}]
-    for messages in (said, again):
-        tokenize.since(messages, "Zephyr", add_generation_prompt=True)
-    assert encoded[0] == "Zephyr"
-    assert ["Zephyr" in text for text in encoded] == [True, False, False]
-    assert [name in text for name, text in zip(("Why?", "When?"), encoded[1:], strict=True)] == [True, True]
+        def get_added_tokens_decoder(self) -> Any:
+            return family.tokenizer.get_added_tokens_decoder()
+
+    tokenize = evolve(family, tokenizer=cast("Tokenizer", Telling())).tokenize_fn()
+    for words in ("Why?", "When?"):
+        said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": words}]
+        tokenize.since(said, "Zephyr", add_generation_prompt=True)
+    assert encoded == ["<eos>Why?<eos>", "Zephyr", "<eos>When?<eos>"]
+
+
+@pytest.mark.parametrize("template", ["{% for m in messages %}{{ m.content }}{% endfor %}", CLOSED])
+@given(words=st.sampled_from(("lo", "o", "\u0301", " lo", "\nlo", "<eos>", "<eos>lo", "")) | st.text())
+def test_a_cut_render_has_the_ids_that_it_has_in_one_piece(
+    tmp_path_factory: pytest.TempPathFactory, template: str, words: str
+) -> None:
+    """Where a text meets what follows it, a tokenizer may make one id of both."""
+    folder = tmp_path_factory.getbasetemp() / f"cut{len(template)}"
+    family = load(folder if folder.exists() else tiny_folder(folder, template))
+    said = [USER, {"role": "assistant", "content": "hel"}, {"role": "user", "content": words}]
+    text = family.text(said, add_generation_prompt=True)
+    cut = text[text.index("hel") :] if text.count("hel") == 1 else text
+    assert family.tokenize_fn().since(said, "hel", add_generation_prompt=True) == family.encode(cut)
 
 
 def test_a_refusal_names_the_file_the_line_and_the_reason(families: dict[str, Family]) -> None:
