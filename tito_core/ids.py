@@ -40,9 +40,13 @@ class Ids(Shared[int]):
 
     def tolist(self) -> list[int]:
         """Return a new list: one copy, and the only O(history) work in the kernel."""
+        first, *others = self.parts()
+        if len(first) < self.length // 2:
+            first, others = (), [first, *others]
         copied: list[int] = []
-        for part in self.parts():
+        for part in others:
             copied += part
+        copied[:0] = first  # a list of millions that is appended to moves; one that is filled last does not
         return copied
 
     def tobytes(self) -> bytes:
