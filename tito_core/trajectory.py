@@ -94,10 +94,11 @@ def longest_first(steps: Sequence[Step], limit: int) -> Iterator[Step]:
 
     A trajectory whose newest step is its longest gives that one without a search.
     """
-    newest = steps[-1] if isinstance(steps, Trajectory) and steps else None
-    if isinstance(steps, Trajectory) and newest and newest.messages.length == steps.longest <= limit:
-        yield newest
-        steps = steps.earlier
+    if isinstance(steps, Trajectory) and steps:
+        newest = steps[-1]
+        if newest.messages.length == steps.longest <= limit:
+            yield newest
+            steps = steps.earlier
     sized = [(step.messages.length, step) for step in steps]
     sized.reverse()
     sized.sort(key=itemgetter(0), reverse=True)

@@ -265,9 +265,8 @@ def test_what_no_column_takes_is_refused_and_no_file_is_left(
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("number", [float("-inf"), float("nan")])
-def test_what_json_has_no_word_for_is_refused_there(tmp_path: Path, number: float) -> None:
-    step = attrs.evolve(SMALL[0].step, logprobs=[number, -1.0])
+def test_what_json_has_no_word_for_is_refused_there(tmp_path: Path) -> None:
+    step = attrs.evolve(SMALL[0].step, logprobs=[float("-inf"), -1.0])
     made = rows([attrs.evolve(SMALL[0], step=step)])
     with pytest.raises(InputError, match="row 'a' has a number that is not finite"):
         write(tmp_path / "rows.jsonl", made)
