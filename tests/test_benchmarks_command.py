@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.command import INTERRUPTED, interruptible, whole
 from tests.faults.children import Children
+from tests.interrupts import interrupt
 
 RUN = (
     "import runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -91,11 +92,7 @@ def test_an_interrupt_on_the_way_leaves_no_trace_and_no_files(
             time.sleep(0.05)
         time.sleep(0.5)
         start = time.monotonic()
-        run.send_signal(signal.SIGINT)
-        try:
-            _, said = run.communicate(timeout=60)
-        finally:
-            run.kill()
+        _, said = interrupt(run)
     assert (run.returncode, said) == (INTERRUPTED, "interrupted\n")
     assert time.monotonic() - start < 6
     assert list(tmp_path.iterdir()) == []

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.interrupts import interrupt
 from tito_io import __main__ as entry
 from tito_io.__main__ import INTERRUPTED
 from tito_io.cli import COMMANDS, tito
@@ -222,11 +223,7 @@ def test_an_interrupt_ends_a_rollout_with_a_line() -> None:
         assert run.stdout is not None
         assert run.stdout.readline()
         time.sleep(0.1)
-        run.send_signal(signal.SIGINT)
-        try:
-            _, said = run.communicate(timeout=60)
-        finally:
-            run.kill()
+        _, said = interrupt(run)
     assert (run.returncode, said) == (INTERRUPTED, "tito: interrupted\n")
 
 

@@ -16,6 +16,7 @@ import anyio
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.interrupts import interrupt
 from tests.io.audited import KEEPING, replace
 from tito_core import InputError
 from tito_io.chosen import Address
@@ -309,11 +310,7 @@ def test_an_interrupted_rollout_that_is_written_to_a_file_ends_with_130(tmp_path
             if calls.exists() and calls.stat().st_size > 1_000:
                 break
             time.sleep(0.1)
-        going.send_signal(signal.SIGINT)
-        try:
-            told, said = going.communicate(timeout=60)
-        finally:
-            going.kill()
+        told, said = interrupt(going)
     assert (going.returncode, said) == (130, b"tito: interrupted\n")
     assert b"sampled ids kept" in told
     assert told.endswith(b"stopped early: interrupted\n")
