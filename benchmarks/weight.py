@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
 from functools import partial
 
 import attrs
 
+from benchmarks.clock import Work
 from benchmarks.history import History
-from benchmarks.programs import Ready, lists, shared, subtract
+from benchmarks.programs import mito, shared, subtraction, whole
 from benchmarks.voice import Remembering, Voice
-from tito_core import TokenizeFn, Trajectory, answer, stitching
+from tito_core import Trajectory, answer, stitching
 from tito_core.stitch import Stitched
 
 IMPORTS = {
@@ -33,30 +35,21 @@ def tokenized(history: History) -> dict[str, float]:
     shows where the turn ends, though the engine sampled it.
     """
     new = 1 + len(shared(history, history.profile)(history.voice.tokenize).bridge)
-    programs: dict[str, Ready] = {
-        "tito": lists(history, None),
-        "tito, profile": lists(history, history.profile),
-        "prefix subtraction": partial(_subtracted, history),
-        "MITO": partial(_rendered, history),
-    }
-    return {name: _given(history.voice, program) / new for name, program in programs.items()}
+    programs = {"tito": _proving, "tito, profile": whole, "prefix subtraction": subtraction, "MITO": mito}
+    return {name: _given(history, prepare) / new for name, prepare in programs.items()}
 
 
-def _subtracted(history: History, tokenize: TokenizeFn) -> object:
-    environment, given = history.prompt[-1:], (history.prompt_ids, history.completion_ids)
-    return subtract(tokenize, history.voice.stop, environment, *given)
+def _proving(history: History) -> Work:
+    return partial(shared(history, None), history.voice.tokenize)
 
 
-def _rendered(history: History, tokenize: TokenizeFn) -> object:
-    return tokenize(history.prompt, add_generation_prompt=True)
-
-
-def _given(voice: Voice, program: Ready) -> int:
+def _given(history: History, prepare: Callable[[History], Work]) -> int:
     """Return how many tokens are made for a turn that is not the first."""
-    tokenize, made = voice.counted()
-    program(tokenize)
+    tokenize, made = history.voice.counted()
+    work = prepare(attrs.evolve(history, voice=attrs.evolve(history.voice, tokenize=tokenize)))
+    work()
     before = made()
-    program(tokenize)
+    work()
     return made() - before
 
 

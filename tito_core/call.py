@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -12,7 +11,7 @@ import attrs
 from .errors import InputError
 from .experts import RoutedExperts
 from .ids import Ids
-from .step import Step
+from .step import Step, is_number
 from .weights import WeightVersion, ordered
 
 CUT_SHORT = ("length", "abort")
@@ -112,9 +111,7 @@ class Call:
 
     @reward.validator
     def _is_number(self, _: object, value: object) -> None:
-        if value is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, float | int) or math.isnan(value):
+        if not is_number(value):
             raise InputError(f"call {self.name!r}: reward is {value!r:.60}: give a number or None")
 
     @property

@@ -43,7 +43,8 @@ def _is_a(*kinds: type) -> Callable[[object, attrs.Attribute[Any], object], None
     return check
 
 
-def _is_logprob(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number, or None where there is none."""
     if isinstance(value, float):
         return not isnan(value)
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
@@ -112,7 +113,7 @@ class Step:
                 "give one for each id (None where there is none), or leave logprobs out"
             )
         for position, value in enumerate(logprobs or ()):
-            if not _is_logprob(value):
+            if not is_number(value):
                 raise InputError(f"logprobs[{position}] is {value!r:.60}: give a number or None")
 
     @prompt_ledger.validator

@@ -46,13 +46,13 @@ class Family:
     clock: Callable[[], datetime] = field(repr=False)
     """The time that `strftime_now` prints, asked once a render."""
 
-    borders: frozenset[int] = field(init=False, repr=False)
+    borders: tuple[str, ...] = field(init=False, repr=False)
     """The added tokens that are found in any text first: what stands on either side is encoded apart."""
 
     @borders.default
-    def _found_first(self) -> frozenset[int]:
-        added = self.tokenizer.get_added_tokens_decoder()
-        return frozenset(index for index, token in added.items() if not token.single_word)
+    def _found_first(self) -> tuple[str, ...]:
+        added = self.tokenizer.get_added_tokens_decoder().values()
+        return tuple(token.content for token in added if not (token.normalized or token.single_word))
 
     @classmethod
     def load(
@@ -181,11 +181,10 @@ class Bound:
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
         if whole.count(text) != 1:
             return self.family.encode(whole)
-        rest = whole.partition(text)[2]
-        after = self.family.encode(rest)
-        if not self.family.borders.isdisjoint(after[:1]):
-            return [*self._mark(text), *after]
-        return self.family.encode(text + rest)
+        after = whole.partition(text)[2]
+        if after.startswith(self.family.borders):
+            return [*self._mark(text), *self.family.encode(after)]
+        return self.family.encode(text + after)
 
     def _mark(self, text: str) -> list[int]:
         """Return the ids of a text that renders are cut at; the kernel has one."""

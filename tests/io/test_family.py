@@ -265,7 +265,7 @@ def test_a_text_that_renders_are_cut_at_is_encoded_once(tmp_path: Path) -> None:
     for words in ("Why?", "When?"):
         said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": words}]
         tokenize.since(said, "Zephyr", add_generation_prompt=True)
-    assert encoded == ["<eos>Why?<eos>", "Zephyr", "<eos>When?<eos>"]
+    assert encoded == ["Zephyr", "<eos>Why?<eos>", "<eos>When?<eos>"]
 
 
 @pytest.mark.parametrize("template", ["{% for m in messages %}{{ m.content }}{% endfor %}", CLOSED])
