@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.command import interruptible, whole
-from tito_core import Call, Step, render_key
+from tito_core import Step, render_key
+from tito_core.samples import Call
 from tito_io.audit.rendering import Rendering
 from tito_io.audit.report import Report
 from tito_io.audit.run import audit_file

@@ -15,18 +15,9 @@ from typing import Any
 import attrs
 
 from benchmarks.voice import Remembering, Voice
-from tito_core import (
-    Located,
-    Messages,
-    Profile,
-    Step,
-    Trajectory,
-    answer,
-    certifying,
-    locate,
-    probing,
-    stitching,
-)
+from tito_core import Located, Messages, Profile, Step, Trajectory, answer, locate, stitching
+from tito_core.seams.certify import certifying
+from tito_core.seams.probe import probing
 from tito_core.stitch import Stitched
 
 Plain = dict[str, Any]

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tito_core import Call, Forest, RowPer, SampleOptions, Step, Trajectory, samples
+from tito_core import Step, Trajectory
+from tito_core.samples import Call, Forest, RowPer, SampleOptions, samples
 from tito_io.samples.entry import entries
 from tito_io.samples.forms.own import write_calls
 from tito_io.samples.read import Stored, conversations

@@ -13,9 +13,9 @@ import attrs
 
 from tests.oracle import same_message
 from tito_core import Origin
-from tito_core.call import Call
-from tito_core.experts import MissingRow
-from tito_core.sample_options import (
+from tito_core.samples.call import Call
+from tito_core.samples.experts import MissingRow
+from tito_core.samples.options import (
     Conversation,
     Cut,
     Owner,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import DICE, Dice
 from tito_core import Ids, Ledger, Message, Origin, Step
-from tito_core.call import Call, Ending
-from tito_core.experts import MissingRow, RoutedExperts
-from tito_core.sample_options import (
+from tito_core.samples.call import Call, Ending
+from tito_core.samples.experts import MissingRow, RoutedExperts
+from tito_core.samples.options import (
     Conversation,
     Cut,
     Owner,
@@ -27,7 +27,7 @@ from tito_core.sample_options import (
     SampleOptions,
     TurnRule,
 )
-from tito_core.weights import WeightVersion
+from tito_core.samples.weights import WeightVersion
 
 CLOSE, OPEN = 2, 1
 WORDS = ((5,), (6,), (5, 6), (6, 5, 5), (5, 5), (7,))

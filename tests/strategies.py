@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from tests import oracle
 from tests.toys import TOYS, Message, Toy
 from tito_core import Step
-from tito_core.seam import LONGER, OTHER, SHORT
+from tito_core.seams.seam import LONGER, OTHER, SHORT
 
 T = TypeVar("T")
 Chat = list[dict[str, Any]]

@@ -30,7 +30,7 @@ from benchmarks.targets import exponent
 from benchmarks.voice import Listening, voice
 from benchmarks.weight import stored, tokenized
 from tests.core.test_forest import call
-from tito_core import Call, Forest, SampleOptions
+from tito_core.samples import Call, Forest, SampleOptions
 from tito_io.embedded import write_family
 from tito_io.family import Family
 from tito_io.samples.make import Made

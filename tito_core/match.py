@@ -7,15 +7,15 @@ of a thousand near misses costs one pass over the prompt, not a thousand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
-from .forgiveness import Forgiveness
 from .message import Message, Messages, copied
-from .prefix import chain_hash, prefix_hashes
-from .same import Renaming, same_copies
+from .normalization.canonical import normal_copy, trimmed
+from .normalization.compare import Renaming, same_copies
+from .normalization.receipts import Forgiveness
 
 Forgiven = frozenset[Forgiveness]
 NOTHING: Forgiven = frozenset()
@@ -119,3 +119,38 @@ def _alike(theirs: object, ours: object) -> bool:
         return bool(theirs == ours)
     except (TypeError, ValueError):
         return False
+
+
+EMPTY = 0
+
+
+def prefix_hashes(messages: Iterable[dict[str, Any]]) -> list[int]:
+    """Return the hash of every prefix of `messages`, the empty one first."""
+    return list(accumulate(map(_loose, messages), _fold, initial=EMPTY))
+
+
+def chain_hash(messages: Messages) -> int:
+    """Return the hash of all of `messages`, remembered along the chain that they share."""
+    missing: list[Messages] = []
+    for link in messages.links():
+        if link.memo is not None:
+            break
+        missing.append(link)
+    shared = missing[-1].older if missing else messages
+    known = shared.memo if shared is not None and shared.memo is not None else EMPTY
+    for link in reversed(missing):
+        for message in link.part:
+            known = _fold(known, _loose(message))
+        object.__setattr__(link, "memo", known)  # nobody can tell: it says what could be told before
+    return known
+
+
+def _fold(known: int, added: int) -> int:
+    return hash((known, added))
+
+
+def _loose(message: dict[str, Any]) -> int:
+    form = normal_copy(message)
+    calls = tuple((call.name, call.arguments) for call in form.tool_calls)
+    reasoning = None if form.role == "assistant" else form.reasoning
+    return hash((form.role, trimmed(form), reasoning, calls, form.name))

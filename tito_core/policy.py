@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from .errors import InputError
-from .forgiveness import OPTIONAL, Forgiveness
+from .normalization.receipts import OPTIONAL, Forgiveness
 
 
 class Truncated(Enum):

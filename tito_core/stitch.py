@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import attrs
 
-from .ask import Asking, TokenizeFn, answer
-from .bridge import Bridge
 from .errors import InputError
-from .forgiveness import Forgiveness
 from .ids import PACKED, Ids, checked
 from .ledger import Ledger, Origin
-from .located import Located, locate
+from .locate import Located, locate
 from .message import Message, Messages
+from .normalization.receipts import Forgiveness
 from .policy import STRICT, OddStop, Policy
-from .profile import Profile
+from .questions import Asking, TokenizeFn, answer
 from .refusal import Reason, Refusal
+from .seams.profile import Profile
+from .seams.tail import Bridge
 from .step import Step
 
 

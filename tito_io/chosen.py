@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from tito_core import InputError
+from tito_io.engines.protocol import Engine
 
-from .engines.protocol import Engine
 from .family import Family
 
 
@@ -35,19 +35,19 @@ class Address:
 def _embedded(address: Address) -> Engine:
     if address.base_url or address.model:
         raise InputError("the embedded engine has no --base-url and no --model: name another with --engine")
-    from .engines.embedded import embedded  # noqa: PLC0415  # training its tokenizer takes a moment
+    from tito_io.engines.embedded import embedded  # noqa: PLC0415  # training its tokenizer takes a moment
 
     return embedded(seed=address.seed)
 
 
 def _vllm(address: Address) -> Engine:
-    from .engines.vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
+    from tito_io.engines.vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
 
     return VLLM(address.where("vllm"), model=address.model, api_key=address.api_key)
 
 
 def _sglang(address: Address) -> Engine:
-    from .engines.sglang import SGLang  # noqa: PLC0415  # one engine, chosen at run time
+    from tito_io.engines.sglang import SGLang  # noqa: PLC0415  # one engine, chosen at run time
 
     return SGLang(
         address.where("sglang"),
@@ -58,7 +58,7 @@ def _sglang(address: Address) -> Engine:
 
 
 def _dynamo(address: Address) -> Engine:
-    from .engines.dynamo import Dynamo  # noqa: PLC0415  # one engine, chosen at run time
+    from tito_io.engines.dynamo import Dynamo  # noqa: PLC0415  # one engine, chosen at run time
 
     where = address.where("dynamo")
     if address.family is None:
@@ -67,7 +67,7 @@ def _dynamo(address: Address) -> Engine:
 
 
 def _miles(address: Address) -> Engine:
-    from .engines.miles import Miles  # noqa: PLC0415  # one engine, chosen at run time
+    from tito_io.engines.miles import Miles  # noqa: PLC0415  # one engine, chosen at run time
 
     return Miles(address.where("miles"), model=address.model or "default", api_key=address.api_key)
 

@@ -20,17 +20,17 @@ from tito_core import (
     Stitched,
     TemplateRefused,
     Trajectory,
-    certifying,
-    checking,
     continuing,
     locate,
     render_key,
     suffix_asking,
 )
 from tito_core.message import copied
+from tito_core.recheck import checking
+from tito_core.seams.certify import certifying
+from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling
 
 from .ask import AsyncTokenizeFn, answer
-from .engines.protocol import Engine, Rendering, Reply, Sampling
 
 
 class Route(Enum):

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from .engines.faults import Complaint
+from tito_io.engines.faults import Complaint
 
 LONGEST = 200
 """The most characters that are shown."""

@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import Any, TextIO, TypeVar
 
 from tito_core import InputError
-from tito_io.extras import install
+
+from .extras import install
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

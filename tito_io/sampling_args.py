@@ -12,8 +12,7 @@ from typing import Any
 import attrs
 
 from tito_core import InputError
-
-from .engines.protocol import Sampling
+from tito_io.engines.protocol import Sampling
 
 ELSEWHERE: Mapping[str, str] = {
     "messages": "pass the prompt",

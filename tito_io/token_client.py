@@ -13,18 +13,11 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Policy, Profile, Reason, Step, Trajectory
+from tito_io.engines.bounded import Bounded
+from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
 
 from .ask import AsyncTokenizeFn
 from .conversation import Conversation, Route, Turn, spoken
-from .engines.bounded import Bounded
-from .engines.protocol import (
-    AbortedError,
-    Engine,
-    Rendering,
-    Reply,
-    Sampling,
-    Watch,
-)
 from .sampling_args import understood
 
 Renderer = Callable[[Rendering], AsyncTokenizeFn]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from tito_core import TitoError
+from tito_io.engines.protocol import EngineError
 
 from .engine_words import words
-from .engines.protocol import EngineError
 from .visible import visible
 
 BAD_INPUT, TROUBLE = 2, 3

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.command import interruptible, whole
-from tito_core import SampleOptions
+from tito_core.samples import SampleOptions
 from tito_io.audit.rendering import Rendering
 from tito_io.audit.run import audit_file
 from tito_io.engines.protocol import UnreachableError

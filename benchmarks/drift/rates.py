@@ -6,8 +6,8 @@ from collections import Counter
 
 import attrs
 
-from tito_core.breaks import SAMPLED, Break, Cause, Part
-from tito_core.tally import Tally
+from tito_core.drift.breaks import SAMPLED, Break, Cause, Part
+from tito_core.drift.tally import Tally
 
 OF_TURN = SAMPLED | {Part.CLOSE}
 """Parts whose breaks break the turn: what was sampled, and its close."""

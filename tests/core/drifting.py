@@ -11,8 +11,9 @@ import attrs
 from tests.toys.steady import CHATML
 from tests.toys.tokenizer import Tokenizer
 from tests.toys.toy import calls_of, reasoning_of, text_of
-from tito_core import Call, Forest, Message, Step, TemplateRefused, render_key
-from tito_core.audited import Audited, audit
+from tito_core import Message, Step, TemplateRefused, render_key
+from tito_core.drift.audit import Audited, audit
+from tito_core.samples import Call, Forest
 
 Voice = Callable[[Message, bool], str]
 """Writes what an assistant said; told whether it is history, that is, whether a user spoke after it."""

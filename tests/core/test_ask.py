@@ -8,7 +8,7 @@ import pytest
 
 from tests.core import talk
 from tito_core import InputError, TokenizeError, answer
-from tito_core.ask import ask
+from tito_core.questions import ask
 
 
 def test_a_question_about_what_is_no_message_is_not_asked() -> None:

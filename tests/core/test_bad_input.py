@@ -29,14 +29,14 @@ from tito_core import (
     answer,
     continuing,
     locate,
-    probe,
     render_key,
-    same,
     stitch,
     stitching,
     suffix_ids,
 )
-from tito_core.forgiveness import Forgiveness
+from tito_core.normalization.compare import same
+from tito_core.normalization.receipts import Forgiveness
+from tito_core.seams.probe import probe
 
 SUFFIX = (talk.CLOSE,)
 

@@ -8,14 +8,15 @@ import attrs
 import pytest
 
 from tests.core.drifting import END, TOY, Family, Talk, forgetful, found, letters, says, user
-from tito_core import Call, Forest, InputError, Message, Step
-from tito_core.audited import audit
-from tito_core.break_cause import Evidence, causes, fields, part_at, thinking
-from tito_core.break_text import differing
-from tito_core.breaks import Part
-from tito_core.follow import By, followed
-from tito_core.hunk import Hunk, packed
-from tito_core.tally import Tally
+from tito_core import InputError, Message, Step
+from tito_core.drift.audit import audit
+from tito_core.drift.breaks import Part
+from tito_core.drift.cause import Evidence, causes, fields, part_at, thinking
+from tito_core.drift.diff import Hunk, packed
+from tito_core.drift.tally import Tally
+from tito_core.drift.text import differing
+from tito_core.samples import Call, Forest
+from tito_core.samples.predecessor import By, followed
 
 SPELLED = letters("abba" + END)
 

@@ -26,14 +26,14 @@ from tests.core.drifting import (
     user,
 )
 from tests.forests import CALLS
-from tito_core import Call, Forest
-from tito_core.audited import Audited, Auditor, audit
-from tito_core.break_choice import Choice
-from tito_core.break_view import View, Views, compared
-from tito_core.breaks import Break, Cause
-from tito_core.follow import By, followed
-from tito_core.hunk import Hunk, hunks, packed
-from tito_core.tally import Tally
+from tito_core.drift.audit import Audited, Auditor, audit
+from tito_core.drift.breaks import Break, Cause
+from tito_core.drift.diff import Hunk, hunks, packed
+from tito_core.drift.select import Choice
+from tito_core.drift.tally import Tally
+from tito_core.drift.view import View, Views, compared
+from tito_core.samples import Call, Forest
+from tito_core.samples.predecessor import By, followed
 
 VOICES: tuple[Voice, ...] = (spoken, forgetful, trimming, shouting, closing)
 TEXTS = ("abba", "yes", "<think>ab</think>yes", "no \n", "<think>", "", "yes, yes, yes, ab", "7<tool_call>ab")

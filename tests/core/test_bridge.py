@@ -11,14 +11,10 @@ import pytest
 from tests.core import talk
 from tito_core import (
     Ask,
-    Case,
-    Kind,
     Located,
     Message,
-    Mode,
     Profile,
     Reason,
-    Recipe,
     Step,
     Stitched,
     TemplateRefused,
@@ -26,6 +22,8 @@ from tito_core import (
     continuing,
     locate,
 )
+from tito_core.seams.case import Kind
+from tito_core.seams.profile import Case, Mode, Recipe
 
 SUFFIX = (talk.CLOSE,)
 PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")

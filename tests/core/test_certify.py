@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tests.toys import TOYS, Message, Toy
-from tito_core import Case, Kind, Mode, Reason, TemplateRefused, answer, certifying, probe, probing
-from tito_core.survey import kinds
+from tito_core import Reason, TemplateRefused, answer
+from tito_core.seams.case import Kind
+from tito_core.seams.certify import certifying
+from tito_core.seams.probe import kinds, probe, probing
+from tito_core.seams.profile import Case, Mode
 
 BY_NAME = {toy.name: toy for toy in TOYS}
 PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")

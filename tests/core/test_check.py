@@ -10,7 +10,8 @@ import attrs
 import pytest
 
 from tests.core import talk
-from tito_core import Message, Step, Stitched, TemplateRefused, answer, checking, stitching
+from tito_core import Message, Step, Stitched, TemplateRefused, answer, stitching
+from tito_core.recheck import checking
 
 SUFFIX = (talk.CLOSE,)
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import attrs
 
 from tests.core import talk
-from tito_core import Kind, Profile, answer, certifying, differences, probing
-from tito_core.profile import Mode
+from tito_core import Profile, answer
 from tito_core.refusal import Reason
+from tito_core.seams.case import Kind
+from tito_core.seams.certify import certifying
+from tito_core.seams.probe import probing
+from tito_core.seams.profile import Mode
+from tito_core.seams.profile_differences import differences
 
 PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
 

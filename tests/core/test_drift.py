@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tito_core.drift import Drift, drift
+from tito_core.drift.rerender import Drift, drift
 
 
 @pytest.mark.parametrize(

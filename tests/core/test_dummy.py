@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from tito_core.dummy import ANSWER, CALL_ID, SYSTEM, USER, WORDS, Form, calls_of, contexts, forms, kindred
+from tito_core.seams.stand_in import (
+    ANSWER,
+    CALL_ID,
+    SYSTEM,
+    USER,
+    WORDS,
+    Form,
+    calls_of,
+    contexts,
+    forms,
+    kindred,
+)
 
 Plain = dict[str, Any]
 

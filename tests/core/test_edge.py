@@ -9,33 +9,27 @@ import pytest
 
 from tests.core import talk
 from tito_core import (
-    Call,
     InputError,
-    MissingRow,
     OddStop,
-    Owner,
     Policy,
     Profile,
-    RoutedExperts,
-    SampleOptions,
     Step,
     Trajectory,
     Truncated,
-    WeightVersion,
     answer,
-    edge,
-    from_data,
+    data,
     stitching,
-    to_data,
 )
-from tito_core.forgiveness import Forgiveness
+from tito_core.data import from_data, to_data
+from tito_core.normalization.receipts import Forgiveness
+from tito_core.samples import Call, MissingRow, Owner, RoutedExperts, SampleOptions, WeightVersion
 from tito_core.stitch import Stitched
 
 
 @pytest.fixture(autouse=True)
 def _fresh_converter() -> None:
     """Build the converter in the test, where a mutant of its making can be seen."""
-    edge._converter.cache_clear()
+    data._converter.cache_clear()
 
 
 DATA: dict[str, Any] = {
@@ -258,5 +252,5 @@ def test_wrong_options_are_named(wrong: dict[str, Any], words: str) -> None:
 def test_nothing_is_made_of_what_spells_it(wrong: dict[str, Any]) -> None:
     """The text "false" is no falsehood, and a number is no name."""
     (name,) = wrong
-    with pytest.raises(InputError, match=f"Step.{name}: .* is no "):
+    with pytest.raises(InputError, match=rf"Step.{name}: .* is no |Step: {name} is "):
         from_data({**to_data(talk.step()), **wrong}, Step)

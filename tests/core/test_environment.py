@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tito_core import InputError, clean
-from tito_core.environment import lengthened, readings, says
+from tito_core import InputError
+from tito_core.normalization.clean import clean, lengthened, readings, says
 
 Plain = dict[str, Any]
 

@@ -9,8 +9,10 @@ import attrs
 import pytest
 
 from tests.toys import TOYS, Message, Toy
-from tito_core import Facts, TemplateRefused, answer, probing
-from tito_core.facts import finding
+from tito_core import TemplateRefused, answer
+from tito_core.seams.facts import finding
+from tito_core.seams.probe import probing
+from tito_core.seams.profile import Facts
 
 BY_NAME = {toy.name: toy for toy in TOYS}
 USUAL = Facts(

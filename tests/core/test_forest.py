@@ -12,14 +12,15 @@ import pytest
 
 from tests.core import talk
 from tests.core.talk import said, user
-from tito_core import Forgiveness, Ids, InputError, Message, Step, Trajectory, trie
-from tito_core.call import Call, Ending
-from tito_core.candidates import NOBODY
-from tito_core.experts import RoutedExperts
-from tito_core.forest import Forest
-from tito_core.node import EdgeKind
-from tito_core.retold import Quoted, Retold
-from tito_core.weights import WeightVersion
+from tito_core import Forgiveness, Ids, InputError, Message, Step, Trajectory
+from tito_core.samples import trie
+from tito_core.samples.call import Call, Ending
+from tito_core.samples.experts import RoutedExperts
+from tito_core.samples.forest import Forest
+from tito_core.samples.node import EdgeKind
+from tito_core.samples.restated import Quoted, Retold
+from tito_core.samples.ties import NOBODY
+from tito_core.samples.weights import WeightVersion
 
 SUMMARY = "What was done so far:\n- looked at the sky"
 

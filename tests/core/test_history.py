@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.core import talk
-from tito_core import Message, OddStop, Policy, Refusal, Step, Trajectory, answer, same, stitch, stitching
+from tito_core import Message, OddStop, Policy, Refusal, Step, Trajectory, answer, stitch, stitching
+from tito_core.normalization.compare import same
 from tito_core.stitch import Stitched
 
 SUFFIX = (talk.CLOSE,)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tito_core.kind import Kind, sample_environment, sample_turn, shape_of
-from tito_core.survey import kinds
+from tito_core.seams.case import Kind, sample_environment, sample_turn, shape_of
+from tito_core.seams.probe import kinds
 
 Plain = dict[str, Any]
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tito_core import Forgiveness, InputError, normalize, same
+from tito_core import Forgiveness, InputError
 from tito_core.message import MAX_DEPTH
-from tito_core.normal import Canonical, sole_text
+from tito_core.normalization.canonical import Canonical, normalize, sole_text
+from tito_core.normalization.compare import same
 
 F = Forgiveness
 

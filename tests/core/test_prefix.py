@@ -8,9 +8,8 @@ import pytest
 
 from tests.core import talk
 from tito_core import InputError, Messages
-from tito_core.forgiveness import OPTIONAL, Forgiveness
-from tito_core.match import NOTHING, Wanted
-from tito_core.prefix import chain_hash, prefix_hashes
+from tito_core.match import NOTHING, Wanted, chain_hash, prefix_hashes
+from tito_core.normalization.receipts import OPTIONAL, Forgiveness
 
 
 def said(content: Any = "a", **more: Any) -> dict[str, Any]:

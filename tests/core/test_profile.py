@@ -11,25 +11,22 @@ import pytest
 from tests.core import talk
 from tito_core import (
     InputError,
-    Kind,
     Message,
-    Mode,
     Profile,
     Reason,
-    Recipe,
     Step,
     Stitched,
     TemplateRefused,
     answer,
-    certifying,
-    checking,
     render_key,
     stitch,
     stitching,
 )
-from tito_core.bridge import recognize
-from tito_core.certify import joined
-from tito_core.profile import Case, Facts
+from tito_core.recheck import checking
+from tito_core.seams.case import Kind
+from tito_core.seams.certify import certifying, joined
+from tito_core.seams.profile import Case, Facts, Mode, Recipe
+from tito_core.seams.tail import recognize
 
 RECIPE = Recipe(
     place=None, as_object=False, past=0, mark=(50, 51), rest=(7,), close=(2, 3), speaks=(1, 9), cut=False

@@ -11,9 +11,9 @@ import pytest
 from tests.core import talk
 from tests.toys import STEADY
 from tito_core import Message, Reason, Refusal, Stitched, answer, stitch, stitching
-from tito_core.dummy import Form
-from tito_core.proof import CallClose, Found, Proof, Turn, _call_close, _stops, _suffixes, proving
-from tito_core.seam import OTHER, SHORT, Seam
+from tito_core.seams.prove import CallClose, Found, Proof, Turn, _call_close, _stops, _suffixes, proving
+from tito_core.seams.seam import OTHER, SHORT, Seam
+from tito_core.seams.stand_in import Form
 
 CHATML = next(toy for toy in STEADY if toy.name == "chatml")
 SUFFIX = (2, 3)

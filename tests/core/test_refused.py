@@ -20,8 +20,8 @@ from tito_core import (
     locate,
     stitching,
 )
-from tito_core.bridge import recognize
-from tito_core.profile import Recipe
+from tito_core.seams.profile import Recipe
+from tito_core.seams.tail import recognize
 
 BY_NAME = {toy.name: toy for toy in TOYS}
 SUFFIX = (talk.CLOSE,)

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.core import talk
 from tito_core import Forgiveness, Messages, Policy, Step, Stitched, Trajectory, answer, locate, stitching
-from tito_core.located import Located
-from tito_core.restored import restored
+from tito_core.locate import Located
+from tito_core.normalization.tool_ids import restored
 
 SUFFIX = (talk.CLOSE,)
 RENAMED = Policy(forgive=frozenset((Forgiveness.RENAMED_TOOL_IDS,)))

@@ -10,11 +10,10 @@ import pytest
 
 from tests.core.test_forest import call, rollout
 from tito_core import InputError, Ledger, Origin, Step
-from tito_core.call import Call
-from tito_core.experts import MissingRow, RoutedExperts, gathered
-from tito_core.forest import Forest
-from tito_core.row import Row
-from tito_core.sample_options import (
+from tito_core.samples.call import Call
+from tito_core.samples.experts import MissingRow, RoutedExperts, gathered
+from tito_core.samples.forest import Forest
+from tito_core.samples.options import (
     Conversation,
     Cut,
     Owner,
@@ -24,8 +23,9 @@ from tito_core.sample_options import (
     SampleOptions,
     TurnRule,
 )
-from tito_core.sample_rows import Samples, samples
-from tito_core.weights import WeightVersion
+from tito_core.samples.row import Row
+from tito_core.samples.rows import Samples, samples
+from tito_core.samples.weights import WeightVersion
 
 ROOT = call("a", [1], [2, 3], reward=1.0)
 LEFT = call("b", [1, 2, 3, 4], [5])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tito_core.seam import Seam, after, common_prefix, locate
+from tito_core.seams.seam import Seam, after, common_prefix, locate
 
 
 @pytest.mark.parametrize(

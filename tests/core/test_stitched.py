@@ -26,7 +26,7 @@ from tito_core import (
     locate,
     stitching,
 )
-from tito_core.kind import Kind
+from tito_core.seams.case import Kind
 from tito_core.stitch import overlap
 
 SUFFIX = (talk.CLOSE,)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.core import talk
 from tito_core import Ids, InputError, Ledger, Messages, Origin, Span, Step, Trajectory, render_key
-from tito_core.drift import Drift, drift
+from tito_core.drift.rerender import Drift, drift
 from tito_core.message import copied
 from tito_core.shared import Shared
 

@@ -8,7 +8,9 @@ import pytest
 
 from tests.engines.server import Server
 from tests.engines.talk import PLAIN, TOOLED
-from tito_core import Profile, differences, probe, probing
+from tito_core import Profile
+from tito_core.seams.probe import probe, probing
+from tito_core.seams.profile_differences import differences
 from tito_io.ask import answer
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.engines.sglang import SGLang

@@ -16,7 +16,8 @@ from tests.engines.conftest import asked_for
 from tests.engines.server import Server
 from tests.engines.sglang import CONTEXT, VERSION, sglang
 from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, WEATHER, marker_id
-from tito_core import InputError, Message, OddStop, Policy, TemplateRefused, WeightVersion
+from tito_core import InputError, Message, OddStop, Policy, TemplateRefused
+from tito_core.samples import WeightVersion
 from tito_io.conversation import Conversation
 from tito_io.engines.protocol import (
     AbortedError,

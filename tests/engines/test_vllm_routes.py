@@ -13,7 +13,7 @@ import pytest
 
 from tests.engines.server import Server
 from tests.engines.talk import CALL_PATTERN, HELLO, PLAIN, TOOLED
-from tito_core import normalize
+from tito_core.normalization.canonical import normalize
 from tito_io.engines.protocol import (
     Delta,
     Limits,

@@ -24,11 +24,11 @@ from tito_core import (
     Stitched,
     TemplateRefused,
     answer,
-    certifying,
     locate,
-    probing,
     stitching,
 )
+from tito_core.seams.certify import certifying
+from tito_core.seams.probe import probing
 from tito_io.family import Bound, Family
 
 EXACT, REFUSED, WRONG, UNRENDERABLE = "exact", "refused", "WRONG", "unrenderable"

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tito_core import (
-    Call,
     Message,
     OddStop,
     Policy,
@@ -21,6 +20,7 @@ from tito_core import (
     stitching,
     suffix_ids,
 )
+from tito_core.samples import Call
 from tito_io.family import Family
 from tito_io.samples.forms.own import write_calls
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tito_core import Call, Forest
+from tito_core.samples import Call, Forest
 from tito_io.samples.chunks import Reading
 from tito_io.samples.forms.own import write_calls, write_forest
 from tito_io.samples.problem import Problem

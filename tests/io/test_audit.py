@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.io.audited import KEEPING, Speaker, family_folder, replace, store
-from tito_core import Forest, InputError, render_key
-from tito_core.break_choice import Choice
-from tito_core.breaks import Break
-from tito_core.tally import Tally
+from tito_core import InputError, render_key
+from tito_core.drift.breaks import Break
+from tito_core.drift.select import Choice
+from tito_core.drift.tally import Tally
+from tito_core.samples import Forest
 from tito_io.audit.places import places
 from tito_io.audit.rendering import FamilyRenderer, Rendering, opened
 from tito_io.audit.report import FIRST, Report, summary, to_json

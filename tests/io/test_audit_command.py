@@ -11,9 +11,10 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from tests.io.audited import KEEPING, family_folder, replace, store
-from tito_core import Call, Step, render_key
-from tito_core.breaks import Cause
-from tito_core.tally import Tally
+from tito_core import Step, render_key
+from tito_core.drift.breaks import Cause
+from tito_core.drift.tally import Tally
+from tito_core.samples import Call
 from tito_io.audit.command import DRIFT, INCOMPLETE, STATUSES, audit
 from tito_io.audit.figures import UNSEEN, figures
 from tito_io.audit.rendering import Rendering

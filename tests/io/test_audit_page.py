@@ -11,9 +11,9 @@ import attrs
 import pytest
 from rich.console import Console
 
-from tito_core.break_choice import Choice
-from tito_core.breaks import Break, Cause, Part, Piece
-from tito_core.tally import Tally
+from tito_core.drift.breaks import Break, Cause, Part, Piece
+from tito_core.drift.select import Choice
+from tito_core.drift.tally import Tally
 from tito_io.audit.figures import figures
 from tito_io.audit.page import Heading, page
 from tito_io.audit.report import Report

@@ -13,7 +13,9 @@ from openai.types.responses import Response
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from tito_core import Forgiveness, normalize, same
+from tito_core import Forgiveness
+from tito_core.normalization.canonical import normalize
+from tito_core.normalization.compare import same
 from tito_io.dialects import Anthropic, Chat, Dialect, Responses
 from tito_io.dialects.arguments import RAW
 from tito_io.dialects.sse import dumps

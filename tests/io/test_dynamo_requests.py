@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.io.dynamo_server import KNOWN, NVEXT, PROMPT, Turn, mocked
-from tito_core import InputError, RoutedExperts
+from tito_core import InputError
+from tito_core.samples import RoutedExperts
 from tito_io.engines.dynamo import CHAT, COMPLETIONS
 from tito_io.engines.dynamo.keys import DEAF, TABLE, translated
 from tito_io.engines.dynamo.requests import FIELDS, PLACEHOLDER

@@ -24,8 +24,8 @@ from tests.io.lint_folders import (
     lint,
 )
 from tito_core import Reason
-from tito_core.profile import Case
-from tito_core.survey import kinds
+from tito_core.seams.probe import kinds
+from tito_core.seams.profile import Case
 from tito_io.lint.divergence import ANCHOR, _until_alike
 from tito_io.lint.grid import State, counts, grid
 from tito_io.lint.judge import CONTRADICTED, Judge

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.families import cells
-from tito_core.kind import Kind
+from tito_core.seams.case import Kind
 from tito_io.lint.grid import State, counts
 from tito_io.lint.judge import CONTRADICTED
 from tito_io.lint.report import Finding, Report

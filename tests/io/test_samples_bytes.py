@@ -21,7 +21,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.io.sample_files import dumped, own, put
-from tito_core import Call, Trajectory
+from tito_core import Trajectory
+from tito_core.samples import Call
 from tito_io.conversation import Conversation, Turn, spoken
 from tito_io.embedded import app
 from tito_io.engines.protocol import Sampling

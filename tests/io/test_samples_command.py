@@ -15,18 +15,9 @@ from click.testing import CliRunner, Result
 
 from tests.core.test_forest import call
 from tests.io.sample_files import chat, dumped, own, put
-from tito_core import (
-    Cut,
-    Forest,
-    InputError,
-    MissingRow,
-    Owner,
-    Retries,
-    RowPer,
-    SampleOptions,
-    TurnRule,
-)
-from tito_core.sample_rows import samples as kernel
+from tito_core import InputError
+from tito_core.samples import Cut, Forest, MissingRow, Owner, Retries, RowPer, SampleOptions, TurnRule
+from tito_core.samples.rows import samples as kernel
 from tito_io.cli import tito
 from tito_io.extras import install
 from tito_io.samples import command, jsonl, parquet, tensors

@@ -13,7 +13,8 @@ import orjson
 import pytest
 
 from tests.io.sample_files import chat, dumped, put, read
-from tito_core import Call, Ending, render_key
+from tito_core import render_key
+from tito_core.samples import Call, Ending
 
 GENERATED: dict[str, Any] = {
     "path": "/generate",

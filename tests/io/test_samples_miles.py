@@ -12,7 +12,7 @@ import pytest
 from tests.io.miles_server import Fake, Says
 from tests.io.sample_files import dumped, put, read
 from tests.io.test_miles_session import HELLO, continued, opened
-from tito_core import Ending, samples
+from tito_core.samples import Ending, samples
 
 pytestmark = pytest.mark.anyio
 

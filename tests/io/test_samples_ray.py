@@ -20,7 +20,8 @@ from click.testing import CliRunner
 import tito_io
 from tests.core.test_forest import call
 from tests.io.sample_files import own, put
-from tito_core import InputError, SampleOptions
+from tito_core import InputError
+from tito_core.samples import SampleOptions
 from tito_io import fleet
 from tito_io.samples import spread as spreading
 from tito_io.samples.chunks import Group, Reading

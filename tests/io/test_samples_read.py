@@ -26,7 +26,8 @@ from tests.io.sample_files import chat, dumped, own, own_forest, put, read
 from tests.io.test_samples_exchange import DYNAMO, EXPERTS, GENERATED, LEGACY
 from tests.io.test_samples_verifiers import RESULT, TRACES
 from tests.strategies import tries
-from tito_core import Call, Forest, InputError, Step
+from tito_core import InputError, Step
+from tito_core.samples import Call, Forest
 from tito_io.samples import lines as reading_lines
 from tito_io.samples.chunks import PATIENCE, Group, Reading
 from tito_io.samples.forms.own import line

@@ -22,9 +22,10 @@ from tests.core.test_forest import call
 from tests.forests import CALLS, OPTIONS
 from tests.io.test_miles_samples import payload
 from tests.strategies import tries
-from tito_core import Call, Forest, InputError, Row, RowPer, SampleOptions
-from tito_core.experts import MissingRow, RoutedExperts
-from tito_core.sample_rows import samples
+from tito_core import InputError
+from tito_core.samples import Call, Forest, Row, RowPer, SampleOptions
+from tito_core.samples.experts import MissingRow, RoutedExperts
+from tito_core.samples.rows import samples
 from tito_io.engines.invariants import Check
 from tito_io.engines.miles.samples import samples as miles_samples
 from tito_io.engines.protocol import Answer

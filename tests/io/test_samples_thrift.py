@@ -18,7 +18,8 @@ from tests.core.test_forest import call
 from tests.forests import CALLS
 from tests.io.sample_files import chat, put, read
 from tests.strategies import tries
-from tito_core import Call, Ids
+from tito_core import Ids
+from tito_core.samples import Call
 from tito_io.samples.thrift import RECENT, TAIL, Thrift
 
 

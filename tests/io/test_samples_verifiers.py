@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.io.sample_files import dumped, put, read
-from tito_core import Ending, samples
+from tito_core.samples import Ending, samples
 
 CALL = {"id": "c1", "name": "add", "arguments": '{"a":1}'}
 ASKED = {"role": "user", "content": "q"}

@@ -17,7 +17,7 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from tests.io.embedded_client import WEATHER
 from tests.io.gateway import HELLO, Remembering, embedded_gateway, opened, served, user
-from tito_core import samples
+from tito_core.samples import samples
 from tito_io.embedded import Habits
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway

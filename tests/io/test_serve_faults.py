@@ -20,7 +20,8 @@ from tests.io.gateway import (
     served,
     user,
 )
-from tito_core import Policy, Truncated, samples
+from tito_core import Policy, Truncated
+from tito_core.samples import samples
 from tito_io.embedded import TIDY
 from tito_io.engines.protocol import EngineError, ServerError
 from tito_io.serve.app import app

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.io.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
-from tito_core import Call, Forgiveness, Messages, Step, Trajectory
-from tito_core import find as finding
+from tito_core import Forgiveness, Messages, Step, Trajectory
+from tito_core.locate import find as find_match
+from tito_core.samples import Call
 from tito_io.serve.commit import Commit, Origin
 from tito_io.serve.door import Door
 from tito_io.serve.made import Choices
@@ -105,7 +106,7 @@ def test_truth_is_not_one() -> None:
 @pytest.mark.anyio
 async def test_a_loop_compares_its_history_once_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    find = finding.find
+    find = find_match
 
     def watched(steps: Any, messages: Any, *rest: Any) -> Any:
         searched.append(len(messages))

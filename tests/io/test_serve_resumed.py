@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from tests.io.gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, scripted_gateway, user
-from tito_core import samples
+from tito_core.samples import samples
 from tito_io.serve.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio

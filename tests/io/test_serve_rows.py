@@ -12,18 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.io.gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, scripted_gateway, user
-from tito_core import (
-    Call,
-    Forest,
-    InputError,
-    OddStop,
-    Policy,
-    RoutedExperts,
-    Step,
-    Truncated,
-    WeightVersion,
-    samples,
-)
+from tito_core import InputError, OddStop, Policy, Step, Truncated
+from tito_core.samples import Call, Forest, RoutedExperts, WeightVersion, samples
 from tito_io.serve.caps import Caps
 from tito_io.serve.commit import Commit, Origin
 from tito_io.serve.made import Choices

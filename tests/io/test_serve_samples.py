@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load
 
 from tests.io.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
-from tito_core import RoutedExperts
+from tito_core.samples import RoutedExperts
 
 pytestmark = pytest.mark.anyio
 JSON = {"accept": "application/json"}

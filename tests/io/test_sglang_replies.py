@@ -11,7 +11,8 @@ import httpx2
 import pytest
 
 from tests.io.sglang_server import PROMPT, chatted, completed, generated, mocked, refused, stream, triples
-from tito_core import InputError, WeightVersion
+from tito_core import InputError
+from tito_core.samples import WeightVersion
 from tito_io.engines.protocol import (
     AbortedError,
     EmptyReplyError,

@@ -21,7 +21,8 @@ from tests.io.vllm_server import (
     serving,
     several,
 )
-from tito_core import InputError, RoutedExperts, WeightVersion
+from tito_core import InputError
+from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.protocol import (
     AuthenticationError,
     Delta,

@@ -23,7 +23,7 @@ from tests.io.vllm_server import (
     several,
     usage,
 )
-from tito_core import normalize
+from tito_core.normalization.canonical import normalize
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,

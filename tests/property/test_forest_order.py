@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
 from tito_core import Step
-from tito_core.call import Call
-from tito_core.forest import Forest
-from tito_core.sample_rows import samples
+from tito_core.samples.call import Call
+from tito_core.samples.forest import Forest
+from tito_core.samples.rows import samples
 
 
 @given(CALLS, st.randoms(use_true_random=False), OPTIONS)

@@ -10,9 +10,9 @@ from hypothesis import given
 from tests import forest_oracle as oracle
 from tests.forests import CALLS
 from tests.strategies import tries
-from tito_core.call import Call
-from tito_core.forest import Forest
-from tito_core.node import EdgeKind
+from tito_core.samples.call import Call
+from tito_core.samples.forest import Forest
+from tito_core.samples.node import EdgeKind
 
 
 @given(CALLS)

@@ -20,18 +20,10 @@ from pydantic import BaseModel
 from tests import oracle
 from tests.strategies import DICE, Dice, assistants, calls, edited, respelled, result, speech, tries
 from tests.toys.steady import chatml
-from tito_core import (
-    Forgiveness,
-    InputError,
-    Policy,
-    Step,
-    Stitched,
-    answer,
-    clean,
-    normalize,
-    same,
-    stitching,
-)
+from tito_core import Forgiveness, InputError, Policy, Step, Stitched, answer, stitching
+from tito_core.normalization.canonical import normalize
+from tito_core.normalization.clean import clean
+from tito_core.normalization.compare import same
 
 F = Forgiveness
 

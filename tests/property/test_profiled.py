@@ -17,22 +17,12 @@ from hypothesis import strategies as st
 from tests import oracle
 from tests.strategies import ANY_WORLD, TIDY_WORLD, World, tidy_worlds, tries
 from tests.toys import TOYS, Message, Toy
-from tito_core import (
-    Mode,
-    Policy,
-    Profile,
-    Refusal,
-    Stitched,
-    answer,
-    certifying,
-    checking,
-    from_data,
-    locate,
-    stitching,
-    to_data,
-)
-from tito_core.kind import Kind
-from tito_core.profile import Case
+from tito_core import Policy, Profile, Refusal, Stitched, answer, locate, stitching
+from tito_core.data import from_data, to_data
+from tito_core.recheck import checking
+from tito_core.seams.case import Kind
+from tito_core.seams.certify import certifying
+from tito_core.seams.profile import Case, Mode
 
 STRICT = Policy()
 PAST = 5

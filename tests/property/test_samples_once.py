@@ -15,11 +15,11 @@ from tests import forest_oracle as oracle
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
 from tito_core import Origin
-from tito_core.call import Call, Ending
-from tito_core.forest import Forest
-from tito_core.kept import Why
-from tito_core.sample_options import Owner, RowPer, SampleOptions, TurnRule
-from tito_core.sample_rows import Samples, samples
+from tito_core.samples.call import Call, Ending
+from tito_core.samples.forest import Forest
+from tito_core.samples.leave_out import Why
+from tito_core.samples.options import Owner, RowPer, SampleOptions, TurnRule
+from tito_core.samples.rows import Samples, samples
 
 
 def trained(made: Samples) -> Counter[tuple[str, int]]:

@@ -7,11 +7,11 @@ from hypothesis import given
 from tests import forest_oracle as oracle
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
-from tito_core.call import Call
-from tito_core.experts import MissingRow
-from tito_core.forest import Forest
-from tito_core.sample_options import Cut, SampleOptions
-from tito_core.sample_rows import samples
+from tito_core.samples.call import Call
+from tito_core.samples.experts import MissingRow
+from tito_core.samples.forest import Forest
+from tito_core.samples.options import Cut, SampleOptions
+from tito_core.samples.rows import samples
 
 
 @given(CALLS, OPTIONS)

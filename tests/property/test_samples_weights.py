@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
-from tito_core.call import Call
-from tito_core.forest import Forest
-from tito_core.row import Row
-from tito_core.sample_options import Conversation, Owner, RowPer, SampleOptions
-from tito_core.sample_rows import samples
+from tito_core.samples.call import Call
+from tito_core.samples.forest import Forest
+from tito_core.samples.options import Conversation, Owner, RowPer, SampleOptions
+from tito_core.samples.row import Row
+from tito_core.samples.rows import samples
 
 
 def unit(row: Row, options: SampleOptions) -> str:

@@ -19,7 +19,7 @@ from tito_io.bounds import WholeRange
 from tito_io.trouble import BAD_INPUT, fail
 
 if TYPE_CHECKING:
-    from tito_core.breaks import Break
+    from tito_core.drift.breaks import Break
     from tito_io.samples.chunks import Reading
 
     from .rendering import Rendering

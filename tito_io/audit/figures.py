@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tito_core.tally import Tally
+from tito_core.drift.tally import Tally
 
 from .words import count, share
 

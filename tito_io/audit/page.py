@@ -8,7 +8,7 @@ from importlib.resources import files
 import attrs
 from jinja2 import Environment, StrictUndefined
 
-from tito_core.breaks import Break, Cause, Piece
+from tito_core.drift.breaks import Break, Cause, Piece
 
 from .figures import FAMILY, figures
 from .report import Report

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from tito_core.break_choice import Choice
-from tito_core.breaks import Break
-from tito_core.tally import Tally
+from tito_core.drift.breaks import Break
+from tito_core.drift.select import Choice
+from tito_core.drift.tally import Tally
 from tito_io.samples.problem import Problem
 
 FIRST = 20

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tito_core import TitoError
-from tito_core.audited import Audited, audit
-from tito_core.break_choice import Choice
-from tito_core.break_view import Renderer
-from tito_core.breaks import Break
+from tito_core.drift.audit import Audited, audit
+from tito_core.drift.breaks import Break
+from tito_core.drift.select import Choice
+from tito_core.drift.view import Renderer
 from tito_io.folder import FolderError
 from tito_io.samples.chunks import Reading
 from tito_io.samples.problem import Problem

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import attrs
 
-from tito_core.break_choice import Choice
-from tito_core.breaks import Break
+from tito_core.drift.breaks import Break
+from tito_core.drift.select import Choice
 from tito_io.fleet import knock, spread
 from tito_io.samples.chunks import Reading
 from tito_io.samples.lines import regular

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tito_core.breaks import Break, Cause, Piece
-from tito_core.tally import Tally
+from tito_core.drift.breaks import Break, Cause, Piece
+from tito_core.drift.tally import Tally
 
 from .figures import FAMILY, UNSEEN, figures
 from .report import Report

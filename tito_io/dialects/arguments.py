@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from tito_core import normalize
+from tito_core.normalization.canonical import normalize
 
 from .protocol import UntranslatableError
 

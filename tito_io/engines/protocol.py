@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import attrs
 
-from tito_core import Message, RoutedExperts, TitoError, WeightVersion
+from tito_core import Message, TitoError
+from tito_core.samples import RoutedExperts, WeightVersion
 
 
 @attrs.frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tito_core.seam import common_prefix
+from tito_core.seams.seam import common_prefix
 from tito_io.family import Family
 
 from .report import Divergence

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from tito_core import OddStop, Policy, Profile, Reason, Refusal, Step, Stitched, answer, stitching
-from tito_core.profile import Case, Mode
+from tito_core.seams.profile import Case, Mode
 from tito_io.family import Family
 from tito_io.visible import visible
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from tito_core import InputError, Profile, Reason, answer, certifying, probing
-from tito_core.facts import SAME, finding
-from tito_core.kind import Kind
-from tito_core.profile import Case, Mode
-from tito_core.survey import AFTER_ANSWER, AFTER_CALL, kinds
+from tito_core import InputError, Profile, Reason, answer
+from tito_core.seams.case import Kind
+from tito_core.seams.certify import certifying
+from tito_core.seams.facts import SAME, finding
+from tito_core.seams.probe import AFTER_ANSWER, AFTER_CALL, kinds, probing
+from tito_core.seams.profile import Case, Mode
 from tito_io.family import Family
 
 from .judge import Judge

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from tito_core import Profile, Reason
-from tito_core.kind import Kind
+from tito_core.seams.case import Kind
 
 SWITCHES = ("enable_thinking", "thinking")
 """What templates call the switch for thinking. Another one is given by hand: `--arg NAME=VALUE`."""

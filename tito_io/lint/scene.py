@@ -9,8 +9,8 @@ from attrs import evolve, frozen
 from tokenizers import Encoding
 
 from tito_core import TemplateRefused
-from tito_core.kind import Kind, sample_environment, sample_turn
-from tito_core.seam import common_prefix
+from tito_core.seams.case import Kind, sample_environment, sample_turn
+from tito_core.seams.seam import common_prefix
 
 from .meter import Meter
 

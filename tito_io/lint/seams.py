@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tito_core import Profile, TemplateRefused
-from tito_core.bridge import recognize
-from tito_core.dummy import Form, kindred
-from tito_core.kind import Kind, sample_environment, sample_turn
-from tito_core.profile import Case
-from tito_core.seam import SHORT, common_prefix
+from tito_core.seams.case import Kind, sample_environment, sample_turn
+from tito_core.seams.profile import Case
+from tito_core.seams.seam import SHORT, common_prefix
+from tito_core.seams.stand_in import Form, kindred
+from tito_core.seams.tail import recognize
 from tito_io.family import Family
 
 from .meter import Meter

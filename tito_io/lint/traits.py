@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from tito_core import Profile, TemplateRefused
-from tito_core.kind import Kind
+from tito_core.seams.case import Kind
 from tito_io.family import Bound, Family
 
 from .meter import Meter

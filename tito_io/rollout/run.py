@@ -10,8 +10,8 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from tito_core import Message, Step
-from tito_core.drift import drift
-from tito_core.seam import common_prefix
+from tito_core.drift.rerender import drift
+from tito_core.seams.seam import common_prefix
 from tito_io.conversation import Conversation, Route, Turn, spoken
 
 from .script import Script

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import attrs
 
-from tito_core import Call, InputError
+from tito_core import InputError
+from tito_core.samples import Call
 from tito_io.conversation import Turn
-
-from .forms.own import call_of, write_calls
+from tito_io.samples.forms.own import call_of, write_calls
 
 
 @attrs.define

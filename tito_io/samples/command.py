@@ -14,14 +14,15 @@ import click
 import orjson
 from rich.progress import Progress
 
-from tito_core import InputError, SampleOptions
+from tito_core import InputError
+from tito_core.samples import SampleOptions
 from tito_io.console import Console
 from tito_io.fleet import aside
+from tito_io.samples.forms.exchange import ID_FIELDS
 from tito_io.trouble import BAD_INPUT, complain, fail
 
 from .chunks import Group, Reading
 from .forms import FORMS
-from .forms.exchange import ID_FIELDS
 from .make import Made, made
 from .problem import Problem
 from .read import conversations

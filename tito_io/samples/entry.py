@@ -14,19 +14,8 @@ from typing import Any, TypeVar
 import attrs
 import orjson
 
-from tito_core import (
-    Ending,
-    Ids,
-    InputError,
-    Origin,
-    Row,
-    RowExperts,
-    RowSpan,
-    RowTurn,
-    SampleOptions,
-    Samples,
-    samples,
-)
+from tito_core import Ids, InputError, Origin
+from tito_core.samples import Ending, Row, RowExperts, RowSpan, RowTurn, SampleOptions, Samples, samples
 
 from .read import Stored
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import attrs
 
-from tito_core import Call, InputError, TitoError
+from tito_core import InputError, TitoError
+from tito_core.samples import Call
 
 from .forms import Batch, Place
 from .problem import Problem

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from tito_core import InputError, SampleOptions
+from tito_core import InputError
+from tito_core.samples import SampleOptions
 
 from .entry import Entry, entries
 from .problem import Problem

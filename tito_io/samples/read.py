@@ -11,7 +11,8 @@ from pathlib import Path
 
 import attrs
 
-from tito_core import Forest, InputError
+from tito_core import InputError
+from tito_core.samples import Forest
 
 from .chunks import Chunk, Collector, Reading
 from .lines import lines

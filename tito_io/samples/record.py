@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from tito_core import InputError
+from tito_io.samples.forms.form import named
 
 from .forms import Record
-from .forms.form import named
 from .lines import Line
 from .problem import without_id
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from tito_core import InputError, SampleOptions
+from tito_core import InputError
+from tito_core.samples import SampleOptions
 from tito_io.fleet import knock, spread
 
 from .chunks import Chunk, Collector, Reading

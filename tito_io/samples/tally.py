@@ -9,7 +9,7 @@ import attrs
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tito_core import Forest, Samples, Why
+from tito_core.samples import Forest, Samples, Why
 
 
 @attrs.define

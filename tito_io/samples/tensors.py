@@ -21,7 +21,8 @@ from typing import Any, BinaryIO, cast
 import attrs
 import orjson
 
-from tito_core import Ending, InputError, Row
+from tito_core import InputError
+from tito_core.samples import Ending, Row
 from tito_io.engines.invariants import Check
 from tito_io.engines.miles.samples import META, TENSORS, Sample, samples
 from tito_io.engines.protocol import Answer, EngineError

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 import attrs
 import orjson
 
-from tito_core import Call, Ids, Messages
+from tito_core import Ids, Messages
 from tito_core.ids import PACKED
+from tito_core.samples import Call
 
 RECENT = 64
 """How many calls are looked at for one that a call continues: the agents that speak at a time."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from tito_core import Call, Step
+from tito_core import Step
+from tito_core.samples import Call
 
 
 @attrs.frozen(kw_only=True)

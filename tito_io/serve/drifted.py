@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from tito_core.seam import common_prefix
+from tito_core.seams.seam import common_prefix
 
 Turn = tuple[int, ...]
 

@@ -16,8 +16,9 @@ from typing import Any
 import attrs
 import orjson
 
-from tito_core import Forest, InputError, Row, SampleOptions, samples
-from tito_core.sample_options import Cut
+from tito_core import InputError
+from tito_core.samples import Forest, Row, SampleOptions, samples
+from tito_core.samples.options import Cut
 
 from .session import Session
 

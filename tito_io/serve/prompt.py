@@ -12,9 +12,11 @@ from typing import Any
 
 import attrs
 
-from tito_core import Forgiveness, Message, Refusal, Trajectory, is_multimodal, same
-from tito_core.find import find
-from tito_core.restored import restored
+from tito_core import Forgiveness, Message, Refusal, Trajectory
+from tito_core.locate import find
+from tito_core.message import is_multimodal
+from tito_core.normalization.compare import same
+from tito_core.normalization.tool_ids import restored
 
 from .commit import Commit
 from .door import Door

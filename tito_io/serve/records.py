@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from tito_core import Forest
+from tito_core.samples import Forest
 from tito_io.dialects import Chat
 from tito_io.dialects.protocol import Answer, Asked, Said
 from tito_io.engines.protocol import Reply, Usage

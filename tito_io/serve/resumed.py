@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tito_core import Forgiveness, Ids, InputError, Ledger, Message, Step, Trajectory
-from tito_core.find import matches
+from tito_core.locate import matches
 from tito_io.conversation import Route, Turn, spoken
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
 from tito_io.sampling_args import understood

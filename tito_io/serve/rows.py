@@ -12,8 +12,9 @@ from typing import Any
 import attrs
 import orjson
 
-from tito_core import Call, Ids, InputError, Ledger, Messages, RoutedExperts, Step, WeightVersion
+from tito_core import Ids, InputError, Ledger, Messages, Step
 from tito_core.ledger import Origin as Wrote
+from tito_core.samples import Call, RoutedExperts, WeightVersion
 
 from .commit import Commit, Origin
 

@@ -15,7 +15,8 @@ import anyio
 import attrs
 import orjson
 
-from tito_core import Forest, InputError, Step, Trajectory
+from tito_core import InputError, Step, Trajectory
+from tito_core.samples import Forest
 
 from .caps import Caps
 from .commit import Commit

@@ -11,14 +11,8 @@ from functools import partial
 import anyio
 import attrs
 
-from tito_core import (
-    Call,
-    Message,
-    Policy,
-    Profile,
-    Step,
-    render_key,
-)
+from tito_core import Message, Policy, Profile, Step, render_key
+from tito_core.samples import Call
 from tito_io.ask import AsyncTokenizeFn
 from tito_io.conversation import Conversation, Route, Turn
 from tito_io.dialects.protocol import Asked

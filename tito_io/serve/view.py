@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from http import HTTPStatus
 
-from tito_core import Forest, TitoError
+from tito_core import TitoError
 from tito_core.ledger import Origin
+from tito_core.samples import Forest
 from tito_io.engines.protocol import EngineError, Rendering
 
 from .commit import Commit

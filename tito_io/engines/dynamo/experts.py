@@ -11,7 +11,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
-from tito_core import RoutedExperts
+from tito_core.samples import RoutedExperts
 from tito_io.engines.invariants import Check
 
 WIDTHS = {"uint8": 1, "uint16": 2, "int32": 4}

@@ -13,7 +13,8 @@ from typing import Any
 
 import attrs
 
-from tito_core import Ids, RoutedExperts
+from tito_core import Ids
+from tito_core.samples import RoutedExperts
 from tito_io.engines.invariants import FINISHES, Check
 from tito_io.engines.protocol import Reply, ServerError, Usage
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from tito_core import WeightVersion
+from tito_core.samples import WeightVersion
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Reply
 

@@ -9,8 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tito_core import InputError, Message, Messages, is_multimodal
-from tito_core.normal import sole_text
+from tito_core import InputError, Message, Messages
+from tito_core.message import is_multimodal
+from tito_core.normalization.canonical import sole_text
 from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
 
 OWNED = frozenset(("input_ids", "logprob_start_len", "routed_experts_start_len"))

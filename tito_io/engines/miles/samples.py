@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import attrs
 import orjson
 
-from tito_core import RoutedExperts
+from tito_core.samples import RoutedExperts
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import UnsupportedError
 from tito_io.extras import install

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from tito_core import RoutedExperts, WeightVersion
+from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.invariants import Check
 
 NUMBER_BYTES = 4

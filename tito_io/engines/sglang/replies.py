@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 
-from tito_core import Ids, Message, RoutedExperts, WeightVersion
+from tito_core import Ids, Message
+from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.faults import fault
 from tito_io.engines.hermes import Parsed
 from tito_io.engines.invariants import Check

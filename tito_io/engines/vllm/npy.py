@@ -12,7 +12,7 @@ import re
 import struct
 from typing import Any
 
-from tito_core import RoutedExperts
+from tito_core.samples import RoutedExperts
 
 MAGIC = b"\x93NUMPY"
 KINDS = {"|u1": ("uint8", 1), "<u2": ("uint16", 2), "<i4": ("int32", 4)}

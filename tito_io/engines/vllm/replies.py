@@ -6,7 +6,8 @@ from typing import Any
 
 import attrs
 
-from tito_core import Ids, RoutedExperts, WeightVersion
+from tito_core import Ids
+from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.hermes import Parsed
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import InvalidReplyError, Reply, Sampling, Usage

@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from tito_core import Call, Message, Step, render_key
+from tito_core import Message, Step, render_key
+from tito_core.samples import Call
 from tito_io.engines.chunks import Assembly
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer

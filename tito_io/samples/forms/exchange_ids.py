@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tito_core import WeightVersion
+from tito_core.samples import WeightVersion
 from tito_io.engines.invariants import Check
 from tito_io.engines.sglang import meta
 from tito_io.engines.vllm.shapes import named_ids, same_ids

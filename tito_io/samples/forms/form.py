@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from tito_core import Call
+from tito_core.samples import Call
 
 Record: TypeAlias = Mapping[str, Any]
 """A line's object."""

@@ -20,7 +20,9 @@ from typing import Any, BinaryIO
 import attrs
 import orjson
 
-from tito_core import Call, Forest, InputError, Ledger, Origin, RoutedExperts, Step, from_data, to_data
+from tito_core import InputError, Ledger, Origin, Step
+from tito_core.data import from_data, to_data
+from tito_core.samples import Call, Forest, RoutedExperts
 from tito_core.shared import Shared
 from tito_io.conversation import Turn
 

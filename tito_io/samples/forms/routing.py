@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tito_core import RoutedExperts
+from tito_core.samples import RoutedExperts
 from tito_io.engines.dynamo.experts import routed_experts as described
 from tito_io.engines.invariants import Check
 from tito_io.engines.sglang import meta

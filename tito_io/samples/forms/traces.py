@@ -14,7 +14,8 @@ from typing import Any
 
 import attrs
 
-from tito_core import Call, Ids, Ledger, Messages, Origin, Step
+from tito_core import Ids, Ledger, Messages, Origin, Step
+from tito_core.samples import Call
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from tito_core import Call, Message, RoutedExperts, Step
+from tito_core import Message, Step
+from tito_core.samples import Call, RoutedExperts
 from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer
 

@@ -1,0 +1,1 @@
+"""Decide which messages are the same, and say which differences were forgiven."""

@@ -1,0 +1,303 @@
+"""Showing what a tail depends on: one kind of turn before one shape of environment, in many histories.
+
+The words, the names of calls and the number of neighbours alike are varied; a recipe that finds every one of
+the proven tails again is the certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import attrs
+
+from ..errors import TemplateRefused
+from ..normalization.canonical import REASONING
+from ..questions import Ask, Asking, ask
+from ..refusal import Reason, Refusal
+from .case import Kind, sample_environment, sample_turn
+from .profile import Case, Mode, Recipe
+from .prove import HISTORY, UNLOCATED, Environment, Proof, Turn, showing
+from .seam import OTHER, SHORT, common_prefix
+from .stand_in import Context, Form, contexts, forms, kindred
+from .tail import recognize
+
+T = TypeVar("T")
+Plain = dict[str, Any]
+NAMES = (("find", "find"), ("get_weather", "lookup"))
+"""What the calls of a sample are named."""
+SAMPLES = ((2, "Well"), (3, "Take 12 of them"))
+"""How many neighbours make many, and what the world says."""
+OPENING: Plain = {"role": "system", "content": "Answer in one line."}
+ASKED: Plain = {"role": "user", "content": "How many?"}
+
+
+UNTAKEN = Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
+
+
+@attrs.define
+class Counter:
+    """How many renders a certificate rests on."""
+
+    renders: int = 0
+
+    def counting(self, asking: Asking[T]) -> Asking[T]:
+        """Run a computation, counting what it asks."""
+        resume: Callable[[], Ask] = partial(next, asking)
+        while True:
+            try:
+                question = resume()
+            except StopIteration as end:
+                return cast("T", end.value)
+            self.renders += 1
+            try:
+                ids = yield question
+            except TemplateRefused as refused:
+                resume = partial(asking.throw, refused)
+            else:
+                resume = partial(asking.send, ids)
+
+
+def certifying(
+    kind: Kind, shape: tuple[str, ...], suffix: tuple[int, ...], stop_ids: Sequence[int] = ()
+) -> Asking[Case]:
+    """Ask until a case is shown, or refused; raises nothing but what whoever answers raises.
+
+    A case whose tail depends on the history is shown in whole histories instead of short ones. `stop_ids`
+    are what a turn may end with where the suffix does not close it.
+    """
+    counter = Counter()
+    case = yield from counter.counting(_certified(Wanted(kind, shape, suffix, tuple(stop_ids))))
+    return attrs.evolve(case, renders=counter.renders)
+
+
+@attrs.frozen
+class Wanted:
+    """The case to show."""
+
+    kind: Kind
+    shape: tuple[str, ...]
+    suffix: tuple[int, ...]
+    stop_ids: tuple[int, ...]
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield turns and environments that differ in words, names and numbers."""
+        for (many, words), names in zip(SAMPLES, NAMES, strict=True):
+            count = many if self.kind.calls > 1 else self.kind.calls
+            said = sample_turn(self.kind, [names[place % 2] for place in range(count)])
+            turn = Turn(
+                message=said,
+                after=self.kind.before,
+                history=(OPENING, ASKED),
+                suffix=self.suffix,
+                stop=None,
+            )
+            yield Sample(turn, sample_environment(self.shape, said, many, words))
+
+    def refused(self, refusal: Refusal) -> Case:
+        """Return the case that cannot be shown."""
+        return Case(
+            kind=self.kind, shape=self.shape, mode=Mode.REFUSED, reason=refusal.reason, detail=refusal.detail
+        )
+
+
+@attrs.frozen
+class Sample:
+    """A turn and an environment to try a case with."""
+
+    turn: Turn
+    environment: Environment
+
+
+def _certified(wanted: Wanted) -> Asking[Case]:
+    """Try the cheap way, then the dear one."""
+    free = yield from _in_mode(wanted, Mode.FREE)
+    if isinstance(free, Case):
+        return free
+    if free.reason is not Reason.UNPROVEN_TAIL:
+        return wanted.refused(free)
+    whole = yield from _in_mode(wanted, Mode.HISTORY)
+    return whole if isinstance(whole, Case) else wanted.refused(whole)
+
+
+def _in_mode(wanted: Wanted, mode: Mode) -> Asking[Case | Refusal]:
+    """Show a case for every sample, and that one recipe finds all the tails."""
+    shown: list[Shown] = []
+    for sample in wanted.samples():
+        found = yield from (_free(wanted, sample) if mode is Mode.FREE else _whole(wanted, sample))
+        if isinstance(found, Refusal):
+            return found
+        shown += found
+    recipe = joined([one.recipe for one in shown])
+    if recipe is None or any(recognize(recipe, ids) != one.bridge for one in shown for ids in one.answers):
+        return Refusal(Reason.UNPROVEN_TAIL, "the tail is not found in one way")
+    changed = yield from _rewritten(next(wanted.samples()), recipe)
+    return Case(
+        kind=wanted.kind,
+        shape=wanted.shape,
+        mode=mode,
+        recipe=recipe,
+        histories=sum(one.histories for one in shown),
+        rewritten=changed,
+    )
+
+
+@attrs.frozen
+class Shown:
+    """A tail that was proven, and a recipe that finds it."""
+
+    bridge: tuple[int, ...]
+    recipe: Recipe
+    answers: tuple[tuple[int, ...], ...]
+    """What the recipe's question was answered with, whole and cut."""
+    histories: int
+
+
+def _free(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
+    """Show that a short history gives the tail of any."""
+    pasts = contexts(sample.turn.after)
+    proof = yield from _proof(wanted, sample, pasts.likely)
+    if isinstance(proof, Refusal):
+        return proof
+    agreed, strange = 0, 0
+    for history in (*pasts.likely, *pasts.unlike, *kindred(sample.turn.after, sample.turn.history)):
+        try:
+            ids = yield from ask(proof.found.unlike(history))
+        except TemplateRefused:
+            continue
+        if not proof.ends(ids):
+            return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
+        agreed += 1
+        strange += history in pasts.unlike
+    if not strange:
+        return UNTAKEN
+    for place, history in enumerate(kindred(sample.turn.after, sample.turn.history)):
+        shown = yield from _shown(proof, history, place, agreed)
+        if shown is not None:
+            return [shown]
+    return Refusal(Reason.UNPROVEN_TAIL, "the tail is not recognized")
+
+
+def _whole(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
+    """Show the tail in each of many histories and with other words.
+
+    The turn is written in the first way in which its text is found: where that shows nothing, no other way
+    of writing it would show more.
+    """
+    refusal = UNLOCATED
+    for form in forms(sample.turn.message):
+        found = yield from _written(wanted, sample, form)
+        if isinstance(found, list) or found not in {UNLOCATED, UNTAKEN}:
+            return found
+        refusal = found
+    return refusal
+
+
+def _written(wanted: Wanted, sample: Sample, form: Form) -> Asking[list[Shown] | Refusal]:
+    pasts, found = contexts(sample.turn.after), []
+    for history in (*pasts.likely, *pasts.unlike, *kindred(sample.turn.after, sample.turn.history)):
+        proof = yield from _proof(wanted, sample, (history,), (form,))
+        if isinstance(proof, Refusal) and proof.reason is Reason.TEMPLATE_REFUSED:
+            continue
+        if isinstance(proof, Refusal):
+            return proof
+        if not proof.ends((yield from ask(proof.found.unlike(history)))):
+            return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on what the turn says")
+        shown = yield from _shown(proof, history, 0, 1)
+        if shown is None:
+            return Refusal(Reason.UNPROVEN_TAIL, "not recognized")
+        found.append(shown)
+    return found if len(found) > 1 else UNTAKEN
+
+
+def _proof(
+    wanted: Wanted, sample: Sample, histories: Sequence[Context], shapes: Sequence[Form] | None = None
+) -> Asking[Proof | Refusal]:
+    """Show the tail, whichever id it may be that closes the turn."""
+    refusal = Refusal(Reason.UNPROVEN_TAIL)
+    for stop in (None, *wanted.stop_ids):
+        proof = yield from showing(
+            attrs.evolve(sample.turn, stop=stop), sample.environment, histories, shapes
+        )
+        if isinstance(proof, Proof):
+            return proof
+        refusal = proof
+        if refusal.reason not in {Reason.UNPROVEN_TAIL, Reason.ODD_STOP, Reason.CLOSE_MISMATCH}:
+            break
+    return refusal
+
+
+def _shown(proof: Proof, history: Context, past: int, histories: int) -> Asking[Shown | None]:
+    """Ask as a stitch would; None where the template does not take that history."""
+    found = proof.found
+    messages = (*history, found.form.write(SHORT), *found.environment)
+    try:
+        whole = yield from ask(messages)
+        other = yield from ask((*history, found.form.write(OTHER), *found.environment))
+        part = yield from ask(messages, since=SHORT)
+    except TemplateRefused:
+        return None
+    tail = len(found.seam.tail)
+    text = whole[common_prefix(whole, other) : len(whole) - tail]
+    cut = part != whole and part[len(part) - tail :] == whole[len(whole) - tail :]
+    mark = _common_end(text, part[: len(part) - tail]) if cut else text
+    recipe = Recipe(
+        place=found.form.place,
+        as_object=found.form.as_object,
+        past=past,
+        mark=mark or text,
+        rest=found.seam.tail[: proof.cut],
+        close=proof.close,
+        speaks=proof.bridge[len(proof.bridge) - proof.generation_prompt :],
+        cut=cut and bool(mark),
+    )
+    return Shown(proof.bridge, recipe, (whole, part) if recipe.cut else (whole,), histories)
+
+
+def joined(recipes: Sequence[Recipe]) -> Recipe | None:
+    """Return the recipe that all of these come to, None where they are not of one kind.
+
+    What stands between the text and the close may differ, where the close is known by itself.
+    """
+    first = recipes[0]
+    mark = first.mark
+    for recipe in recipes[1:]:
+        mark = _common_end(mark, recipe.mark)
+    fixed = all(recipe.rest == first.rest for recipe in recipes)
+    made = attrs.evolve(
+        first, mark=mark, rest=first.rest if fixed else None, cut=all(recipe.cut for recipe in recipes)
+    )
+    alike = [attrs.evolve(recipe, mark=mark, rest=made.rest, cut=made.cut) for recipe in recipes]
+    sound = bool(mark) and (fixed or bool(made.close)) and all(recipe == made for recipe in alike)
+    return made if sound else None
+
+
+def _common_end(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the ids that both end with.
+
+    >>> _common_end((1, 5, 6), (2, 5, 6))
+    (5, 6)
+    """
+    size = common_prefix(one[::-1], other[::-1])
+    return one[len(one) - size :]
+
+
+def _rewritten(sample: Sample, recipe: Recipe) -> Asking[bool]:
+    """Tell whether the turn, as history, has other ids than when it was sampled.
+
+    It was sampled after the generation prompt, its reasoning before its text.
+    """
+    history = kindred(sample.turn.after, sample.turn.history)[recipe.past]
+    form = Form(sample.turn.message, recipe.place, recipe.as_object)
+    bare = {k: v for k, v in sample.turn.message.items() if k not in REASONING}
+    try:
+        prompt = yield from ask(history)
+        told = yield from ask((*history, form.write(SHORT), *sample.environment))
+        thoughtless = yield from ask(
+            (*history, attrs.evolve(form, turn=bare).write(SHORT), *sample.environment)
+        )
+    except TemplateRefused:
+        return False
+    dropped = bare != sample.turn.message and thoughtless == told
+    return dropped or told[: len(prompt)] != prompt

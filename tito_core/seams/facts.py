@@ -1,0 +1,199 @@
+"""What else a template does that a person should know, found by asking it the same thing in two ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import TemplateRefused
+from ..questions import Asking, ask
+from .case import FOLLOWING
+from .profile import Facts
+from .seam import LONGER, SHORT, common_prefix, locate
+from .stand_in import ANSWER, SYSTEM, THOUGHTFUL, USER
+
+Plain = dict[str, Any]
+Answer = tuple[int, ...] | None
+"""Ids, or None where the template refused."""
+SAME, DIFFERS, REFUSED = "same", "differs", "refused"
+CALL: Plain = {
+    "id": "a1b2c3d4e",
+    "type": "function",
+    "function": {"name": "find", "arguments": '{"x": 25}'},
+}
+
+
+def finding(suffix: tuple[int, ...]) -> Asking[Facts]:
+    """Ask about all of them; raises nothing but what whoever answers raises.
+
+    Of a template that answers one question in two ways nothing else can be told.
+    """
+    if (yield from _random()):
+        return Facts(random=True)
+    openers = yield from _openers(suffix)
+    return Facts(
+        arguments=(yield from _arguments()),
+        follows=tuple(openers),
+        grouped_results=(yield from _grouped()),
+        default_system=(yield from _default_system()),
+        null_content=(yield from _content(None)),
+        absent_content=(yield from _content(...)),
+        parts_content=(yield from _parts()),
+        opens_thought=(yield from _opens_thought()),
+        drops_reasoning=(yield from _drops_reasoning()),
+        trims=(yield from _trims()),
+        opening=(yield from _opening()),
+        openers=openers,
+    )
+
+
+def _try(*messages: Plain, speaking: bool = True) -> Asking[Answer]:
+    """Ask; a refusal is an answer here."""
+    try:
+        return (yield from ask(messages, add_generation_prompt=speaking))
+    except TemplateRefused:
+        return None
+
+
+def _compared(one: Answer, other: Answer) -> str:
+    if one is None or other is None:
+        return SAME if one is other else REFUSED
+    return SAME if one == other else DIFFERS
+
+
+def _calling(arguments: object) -> Plain:
+    function = {"name": "find", "arguments": arguments}
+    return {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": function}]}
+
+
+def _result(key: str, text: str) -> Plain:
+    return {"role": "tool", "tool_call_id": key, "name": "find", "content": text}
+
+
+def _arguments() -> Asking[str | None]:
+    """Tell which form of a call's arguments is written as arguments, and not as a text in quotes."""
+    told = {}
+    for name, forms in (("object", ({"x": 25}, {"x": 26})), ("text", ('{"x": 25}', '{"x": 26}'))):
+        one = yield from _try(USER, _calling(forms[0]))
+        two = yield from _try(USER, _calling(forms[1]))
+        told[name] = one if one != two else None  # what is not written says nothing
+    kept = [name for name, ids in told.items() if ids is not None]
+    if len(kept) < len(told):
+        return kept[0] if kept else None
+    return "either" if told["object"] == told["text"] else "object"
+
+
+def _grouped() -> Asking[bool | None]:
+    """Whether two results are more together than one after the other."""
+    calls = {**ANSWER, "content": "", "tool_calls": [CALL, {**CALL, "id": "b2c3d4e5f"}]}
+    both = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), _result("b2c3d4e5f", "8"))
+    first = yield from _try(USER, calls, _result("a1b2c3d4e", "7"))
+    quiet = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), speaking=False)
+    if both is None or first is None or quiet is None:
+        return None
+    written = first[: common_prefix(first, quiet)]  # neither the generation prompt nor an end of text
+    return both[: len(written)] != written
+
+
+def _default_system() -> Asking[bool | None]:
+    """Whether a system text takes the place of one that is there without it."""
+    without = yield from _try(USER)
+    empty = yield from _try({**SYSTEM, "content": ""}, USER)
+    if without is None:
+        return None
+    given = yield from _try(SYSTEM, USER)
+    # The tail's first id may have merged with what stands before it.
+    tail = without[common_prefix(without, given) + 1 :] if given is not None else ()
+    return given is not None and empty != without and given[len(given) - len(tail) :] != tail
+
+
+def _opening() -> Asking[tuple[int, ...]]:
+    """Return how a conversation begins; without the system text where the template takes none."""
+    both = yield from _try(SYSTEM, USER)
+    return ((yield from _try(USER)) or ()) if both is None else both
+
+
+def _random() -> Asking[bool]:
+    """Whether the same question has two answers."""
+    one = yield from _try(SYSTEM, USER)
+    return one != (yield from _try(SYSTEM, USER))
+
+
+def _content(content: object) -> Asking[str]:
+    """Compare a null or missing content of a turn with calls to an empty one."""
+    calling = _calling({"x": 25})
+    if (yield from _try(USER, calling)) is None:
+        calling = _calling('{"x": 25}')
+    other = {name: value for name, value in calling.items() if name != "content"}
+    other |= {} if content is ... else {"content": content}
+    result = _result("a1b2c3d4e", "7")
+    return _compared((yield from _try(USER, calling, result)), (yield from _try(USER, other, result)))
+
+
+def _parts() -> Asking[str]:
+    parts = [{"type": "text", "text": USER["content"]}]
+    return _compared((yield from _try(USER)), (yield from _try({**USER, "content": parts})))
+
+
+def _opens_thought() -> Asking[bool | None]:
+    """Whether a plain answer, as history, does not begin as the generation prompt does."""
+    prompt = yield from _try(USER)
+    told = yield from _try(USER, ANSWER, USER)
+    return None if prompt is None or told is None else told[: len(prompt)] != prompt
+
+
+def _drops_reasoning() -> Asking[bool | None]:
+    told = yield from _try(USER, THOUGHTFUL, USER)
+    return None if told is None else told == (yield from _try(USER, ANSWER, USER))
+
+
+def _trims() -> Asking[bool | None]:
+    plain = yield from _try(USER, ANSWER, USER)
+    spaced = yield from _try(USER, {**ANSWER, "content": f"{ANSWER['content']}\n "}, USER)
+    return None if plain is None else plain == spaced
+
+
+def _openers(suffix: tuple[int, ...]) -> Asking[dict[str, tuple[int, ...]]]:
+    """Return what opens a message of each role that may follow an answer."""
+    found: dict[str, tuple[int, ...]] = {}
+    for role in FOLLOWING:
+        opener = yield from _opener(role, suffix)
+        if opener is not None:
+            found[role] = opener
+    return found
+
+
+def _opener(role: str, suffix: tuple[int, ...]) -> Asking[tuple[int, ...] | None]:
+    """Return what stands between a turn's close and the text of a message that follows; None for none.
+
+    After a call the rest of it comes before the close; without a close there is no telling where it ends.
+    """
+    called = role == "tool"
+    tails: list[Answer] = []
+    for text in ("4096", "17"):
+        result = _result(CALL["id"], text) if called else {"role": role, "content": text}
+        tails.append((yield from _tail(_calling_with if called else _answering, result)))
+    one, two = tails
+    if one is None or two is None or one == two:
+        return None
+    opened = one[: common_prefix(one, two)]
+    ends = [i + len(suffix) for i in range(len(opened)) if suffix and opened[i : i + len(suffix)] == suffix]
+    if ends:
+        return opened[ends[0] :]
+    return None if called or suffix else opened
+
+
+def _tail(turn: Callable[[str], Plain], following: Plain) -> Asking[Answer]:
+    """Return what follows a turn's text, None where that cannot be told."""
+    short = yield from _try(USER, turn(SHORT), following, speaking=False)
+    longer = yield from _try(USER, turn(LONGER), following, speaking=False)
+    seam = None if short is None or longer is None else locate(short, longer)
+    return None if seam is None else seam.tail
+
+
+def _calling_with(text: str) -> Plain:
+    return _calling({"value": text})
+
+
+def _answering(text: str) -> Plain:
+    return {"role": "assistant", "content": text}

@@ -1,0 +1,57 @@
+"""Asking a chat template everything that a profile holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..ids import checked
+from ..questions import Asking, TokenizeFn, answer
+from .case import BEFORE, Kind
+from .certify import certifying
+from .facts import finding
+from .profile import Case, Profile
+from .suffix import suffix_asking
+
+AFTER_ANSWER = (("user",), ("user+",), ("system",), ("system", "user"), ("assistant", "user"))
+AFTER_CALL = (("tool",), ("tool", "user"), ("tool", "system"))
+AFTER_CALLS = (("tool+",), ("tool+", "user"), ("tool",))
+CONTENTS = ("text", "empty", "null", "absent")
+
+
+def kinds() -> Iterator[tuple[Kind, tuple[str, ...]]]:
+    """Yield the usual turns, each with the shapes that usually follow."""
+    for before in BEFORE:
+        for reasoning in (False, True):
+            yield from _shaped(AFTER_ANSWER, before=before, reasoning=reasoning, calls=0, contents=("text",))
+            yield from _shaped(AFTER_CALL, before=before, reasoning=reasoning, calls=1, contents=CONTENTS)
+            yield from _shaped(AFTER_CALLS, before=before, reasoning=reasoning, calls=2, contents=CONTENTS)
+
+
+def _shaped(
+    shapes: Iterable[tuple[str, ...]], *, before: str, reasoning: bool, calls: int, contents: Iterable[str]
+) -> Iterator[tuple[Kind, tuple[str, ...]]]:
+    for content in contents:
+        kind = Kind(before=before, reasoning=reasoning, calls=calls, content=content)
+        for shape in shapes:
+            yield kind, shape
+
+
+def probe(tokenize_fn: TokenizeFn, stop_ids: Sequence[int] = ()) -> Profile:
+    """Return the profile of a template, all usual cases in it: some thousand short renders.
+
+    `stop_ids` are the ids that end a turn, from the model's generation config. Raises `InputError` where the
+    template loses an assistant's content, `TokenizeError` where `tokenize_fn` returns no ids, and what it
+    raises.
+    """
+    return answer(probing(stop_ids), tokenize_fn)
+
+
+def probing(stop_ids: Sequence[int] = (), *, cases: bool = True) -> Asking[Profile]:
+    """Ask for a profile; without `cases` only for what every case needs, a few dozen renders."""
+    stops = checked(stop_ids, "stop_ids")  # before anything is asked
+    suffix = yield from suffix_asking()
+    profile = Profile(suffix=suffix, stop_ids=stops, facts=(yield from finding(suffix)))
+    found: list[Case] = []
+    for kind, shape in kinds() if cases else ():
+        found.append((yield from certifying(kind, shape, suffix, profile.stop_ids)))
+    return profile.then(*found)

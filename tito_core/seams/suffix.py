@@ -1,0 +1,61 @@
+"""The ids that a chat template writes to close an assistant turn."""
+
+from __future__ import annotations
+
+from ..errors import InputError, TemplateRefused
+from ..questions import Asking, TokenizeFn, answer, ask
+from .seam import LONGER, SHORT, common_prefix, locate
+from .stand_in import SYSTEM, USER, Form
+
+SPOKEN = Form({"role": "assistant"})
+
+
+def suffix_ids(tokenize_fn: TokenizeFn) -> tuple[int, ...]:
+    """Return the close of an assistant turn, such as `<|im_end|>` and a newline; compute it once.
+
+    It is empty where the next role's marker closes the turn. Raises `InputError` where the template loses
+    an assistant's content, so that no turn of it can be located.
+
+    >>> def tokenize(messages, *, add_generation_prompt):      # 1 opens a turn, 2 closes it
+    ...     ids = [i for m in messages for i in (1, len(m["role"]), *m["content"].encode(), 2)]
+    ...     return ids + [1, len("assistant")] * add_generation_prompt
+    >>> suffix_ids(tokenize)
+    (2,)
+    """
+    return answer(suffix_asking(), tokenize_fn)
+
+
+def suffix_asking() -> Asking[tuple[int, ...]]:
+    """Ask for the close: what follows a turn when the model speaks next, less what makes it speak.
+
+    What stands there only before a user or only before a system text is that message's opener.
+    """
+    after = yield from _after(())
+    opener = yield from _opener()
+    close = after[: len(after) - len(opener)] if opener and after[-len(opener) :] == opener else after
+    for message in (USER, SYSTEM):
+        try:
+            followed = yield from _after((message,))
+        except TemplateRefused:
+            continue
+        close = close[: common_prefix(close, followed)]
+    return close
+
+
+def _after(following: tuple[dict[str, str], ...]) -> Asking[tuple[int, ...]]:
+    """Return the ids after an assistant's content."""
+    short = yield from ask((USER, SPOKEN.write(SHORT), *following))
+    longer = yield from ask((USER, SPOKEN.write(LONGER), *following))
+    seam = locate(short, longer)
+    if seam is None:
+        raise InputError(
+            "the chat template loses an assistant's content, or merges it: nothing can be stitched"
+        )
+    return seam.tail
+
+
+def _opener() -> Asking[tuple[int, ...]]:
+    """Return the generation prompt."""
+    speaking = yield from ask((USER,))
+    silent = yield from ask((USER,), add_generation_prompt=False)
+    return speaking[common_prefix(speaking, silent) :]
