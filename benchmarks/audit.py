@@ -26,8 +26,8 @@ from tito_io.audit.rendering import Rendering
 from tito_io.audit.report import Report
 from tito_io.audit.run import audit_file
 from tito_io.embedded import write_family
-from tito_io.family import Family
-from tito_io.samples.forms.own import write_calls
+from tito_io.families.family import Family
+from tito_io.samples.forms.tito import write_calls
 
 CONVERSATIONS, TURNS, PARTS = 1_000, 4, 10
 WORDS = ("perhaps", "the", "open", "window", "and", "a", "cold", "river", "tomorrow")

@@ -36,8 +36,8 @@ from tito_core import Message
 from tito_io.dialects import Answer, Chat
 from tito_io.engines.protocol import Limits, Rendering, Reply, Sampling, Usage, Watch
 from tito_io.serve.app import app
+from tito_io.serve.build import made
 from tito_io.serve.gateway import Gateway
-from tito_io.serve.made import made
 from tito_io.serve.stores import opened
 
 NAMES = ("gateway", "direct", "engine", "added", "added_cpu")

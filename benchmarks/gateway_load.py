@@ -25,9 +25,9 @@ import httpx2
 import orjson
 
 from benchmarks.command import interruptible, whole
-from tito_io.engines.invariants import Check
-from tito_io.engines.miles.samples import samples
 from tito_io.engines.protocol import Answer
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.samples_container import samples
 
 RUN = "from tito_io.serve.command import serve; serve()"
 TOOL = {

@@ -16,12 +16,12 @@ import httpx2
 
 from benchmarks.history import Plain, texts
 from tito_core import Ids, Trajectory
-from tito_io.ask import AsyncTokenizeFn
+from tito_io.client.driver import AsyncTokenizeFn
+from tito_io.client.threaded import Threaded
+from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
 from tito_io.engines.vllm import VLLM
-from tito_io.family import Family
-from tito_io.threaded import Threaded
-from tito_io.token_client import TokenClient
+from tito_io.families.family import Family
 
 BLOCK = re.compile(r'vllm:cache_config_info\{[^}]*block_size="(\d+)"')
 CUES = 8

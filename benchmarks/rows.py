@@ -23,7 +23,7 @@ from rich.table import Table
 from tito_core import Step, Trajectory
 from tito_core.samples import Call, Forest, RowPer, SampleOptions, samples
 from tito_io.samples.entry import entries
-from tito_io.samples.forms.own import write_calls
+from tito_io.samples.forms.tito import write_calls
 from tito_io.samples.read import Stored, conversations
 from tito_io.samples.sink import KINDS, opened
 

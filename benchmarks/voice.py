@@ -55,7 +55,7 @@ def voice() -> Voice:
 
 
 def _real(folder: Path) -> Voice:
-    from tito_io.family import Family  # noqa: PLC0415  # the toy needs no tokenizer library
+    from tito_io.families.family import Family  # noqa: PLC0415  # the toy needs no tokenizer library
 
     family = Family.load(folder, template=TEMPLATE)
     tokenize = family.tokenize_fn()

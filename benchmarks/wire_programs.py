@@ -20,12 +20,12 @@ from benchmarks.voice import Listening, Replaying
 from benchmarks.wire_server import MODEL, SAMPLED, Server
 from tito_core import Ids, Message, Trajectory, answer, stitching
 from tito_core.stitch import Stitched
-from tito_io.conversation import Conversation, Turn
+from tito_io.client.conversation import Conversation, Turn
 from tito_io.engines.protocol import Sampling
+from tito_io.engines.replies.shapes import COMPLETED
 from tito_io.engines.vllm import COMPLETIONS, VLLM
 from tito_io.engines.vllm.replies import Asked, read
 from tito_io.engines.vllm.requests import completion
-from tito_io.engines.vllm.shapes import COMPLETED
 from tito_io.engines.wire import encoded
 
 T = TypeVar("T")

@@ -29,10 +29,10 @@ from benchmarks.programs import OWN, Program, floor
 from benchmarks.targets import exponent
 from benchmarks.voice import Listening, voice
 from benchmarks.weight import stored, tokenized
-from tests.core.test_forest import call
+from tests.core.samples.test_forest import call
 from tito_core.samples import Call, Forest, SampleOptions
 from tito_io.embedded import write_family
-from tito_io.family import Family
+from tito_io.families.family import Family
 from tito_io.samples.make import Made
 from tito_io.samples.make import made as rows_of
 from tito_io.samples.read import Stored

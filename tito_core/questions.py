@@ -85,7 +85,9 @@ def _made(ids: R) -> R:
     """Return an answer, unless it is still to be awaited."""
     if isinstance(ids, Coroutine):
         ids.close()
-        raise TokenizeError("tokenize_fn is async: await what an asking asks, as tito_io.ask.answer does")
+        raise TokenizeError(
+            "tokenize_fn is async: await what an asking asks, as tito_io.client.driver.answer does"
+        )
     return ids
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Step, Trajectory
+from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import EngineError, OverlongError, UnreachableError
 from tito_io.samples.call_file import CallFile
-from tito_io.token_client import TokenClient
 
 from .voice import NAMES, Voice
 

@@ -12,14 +12,14 @@ from typing import Any
 import attrs
 import httpx2
 
+from tito_io.client.threaded import Threaded
 from tito_io.embedded import app, write_family
 from tito_io.engines.protocol import Engine
 from tito_io.engines.protocol import Rendering as Given
+from tito_io.engines.reconnect import Reconnecting
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
-from tito_io.family import Family
-from tito_io.reconnect import Reconnecting
-from tito_io.threaded import Threaded
+from tito_io.families.family import Family
 
 from .tap import Tap
 from .voice import VOICES, Voice, embedded, of_sglang, of_vllm

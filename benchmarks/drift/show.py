@@ -15,8 +15,8 @@ from rich.text import Text
 
 from tito_io.audit.report import Report
 from tito_io.audit.report import summary as audited
-from tito_io.audit.words import count, share
-from tito_io.token_client import Counts
+from tito_io.audit.wording import count, share
+from tito_io.client.token_client import Counts
 
 from .proof import Proof
 from .rates import Rate

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tito_core import suffix_ids
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 TAGS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 VALUES = (

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import attrs
 import httpx2
 
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from . import tiny_model
 from .environment import Environment, Say, cache, locked

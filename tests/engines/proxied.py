@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from .talk import marker_id
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tito_core import Message
 from tito_io.engines.protocol import Rendering
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 WEATHER = {
     "type": "function",

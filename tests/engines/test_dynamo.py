@@ -16,7 +16,7 @@ from tests.engines.dynamo import Deployment
 from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, marker_id
 from tests.engines.test_rollout import TERSE
 from tito_core import OddStop, Policy
-from tito_io.conversation import Conversation
+from tito_io.client.conversation import Conversation
 from tito_io.engines.dynamo import Dynamo, Notice
 from tito_io.engines.protocol import (
     Delta,
@@ -27,7 +27,7 @@ from tito_io.engines.protocol import (
     Sampling,
     ServerError,
 )
-from tito_io.family import Family
+from tito_io.families.family import Family
 from tito_io.rollout.run import Rollout
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]

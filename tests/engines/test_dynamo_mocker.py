@@ -17,7 +17,7 @@ from tests.engines.conftest import asked_for
 from tests.engines.dynamo import MOCKER_CONTEXT, Deployment, mocker, scripts
 from tests.engines.environment import Say
 from tests.engines.talk import WEATHER
-from tests.io.dynamo_server import COMMON, KNOWN, NVEXT
+from tests.io.engines.dynamo.dynamo_server import COMMON, KNOWN, NVEXT
 from tito_core import InputError, Message
 from tito_io.engines.dynamo import COMPLETIONS, Dynamo, Notice
 from tito_io.engines.dynamo.keys import DEAF
@@ -36,7 +36,7 @@ from tito_io.engines.protocol import (
     ServerError,
     UnsupportedError,
 )
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

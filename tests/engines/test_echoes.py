@@ -17,7 +17,7 @@ from tito_core import Ids
 from tito_io.engines.protocol import Delta, Reply, Sampling
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

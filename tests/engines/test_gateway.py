@@ -21,14 +21,14 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from safetensors.numpy import load
 
-from tests.io.embedded_client import WEATHER
-from tests.io.gateway import HELLO, opened, user
-from tests.io.gateway_agents import Agent, grown
-from tests.io.gateway_process import started
-from tests.io.test_miles_router import run_agent
-from tests.io.test_serve_clients import results, streamed
+from tests.io.embedded.embedded_client import WEATHER
+from tests.io.engines.miles.test_router import run_agent
+from tests.io.serve.gateway import HELLO, opened, user
+from tests.io.serve.gateway_agents import Agent, grown
+from tests.io.serve.gateway_process import started
+from tests.io.serve.test_clients import results, streamed
 from tito_io.engines.miles import MilesRouter
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from .proxied import Proxy, Sampled, proxied
 from .server import Server

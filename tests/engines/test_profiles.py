@@ -11,11 +11,11 @@ from tests.engines.talk import PLAIN, TOOLED
 from tito_core import Profile
 from tito_core.seams.probe import probe, probing
 from tito_core.seams.profile_differences import differences
-from tito_io.ask import answer
+from tito_io.client.driver import answer
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

@@ -8,8 +8,8 @@ import anyio
 from click.testing import CliRunner
 
 from tito_core import OddStop, Policy
-from tito_io.cli import tito
-from tito_io.conversation import Conversation
+from tito_io.cli.group import tito
+from tito_io.client.conversation import Conversation
 from tito_io.engines.protocol import Rendering, Sampling
 from tito_io.engines.vllm import VLLM
 from tito_io.rollout.run import Rollout

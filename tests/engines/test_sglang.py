@@ -18,7 +18,7 @@ from tests.engines.sglang import CONTEXT, VERSION, sglang
 from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, WEATHER, marker_id
 from tito_core import InputError, Message, OddStop, Policy, TemplateRefused
 from tito_core.samples import WeightVersion
-from tito_io.conversation import Conversation
+from tito_io.client.conversation import Conversation
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
@@ -35,7 +35,7 @@ from tito_io.engines.protocol import (
 from tito_io.engines.sglang import ROUTES, SGLang
 from tito_io.engines.sglang.engine import SEED_IGNORED
 from tito_io.engines.sglang.served import Served
-from tito_io.family import Family
+from tito_io.families.family import Family
 from tito_io.rollout.run import Rollout
 from tito_io.rollout.script import Line, Script, shipped
 

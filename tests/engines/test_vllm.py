@@ -26,7 +26,7 @@ from tito_core import (
     stitching,
     suffix_asking,
 )
-from tito_io.ask import answer
+from tito_io.client.driver import answer
 from tito_io.engines.protocol import (
     OverlongError,
     Rendering,
@@ -37,7 +37,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.vllm import VLLM
 from tito_io.engines.vllm.served import Served
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

@@ -25,7 +25,7 @@ from tito_io.engines.protocol import (
     UnreachableError,
 )
 from tito_io.engines.vllm import VLLM
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

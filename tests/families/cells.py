@@ -29,7 +29,7 @@ from tito_core import (
 )
 from tito_core.seams.certify import certifying
 from tito_core.seams.probe import probing
-from tito_io.family import Bound, Family
+from tito_io.families.family import Bound, Family
 
 EXACT, REFUSED, WRONG, UNRENDERABLE = "exact", "refused", "WRONG", "unrenderable"
 SAMPLED = (40, 41, 42)

@@ -14,7 +14,7 @@ import attrs
 
 from tests.families.conversations import ARGUMENT, SPOKEN, Case
 from tito_core import TemplateRefused
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 
 @attrs.frozen

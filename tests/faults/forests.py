@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 
 FORESTS = (
-    "tests/core/test_forest.py",
+    "tests/core/samples/test_forest.py",
     "tests/property/test_forest_order.py",
     "tests/property/test_forest_parents.py",
 )
 SAMPLES = (
-    "tests/core/test_samples.py",
+    "tests/core/samples/test_rows.py",
     "tests/property/test_samples_once.py",
     "tests/property/test_samples_oracle.py",
     "tests/property/test_samples_rows.py",

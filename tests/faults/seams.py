@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 
-PROFILED = ("tests/core/test_profile.py", "tests/property/test_profiled.py")
+PROFILED = ("tests/core/seams/test_profile.py", "tests/property/test_profiled.py")
 
 FAULTS = (
     Fault(

@@ -15,12 +15,12 @@ import click
 import orjson
 
 from tito_core import InputError, TitoError
-from tito_io.bounds import WholeRange
-from tito_io.trouble import BAD_INPUT, fail
+from tito_io.cli.bounds import WholeRange
+from tito_io.cli.errors import BAD_INPUT, fail
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
-    from tito_io.samples.chunks import Reading
+    from tito_io.samples.line_groups import Reading
 
     from .rendering import Rendering
     from .report import Report
@@ -174,8 +174,8 @@ def status(report: Report) -> int:
 
 
 def _audited(options: Options) -> Report:
-    from tito_io.fleet import aside  # noqa: PLC0415  # likewise
-    from tito_io.samples.chunks import Group, Reading  # noqa: PLC0415  # heavy, and not needed for --help
+    from tito_io.samples.line_groups import Group, Reading  # noqa: PLC0415  # heavy, and not needed for --help
+    from tito_io.samples.ray import aside  # noqa: PLC0415  # likewise
 
     from .report import to_json  # noqa: PLC0415  # likewise
     from .run import audit_file  # noqa: PLC0415  # likewise
@@ -199,7 +199,7 @@ def _audited(options: Options) -> Report:
 def _spread(
     options: Options, reading: Reading, each: Callable[[Break], None], tick: Callable[[int], None]
 ) -> Report:
-    from .spread import Work, spread_file  # noqa: PLC0415  # Ray is heavier still
+    from .distributed import Work, spread_file  # noqa: PLC0415  # Ray is heavier still
 
     work = Work(
         rendering=attrs.evolve(options.rendering(), family=options.family.absolute()),
@@ -229,7 +229,7 @@ def _show(report: Report, options: Options) -> None:
 
         _line({"summary": summary(report)})
         return
-    from tito_io.console import Console  # noqa: PLC0415  # likewise
+    from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
 
     from .table import table  # noqa: PLC0415  # likewise
 

@@ -10,9 +10,9 @@ from jinja2 import Environment, StrictUndefined
 
 from tito_core.drift.breaks import Break, Cause, Piece
 
-from .figures import FAMILY, figures
+from .rates import FAMILY, figures
 from .report import Report
-from .words import count, plain, seen
+from .wording import count, plain, seen
 
 
 @attrs.frozen(kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from tito_core import InputError, Message
-from tito_io.family import Bound, Family
+from tito_io.families.family import Bound, Family
 
 HELD = 64
 """Keys whose bound templates are held."""

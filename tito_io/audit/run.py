@@ -10,8 +10,8 @@ from tito_core.drift.audit import Audited, audit
 from tito_core.drift.breaks import Break
 from tito_core.drift.select import Choice
 from tito_core.drift.view import Renderer
-from tito_io.folder import FolderError
-from tito_io.samples.chunks import Reading
+from tito_io.families.folder import FolderError
+from tito_io.samples.line_groups import Reading
 from tito_io.samples.problem import Problem
 from tito_io.samples.read import Stored, conversations
 

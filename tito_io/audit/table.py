@@ -12,9 +12,9 @@ from rich.text import Text
 from tito_core.drift.breaks import Break, Cause, Piece
 from tito_core.drift.tally import Tally
 
-from .figures import FAMILY, UNSEEN, figures
+from .rates import FAMILY, UNSEEN, figures
 from .report import Report
-from .words import count, plain, seen
+from .wording import count, plain, seen
 
 COLOURS = {
     Cause.RETOKENIZED: "cyan",

@@ -46,7 +46,7 @@ class Asked:
     tools: tuple[Mapping[str, Any], ...] = ()
     """Tool definitions in the same manner; none where the client forbids calls for this turn."""
     sampling: Mapping[str, Any] = attrs.field(factory=dict)
-    """Arguments as `tito_io.sampling_args.understood` takes them, `chat_template_kwargs` among them."""
+    """Arguments as `tito_io.client.sampling.understood` takes them, `chat_template_kwargs` among them."""
     model: str | None = None
     stream: bool = False
     include_usage: bool = False

@@ -6,9 +6,9 @@ plain letters, broken calls, odd ends, halves of characters.
 """
 
 from .app import app, family
+from .fault_rates import TIDY, Habits
 from .folder import MAX_MODEL_LEN, MODEL, write_family
 from .generation import Generation, Sampled, generate
-from .habits import TIDY, Habits
 from .sampler import Sampler
 from .sampling import Sampling
 from .vocabulary import Vocabulary, vocabulary

@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from .chat import chat
 from .completions import completions
 from .engine import Engine
+from .errors import Refused
 from .events import JSON
+from .fault_rates import Habits
 from .folder import MAX_MODEL_LEN, MODEL, write_family
-from .habits import Habits
 from .names import VERSION
-from .refused import Refused
 from .sampler import Sampler
 from .tokenizing import detokenize, tokenize
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .dice import Dice
+from .rng import Dice
 from .speech import sentence
 from .words import ABROAD, NOUNS, PLACES
 

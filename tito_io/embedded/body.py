@@ -14,7 +14,7 @@ from attrs import frozen
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from .refused import Refused, invalid
+from .errors import Refused, invalid
 
 LARGEST = 2**63 - 1
 SAID: Mapping[object, bool] = {

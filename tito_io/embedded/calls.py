@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 
 from .arguments import arguments, written
-from .dice import Dice
-from .habits import Habits
+from .fault_rates import Habits
 from .piece import Piece
-from .scene import Tool
+from .prompt_view import Tool
+from .rng import Dice
 from .vocabulary import CALL, CALLED
 
 

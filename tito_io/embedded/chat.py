@@ -8,15 +8,15 @@ from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .asked import Asked, asked
 from .body import Body, token_ids
 from .chat_answer import ChatAnswer
 from .chat_stream import chunks
 from .engine import Engine
+from .errors import Refused, bad
 from .events import JSON, stream
 from .names import stamp
-from .refused import Refused, bad
 from .rendering import Rendering
+from .request import Asked, asked
 
 GIVEN = "kv_transfer_params.prompt_token_ids"
 """Where a chat request may bring the ids of its prompt; its messages are then not rendered."""

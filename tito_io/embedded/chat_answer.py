@@ -6,11 +6,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from .asked import Asked
 from .engine import Run
 from .generation import Generation
 from .names import FINGERPRINT, Stamp, call_ids
 from .parsing import Parsed, parse
+from .request import Asked
 from .shown import chat_logprobs, prompt_logprobs
 from .usage import cached, full, thoughts
 

@@ -10,13 +10,13 @@ from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .asked import Asked, asked
 from .body import Body, token_ids
 from .engine import Engine, Run
+from .errors import Refused, bad
 from .events import JSON, stream
 from .generation import Generation, Sampled
 from .names import FINGERPRINT, Stamp, stamp
-from .refused import Refused, bad
+from .request import Asked, asked
 from .shown import completion_logprobs, prompt_logprobs
 from .usage import cached, full, usage
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from .dice import Dice
+from .rng import Dice
 from .speech import sentence
 from .words import ABROAD, CODE, COMMON, KEYS, NOUNS, PLACES, TURN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .dice import Dice
+from .rng import Dice
 from .vocabulary import Vocabulary
 
 SHARE = 0.15

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from attrs import field, frozen
 
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from .body import Body
 from .cache import PrefixCache
+from .errors import Refused, bad, unknown_model
 from .folder import MAX_MODEL_LEN, MODEL
 from .generation import Generation, generate
-from .refused import Refused, bad, unknown_model
 from .sampler import Sampler
 from .sampling import Sampling
 

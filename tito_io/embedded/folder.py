@@ -19,7 +19,7 @@ TEMPLATE = (Path(__file__).parent / "chat_template.jinja").read_text(encoding="u
 def write_family(path: str | Path) -> Path:
     """Write the folder at `path`, made where it is missing, and return it.
 
-    `tito_io.family.Family` and `transformers.AutoTokenizer` load it. The same files on every run. Raises
+    `tito_io.families.Family` and `transformers.AutoTokenizer` load it. The same files on every run. Raises
     `InputError` where the folder cannot be written.
     """
     folder, words = Path(path), vocabulary()

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from attrs import define, field, frozen
 
-from .dice import Dice
 from .logprobs import REACH, logprob
+from .rng import Dice
 from .sampler import Sampler
 from .sampling import Sampling
 from .vocabulary import CLOSE, OVER, Vocabulary, vocabulary

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from struct import pack as packed
 from struct import unpack
 
-from .dice import digest
+from .rng import digest
 
 REACH = 3
 """How many ids before an id its log-probability depends on."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .refused import Refused, bad, invalid
+from .errors import Refused, bad, invalid
 
 
 def readied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

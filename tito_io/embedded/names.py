@@ -9,9 +9,9 @@ from uuid import uuid4
 from attrs import frozen
 from starlette.requests import Request
 
-from .dice import digest
 from .generation import Generation
 from .logprobs import pack
+from .rng import digest
 
 VERSION = "0.32.0"
 """The version of the engine whose dialect this is."""

@@ -8,11 +8,11 @@ from typing import Any
 from attrs import frozen
 
 from tito_core import InputError, TemplateRefused
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from .body import Body
+from .errors import Refused, invalid
 from .messages import readied
-from .refused import Refused, invalid
 
 GOES_ON, OPENED = "continue_final_message", "add_generation_prompt"
 BOTH = f"Cannot set both `{GOES_ON}` and `{OPENED}` to True."

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from attrs import evolve, field, frozen
 
 from .calls import calls
-from .dice import Dice
-from .habits import Habits
+from .fault_rates import Habits
 from .piece import Piece
-from .scene import Opening, Scene, Tool
+from .prompt_view import Opening, Scene, Tool
+from .rng import Dice
 from .speech import passage
 from .vocabulary import CLOSE, OVER, THINK, THOUGHT
 from .words import ABROAD

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
-from .dice import Dice
 from .drift import drifted
-from .habits import Habits
+from .fault_rates import Habits
 from .logprobs import pack
 from .piece import Piece, ids_of
+from .prompt_view import Scene, Tool, read
 from .reply import Reply, compose
-from .scene import Scene, Tool, read
+from .rng import Dice
 from .speech import passage
 from .vocabulary import Vocabulary, vocabulary
 

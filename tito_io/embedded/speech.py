@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .dice import Dice
+from .rng import Dice
 from .words import ABROAD, ADJECTIVES, CODE, NOUNS, OPENERS, VERBS
 
 ECHOED = 0.5

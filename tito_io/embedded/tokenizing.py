@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from .body import Body, token_ids
 from .engine import Engine
+from .errors import invalid
 from .events import JSON
-from .refused import invalid
 from .rendering import Rendering
 from .vocabulary import vocabulary
 

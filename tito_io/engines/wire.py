@@ -19,7 +19,7 @@ import orjson
 from tito_core import Ids, InputError
 
 from .digits import Digits
-from .faults import fault
+from .errors import fault
 from .protocol import Answer, EngineError, InvalidReplyError, TimedOutError, UnreachableError
 
 CONNECT_SECONDS = 10.0

@@ -12,16 +12,16 @@ import attrs
 import click
 
 from tito_core import Reason, TitoError
-from tito_io.bounds import FiniteRange
-from tito_io.trouble import BAD_INPUT, complain, fail
+from tito_io.cli.bounds import FiniteRange
+from tito_io.cli.errors import BAD_INPUT, complain, fail
 
-from .meter import SECONDS
+from .budget import SECONDS
 from .report import Report
 from .run import Wish, linted
 from .subject import LintError, Subject, Wanted, subjects
 
 if TYPE_CHECKING:
-    from tito_io.console import Console
+    from tito_io.cli.console import Console
 
 REFUSED = 1
 REASONS = tuple(
@@ -177,7 +177,7 @@ def _print_json(reports: Sequence[Report]) -> None:
 
 def _console() -> Console:
     """Return the console for stdout; what is no terminal has room."""
-    from tito_io.console import Console  # noqa: PLC0415  # likewise
+    from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
 
     console = Console(highlight=False, emoji=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, markup=False, width=160)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tito_core.seams.seam import common_prefix
-from tito_io.family import Family
+from tito_io.families.family import Family
 
+from .example_conversation import Played
 from .report import Divergence
-from .scene import Played
 from .tokens import tokens
 
 CONTEXT, SHOWN, COMPARED = 6, 12, 60

@@ -8,8 +8,8 @@ from enum import Enum
 
 from attrs import frozen
 
+from .advice import COLUMNS, FOLLOWING, column
 from .report import Finding, Look
-from .words import COLUMNS, FOLLOWING, column
 
 
 class State(Enum):

@@ -10,11 +10,11 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from tito_io.visible import visible
+from tito_io.cli.visible import visible
 
+from .advice import drifts, refusals, several, situation
 from .grid import LEGEND, State, counts, grid
 from .report import Report
-from .words import drifts, refusals, several, situation
 
 SYMBOLS = {State.EXACT: "✓", State.REWRITTEN: "≈", State.REFUSED: "✕", State.REJECTED: "–"}  # noqa: RUF001  # signs, no letters
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from tito_core import TemplateRefused
 
-from .meter import Meter
+from .budget import Meter
+from .example_conversation import SYSTEM, USER
 from .report import SWITCHES, Rendering
-from .scene import SYSTEM, USER
 
 THOUGHT = {"reasoning": "Add them.", "reasoning_content": "Add them."}
 TOLD = ((USER,), (SYSTEM, USER, {"role": "assistant", "content": "Seven.", **THOUGHT}, USER))

@@ -9,18 +9,18 @@ from typing import Any
 import attrs
 
 from tito_core import TemplateRefused, TitoError
-from tito_io.family import Family
-from tito_io.visible import visible
+from tito_io.cli.visible import visible
+from tito_io.families.family import Family
 
-from .look import Asked, Tick, look
-from .meter import SECONDS, Budget, Hostile, Meter
+from .advice import advice
+from .budget import SECONDS, Budget, Hostile, Meter
+from .example_conversation import TOOL
+from .inspect import Asked, Tick, look
 from .renderings import renderings
 from .report import Look, Rendering, Report
-from .scene import TOOL
 from .subject import LintError, Subject
 from .tokens import tokens
 from .traits import at, running
-from .words import advice
 
 
 @attrs.frozen(kw_only=True)

@@ -11,11 +11,11 @@ from tito_core.seams.profile import Case
 from tito_core.seams.seam import SHORT, common_prefix
 from tito_core.seams.stand_in import Form, kindred
 from tito_core.seams.tail import recognize
-from tito_io.family import Family
+from tito_io.families.family import Family
 
-from .meter import Meter
+from .budget import Meter
+from .example_conversation import SYSTEM, USER
 from .report import Drawn, Part
-from .scene import SYSTEM, USER
 from .tokens import tokens
 
 Plain = dict[str, Any]

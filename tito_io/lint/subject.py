@@ -10,9 +10,9 @@ from attrs import frozen
 
 from tito_core import TitoError
 from tito_io.extras import install
-from tito_io.family import Family
-from tito_io.folder import Folder, FolderError
-from tito_io.limits import Limits
+from tito_io.families.family import Family
+from tito_io.families.folder import Folder, FolderError
+from tito_io.families.limits import Limits
 
 from .markers import lacking, markers
 

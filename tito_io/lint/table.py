@@ -10,11 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tito_io.visible import visible
+from tito_io.cli.visible import visible
 
+from .advice import drifts, several
 from .grid import LEGEND, Cell, State, grid
 from .report import Divergence, Drawn, Finding, Look, Report, Token
-from .words import drifts, several
 
 STYLES = {
     State.EXACT: "green",

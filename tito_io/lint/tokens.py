@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from .report import Token
 

@@ -11,10 +11,10 @@ import attrs
 
 from tito_core import Profile, TemplateRefused
 from tito_core.seams.case import Kind
-from tito_io.family import Bound, Family
+from tito_io.families.family import Bound, Family
 
-from .meter import Meter
-from .scene import SYSTEM, USER
+from .budget import Meter
+from .example_conversation import SYSTEM, USER
 from .seams import bridges
 
 NOW = datetime(2026, 1, 15, 9, 30, 15)  # noqa: DTZ001  # templates print the wall clock, which has no zone

@@ -16,14 +16,14 @@ from rich.live import Live
 from rich.table import Table
 
 from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, Truncated
-from tito_io.bounds import FiniteRange, WholeRange
-from tito_io.chosen import ENGINES, Address, chosen
-from tito_io.console import Console
-from tito_io.conversation import Conversation, Turn
+from tito_io.cli.bounds import FiniteRange, WholeRange
+from tito_io.cli.console import Console
+from tito_io.cli.errors import BAD_INPUT, TROUBLE, complain, told
+from tito_io.client.conversation import Conversation, Turn
+from tito_io.client.threaded import Threaded
 from tito_io.engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
-from tito_io.family import Family
-from tito_io.threaded import Threaded
-from tito_io.trouble import BAD_INPUT, TROUBLE, complain, told
+from tito_io.engines.registry import ENGINES, Address, chosen
+from tito_io.families.family import Family
 
 from .report import table, verdict
 from .run import Rollout, Row, to_json

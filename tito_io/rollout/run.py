@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from tito_core import Message, Step
 from tito_core.drift.rerender import drift
 from tito_core.seams.seam import common_prefix
-from tito_io.conversation import Conversation, Route, Turn, spoken
+from tito_io.client.conversation import Conversation, Route, Turn, spoken
 
 from .script import Script
 

@@ -11,8 +11,8 @@ import attrs
 
 from tito_core import InputError
 from tito_core.samples import Call
-from tito_io.conversation import Turn
-from tito_io.samples.forms.own import call_of, write_calls
+from tito_io.client.conversation import Turn
+from tito_io.samples.forms.tito import call_of, write_calls
 
 
 @attrs.define

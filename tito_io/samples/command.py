@@ -16,15 +16,15 @@ from rich.progress import Progress
 
 from tito_core import InputError
 from tito_core.samples import SampleOptions
-from tito_io.console import Console
-from tito_io.fleet import aside
+from tito_io.cli.console import Console
+from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.samples.forms.exchange import ID_FIELDS
-from tito_io.trouble import BAD_INPUT, complain, fail
 
-from .chunks import Group, Reading
 from .forms import FORMS
+from .line_groups import Group, Reading
 from .make import Made, made
 from .problem import Problem
+from .ray import aside
 from .read import conversations
 from .sink import Sink, opened
 from .tally import Tally
@@ -170,7 +170,7 @@ class Work:
     def _made(self, tick: Callable[[int], None]) -> Iterator[Made | Problem]:
         if self.ray is None:
             return made(conversations(self.file, self.reading, tick), self.options)
-        from .spread import spread_over  # noqa: PLC0415  # Ray is heavy, and an extra
+        from .distributed import spread_over  # noqa: PLC0415  # Ray is heavy, and an extra
 
         return spread_over(self.ray, self.file, self.reading, self.options, tick)
 

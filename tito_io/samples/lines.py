@@ -15,7 +15,7 @@ import attrs
 
 from tito_core import InputError
 
-from .frames import Frames
+from .zstd import Frames
 
 HEAD = 4096
 """Bytes that a binary file gives itself away in."""

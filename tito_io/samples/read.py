@@ -14,7 +14,7 @@ import attrs
 from tito_core import InputError
 from tito_core.samples import Forest
 
-from .chunks import Chunk, Collector, Reading
+from .line_groups import Chunk, Collector, Reading
 from .lines import lines
 from .problem import GIVE, Nameless, Problem, without_id
 

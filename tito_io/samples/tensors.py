@@ -23,9 +23,9 @@ import orjson
 
 from tito_core import InputError
 from tito_core.samples import Ending, Row
-from tito_io.engines.invariants import Check
-from tito_io.engines.miles.samples import META, TENSORS, Sample, samples
 from tito_io.engines.protocol import Answer, EngineError
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.samples_container import META, TENSORS, Sample, samples
 
 from .entry import Entry, from_columns, to_columns
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 import attrs
 import httpx2
 
-from .refused import Refused, no_route
+from .refusals import Refused, no_route
 
 ALLOWED = frozenset(
     (

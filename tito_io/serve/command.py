@@ -11,15 +11,15 @@ import attrs
 import click
 
 from tito_core import InputError, OddStop, Policy, TitoError, Truncated
-from tito_io.bounds import WholeRange
-from tito_io.chosen import ENGINES, Address, chosen
+from tito_io.cli.bounds import WholeRange
+from tito_io.cli.errors import BAD_INPUT, TROUBLE, complain, fail, told
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
+from tito_io.engines.registry import ENGINES, Address, chosen
 from tito_io.extras import missing
-from tito_io.family import Family
-from tito_io.trouble import BAD_INPUT, TROUBLE, complain, fail, told
+from tito_io.families.family import Family
 
-from .caps import MIB, Caps
-from .named import named_by
+from .limits import MIB, Caps
+from .model_name import named_by
 from .store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _options(given: dict[str, Any]) -> Options:
 
 
 async def _serve(options: Options) -> int:
-    from .serving import Socket, serve  # noqa: PLC0415  # the server's libraries are an extra
+    from .server import Socket, serve  # noqa: PLC0415  # the server's libraries are an extra
 
     gateway = await gateway_of(options)
     socket = Socket(host=options.host, port=options.port, drain_seconds=options.drain)
@@ -218,11 +218,11 @@ async def _serve(options: Options) -> int:
 async def gateway_of(options: Options) -> Gateway:
     """Return the gateway that options describe."""
     try:
-        from .made import Choices, made  # noqa: PLC0415  # likewise
+        from .build import Choices, made  # noqa: PLC0415  # likewise
         from .stores import opened  # noqa: PLC0415  # likewise
     except ImportError as error:
         raise InputError(missing(str(error.name))) from None
-    from .door import named  # noqa: PLC0415  # likewise
+    from .client_noise import named  # noqa: PLC0415  # likewise
 
     family = _family(options)
     _demand(options, family)

@@ -14,14 +14,14 @@ from starlette.requests import Request
 
 from tito_io.dialects.protocol import Spell, as_id
 
+from .auth import Names
 from .backend import Backend
-from .caps import Caps
-from .meta import Wire
+from .limits import Caps
 from .metrics import Metrics
-from .names import Names
-from .refused import Refused, told, too_long
+from .refusals import Refused, told, too_long
 from .session import Head
 from .sessions import Sessions
+from .sglang_fields import Wire
 from .turns import Turns
 
 

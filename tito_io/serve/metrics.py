@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tito_io.conversation import Turn
+from tito_io.client.conversation import Turn
 
 from .commit import Origin
 

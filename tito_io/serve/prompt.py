@@ -18,8 +18,8 @@ from tito_core.message import is_multimodal
 from tito_core.normalization.compare import same
 from tito_core.normalization.tool_ids import restored
 
+from .client_noise import Door
 from .commit import Commit
-from .door import Door
 
 
 @attrs.frozen(kw_only=True)

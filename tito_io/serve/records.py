@@ -12,8 +12,8 @@ from tito_io.dialects.protocol import Answer, Asked, Said
 from tito_io.engines.protocol import Reply, Usage
 
 from .commit import Commit
-from .meta import meta_info
 from .session import Session
+from .sglang_fields import meta_info
 
 PATHS = {"chat": "/v1/chat/completions", "anthropic": "/v1/messages", "responses": "/v1/responses"}
 

@@ -12,20 +12,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from tito_io.client.sampling import understood
 from tito_io.dialects import Anthropic, Chat, Dialect, Responses
 from tito_io.engines.protocol import Rendering
-from tito_io.sampling_args import understood
 
+from .connection import JSON
+from .error_format import error_body, manner
 from .gateway import Gateway
-from .line import JSON
-from .manner import error_body, manner
-from .meta import DEFAULTS
 from .metrics import CONTENT_TYPE
 from .payload import checked_length, payload
 from .records import metadata, shown
-from .refused import Refused, no_route, not_found, told
+from .refusals import Refused, no_route, not_found, told
 from .session import Head, Session
-from .talk import Talk
+from .sglang_fields import DEFAULTS
+from .turn_handler import Talk
 from .view import page
 
 GENERATION = "x-miles-session-generation"

@@ -18,10 +18,10 @@ import orjson
 from tito_core import InputError, Step, Trajectory
 from tito_core.samples import Forest
 
-from .caps import Caps
 from .commit import Commit
+from .limits import Caps
 from .prompt import Heard
-from .refused import capped
+from .refusals import capped
 from .rows import decode, encode
 from .store import LostError, Store, Stored, StoreError
 

@@ -10,10 +10,10 @@ from weakref import WeakValueDictionary
 import anyio
 import attrs
 
-from .caps import Caps
+from .auth import new_name
+from .limits import Caps
 from .metrics import Metrics
-from .names import new_name
-from .refused import Refused, capped, not_found
+from .refusals import Refused, capped, not_found
 from .session import Head, Session
 from .store import BusyError, Claim, GoneError, Store, StoreError
 

@@ -13,24 +13,24 @@ import attrs
 
 from tito_core import Message, Policy, Profile, Step, render_key
 from tito_core.samples import Call
-from tito_io.ask import AsyncTokenizeFn
-from tito_io.conversation import Conversation, Route, Turn
+from tito_io.client.conversation import Conversation, Route, Turn
+from tito_io.client.driver import AsyncTokenizeFn
+from tito_io.client.sampling import understood
+from tito_io.client.token_client import Renderer, Taken, TokenClient
 from tito_io.dialects.protocol import Asked
 from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
-from tito_io.sampling_args import understood
-from tito_io.token_client import Renderer, Taken, TokenClient
 
-from .caps import Caps
+from .client_noise import Door
 from .commit import Commit, Origin
-from .door import Door
+from .limits import Caps
 from .metrics import Metrics
-from .named import named_by
+from .model_name import named_by
 from .prompt import Heard, Prompt, met, read
-from .refused import Refused, capped
-from .resumed import resumed
+from .refusals import Refused, capped
+from .resume import resumed
 from .session import Session
-from .specials import Guard
-from .tap import Tap
+from .special_tokens import Guard
+from .turn_engine import Tap
 
 PROFILES = 256
 """How many renderings' profiles are kept; a rendering is a set of tools and template arguments."""

@@ -16,9 +16,9 @@ from tito_core.samples import Forest
 from tito_io.engines.protocol import EngineError, Rendering
 
 from .commit import Commit
-from .drifted import drifted
+from .fresh_diff import drifted
 from .gateway import Gateway
-from .refused import Refused
+from .refusals import Refused
 from .session import Session
 
 MOST = 50_000

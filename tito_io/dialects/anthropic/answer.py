@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tito_io.dialects.arguments import as_object
+from tito_io.dialects.message_parts import Call, Spoken
 from tito_io.dialects.protocol import Answer, Asked, Said
-from tito_io.dialects.spoken import Call, Spoken
 from tito_io.engines.protocol import Usage
 
 

@@ -12,10 +12,10 @@ import attrs
 
 from tito_io.dialects import errors
 from tito_io.dialects.arguments import as_object
+from tito_io.dialects.message_parts import Call, Spoken
 from tito_io.dialects.protocol import Answer, Asked, Stamp
-from tito_io.dialects.screen import Piece, Screen
-from tito_io.dialects.spoken import Call, Spoken
 from tito_io.dialects.sse import event
+from tito_io.dialects.stream_text import Piece, Screen
 from tito_io.engines.protocol import Delta
 
 from .answer import end, head, tool_use, usage

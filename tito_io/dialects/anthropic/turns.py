@@ -7,8 +7,8 @@ from typing import Any
 
 from tito_io.dialects.arguments import as_text
 from tito_io.dialects.fields import demanded, known, objects, only
+from tito_io.dialects.message_parts import Call
 from tito_io.dialects.protocol import UntranslatableError
-from tito_io.dialects.spoken import Call
 
 from .blocks import block_type, content, joined, system_text, text_part, tool_result
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tito_core import Message
+from tito_io.dialects.message_parts import Spoken
 from tito_io.dialects.protocol import Answer, Asked, Said
-from tito_io.dialects.spoken import Spoken
 from tito_io.dialects.tokens import entries
 from tito_io.engines.protocol import Usage
 

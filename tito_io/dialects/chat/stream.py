@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 
 from tito_io.dialects import errors
+from tito_io.dialects.message_parts import Spoken
 from tito_io.dialects.protocol import Answer, Asked, Said, Stamp, ToldOtherwiseError
-from tito_io.dialects.screen import Piece, Screen
-from tito_io.dialects.spoken import Spoken
 from tito_io.dialects.sse import COMMENT, DONE, event
+from tito_io.dialects.stream_text import Piece, Screen
 from tito_io.dialects.tokens import entries
 from tito_io.engines.protocol import Delta
 

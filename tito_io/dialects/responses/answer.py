@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tito_io.dialects.message_parts import Call, Spoken
 from tito_io.dialects.protocol import Answer, Asked
-from tito_io.dialects.spoken import Call, Spoken
 from tito_io.engines.protocol import Usage
 
-from . import thought
+from . import reasoning as thought
 
 INCOMPLETE = {"reason": "max_output_tokens"}
 SEALED = "reasoning.encrypted_content"

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 from tito_io.dialects.fields import demanded, known, objects, of_kind, only
+from tito_io.dialects.message_parts import Call
 from tito_io.dialects.protocol import UntranslatableError
-from tito_io.dialects.spoken import Call
 
-from .thought import text_of
+from .reasoning import text_of
 
 MESSAGE = frozenset(("type", "role", "content", "id", "status"))
 CALL = frozenset(("type", "call_id", "name", "arguments", "id", "status", "caller"))

@@ -7,14 +7,14 @@ from typing import Any
 import attrs
 
 from tito_io.dialects import errors
+from tito_io.dialects.message_parts import Call, Spoken
 from tito_io.dialects.protocol import Answer, Asked, Stamp
-from tito_io.dialects.screen import Piece, Screen
-from tito_io.dialects.spoken import Call, Spoken
 from tito_io.dialects.sse import COMMENT, event
+from tito_io.dialects.stream_text import Piece, Screen
 from tito_io.engines.protocol import Delta
 
 from . import answer as bodies
-from . import thought
+from . import reasoning as thought
 
 TEXT, THOUGHT = "response.output_text", "response.reasoning_text"
 """What the events of growing items begin with, by the kind of their text."""

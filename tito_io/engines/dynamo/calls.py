@@ -13,8 +13,6 @@ from typing import Any
 import attrs
 
 from tito_core import Ids
-from tito_io.engines.chunks import Assembly
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
@@ -25,6 +23,8 @@ from tito_io.engines.protocol import (
     ServerError,
     Watch,
 )
+from tito_io.engines.replies.chunks import Assembly
+from tito_io.engines.replies.invariants import Check
 from tito_io.engines.wire import Wire
 
 from .replies import read, torn

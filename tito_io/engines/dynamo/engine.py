@@ -20,8 +20,8 @@ import attrs
 import httpx2
 
 from tito_core import Ids, InputError, Message, TokenizeFn
-from tito_io.engines.invariants import Check
-from tito_io.engines.local import LocalVocabulary
+from tito_io.engines.local_tokenizer import LocalVocabulary
+from tito_io.engines.prompt_echo import Proven
 from tito_io.engines.protocol import (
     Answer,
     Limits,
@@ -31,16 +31,16 @@ from tito_io.engines.protocol import (
     UnsupportedError,
     Watch,
 )
-from tito_io.engines.proven import Proven
-from tito_io.engines.speech import Hermes
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.output_parser import Hermes
 from tito_io.engines.wire import Wire
-from tito_io.family import Family
+from tito_io.families.family import Family
 
 from . import requests
 from .calls import Call
+from .message import Reader, flagged
 from .requests import Asked
 from .routes import MODELS, Route
-from .saying import Reader, flagged
 from .served import Served, chosen
 
 

@@ -15,10 +15,10 @@ import attrs
 
 from tito_core import Ids
 from tito_core.samples import RoutedExperts
-from tito_io.engines.invariants import FINISHES, Check
 from tito_io.engines.protocol import Reply, ServerError, Usage
+from tito_io.engines.replies.described_experts import routed_experts
+from tito_io.engines.replies.invariants import FINISHES, Check
 
-from .experts import routed_experts
 from .notices import Notice
 from .requests import ECHO, Asked
 from .routes import Route

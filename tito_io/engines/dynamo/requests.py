@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from tito_core import Ids, InputError, Message
+from tito_io.engines.openai_fields import rendered, said
 from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
-from tito_io.engines.spelling import rendered, said
 
 from .keys import merge, translated
 from .routes import Route

@@ -3,6 +3,8 @@
 Exact where the server is: every turn's ids come back, and are compared with what it recorded.
 """
 
+from tito_io.engines.replies.samples_container import Sample, Samples
+
 from .engine import Miles
 from .errors import (
     CutTurnError,
@@ -15,7 +17,6 @@ from .errors import (
 from .records import Record, Records
 from .requests import request_kwargs
 from .router import Agent, Health, MilesRouter, Rolled
-from .samples import Sample, Samples
 from .session import Session
 
 __all__ = [

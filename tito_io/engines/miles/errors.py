@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import orjson
 
-from tito_io.engines.faults import Complaint, fault
-from tito_io.engines.invariants import Check
+from tito_io.engines.errors import Complaint, fault
 from tito_io.engines.protocol import Answer, EngineError, InvalidReplyError, RequestError, ServerError
+from tito_io.engines.replies.invariants import Check
 
 GONE = "session not found"
 """What a 404 says of a session; a gateway of ours says it on chats where OpenAI's clients read it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from tito_io.engines.invariants import Check
+from tito_io.engines.replies.invariants import Check
 
 from .replies import echoed, sampled
 

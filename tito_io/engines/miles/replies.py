@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 
 from tito_core.samples import WeightVersion
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Reply
+from tito_io.engines.replies.invariants import Check
 
 PAIR = 2
 """An entry's log-probability and id; a text may follow."""

@@ -15,13 +15,13 @@ import attrs
 import httpx2
 
 from tito_core import Message
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer, EngineError, UnreachableError
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.samples_container import Samples, library
 from tito_io.engines.wire import Wire, encoded
 
 from . import requests
 from .errors import read, refusal
-from .samples import Samples, library
 from .session import Session
 
 OPEN_SECONDS = 30.0

@@ -13,14 +13,14 @@ import attrs
 import httpx2
 
 from tito_core import InputError, render_key
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer, Reply
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.samples_container import Samples, library, samples
 from tito_io.engines.wire import Wire, encoded
 
 from . import records as recorded
 from . import replies, requests
 from .errors import NotRecordedError, SessionNotFoundError, read, refusal
-from .samples import Samples, library, samples
 
 CHAT = "/v1/chat/completions"
 GENERATION = "x-miles-session-generation"

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import anyio
 import attrs
 
-from tito_io.engines.chunks import Assembly
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import AbortedError, Delta, EngineError, InvalidReplyError, Reply, Usage, Watch
+from tito_io.engines.replies.chunks import Assembly
+from tito_io.engines.replies.invariants import Check
 from tito_io.engines.wire import Wire, encoded
 
-from .growth import Growth
 from .replies import Asked, Reader
+from .stream import Growth
 
 ABORT = "/abort_request"
 ABORT_SECONDS = 5.0

@@ -23,8 +23,8 @@ import attrs
 import httpx2
 
 from tito_core import Ids, InputError, Message
-from tito_io.engines.faults import Complaint
-from tito_io.engines.invariants import Check
+from tito_io.engines.errors import Complaint
+from tito_io.engines.prompt_echo import Proven
 from tito_io.engines.protocol import (
     Answer,
     Limits,
@@ -36,19 +36,19 @@ from tito_io.engines.protocol import (
     UnsupportedError,
     Watch,
 )
-from tito_io.engines.proven import Proven
-from tito_io.engines.speech import Harmony, Hermes
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.output_parser import Harmony, Hermes
 from tito_io.engines.wire import Wire
 
 from . import replies, requests
 from .calls import Call, Chunked, Generated, Stream
-from .meta import Routing
+from .meta_info import Routing
 from .refusal import refusal
 from .replies import Asked, Reader
 from .requests import PATHS, ROUTES, Route
 from .served import Served
 from .server import Facts, Server
-from .vocabulary import TOKENIZE, ServedVocabulary
+from .tokenizer import TOKENIZE, ServedVocabulary
 
 Manner = Literal["hermes", "harmony"]
 

@@ -13,13 +13,13 @@ import attrs
 
 from tito_core import Ids, Message
 from tito_core.samples import RoutedExperts, WeightVersion
-from tito_io.engines.faults import fault
-from tito_io.engines.hermes import Parsed
-from tito_io.engines.invariants import Check
+from tito_io.engines.errors import fault
 from tito_io.engines.protocol import AbortedError, Answer, EmptyReplyError, Reply, Sampling, Usage
+from tito_io.engines.replies.hermes import Parsed
+from tito_io.engines.replies.invariants import Check
 
-from . import meta
-from .meta import Routing
+from . import meta_info as meta
+from .meta_info import Routing
 
 COMPLETION_IDS = ("response_token_ids", "token_ids", "completion_token_ids")
 """Where a choice has its sampled ids: chat from 0.5.18 on, chat in 0.5.17 and completions, a fork's chat."""

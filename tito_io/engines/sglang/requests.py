@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from tito_core import Ids, Message
+from tito_io.engines.openai_fields import rendered, said, sampled
 from tito_io.engines.protocol import Rendering, Sampling
-from tito_io.engines.spelling import rendered, said, sampled
 
 from .served import Served
 

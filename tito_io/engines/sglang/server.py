@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 
-from tito_io.engines.faults import Complaint
-from tito_io.engines.invariants import Check
+from tito_io.engines.errors import Complaint
 from tito_io.engines.protocol import Answer, RequestError
+from tito_io.engines.replies.invariants import Check
 from tito_io.engines.wire import Wire
 
 from .requests import GENERATE

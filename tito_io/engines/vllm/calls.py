@@ -11,14 +11,14 @@ from typing import Any
 
 import attrs
 
-from tito_io.engines.chunks import Assembly
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import AbortedError, EngineError, Reply, Watch
+from tito_io.engines.replies.chunks import Assembly
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.shapes import settled
 from tito_io.engines.wire import Wire
 
 from .replies import Asked, read, torn
 from .routes import Way
-from .shapes import settled
 
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 

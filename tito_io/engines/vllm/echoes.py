@@ -1,4 +1,4 @@
-"""Did a prompt come back with a reply, so that the next one need not (see `tito_io.engines.proven`)?
+"""Did a prompt come back with a reply, so that the next one need not (see `tito_io.engines.prompt_echo`)?
 
 The count of a prompt is enough only where sampled ids come back without the prompt's, too.
 """

@@ -18,7 +18,7 @@ import attrs
 import httpx2
 
 from tito_core import Ids, InputError, Message
-from tito_io.engines.invariants import Check
+from tito_io.engines.prompt_echo import Proven
 from tito_io.engines.protocol import (
     Answer,
     Delta,
@@ -32,22 +32,22 @@ from tito_io.engines.protocol import (
     UnsupportedError,
     Watch,
 )
-from tito_io.engines.proven import Proven
-from tito_io.engines.speech import Harmony
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.output_parser import Harmony
 from tito_io.engines.wire import Wire
 
 from . import requests
 from .calls import Call
 from .echoes import repeated
 from .endings import Endings
-from .manners import Manner, Manners
 from .notices import Notice
+from .parsers import Manner, Manners
 from .refusal import refusal
 from .replies import Asked
 from .routes import ROUTES, WAYS, Route, absent, shut
 from .served import Served, chosen
+from .tokenizer import TOKENIZE, ServedVocabulary
 from .versions import Version
-from .vocabulary import TOKENIZE, ServedVocabulary
 
 MODELS, VERSION = "/v1/models", "/version"
 
@@ -128,7 +128,7 @@ class VLLM:
         if isinstance(await manners.speech(), Harmony):
             raise UnsupportedError(
                 f"{self._wire.where('POST', TOKENIZE)} renders harmony conversations wrongly; render them "
-                "here, with the `tokenize_fn` of a `tito_io.family.Family`. Nothing was sent"
+                "here, with the `tokenize_fn` of a `tito_io.families.family.Family`. Nothing was sent"
             )
         model = manners.vocabulary.model
         body = requests.render(model, messages, rendering, add_generation_prompt=add_generation_prompt)

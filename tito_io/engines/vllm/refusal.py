@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from tito_core import TemplateRefused
-from tito_io.engines.faults import refused_by_template
+from tito_io.engines.errors import refused_by_template
 from tito_io.engines.protocol import RequestError
 
 NOT_THE_TEMPLATE = re.compile(

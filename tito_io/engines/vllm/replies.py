@@ -8,12 +8,11 @@ import attrs
 
 from tito_core import Ids
 from tito_core.samples import RoutedExperts, WeightVersion
-from tito_io.engines.hermes import Parsed
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import InvalidReplyError, Reply, Sampling, Usage
-
-from . import npy
-from .shapes import Choice, Shape
+from tito_io.engines.replies import npy
+from tito_io.engines.replies.hermes import Parsed
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.shapes import Choice, Shape
 
 EXPERTS_FROM = "routed_experts_prompt_start"
 """The request key that leaves out the routing of the prompt's beginning."""

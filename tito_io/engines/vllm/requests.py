@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tito_core import Ids, InputError, Message
+from tito_io.engines.openai_fields import rendered, said, sampled
 from tito_io.engines.protocol import Rendering, Sampling
-from tito_io.engines.spelling import rendered, said, sampled
 
 REASONING = "reasoning"
 """The one name of a thought that this server reads; the other is dropped without a word."""

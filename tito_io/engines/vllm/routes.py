@@ -7,10 +7,9 @@ from typing import Literal
 
 import attrs
 
-from tito_io.engines.faults import Complaint
+from tito_io.engines.errors import Complaint
 from tito_io.engines.protocol import EngineError
-
-from .shapes import CHATTED, COMPLETED, GENERATED, Shape
+from tito_io.engines.replies.shapes import CHATTED, COMPLETED, GENERATED, Shape
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 GENERATE, TOKENS = "/inference/v1/generate", "/v1/chat/completions/tokens"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import attrs
 
 from tito_core import InputError
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import OverlongError, Sampling
+from tito_io.engines.replies.invariants import Check
 
 
 @attrs.frozen

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from . import exchange, miles, own, traces, verifiers
+from . import exchange, miles
+from . import tito as own
+from . import verifiers_results as verifiers
+from . import verifiers_traces as traces
 from .form import Batch, Form, Place, Record
 
 FORMS: dict[str, Form] = {

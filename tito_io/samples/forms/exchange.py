@@ -18,9 +18,9 @@ import orjson
 
 from tito_core import Message, Step, render_key
 from tito_core.samples import Call
-from tito_io.engines.chunks import Assembly
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer
+from tito_io.engines.replies.chunks import Assembly
+from tito_io.engines.replies.invariants import Check
 
 from . import exchange_ids as ids
 from .form import Batch, Form, Place, Record, named

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tito_core.samples import WeightVersion
-from tito_io.engines.invariants import Check
-from tito_io.engines.sglang import meta
-from tito_io.engines.vllm.shapes import named_ids, same_ids
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.shapes import named_ids, same_ids
+from tito_io.engines.sglang import meta_info as meta
 
 from .form import Record
 

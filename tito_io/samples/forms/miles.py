@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tito_io.engines.invariants import Check
 from tito_io.engines.protocol import Answer
+from tito_io.engines.replies.invariants import Check
 
 from . import exchange
 from .form import Batch, Form, Record, named

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tito_core.samples import RoutedExperts
-from tito_io.engines.dynamo.experts import routed_experts as described
-from tito_io.engines.invariants import Check
-from tito_io.engines.sglang import meta
-from tito_io.engines.vllm import npy
+from tito_io.engines.replies import npy
+from tito_io.engines.replies.described_experts import routed_experts as described
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.sglang import meta_info as meta
 
 from .form import Record
 

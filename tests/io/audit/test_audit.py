@@ -1,0 +1,244 @@
+"""Files of conversations through the audit: what is found and held, and that parts add up to the whole."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.io.audit.audited import KEEPING, Speaker, family_folder, replace, store
+from tito_core import InputError, render_key
+from tito_core.drift.breaks import Break
+from tito_core.drift.select import Choice
+from tito_core.drift.tally import Tally
+from tito_core.samples import Forest
+from tito_io.audit.distributed import Work, made_of
+from tito_io.audit.offsets import places
+from tito_io.audit.rendering import FamilyRenderer, Rendering, opened
+from tito_io.audit.report import FIRST, Report, summary, to_json
+from tito_io.audit.run import audit_each, audit_file
+from tito_io.families.folder import FolderError
+from tito_io.samples.distributed import Reach
+from tito_io.samples.line_groups import Reading
+from tito_io.samples.problem import Problem
+from tito_io.samples.read import Stored, conversations
+
+FAMILIES = sorted(Path(os.environ.get("TITO_FAMILIES", "/nowhere")).glob("*/tokenizer.json"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = family_folder(tmp_path_factory.mktemp("audit") / "family")
+    return replace(made, chat_template__jinja=KEEPING)
+
+
+@pytest.fixture(scope="module")
+def renderer(folder: Path) -> FamilyRenderer:
+    return Rendering(family=folder).load()
+
+
+@pytest.fixture(scope="module")
+def wild(renderer: FamilyRenderer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(tmp_path_factory.mktemp("audit") / "wild.jsonl", renderer.family, wild=True)
+
+
+def test_random_ids_drift(wild: Path, renderer: FamilyRenderer) -> None:
+    report = audit_file(wild, renderer)
+    tally = report.tally
+    assert (tally.conversations, tally.calls, tally.compared, tally.drifted) == (3, 18, 18, 3)
+    assert set(tally.causes) == {"RETOKENIZED"}
+    assert tally.happened == 0
+    assert report.whole
+
+
+def test_a_family_that_keeps_everything_restates_what_its_tokenizer_spelled(
+    tmp_path: Path, renderer: FamilyRenderer
+) -> None:
+    tally = audit_file(store(tmp_path / "tidy.jsonl", renderer.family, wild=False), renderer).tally
+    assert (tally.breaks, tally.changed_ids, tally.lost_ids, tally.reuse_lost) == (0, 0, 0, 0)
+    assert (tally.conversations, tally.compared, tally.turns) == (3, 18, 12)
+
+
+@pytest.mark.skipif(not FAMILIES, reason="needs model folders: TITO_FAMILIES=DIR")
+@pytest.mark.parametrize("folder", [path.parent for path in FAMILIES], ids=lambda path: path.name)
+def test_in_real_families_wild_ids_drift_and_tidy_ones_only_where_the_template_rewrites(
+    folder: Path, tmp_path: Path
+) -> None:
+    renderer = Rendering(family=folder).load()
+    wild = audit_file(store(tmp_path / "wild.jsonl", renderer.family, wild=True), renderer).tally
+    tidy = audit_file(store(tmp_path / "tidy.jsonl", renderer.family, wild=False), renderer).tally
+    assert wild.causes.get("RETOKENIZED", 0) + wild.also.get("RETOKENIZED", 0) > 0
+    assert wild.causes.get("UNKNOWN", 0) == wild.causes.get("EDITED", 0) == wild.causes.get("TOOLS", 0) == 0
+    assert set(tidy.causes) <= {"THINKING", "REWRITTEN", "SEAM"}
+    assert tidy.changed_ids <= wild.changed_ids
+
+
+def test_every_break_is_told_and_few_are_held(wild: Path, renderer: FamilyRenderer) -> None:
+    told: list[Break] = []
+    report = audit_file(wild, renderer, show=2, each=told.append)
+    assert len(told) == report.tally.breaks > 2
+    assert len(report.choice.shown) == 2
+    assert list(report.choice.shown) == sorted(told, key=lambda one: one.key)[:2]
+    assert audit_file(wild, renderer, show=0).choice.shown == ()
+
+
+def test_a_line_that_cannot_be_read_is_a_problem_and_stops_nothing(
+    wild: Path, renderer: FamilyRenderer, tmp_path: Path
+) -> None:
+    lines = wild.read_bytes().splitlines(keepends=True)
+    broken = tmp_path / "broken.jsonl"
+    broken.write_bytes(b"".join([*lines[:6], b"{no\n", *lines[6:]]))
+    report = audit_file(broken, renderer)
+    assert report.problems == 1
+    assert [one.line for one in report.first] == [7]
+    assert report.tally == audit_file(wild, renderer).tally
+    assert not report.whole
+
+
+def test_a_conversation_whose_key_is_no_key_is_a_problem(renderer: FamilyRenderer) -> None:
+    calls = Speaker(renderer.family, wild=True).calls(0, 2)
+    odd = [attrs.evolve(call, step=attrs.evolve(call.step, key="gpt")) for call in calls]
+    fine = Stored(name="fine", forest=Forest.of(calls), first=1, last=2)
+    report = audit_each([attrs.evolve(fine, name="odd", forest=Forest.of(odd)), fine], renderer)
+    assert (report.problems, report.tally.conversations) == (1, 1)
+    assert "key is 'gpt'" in str(report.first[0])
+
+
+def test_what_is_wrong_with_the_family_is_no_conversations_fault(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="nowhere"):
+        Rendering(family=tmp_path / "nowhere").load()
+
+
+def test_memory_does_not_grow_with_the_file(renderer: FamilyRenderer) -> None:
+    found = Stored(
+        name="c", forest=Forest.of(Speaker(renderer.family, wild=True).calls(0, 4)), first=1, last=5
+    )
+
+    def held(count: int) -> int:
+        report = audit_each([found], renderer, show=3)  # what is made once is made
+        tracemalloc.start()
+        stored = (attrs.evolve(found, name=f"c{number:04}") for number in range(count))
+        report = audit_each(stored, renderer, show=3)
+        gc.collect()
+        now = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert report.tally.conversations == count
+        return now
+
+    assert held(120) < held(30) + 2**16  # ninety conversations more, of some thirty kibibytes each
+
+
+def test_tools_and_arguments_are_those_of_the_calls_key(tmp_path: Path) -> None:
+    folder = replace(
+        family_folder(tmp_path / "family"),
+        chat_template__jinja="{{ tools | tojson if tools else 'none' }}{{ mode | default('') }}<|done|>",
+    )
+    given = Rendering(family=folder, tools=[{"name": "given"}], template_args={"mode": "fast"}).load()
+    said = [{"role": "user", "content": "hi"}]
+
+    def text(key: str | None) -> str:
+        return given.text(given.ids(said, key, add_generation_prompt=True))
+
+    assert text(None) == '[{"name": "given"}]fast<|done|>'
+    assert text(render_key([{"name": "own"}], {"mode": "slow"})) == '[{"name": "own"}]slow<|done|>'
+    assert text(render_key()) == "none<|done|>"
+    for number in range(200):
+        text(render_key([{"name": str(number)}]))
+    assert len(given.bound) <= 64
+
+
+@pytest.mark.parametrize("key", ["", "{}", "[1, 2]", "[[], {}, 3]", "gpt"])
+def test_a_key_that_holds_no_tools_is_named(key: str) -> None:
+    with pytest.raises(InputError, match="render_key"):
+        opened(key)
+
+
+def test_markers_are_the_special_tokens_and_the_stops(renderer: FamilyRenderer) -> None:
+    texts = {renderer.text([number]) for number in renderer.markers}
+    assert texts >= {"<|turn|>", "<|done|>", "<|over|>"}
+
+
+def test_json_names_causes_and_parts(wild: Path, renderer: FamilyRenderer) -> None:
+    report = audit_file(wild, renderer, show=1)
+    data = orjson.loads(orjson.dumps(to_json(report.choice.shown[0])))
+    assert (data["cause"], data["part"], data["also"]) == ("RETOKENIZED", "CONTENT", [])
+    assert data["used"][0].keys() == {"id", "text"}
+    told = orjson.loads(orjson.dumps(summary(report)))
+    assert told["by_token"] == told["changed_ids"] / told["followed_ids"]
+    assert told["causes"] == {"RETOKENIZED": told["breaks"]}
+    assert summary(Report(choice=Choice(0)))["by_turn"] is None
+
+
+def _work(folder: Path, *, every_break: bool = True) -> Work:
+    return Work(
+        rendering=Rendering(family=folder), reading=Reading(), block=16, show=4, every_break=every_break
+    )
+
+
+def test_parts_of_a_file_add_up_to_the_whole(wild: Path, folder: Path, renderer: FamilyRenderer) -> None:
+    """What machines make of a conversation each, in any order, is what one process makes of the file."""
+    told: list[Break] = []
+    whole = audit_file(wild, renderer, show=4, each=told.append)
+    found = [one for one in places(wild, Reading()) if isinstance(one, Reach)]
+    parts = [made_of([place], _work(folder)) for place in found]
+    for order in (parts, parts[::-1], [parts[1], parts[2], parts[0]]):
+        report = Report(choice=Choice(4))
+        for part in order:
+            report += part.report
+        assert report == whole
+    assert [one for part in parts for one in part.breaks] == told
+    assert made_of(found, _work(folder, every_break=False)).breaks == ()
+    assert made_of(found, _work(folder, every_break=False)).report == whole
+
+
+def test_a_file_that_changed_under_a_machine_is_a_problem(wild: Path, folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(wild.read_bytes())
+    found = [one for one in places(copy, Reading()) if isinstance(one, Reach)]
+    copy.write_bytes(b"{no\n" + wild.read_bytes())
+    assert made_of(found, _work(folder)).report.problems > 0
+    copy.unlink()
+    (gone, *_) = made_of(found, _work(folder)).report.first
+    assert gone == Problem(1, "the file cannot be read again: No such file or directory")
+
+
+PROBLEMS = st.lists(
+    st.builds(Problem, st.integers(1, 60), st.sampled_from(("a", "b"))), max_size=30, unique=True
+)
+REPORTS = st.builds(
+    lambda problems, breaks: Report(tally=Tally(breaks=breaks), choice=Choice(3)).with_problems(problems),
+    PROBLEMS,
+    st.integers(0, 9),
+)
+
+
+@given(REPORTS, REPORTS, REPORTS)
+def test_reports_add_up_in_any_order_and_in_any_groups(one: Report, two: Report, three: Report) -> None:
+    assert (one + two) + three == one + (two + three) == (three + one) + two
+    assert one + two == two + one
+    assert one + Report(choice=Choice(3)) == one
+    assert len((one + two).first) <= FIRST
+    assert (one + two).problems == one.problems + two.problems
+
+
+def test_conversations_are_read_as_they_come(wild: Path, renderer: FamilyRenderer) -> None:
+    """No conversation is read before the one before it was audited."""
+    at: list[int] = []
+    read = iter(conversations(wild))
+
+    def watched() -> Iterator[Stored | Problem]:
+        for number, one in enumerate(read):
+            at.append(number)
+            yield one
+
+    seen: list[tuple[str, int]] = []
+    audit_each(watched(), renderer, each=lambda one: seen.append((one.conversation, len(at))))
+    assert {(name, count) for name, count in seen} == {("c0", 1), ("c1", 2), ("c2", 3)}

@@ -1,0 +1,300 @@
+"""`tito audit`: what it prints where, and what its exit status says."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from tests.io.audit.audited import KEEPING, family_folder, replace, store
+from tito_core import Step, render_key
+from tito_core.drift.breaks import Cause
+from tito_core.drift.tally import Tally
+from tito_core.samples import Call
+from tito_io.audit.command import DRIFT, INCOMPLETE, STATUSES, audit
+from tito_io.audit.rates import UNSEEN, figures
+from tito_io.audit.rendering import Rendering
+from tito_io.audit.report import Report
+from tito_io.audit.run import audit_file
+from tito_io.audit.table import table
+from tito_io.audit.wording import seen
+from tito_io.cli.errors import BAD_INPUT
+from tito_io.families.family import Family
+from tito_io.samples.forms.tito import write_calls
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = family_folder(tmp_path_factory.mktemp("audit") / "family")
+    return replace(made, chat_template__jinja=KEEPING)
+
+
+@pytest.fixture(scope="module")
+def wild(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(tmp_path_factory.mktemp("audit") / "wild.jsonl", Family.load(folder), wild=True)
+
+
+@pytest.fixture(scope="module")
+def tidy(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(tmp_path_factory.mktemp("audit") / "tidy.jsonl", Family.load(folder), wild=False)
+
+
+def run(path: Path, folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(audit, [str(path), "--family", str(folder), *options], env={"COLUMNS": "160"})
+
+
+def test_no_drift_is_0(tidy: Path, folder: Path) -> None:
+    result = run(tidy, folder)
+    assert result.exit_code == 0, result.output
+    assert "no drift in 3 conversations, 18 prompts compared" in result.stdout
+    assert result.stderr == ""
+
+
+def test_drift_is_1_and_the_table_shows_both_sides(wild: Path, folder: Path) -> None:
+    result = run(wild, folder, "--show", "2")
+    assert result.exit_code == DRIFT
+    assert "breaks in 3 conversations, 18 prompts compared" in result.stdout
+    assert "2 of " in result.stdout
+    assert "retokenized" in result.stdout
+    assert "the same text, other ids" in result.stdout
+    assert "sampled ids change" in result.stdout
+    assert "prefix cache lost" in result.stdout
+
+
+def narrow(report: Report, width: int) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as caught:
+        console.print(table(report))
+    return caught.get().splitlines()
+
+
+def test_a_break_takes_three_lines_however_narrow_the_terminal(wild: Path, folder: Path) -> None:
+    report = audit_file(wild, Rendering(family=folder).load(), show=3)
+    for width in (80, 60, 160):
+        lines = narrow(report, width)
+        start = next(at for at, line in enumerate(lines) if line.startswith("3 of "))
+        shown = lines[start + 2 : start + 11]
+        assert [line.split()[0] for line in shown[::3]] == ["retokenized"] * 3
+        assert [line.split()[1] for line in shown[1::3]] == ["used"] * 3
+        assert [line.split()[1] for line in shown[2::3]] == ["rendered"] * 3
+        assert lines[start + 11] == ""
+        assert max(map(len, lines)) <= width
+        one = report.choice.shown[0]
+        assert shown[1].split()[0] == f"{one.used_ids:,}"
+        assert seen(one.used[0].text) in shown[1]
+
+
+def test_no_break_is_asked_for_and_none_has_a_heading(wild: Path, folder: Path) -> None:
+    none, one = run(wild, folder, "--show", "0"), run(wild, folder, "--show", "1")
+    assert "the first of each cause" in one.stdout
+    assert "the first of each cause" not in none.stdout
+    assert "sampled ids change" in none.stdout
+
+
+def test_lines_without_an_id_are_counted_and_said_once(tidy: Path, folder: Path, tmp_path: Path) -> None:
+    *held, last = tidy.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(b"".join([*held, last, *[last.replace(b'"conversation":', b'"other":')] * 3]))
+    result = run(path, folder, "--id", "conversation")
+    assert result.exit_code == INCOMPLETE
+    assert "line 19: has no id at `conversation`, nor have 2 more lines" in result.stdout
+    assert result.stdout.count("not audited:") == 1
+    summary = json.loads(run(path, folder, "--id", "conversation", "--json").stdout)["summary"]
+    assert summary["problems"] == 3
+
+
+def test_json_is_an_object_a_break_and_then_the_summary(wild: Path, folder: Path) -> None:
+    result = run(wild, folder, "--json", "--show", "0")
+    *breaks, last = map(json.loads, result.stdout.splitlines())
+    assert result.exit_code == DRIFT
+    assert len(breaks) == last["summary"]["breaks"] > 3
+    assert {one["cause"] for one in breaks} == {"RETOKENIZED"}
+    for one in breaks:
+        texts = ["".join(piece["text"] for piece in one[side]) for side in ("used", "rendered")]
+        assert texts[0] == texts[1]
+        assert [p["id"] for p in one["used"]] != [p["id"] for p in one["rendered"]]
+
+
+def test_the_block_size_is_that_of_the_prefix_cache(wild: Path, folder: Path) -> None:
+    fine, coarse = (
+        json.loads(run(wild, folder, "--json", "--block-size", size).stdout.splitlines()[-1])["summary"]
+        for size in ("1", "64")
+    )
+    assert fine["cached_by_ids"] > coarse["cached_by_ids"]
+    assert coarse["cached_by_ids"] % 64 == 0
+
+
+def test_a_page_is_written_whole_in_itself(wild: Path, folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run(wild, folder, "--html", str(page)).exit_code == DRIFT
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "wild.jsonl, rendered with family" in text
+
+
+def test_what_could_not_be_compared_is_3_where_nothing_drifted(
+    tidy: Path, wild: Path, folder: Path, tmp_path: Path
+) -> None:
+    for path, status in ((tidy, INCOMPLETE), (wild, DRIFT)):
+        broken = tmp_path / path.name
+        broken.write_bytes(path.read_bytes() + b"{no\n")
+        result = run(broken, folder)
+        assert result.exit_code == status
+        assert "not audited: line 19: " in result.stdout
+
+
+def test_a_prompt_that_the_template_refuses_is_not_compared(tidy: Path, tmp_path: Path) -> None:
+    strict = replace(
+        family_folder(tmp_path / "strict"),
+        chat_template__jinja="{% if messages | length > 3 %}{{ raise_exception('too long') }}{% endif %}"
+        + KEEPING,
+    )
+    result = run(tidy, strict)
+    assert result.exit_code == INCOMPLETE
+    assert "not compared: 12 prompts that the template refuses" in result.stdout
+    assert "0 of 3 restated turns" in result.stdout  # those that a compared prompt restates
+
+
+def test_where_nothing_was_compared_there_is_no_verdict(folder: Path, tmp_path: Path) -> None:
+    path, html = tmp_path / "empty.jsonl", tmp_path / "page.html"
+    path.write_text('{"session_id": "a", "records": []}\n')
+    result = run(path, folder, "--html", str(html))
+    assert result.exit_code == INCOMPLETE
+    assert "nothing could be compared: 0 conversations with 0 calls" in result.stdout
+    assert "no drift" not in result.stdout
+    assert "Nothing could be compared" in html.read_text()
+    assert "No drift" not in html.read_text()
+    assert run(path, folder, "--json").exit_code == INCOMPLETE
+
+
+def test_a_last_turn_may_be_lost_where_no_prompt_drifts(tidy: Path, wild: Path, folder: Path) -> None:
+    """What later prompts restate is one base, what finished conversations hold another."""
+    alone = wild.with_name("alone.jsonl")
+    alone.write_bytes(wild.read_bytes().splitlines(keepends=True)[0])
+    result = run(alone, folder)
+    assert result.exit_code == 0
+    assert "no drift in 1 conversation, 1 prompt compared" in result.stdout
+    assert "(0 of 0 restated sampled ids)" in result.stdout
+    assert "lost to merging      100.0%" in result.stdout
+    assert UNSEEN in result.stdout
+    assert UNSEEN not in run(tidy, folder).stdout
+    assert UNSEEN not in run(wild, folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--tools", "nowhere.json"], "nowhere.json: cannot be read"),
+        (["--template-arg", "thinking"], "give NAME=JSON"),
+        (["--template-arg", "a-b=1"], "give NAME=JSON"),
+        (
+            ["--template-arg", "think=False"],
+            """JSON writes think=false, and the text False think='"False"'""",
+        ),
+        (["--template-arg", "x=True"], "JSON writes x=true"),
+        (["--template-arg", "x=None"], "JSON writes x=null"),
+        (["--id", "nofield"], "no line has an id at `nofield`: give the name"),
+        (
+            ["--ray", "127.0.0.1:9"],
+            "no Ray cluster at '127.0.0.1:9': nobody answers there: Connection refused",
+        ),
+        (["--template", "nowhere.jinja"], "nowhere.jinja"),
+        (["--format", "csv"], "is 'csv': give one of tito, "),
+        (["--html", "nowhere/page.html"], "cannot be written"),
+    ],
+)
+def test_bad_options_are_2(
+    tidy: Path,
+    folder: Path,
+    options: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(tidy, folder, *options)
+    assert result.exit_code == BAD_INPUT
+    assert complaint in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stderr.startswith("tito: ")
+
+
+@pytest.mark.parametrize("tools", ["{}", "[1]", "no"])
+def test_tools_that_are_none_are_2(tidy: Path, folder: Path, tools: str, tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(tools)
+    result = run(tidy, folder, "--tools", str(path))
+    assert result.exit_code == BAD_INPUT
+    assert str(path) in result.stderr
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\x00\x01\x02"])
+def test_a_file_that_is_none_of_ours_is_2(folder: Path, content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    result = run(path, folder)
+    assert result.exit_code == BAD_INPUT
+    assert str(path) in result.stderr
+
+
+def test_a_family_that_is_none_is_2(tidy: Path, tmp_path: Path) -> None:
+    result = run(tidy, tmp_path / "nowhere")
+    assert result.exit_code == BAD_INPUT
+    assert "nowhere" in result.stderr
+
+
+def _dated(path: Path, folder: Path, key: str | None) -> Path:
+    """Store a call whose prompt has a date, a mode and a tool's name."""
+    messages = [{"role": "user", "content": "hi"}]
+    fn = Family.load(folder, clock=_noon).tokenize_fn(tools=[{"name": "f"}], mode="fast")
+    ids = fn(messages, add_generation_prompt=True)
+    said = [{"role": "assistant", "content": "yes"}]
+    step = Step(prompt=messages, completion=said, prompt_ids=ids, completion_ids=[5], key=key)
+    with path.open("wb") as file:
+        write_calls(file, "c", [Call(name="a", step=step)])
+    return path
+
+
+def _noon() -> datetime:
+    return datetime(2026, 1, 1)  # noqa: DTZ001  # templates print the wall clock, which has no zone
+
+
+@pytest.mark.parametrize("key", [None, render_key([{"name": "f"}], {"mode": "fast"})])
+def test_date_tools_and_arguments_are_those_of_the_run(tmp_path: Path, key: str | None) -> None:
+    template = (
+        "{{ strftime_now('%Y') }}{{ mode | default('none') }}{{ tools | tojson if tools else '' }}" + KEEPING
+    )
+    folder = replace(family_folder(tmp_path / "family"), chat_template__jinja=template)
+    path = _dated(tmp_path / "file.jsonl", folder, key)
+    (tmp_path / "tools.json").write_text('[{"name": "f"}]')
+    given = ["--tools", str(tmp_path / "tools.json"), "--template-arg", "mode=fast"]
+    assert run(path, folder, *given, "--date", "2026-05-05").exit_code == 0
+    assert run(path, folder, *given, "--date", "2025-05-05").exit_code == DRIFT
+    assert run(path, folder, "--date", "2026-05-05").exit_code == (DRIFT if key is None else 0)
+    result = run(path, folder, *given, "--date", "2025-05-05", "--json")
+    assert json.loads(result.stdout.splitlines()[0])["cause"] == "RENDERING"
+    assert (
+        "is this the folder of the model that was served" in run(path, folder, "--date", "2025-05-05").stdout
+    )
+
+
+def test_help_documents_statuses_and_causes_in_their_order() -> None:
+    result = CliRunner().invoke(audit, ["--help"])
+    assert result.exit_code == 0
+    assert "no drift: every prompt" in result.output
+    assert "  130  interrupted\n" in result.output
+    legends = [STATUSES.index(f"\n  {one.name} ") for one in figures(Tally())]
+    assert legends == sorted(legends)
+    places = [STATUSES.index(f"\n  {cause.name.lower()} ") for cause in Cause]
+    assert places == sorted(places)
+
+
+def test_a_compressed_file_is_not_for_a_cluster(folder: Path, tmp_path: Path) -> None:
+    result = run(tmp_path / "file.jsonl.gz", folder, "--ray", "local")
+    assert result.exit_code == BAD_INPUT
+    assert "decompress" in result.stderr

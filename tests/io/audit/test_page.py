@@ -1,0 +1,193 @@
+"""The page: all of it in one file, nothing that runs, and hostile text shown as text."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from html.parser import HTMLParser
+from typing import Any
+
+import attrs
+import pytest
+from rich.console import Console
+
+from tito_core.drift.breaks import Break, Cause, Part, Piece
+from tito_core.drift.select import Choice
+from tito_core.drift.tally import Tally
+from tito_io.audit.page import Heading, page
+from tito_io.audit.rates import figures
+from tito_io.audit.report import Report
+from tito_io.audit.table import table
+from tito_io.samples.problem import Problem
+
+NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001  # a time to print
+HEADING = Heading(file="rollouts.jsonl", family="qwen3", block=16, made=NOON)
+HOSTILE = "</style><script>alert(1)</script><img src=http://x.example/y onerror=alert(2)>\x1b[31m"
+
+BREAK = Break(
+    conversation="c1",
+    call="t1",
+    order=1,
+    turn="t0",
+    part=Part.CONTENT,
+    cause=Cause.RETOKENIZED,
+    detail="the same text",
+    happened=False,
+    at=1200,
+    used_ids=2,
+    rendered_ids=1,
+    sampled_ids=2,
+    used=(Piece(5, "un"), Piece(6, "do ne\n")),
+    rendered=(Piece(7, "undo ne\n"),),
+    before="it is ",
+    used_after=".",
+    rendered_after=".",
+)
+
+
+def report(*breaks: Break, **counts: Any) -> Report:
+    causes: dict[str, int] = {}
+    for one in breaks:
+        causes[one.cause.name] = causes.get(one.cause.name, 0) + 1
+    tally = Tally(conversations=2, compared=9, calls=9, breaks=len(breaks), causes=causes, **counts)
+    return Report(tally=tally, choice=Choice(20).with_breaks(breaks))
+
+
+class Seen(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        """Read it all."""
+        super().__init__()
+        self.tags: list[str] = []
+        self.given: list[tuple[str, str | None]] = []
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, given: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.given += given
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def hostile() -> Report:
+    bad = attrs.evolve(
+        BREAK,
+        conversation=HOSTILE,
+        turn=HOSTILE,
+        call=HOSTILE,
+        detail=HOSTILE,
+        before=HOSTILE,
+        used=(Piece(1, HOSTILE),),
+        used_after=HOSTILE,
+        rendered=(),
+    )
+    return report(bad).with_problems([Problem(3, HOSTILE)])
+
+
+@pytest.mark.parametrize("made", [report(), report(BREAK), hostile()], ids=["none", "one", "hostile"])
+def test_nothing_is_fetched_and_nothing_runs(made: Report) -> None:
+    text = page(made, attrs.evolve(HEADING, file=HOSTILE if made.problems else "a.jsonl"))
+    seen = Seen(text)
+    assert not {"script", "img", "link", "iframe", "object", "embed", "form", "a", "base"} & set(seen.tags)
+    assert not {"src", "href", "srcset", "action"} & {name for name, _ in seen.given}
+    assert not [name for name, _ in seen.given if name.startswith("on")]
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "\x1b" not in text
+    assert ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'") in zip(
+        [value for name, value in seen.given if name == "http-equiv"],
+        [value for name, value in seen.given if name == "content" and value and "default-src" in value],
+        strict=True,
+    )
+
+
+def test_a_break_shows_its_tokens_its_causes_and_its_place() -> None:
+    both = attrs.evolve(BREAK, also=(Cause.UNKNOWN,), used_ids=60, happened=True)
+    text = page(report(both, happened=1), HEADING)
+    words = re.sub(r"\s+", " ", Seen(text).words)
+    assert 'title="id 5">un<' in text
+    assert "do·ne⏎" in words
+    assert "+ unknown" in words
+    assert "c1 / t0, a turn's content, at id 1,200; seen by t1" in words
+    assert "+58 ids" in words
+    assert "this really happened" in words
+    assert "2026-01-01 12:00" in words
+
+
+def test_an_insertion_is_shown_as_nothing_on_one_side() -> None:
+    text = page(report(attrs.evolve(BREAK, used=(), used_ids=0)), HEADING)
+    assert text.count("∅</span>") == 1
+
+
+def test_a_filter_for_each_cause_that_is_shown() -> None:
+    other = attrs.evolve(BREAK, cause=Cause.SEAM, at=3)
+    text = page(report(BREAK, other), HEADING)
+    assert text.count('type="radio"') == 3
+    assert "article:not(.SEAM)" in text
+    assert page(report(BREAK), HEADING).count('type="radio"') == 0
+
+
+def test_no_drift_is_said() -> None:
+    words = Seen(page(report(), HEADING)).words
+    assert "No drift in 2 conversations" in words
+    assert "Causes" not in words
+
+
+def test_what_was_not_audited_is_said() -> None:
+    made = report(refused=1, media=2, wordless=3).with_problems(
+        Problem(line, "no JSON") for line in range(25)
+    )
+    words = Seen(page(made, HEADING)).words
+    for said in (
+        "line 3: no JSON",
+        "5 more",
+        "1 prompt that the template refuses",
+        "2 prompts with images",
+        "3 prompts without",
+    ):
+        assert said in words
+    console = Console(width=120)
+    with console.capture() as caught:
+        console.print(table(made))
+    for said in ("not audited: line 3: no JSON", "not audited: 5 more", "1 prompt that the template refuses"):
+        assert said in caught.get()
+
+
+def test_the_table_and_the_page_show_the_same_rates() -> None:
+    made = report(
+        BREAK, followed_ids=8, changed_ids=2, cached_by_ids=64, cached_by_messages=48, prompt_ids=90
+    )
+    console = Console(width=120)
+    with console.capture() as caught:
+        console.print(table(made))
+    words = Seen(page(made, HEADING)).words
+    for one in figures(made.tally):
+        assert one.percent in words
+        assert f"{one.percent}  ({one.counted})" in caught.get()
+    assert figures(made.tally)[0].percent == "25.0%"
+    assert figures(made.tally)[-1].percent == "25.0%"
+
+
+def test_a_break_takes_three_lines_however_many_tokens_it_has() -> None:
+    long = attrs.evolve(BREAK, used=tuple(Piece(number, " word") for number in range(48)), used_ids=900)
+    console = Console(width=60)
+    with console.capture() as caught:
+        console.print(table(report(long)))
+    lines = caught.get().splitlines()
+    (at,) = [at for at, line in enumerate(lines) if line.split()[:2] == ["900", "used"]]
+    assert lines[at].startswith("     900 used     ·word·word")
+    assert lines[at].endswith("…")
+    assert lines[at + 1].split()[1] == "rendered"
+    assert lines[at - 1].startswith("retokenized")
+    assert max(map(len, lines)) <= 60
+
+
+def test_a_terminal_obeys_nothing_that_was_sampled() -> None:
+    console = Console(width=200, force_terminal=True)
+    with console.capture() as caught:
+        console.print(table(hostile()))
+    assert "\x1b[31mx" not in caught.get()
+    assert "alert(1)" in caught.get()

@@ -1,0 +1,311 @@
+"""The edge of the command line: what goes wrong is a line in plain words, and its status says what it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.interrupts import interrupt
+from tito_io.cli import main as entry
+from tito_io.cli.engine_words import LONGEST, words
+from tito_io.cli.errors import BAD_INPUT, TROUBLE, told
+from tito_io.cli.group import COMMANDS, tito
+from tito_io.cli.main import INTERRUPTED
+from tito_io.embedded import write_family
+from tito_io.engines.protocol import AbortedError, Answer, EngineError, Reply, Usage
+from tito_io.extras import EXTRAS, extra_of, install
+
+PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
+PAGE = (
+    "<!DOCTYPE html><html><head><title>404\n Not Found</title><style>h1 {}</style></head>"
+    f"<body><h1>Nothing here</h1>{'<p>x</p>' * 5000}</body></html>"
+)
+BARE = "<html><head><script>var a = '<b>'</script></head><center><h1>502 Bad Gateway</h1></center>"
+NAMES = orjson.dumps({"error": {"message": "CUDA error\n\x1b[31m" + "y" * 900, "code": 500}}).decode()
+
+
+@contextmanager
+def answering(status: int, body: str) -> Iterator[str]:
+    """Run a server that answers everything alike; its base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_POST = do_GET  # noqa: N815  # the base class's names
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def rollout(engine: str, where: str, *options: str) -> Result:
+    return CliRunner().invoke(tito, ["rollout", "--engine", engine, "--base-url", where, *options])
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "miles"])
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (404, PAGE, "404 Not Found"),
+        (502, BARE, "502 Bad Gateway"),
+        (401, '{"error": "no such key"}', "no such key"),
+        (500, NAMES, "CUDA error \\x1b[31my"),
+        (422, '{"detail": [{"loc": ["body", "x"]}]}', "{'loc': ['body', 'x']}"),
+    ],
+)
+def test_an_engine_s_own_words_are_one_short_line(engine: str, status: int, body: str, said: str) -> None:
+    with answering(status, body) as where:
+        result = rollout(engine, where, "--json")
+    (line,) = result.stderr.splitlines()
+    assert result.exit_code == TROUBLE
+    assert line.startswith("tito: ")
+    assert f"; it says: {said}" in line or f"; it says: [{said}" in line
+    assert len(line.partition("it says: ")[2]) <= LONGEST + 6
+    for hidden in ("answer.body", "base_url", "api_key", "<h1", "Traceback"):
+        assert hidden not in line
+    summary = orjson.loads(result.stdout.splitlines()[-1])["summary"]
+    assert f"tito: {summary['error']}" == line
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_page_that_calls_itself_a_success_is_told_by_its_title(engine: str) -> None:
+    with answering(200, PAGE) as where:
+        result = rollout(engine, where)
+    assert result.exit_code == TROUBLE
+    assert result.stderr.endswith("the answer is no JSON; is it an engine?; it says: 404 Not Found\n")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "miles"])
+def test_a_wrong_address_is_told_by_its_option(engine: str) -> None:
+    result = rollout(engine, "http://127.0.0.1:9")
+    assert result.exit_code == TROUBLE
+    assert result.stderr.startswith(("tito: GET http://127.0.0.1:9/", "tito: POST http://127.0.0.1:9/"))
+    assert result.stderr.endswith("nothing answers; start the engine, or correct --base-url\n")
+
+
+@given(st.text(max_size=500) | st.text("<>/!abt itlehead&;=\"'-\n", max_size=300))
+def test_words_are_a_line_whatever_an_answer_holds(text: str) -> None:
+    for body in (text, text.encode(errors="replace"), f"<{text}", {"error": {"message": text}}, [text]):
+        said = words(body)
+        assert len(said) <= LONGEST + len("...")
+        assert len(said.splitlines()) <= 1 or not text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (None, ""),
+        ("", ""),
+        ({}, "{}"),
+        ({"error": {}}, '{"error":{}}'),
+        ([1, 2], "[1,2]"),
+        (b"\xffno", "\ufffdno"),
+        ("<html><title></title><p>a <b>b</b>", "a"),
+        ("<<<>", "<<<>"),
+        ({"n": 2**70}, "{'n': 1180591620717411303424}"),
+    ],
+)
+def test_an_answer_is_told_as_it_is_where_it_has_no_words(body: object, said: str) -> None:
+    assert words(body) == said
+
+
+def test_words_that_the_error_has_are_not_repeated() -> None:
+    error = EngineError("refused (Token id 9 is out of vocabulary): correct it", Answer(400, "Token id 9 is"))
+    assert told(error) == str(error)
+
+
+def test_the_library_s_names_become_options() -> None:
+    text = "vocab_size: unknown; pass SGLang(vocab_size=...), or check the base_url"
+    assert told(EngineError(text)) == "--vocab-size: unknown; pass --vocab-size, or check --base-url"
+    assert told(EngineError("GET http://h/base_url_x/api_key")) == "GET http://h/base_url_x/api_key"
+
+
+def test_a_turn_that_was_given_up_is_told_with_its_ids() -> None:
+    error = AbortedError("the engine gave the turn up; what was sampled is in `partial`")
+    error.partial = Reply(
+        prompt_ids=(1,),
+        completion_ids=(2, 3),
+        logprobs=None,
+        message=None,
+        text="",
+        finish_reason="abort",
+        usage=Usage(prompt_tokens=1, completion_tokens=2),
+        raw={},
+    )
+    assert told(error) == "the engine gave the turn up; 2 ids had been sampled"
+
+
+def test_every_extra_is_one_of_the_package_and_brings_its_module() -> None:
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    for module, extra in EXTRAS.items():
+        needed = " ".join(extras[extra]).replace("-", "_")
+        assert module in needed, module
+    assert extra_of("anyio") == "io"
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [("rollout", "click"), ("rollout", "orjson"), ("rollout", "rich.console"), ("serve", "uvicorn")],
+)
+def test_a_module_that_is_missing_is_told_with_its_extra(command: str, module: str) -> None:
+    lacking = f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = [{command!r}]"
+    program = f"{lacking}; from tito_io.cli.main import main; main()"
+    asked = [sys.executable, "-c", program]
+    done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == BAD_INPUT
+    assert done.stderr.startswith("tito")
+    assert len(done.stderr.splitlines()) == 1
+    assert f"{module.partition('.')[0]} is missing: {install(extra_of(module))}" in done.stderr
+
+
+def test_the_hub_s_client_is_told_like_every_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    result = CliRunner().invoke(tito, ["lint", "some/model"])
+    assert result.exit_code == BAD_INPUT
+    assert result.stderr.endswith(f"the hub needs huggingface_hub: {install('hub')}\n")
+
+
+def started(*options: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeding}; from tito_io.cli.main import main; main()"
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**inherited, **(environ or {})},
+    )
+
+
+@pytest.mark.parametrize("options", [("rollout", "--turns", "3", "--json"), ("rollout", "--turns", "3")])
+def test_a_reader_who_leaves_is_no_verdict(options: tuple[str, ...]) -> None:
+    with started(*options) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        try:
+            assert run.wait(60) == BAD_INPUT
+        finally:
+            run.kill()
+        assert run.stderr.read() == ""
+
+
+def test_an_interrupt_ends_a_rollout_with_a_line() -> None:
+    with started("rollout", "--turns", "100000", "--max-tokens", "1", "--json") as run:
+        assert run.stdout is not None
+        assert run.stdout.readline()
+        time.sleep(0.1)
+        _, said = interrupt(run)
+    assert (run.returncode, said) == (INTERRUPTED, "tito: interrupted\n")
+
+
+def test_an_interrupt_before_a_command_is_there_is_heeded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "_run", interrupted)
+    with pytest.raises(SystemExit) as done:
+        entry.main()
+    assert (done.value.code, capsys.readouterr().err) == (INTERRUPTED, "tito: interrupted\n")
+
+
+LOADING = """
+import signal
+signal.raise_signal(signal.SIGINT)
+import click
+serve = click.Command("serve")
+"""
+
+
+def test_an_interrupt_waits_for_a_command_to_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A module that is not Python may crash where an interrupt comes while it is imported."""
+    (tmp_path / "interrupted_command.py").write_text(LOADING)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(COMMANDS, "serve", "interrupted_command")
+    monkeypatch.setattr(sys, "argv", ["tito", "serve"])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with pytest.raises(SystemExit) as done:
+            entry.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (done.value.code, capsys.readouterr().err) == (INTERRUPTED, "tito: interrupted\n")
+    assert sys.modules.pop("interrupted_command").serve.name == "serve"  # loaded to its end
+
+
+@pytest.mark.parametrize("options", [("rollout", "--family"), ("lint",), ("samples",)])
+def test_a_path_that_the_system_refuses_is_named(options: tuple[str, ...]) -> None:
+    path = "x" * 300
+    with started(*options, path) as run:
+        out, err = run.communicate(timeout=60)
+    assert (run.returncode, out, err) == (BAD_INPUT, "", f"tito: {path}: File name too long\n")
+
+
+def test_shells_may_complete_words() -> None:
+    with started(environ={"_TITO_COMPLETE": "bash_source"}) as run:
+        out, _ = run.communicate(timeout=60)
+    assert (run.returncode, "_tito_completion" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        (("--version",), 0, "tito, version"),
+        (("rollout", "--help"), 0, "Usage: tito rollout"),
+        (("rollout", "--turns", "2"), 0, "sampled ids kept"),
+        (("nope",), BAD_INPUT, "No such command 'nope'"),
+        (("rollout", "--script", "/nowhere"), BAD_INPUT, "cannot read the script /nowhere"),
+    ],
+)
+def test_the_entry_ends_with_the_command_s_status(options: tuple[str, ...], status: int, said: str) -> None:
+    with started(*options) as run:
+        out, err = run.communicate(timeout=60)
+    assert (run.returncode, said in out + err) == (status, True)
+
+
+def test_a_terminal_that_lacks_letters_gets_escapes(tmp_path: Path) -> None:
+    calls, folder = tmp_path / "calls.jsonl", write_family(tmp_path / "family")
+    with started("rollout", "--turns", "3", "--calls", str(calls)) as run:
+        run.communicate(timeout=60)
+    with started("audit", str(calls), "--family", str(folder), environ={"PYTHONIOENCODING": "ascii"}) as run:
+        out, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (1, "")
+    assert "drift" in out
+
+
+def test_where_nobody_listens_nothing_is_said() -> None:
+    closed = f"{sys.executable} -m tito_io rollout --turns 2 >&-"
+    done = subprocess.run(["/bin/sh", "-c", closed], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

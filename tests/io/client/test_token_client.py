@@ -1,0 +1,562 @@
+"""The token client: one for many conversations, by ids wherever that is proven, nothing sampled twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import attrs
+import httpx2
+import pytest
+
+from tests.io.embedded.embedded_client import WEATHER
+from tests.io.engines.vllm.vllm_server import PROMPT, chat_answer, completion_answer, mocked, refused
+from tito_core import (
+    InputError,
+    Policy,
+    Reason,
+    Step,
+    TemplateRefused,
+    Trajectory,
+    Truncated,
+    suffix_ids,
+)
+from tito_io.client.conversation import Conversation, Route
+from tito_io.client.token_client import TokenClient
+from tito_io.embedded import TIDY, app
+from tito_io.engines.embedded import embedded
+from tito_io.engines.protocol import (
+    AbortedError,
+    AuthenticationError,
+    Delta,
+    EmptyReplyError,
+    EngineError,
+    InvalidReplyError,
+    Limits,
+    OverlongError,
+    Rendering,
+    Reply,
+    Sampling,
+    ServerError,
+    TimedOutError,
+    UnreachableError,
+    Usage,
+)
+from tito_io.engines.reconnect import Reconnecting
+from tito_io.engines.vllm import VLLM
+from tito_io.engines.wrapper import Through
+
+pytestmark = pytest.mark.anyio
+HELLO = [{"role": "user", "content": "hello"}]
+MORE = {"role": "user", "content": "more"}
+COMPLETIONS, CHAT, TOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize"
+
+
+# An engine in which everything is known: 1 opens a turn, 2 closes it, and the model's ids count up from 500.
+
+
+def toy(messages: Sequence[Any], *, add_generation_prompt: bool) -> list[int]:
+    ids = [i for m in messages for i in (1, len(m["role"]), *str(m.get("content") or "").encode(), 2)]
+    return ids + [1, 9] * add_generation_prompt
+
+
+@attrs.define
+class Scripted:
+    """Samples three ids a turn, `stop` the last, and keeps what it was asked."""
+
+    name: str = "scripted"
+    keeps_ids: bool = False
+    room: int | None = None
+    finish: str = "stop"
+    stop: int = 2
+    refuses: bool = False
+    """Whether its template rejects whatever it is asked to render."""
+    raises: Exception | None = None
+    sampled: int = 0
+    rendered: int = 0
+    asked: list[tuple[str, Any, Rendering | None, Sampling]] = attrs.field(factory=list)
+
+    async def render(
+        self, messages: Sequence[Any], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        self.rendered += 1
+        if self.refuses:
+            raise TemplateRefused("no")
+        await anyio.lowlevel.checkpoint()
+        tools = [3, len(rendering.tools)] if rendering.tools else []
+        return [*tools, *toy(messages, add_generation_prompt=add_generation_prompt)]
+
+    async def from_messages(
+        self, messages: Sequence[Any], rendering: Rendering, sampling: Sampling, *, watch: Any = None
+    ) -> Reply:
+        self.asked.append(("messages", list(messages), rendering, sampling))
+        ids = toy([m for m in messages if isinstance(m.get("content"), str)], add_generation_prompt=True)
+        return await self._reply(ids, sampling, watch)
+
+    async def from_ids(
+        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None, *, watch: Any = None
+    ) -> Reply:
+        self.asked.append(("ids", list(ids), rendering, sampling))
+        return await self._reply(list(ids), sampling, watch)
+
+    async def limits(self) -> Limits:
+        return Limits(max_model_len=self.room)
+
+    async def aclose(self) -> None:
+        self.name = "closed"
+
+    async def _reply(self, prompt: list[int], sampling: Sampling, watch: Any) -> Reply:
+        await anyio.lowlevel.checkpoint()
+        if self.raises is not None:
+            raise self.raises
+        replies = [self._turn(prompt) for _ in range(sampling.n)]
+        if watch is not None:
+            await watch(Delta(ids=replies[0].completion_ids))
+        return attrs.evolve(replies[0], siblings=tuple(replies[1:]))
+
+    def _turn(self, prompt: list[int]) -> Reply:
+        ids = (500 + self.sampled, 501 + self.sampled, self.stop)
+        self.sampled += 2
+        return Reply(
+            prompt_ids=tuple(prompt),
+            completion_ids=ids,
+            logprobs=(-1.0, -2.0, -3.0),
+            message={"role": "assistant", "content": f"said {ids[0]}"},
+            text="",
+            finish_reason=self.finish,
+            usage=Usage(prompt_tokens=len(prompt), completion_tokens=3),
+            raw={},
+        )
+
+
+async def two_turns(client: TokenClient, steps: Any = None, **options: Any) -> Any:
+    """Take a first turn and one after it; return both."""
+    trajectory = Trajectory() if steps is None else steps
+    first = await client.turn(trajectory, HELLO, **options)
+    grown = [*trajectory, first.step]
+    second = await client.turn(
+        grown if isinstance(steps, list) else Trajectory(grown), [*HELLO, first.message, MORE], **options
+    )
+    return first, second
+
+
+@pytest.mark.parametrize("steps", [None, []], ids=["trajectory", "list"])
+async def test_the_first_turn_goes_by_messages_and_later_ones_by_ids(steps: Any) -> None:
+    engine = Scripted()
+    client = TokenClient(engine)
+    first, second = await two_turns(client, steps)
+    assert [how for how, *_ in engine.asked] == ["messages", "ids"]
+    assert (first.turn.route, second.turn.route) == (Route.MITO, Route.TITO)
+    kept = [*first.step.ids, *toy([MORE], add_generation_prompt=True)]
+    assert engine.asked[1][1] == kept == second.step.prompt_ids.tolist()
+    assert second.step.completion_ids.tolist() == [502, 503, 2]
+    assert second.step.logprobs == (-1.0, -2.0, -3.0)
+    assert second.message == {"role": "assistant", "content": "said 502"}
+    assert client.counts.routes == {Route.MITO: 1, Route.TITO: 1}
+    assert (client.counts.refusals, client.counts.errors) == ({}, {})
+
+
+async def test_the_client_keeps_nothing_and_a_step_may_be_continued_twice() -> None:
+    engine = Scripted()
+    client = TokenClient(engine)
+    first = await client.turn([], HELLO)
+    prompts = [[*HELLO, first.message, {"role": "user", "content": text}] for text in "ab"]
+    branches = [await client.turn([first.step], prompt) for prompt in prompts]
+    assert [one.turn.route for one in branches] == [Route.TITO, Route.TITO]
+    whole = [first.step, *(one.step for one in branches)]
+    deeper = await client.turn(whole, [*prompts[0], branches[0].message, MORE])
+    assert deeper.step.prompt_ids.starts_with(branches[0].step.ids)
+    alone = await client.turn([], prompts[0])
+    assert alone.turn.route is Route.MITO
+
+
+async def test_the_template_s_close_is_asked_for_once_for_each_rendering() -> None:
+    engine = Scripted()
+    client = TokenClient(engine)
+    asked: list[int] = []
+    for tools in (None, [WEATHER], None, [WEATHER]):
+        engine.rendered = 0
+        await two_turns(client, tools=tools)
+        asked.append(engine.rendered)
+    assert asked[0] == asked[1] > asked[2] == asked[3]
+
+
+async def test_conversations_at_once_share_a_client_and_do_not_meet() -> None:
+    client = TokenClient(embedded(seed=5), Policy())
+    done: dict[str, Trajectory] = {}
+
+    async def talk(text: str) -> None:
+        steps, prompt = Trajectory(), [{"role": "user", "content": text}]
+        for _ in range(4):
+            taken = await client.turn(steps, prompt, sampling={"max_tokens": 24, "temperature": 1.0})
+            steps = steps.append(taken.step)
+            prompt = [*prompt, taken.message, MORE]  # type: ignore[list-item]  # a message, too
+        done[text] = steps
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(talk, f"conversation {number}")
+    assert sum(client.counts.routes.values()) == 32
+    alone = TokenClient(embedded(seed=5))
+    for text, steps in done.items():
+        again, prompt = Trajectory(), [{"role": "user", "content": text}]
+        for step in steps:
+            taken = await alone.turn(again, prompt, sampling={"max_tokens": 24, "temperature": 1.0})
+            assert taken.step == step
+            again = again.append(taken.step)
+            prompt = [*prompt, taken.message, MORE]  # type: ignore[list-item]  # a message, too
+
+
+# Refusals go by messages, and are counted.
+
+
+async def test_a_prompt_that_continues_nothing_goes_by_messages() -> None:
+    client = TokenClient(Scripted())
+    first = await client.turn([], HELLO)
+    other = await client.turn([first.step], [MORE])
+    assert other.turn.refusal is not None
+    assert client.counts.refusals == {Reason.NO_PREFIX: 1}
+
+
+@pytest.mark.parametrize("place", ["prompt", "history"])
+async def test_media_anywhere_go_by_messages(place: str) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:x"}}
+    seen = [{"role": "user", "content": [{"type": "text", "text": "see"}, image]}]
+    client = TokenClient(engine := Scripted())
+    begun = HELLO if place == "prompt" else seen
+    first = await client.turn([], begun)
+    new = seen if place == "prompt" else [MORE]
+    second = await client.turn([first.step], [*begun, first.message, *new])
+    assert [how for how, *_ in engine.asked] == ["messages", "messages"]
+    assert second.turn.refusal is not None
+    assert client.counts.refusals == {Reason.MULTIMODAL: 1}
+    assert engine.asked[1][1][-1] == new[-1]  # sent as it was
+
+
+async def test_other_tools_than_before_go_by_messages() -> None:
+    client = TokenClient(Scripted())
+    first = await client.turn([], HELLO)
+    await client.turn([first.step], [*HELLO, first.message, MORE], tools=[WEATHER])
+    template = {"chat_template_kwargs": {"enable_thinking": False}}
+    await client.turn([first.step], [*HELLO, first.message, MORE], sampling=template)
+    assert client.counts.refusals == {Reason.RENDERED_DIFFERENTLY: 2}
+
+
+async def test_a_cut_turn_is_closed_or_refused_as_the_policy_says() -> None:
+    for policy, routes in ((Policy(), {Route.TITO: 1}), (Policy(truncated=Truncated.REFUSE), {})):
+        engine = Scripted(finish="length", stop=504)
+        client = TokenClient(engine, policy)
+        first, second = await two_turns(client)
+        assert first.step.truncated
+        assert client.counts.routes == {Route.MITO: 2 - len(routes), **routes}
+        if routes:
+            assert second.turn.stitched.inserted_close == (2,)
+        else:
+            assert client.counts.refusals == {Reason.TRUNCATED: 1}
+
+
+async def test_an_odd_stop_is_refused_by_default() -> None:
+    client = TokenClient(Scripted(stop=77))
+    await two_turns(client)
+    assert client.counts.refusals == {Reason.ODD_STOP: 1}
+
+
+async def test_a_template_that_closes_no_turn_leaves_messages() -> None:
+    client = TokenClient(engine := Scripted(refuses=True))
+    first, second = await two_turns(client)
+    assert second.turn.refusal.reason is Reason.TEMPLATE_REFUSED
+    assert [how for how, *_ in engine.asked] == ["messages", "messages"]
+    assert client.counts.refusals == {Reason.TEMPLATE_REFUSED: 1}
+    assert second.step.prompt == [*HELLO, first.message, MORE]
+
+
+# Sampling arguments, tools and template arguments reach where they belong.
+
+
+async def test_arguments_reach_the_engine_and_the_bridge() -> None:
+    engine = Scripted()
+    client = TokenClient(engine)
+    sampling = {
+        "max_completion_tokens": 9,
+        "temperature": 0.5,
+        "stop": "END",
+        "seed": 3,
+        "top_p": None,
+        "logprobs": True,
+        "extra_body": {"top_k": 5, "chat_template_kwargs": {"enable_thinking": False}},
+    }
+    _, second = await two_turns(client, tools=[WEATHER], sampling=sampling)
+    wanted = Sampling(max_tokens=9, temperature=0.5, stop=("END",), seed=3, extra={"top_k": 5})
+    rendering = Rendering(tools=(WEATHER,), template_args={"enable_thinking": False})
+    assert [(told, how) for _, _, told, how in engine.asked] == [(rendering, wanted)] * 2
+    assert second.turn.route is Route.TITO
+    assert '"enable_thinking"' in (second.step.key or "")
+
+
+async def test_arguments_reach_a_vllm_under_its_names() -> None:
+    seen: list[int] = []
+
+    def tokenized(_: httpx2.Request, body: Any) -> httpx2.Response:
+        if "messages" not in body:
+            return httpx2.Response(200, json={"tokens": [90], "count": 1, "max_model_len": 50})
+        assert body["chat_template_kwargs"] == {"x": 1}
+        seen.append(1)
+        ids = toy(body["messages"], add_generation_prompt=body["add_generation_prompt"])
+        return httpx2.Response(200, json={"tokens": ids, "count": len(ids), "max_model_len": 50})
+
+    def completed(_: httpx2.Request, body: Any) -> httpx2.Response:
+        return httpx2.Response(200, json=completion_answer((8, 2), prompt=body["prompt"]))
+
+    ids = toy(HELLO, add_generation_prompt=True)
+    answers = {TOKENIZE: tokenized, COMPLETIONS: completed, CHAT: chat_answer((7, 2), prompt=ids)}
+    engine, mock = mocked(answers, speech="hermes")
+    client = TokenClient(engine)
+    sampling = {"max_tokens": 4, "top_p": 0.9, "chat_template_kwargs": {"x": 1}, "extra_body": {"top_k": 5}}
+    first, second = await two_turns(client, sampling=sampling)
+    (chat,), (completion,) = mock.bodies(CHAT), mock.bodies(COMPLETIONS)
+    said = {"max_tokens": 4, "top_p": 0.9, "top_k": 5, "return_token_ids": True}
+    assert said.items() <= chat.items()
+    assert said.items() <= completion.items()
+    assert chat["chat_template_kwargs"] == {"x": 1}
+    assert completion["prompt"] == [*ids, 7, 2, *toy([MORE], add_generation_prompt=True)]
+    assert (first.turn.route, second.turn.route) == (Route.MITO, Route.TITO)
+    assert seen
+
+
+async def test_several_turns_after_one_prompt_are_a_step_each() -> None:
+    client = TokenClient(Scripted())
+    first, second = await two_turns(client, sampling={"n": 3})
+    for taken in (first, second):
+        assert len({step.completion_ids.tolist()[0] for step in taken.steps}) == 3
+        assert {tuple(step.prompt_ids) for step in taken.steps} == {tuple(taken.step.prompt_ids)}
+        assert taken.steps[0] == taken.turn.step
+        assert [step.ledger.mask()[-3:] for step in taken.steps] == [[1, 1, 1]] * 3
+    follow = [*HELLO, *first.steps[2].completion, MORE]
+    last = await client.turn(first.steps, follow)
+    assert last.step.prompt_ids.starts_with(first.steps[2].ids)
+
+
+async def test_whoever_watches_is_told_on_both_ways() -> None:
+    told: list[tuple[int, ...]] = []
+
+    async def watch(delta: Delta) -> None:
+        told.append(delta.ids)
+
+    await two_turns(TokenClient(Scripted()), watch=watch)
+    assert told == [(500, 501, 2), (502, 503, 2)]
+
+
+async def test_a_renderer_of_one_s_own_is_asked_in_the_engine_s_place() -> None:
+    engine, seen = Scripted(refuses=True), Counter[int]()
+
+    def renderer(rendering: Rendering) -> Any:
+        async def render(messages: Any, *, add_generation_prompt: bool) -> list[int]:
+            seen[len(rendering.tools)] += 1
+            return toy(messages, add_generation_prompt=add_generation_prompt)
+
+        return render
+
+    client = TokenClient(engine, renderer=renderer)
+    _, second = await two_turns(client, tools=[WEATHER])
+    assert second.turn.route is Route.TITO
+    assert seen[1] > 0
+    assert engine.rendered == 0
+    await client.aclose()
+    assert engine.name == "closed"
+
+
+async def test_what_is_wrong_with_the_arguments_is_told_before_anything_is_sent() -> None:
+    client = TokenClient(engine := Scripted())
+    with pytest.raises(InputError, match="max_tokens is 0"):
+        await client.turn([], HELLO, sampling={"max_tokens": 0})
+    with pytest.raises(InputError, match="holds steps"):
+        await client.turn([1], HELLO)  # type: ignore[list-item]  # the mistake
+    assert engine.asked == []
+
+
+# Errors have a name each, and what was sampled is never asked for again.
+
+
+@pytest.mark.parametrize("room", [19, 18, 5])
+async def test_ids_that_are_known_not_to_fit_are_not_sent(room: int) -> None:
+    engine = Scripted()
+    client = TokenClient(engine)
+    first = await client.turn([], HELLO)
+    prompt = [*HELLO, first.message, MORE]
+    engine.room = len(first.step.ids) + len(toy([MORE], add_generation_prompt=True)) - (19 - room)
+    with pytest.raises(OverlongError, match="Nothing was sent"):
+        await client.turn([first.step], prompt)
+    assert len(engine.asked) == 1
+    engine.room = len(first.step.ids) + len(toy([MORE], add_generation_prompt=True)) + 1
+    assert (await client.turn([first.step], prompt)).turn.route is Route.TITO
+    assert client.counts.errors == {"OverlongError": 1}
+
+
+async def test_a_turn_that_the_engine_gave_up_is_an_error_that_holds_it() -> None:
+    client = TokenClient(Scripted(finish="abort"))
+    with pytest.raises(AbortedError, match="after 3 ids") as caught:
+        await client.turn([], HELLO)
+    assert caught.value.partial is not None
+    assert caught.value.partial.completion_ids == (500, 501, 2)
+    assert client.counts.routes == {}
+
+
+@pytest.mark.parametrize("error", [ServerError("x"), UnreachableError("x"), InvalidReplyError("x")])
+async def test_an_engine_s_error_is_raised_as_it_is_and_nothing_is_asked_again(error: EngineError) -> None:
+    engine = Scripted()
+    client = TokenClient(engine)
+    first = await client.turn([], HELLO)
+    engine.raises = error
+    with pytest.raises(type(error)) as caught:
+        await client.turn([first.step], [*HELLO, first.message, MORE])
+    assert caught.value is error
+    assert [how for how, *_ in engine.asked] == ["messages", "ids"]  # not by messages after that
+    assert client.counts.errors == {type(error).__name__: 1}
+    engine.raises = None
+    again = await client.turn([first.step], [*HELLO, first.message, MORE])
+    assert again.turn.route is Route.TITO
+
+
+EMPTY = {**chat_answer(), "choices": []}
+WORDS = (
+    "This model's maximum context length is 50 tokens. However, your prompt contains 99 input tokens, which "
+    "exceeds this limit even without any output tokens."
+)
+
+
+def failing(error: type[httpx2.TransportError]) -> Any:
+    def raises(_: httpx2.Request, __: Any) -> httpx2.Response:
+        raise error("x")
+
+    return raises
+
+
+ANSWERS: dict[str, tuple[Any, type[EngineError]]] = {
+    "overlong": (refused(WORDS), OverlongError),
+    "no choice": (EMPTY, EmptyReplyError),
+    "counts that do not agree": ({**chat_answer(), "prompt_token_ids": [1]}, InvalidReplyError),
+    "no credentials": (httpx2.Response(401, json={"error": "Unauthorized"}), AuthenticationError),
+    "a refused connection": (failing(httpx2.ConnectError), UnreachableError),
+    "a broken connection": (failing(httpx2.ReadError), UnreachableError),
+    "no answer in time": (failing(httpx2.ReadTimeout), TimedOutError),
+    "a failure": (httpx2.Response(500, json={}), ServerError),
+    "given up": (chat_answer(finish_reason="abort"), AbortedError),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_what_goes_wrong_has_a_name_and_is_asked_once(name: str) -> None:
+    answer, error = ANSWERS[name]
+    engine, mock = mocked({CHAT: answer}, speech="hermes")
+    client = TokenClient(engine)
+    with pytest.raises(error) as caught:
+        await client.turn([], HELLO)
+    assert type(caught.value) is error
+    assert len(mock.bodies(CHAT)) == 1
+    assert client.counts.errors == {error.__name__: 1}
+
+
+async def test_a_turn_of_nothing_but_its_end_is_a_turn() -> None:
+    engine, _ = mocked({CHAT: chat_answer((2,), prompt=PROMPT, content="")}, speech="hermes")
+    taken = await TokenClient(engine).turn([], HELLO)
+    assert taken.step.completion_ids.tolist() == [2]
+
+
+@attrs.define
+class Restarting(httpx2.AsyncBaseTransport):
+    """An engine's application whose address refuses every other connection."""
+
+    inner: httpx2.AsyncBaseTransport = attrs.field(factory=lambda: httpx2.ASGITransport(app(habits=TIDY)))
+    knocks: int = 0
+    sampled: int = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.knocks += 1
+        if self.knocks % 2:
+            raise httpx2.ConnectError("refused")
+        self.sampled += request.url.path.endswith("completions")
+        return await self.inner.handle_async_request(request)
+
+
+async def test_connections_that_were_never_made_cost_no_turn() -> None:
+    server = Restarting()
+    link = Reconnecting(inner=server, pause=0.001)
+    client = TokenClient(VLLM("http://engine", transport=link))
+    await two_turns(client, sampling={"max_tokens": 16})
+    assert server.sampled == 2  # each turn once
+    assert link.refused == server.knocks // 2 > 0
+    assert client.counts.errors == {}
+
+
+# On the embedded engine, which babbles as engines do.
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_every_prompt_begins_with_all_that_was_sampled_before(seed: int) -> None:
+    client = TokenClient(embedded(seed=seed))
+    steps, prompt = Trajectory(), [{"role": "user", "content": "Where is the bridge?"}]
+    for _ in range(8):
+        taken = await client.turn(steps, prompt, tools=[WEATHER], sampling={"max_tokens": 40, "seed": seed})
+        steps = steps.append(taken.step)
+        calls = taken.message.get("tool_calls") or ()
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "sunny"} for call in calls]
+        prompt = [*prompt, taken.message, *(results or [MORE])]  # type: ignore[list-item]  # messages, too
+    routes = client.counts.routes
+    assert routes[Route.TITO] + routes[Route.MITO] == 8
+    assert routes[Route.MITO] == 1 + sum(client.counts.refusals.values())
+    stitched = [(a, b) for a, b in pairwise(steps) if b.prompt_ids.starts_with(a.ids)]
+    assert len(stitched) >= routes[Route.TITO] > 0
+
+
+async def test_it_takes_the_turns_that_a_conversation_takes() -> None:
+    client, conversation = TokenClient(embedded(seed=9)), Conversation(embedded(seed=9))
+    steps, prompt = Trajectory(), [{"role": "user", "content": "Where is the bridge?"}]
+    for _ in range(6):
+        taken, turn = await client.turn(steps, prompt), await conversation.turn(prompt)
+        assert (taken.step, taken.turn.route) == (turn.step, turn.route)
+        steps = steps.append(taken.step)
+        prompt = [*prompt, taken.message, MORE]  # type: ignore[list-item]  # a message, too
+    assert list(steps) == list(conversation.trajectory)
+
+
+async def test_stored_steps_are_continued_where_they_say_what_they_were_rendered_with() -> None:
+    client = TokenClient(embedded(seed=1))
+    first = await client.turn([], HELLO)
+    fields = ("prompt", "completion", "prompt_ids", "completion_ids", "logprobs", "key")
+    stored = Step(**{name: getattr(first.step, name) for name in fields})
+    prompt = [*HELLO, first.message, MORE]
+    assert (await client.turn([stored], prompt)).turn.route is Route.TITO
+    unknown = attrs.evolve(stored, key=None)
+    taken = await client.turn([unknown], prompt)
+    assert taken.turn.refusal is not None
+    assert taken.turn.refusal.reason is Reason.RENDERED_DIFFERENTLY
+
+
+def test_the_toy_s_close_is_what_the_tests_say() -> None:
+    assert suffix_ids(toy) == (2,)
+
+
+async def test_who_asked_may_go_on_writing_while_the_engine_samples() -> None:
+    prompt: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
+
+    async def heard(_: Any) -> None:
+        prompt[0]["content"] = "what it says now"
+        prompt.append({"role": "user", "content": "and one more"})
+
+    conversation = Conversation(embedded(seed=9), sampling=Sampling(max_tokens=8))
+    engine = conversation.engine
+
+    class Interrupted(Through):
+        async def from_messages(
+            self, messages: Any, rendering: Any, sampling: Any, *, watch: Any = None
+        ) -> Reply:
+            await heard(None)
+            return await super().from_messages(messages, rendering, sampling, watch=watch)
+
+    conversation.engine = Interrupted(engine)
+    turn = await conversation.turn(prompt)
+    assert len(prompt) == 2
+    assert list(turn.step.prompt) == [{"role": "user", "content": "hi"}]

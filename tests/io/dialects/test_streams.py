@@ -1,0 +1,348 @@
+"""Streams add up to whole answers, whatever the split, and show nothing that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import orjson
+import pytest
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import RawMessageStreamEvent
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.responses import Response
+from pydantic import TypeAdapter
+
+from tito_io.dialects import Answer, Anthropic, Asked, Chat, Dialect, Reading, Responses
+from tito_io.dialects.protocol import ToldOtherwiseError
+from tito_io.dialects.sse import dumps
+from tito_io.engines.protocol import Delta
+from tito_io.engines.replies.chunks import Assembly
+from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
+
+from .dialect_turns import (
+    CUTS,
+    GOOD_CALL,
+    HELLO,
+    STAMP,
+    TOOL,
+    Sampled,
+    answer,
+    apart,
+    events,
+    messages,
+    sampled,
+    spelled,
+    streamed,
+    together,
+    token,
+)
+
+CHAT, ANTHROPIC, RESPONSES = Chat(), Anthropic(), Responses()
+DIALECTS: tuple[Dialect, ...] = (CHAT, ANTHROPIC, RESPONSES)
+EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
+
+
+def asking(dialect: Dialect, *, tools: bool = False) -> Asked:
+    """Return a plain request with everything told that can be told."""
+    if dialect is CHAT:
+        more = {"tools": [TOOL]} if tools else {}
+        ids = {"return_token_ids": True, "logprobs": True}
+        return CHAT.asked({"messages": [HELLO], "stream": True, **ids, **more})
+    if dialect is ANTHROPIC:
+        more = {"tools": [{"name": "look", "input_schema": {"type": "object"}}]} if tools else {}
+        return ANTHROPIC.asked({"messages": [HELLO], "max_tokens": 9, "stream": True, **more})
+    more = {"tools": [{"type": "function", **TOOL["function"]}]} if tools else {}
+    return RESPONSES.asked({"input": "hi", "include": ["reasoning.encrypted_content"], **more})
+
+
+def assembled(dialect: Dialect, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the body that the events of a stream amount to."""
+    if dialect is CHAT:
+        made = Assembly()
+        for chunk in found:
+            made.add(chunk)
+        return made.body()
+    if dialect is ANTHROPIC:
+        snapshot = None
+        bufs: dict[int, bytes] = {}
+        for one in found:
+            if one["type"] not in ("message_stop", "ping"):
+                event = EVENT.validate_python(one)
+                snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=bufs)
+        assert snapshot is not None
+        return snapshot.to_dict()
+    return items_added_up(found)
+
+
+def items_added_up(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the final response, once its items are those that the events before it amount to."""
+    assert [one["sequence_number"] for one in found] == list(range(len(found)))
+    items: dict[int, dict[str, Any]] = {}
+    for one in found:
+        place, kind = one.get("output_index", -1), one["type"]
+        if kind == "response.output_item.added":
+            assert place == len(items)
+            items[place] = one["item"]
+        elif kind == "response.content_part.added":
+            items[place]["content"].append(one["part"])
+        elif kind in ("response.output_text.delta", "response.reasoning_text.delta"):
+            items[place]["content"][one["content_index"]]["text"] += one["delta"]
+        elif kind == "response.function_call_arguments.delta":
+            items[place]["arguments"] += one["delta"]
+        elif kind == "response.output_item.done":
+            same = {**items[place], "status": one["item"]["status"]}
+            same["encrypted_content"] = one["item"].get("encrypted_content")
+            assert same == {"encrypted_content": None, **one["item"]}
+            items[place] = one["item"]
+    final: dict[str, Any] = found[-1]["response"]
+    assert final["output"] == [items[place] for place in sorted(items)]
+    return final
+
+
+def adds_up(dialect: Dialect, asked: Asked, deltas: Iterator[Delta], end: Answer, reading: Reading) -> None:
+    """Demand that a stream is the whole answer in pieces."""
+    streaming = assembled(dialect, streamed(dialect, asked, deltas, end, reading))
+    whole = orjson.loads(dumps(dialect.whole(asked, end)))
+    assert comparable(dialect, streaming) == comparable(dialect, whole)
+
+
+def comparable(dialect: Dialect, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what a whole answer and a stream both tell."""
+    if dialect is not CHAT:
+        return {name: value for name, value in body.items() if value is not None}
+    return {
+        "prompt": body["prompt_token_ids"],
+        "choices": [
+            {
+                "message": {name: one for name, one in choice["message"].items() if one is not None},
+                "scores": (choice.get("logprobs") or {}).get("content") or [],
+                "ids": choice.get("token_ids") or [],
+                "end": (choice["finish_reason"], choice["stop_reason"]),
+            }
+            for choice in body["choices"]
+        ],
+    }
+
+
+@given(turn=sampled(), cuts=CUTS, tools=st.booleans(), hidden=st.booleans())
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_what_is_streamed_adds_up_to_the_whole(
+    dialect: Dialect, turn: Sampled, cuts: list[int], *, tools: bool, hidden: bool
+) -> None:
+    asked, end = asking(dialect, tools=tools), answer(turn.message(tools=tools), turn.ids)
+    reading = Reading(thinking=turn.thinking, hidden=hidden)
+    adds_up(dialect, asked, together(turn.tokens, cuts), end, reading)
+
+
+@given(turn=sampled(), cuts=CUTS, text_cuts=CUTS, message=st.none() | messages(), thinking=st.booleans())
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_a_stream_is_right_or_fails_whatever_the_deltas_say(
+    dialect: Dialect,
+    turn: Sampled,
+    cuts: list[int],
+    text_cuts: list[int],
+    message: dict[str, Any] | None,
+    *,
+    thinking: bool,
+) -> None:
+    asked, end = asking(dialect, tools=True), answer(message or turn.message(tools=True), turn.ids)
+    try:
+        adds_up(dialect, asked, apart(turn, cuts, text_cuts), end, Reading(thinking=thinking))
+    except ToldOtherwiseError:
+        pass
+    except AssertionError:
+        assert late(dialect, asked, apart(turn, cuts, text_cuts), end, Reading(thinking=thinking))
+
+
+def late(dialect: Dialect, asked: Asked, deltas: Iterator[Delta], end: Answer, reading: Reading) -> bool:
+    """Tell whether the only difference is a thought that no delta told of, and that came after the text."""
+    found = streamed(dialect, asked, deltas, end, reading)
+    name = "content" if dialect is ANTHROPIC else "output"
+    said, right = assembled(dialect, found)[name], orjson.loads(dumps(dialect.whole(asked, end)))[name]
+    parts = [
+        [{key: value for key, value in one.items() if key != "status"} for one in some]
+        for some in (said, right)
+    ]
+    swapped = [parts[1][1], parts[1][0], *parts[1][2:]]
+    return parts[0] == swapped and swapped[1]["type"] in {"thinking", "reasoning"}
+
+
+@given(message=messages(), finish=st.sampled_from(("stop", "length")))
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_a_turn_that_came_whole_is_streamed_too(
+    dialect: Dialect, message: dict[str, Any], finish: str
+) -> None:
+    end = answer(message, finish_reason=finish)
+    adds_up(dialect, asking(dialect, tools=True), iter(()), end, Reading(held=True))
+
+
+def shown(dialect: Dialect, raw: bytes) -> list[str]:
+    """Return the content that some events tell of."""
+    found = events(raw)
+    if dialect is CHAT:
+        return [
+            choice["delta"]["content"]
+            for one in found
+            for choice in one["choices"]
+            if "content" in choice["delta"]
+        ]
+    if dialect is ANTHROPIC:
+        return [one["delta"]["text"] for one in found if one.get("delta", {}).get("type") == "text_delta"]
+    return [one["delta"] for one in found if one["type"] == "response.output_text.delta"]
+
+
+def told(
+    dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: Reading | None = None
+) -> list[list[str]]:
+    """Return the content that each delta told of."""
+    telling = dialect.telling(asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading or Reading()))
+    telling.started()
+    return [shown(dialect, telling.delta(delta)) for delta in deltas]
+
+
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_plain_content_is_told_as_it_comes(dialect: Dialect, *, tools: bool) -> None:
+    deltas = [Delta(ids=(9,), text=text) for text in ("It", " is", " <b>", " so")]
+    assert told(dialect, deltas, tools=tools) == [["It"], [" is"], [" <b>"], [" so"]]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_content_behind_a_thought_is_told_as_it_comes(dialect: Dialect) -> None:
+    tokens = [*token(THINK), *spelled("hm\n"), *token(THOUGHT), *spelled("\n\nSo")]
+    found = told(dialect, list(together(tokens, [1] * 40)), tools=True)
+    assert found == [[], [], [], [], [], [], [], ["S"], ["o"]]
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        Sampled((*token(THINK), *spelled("\nhm\n\n"), *token(THOUGHT), *spelled("\n\nSo\n")), thinking=False),
+        Sampled((*spelled("hm\n"), *token(THOUGHT), *spelled("So")), thinking=True),
+        Sampled((*token(THOUGHT), *spelled("\n\nSo")), thinking=False),
+        Sampled((*spelled("So\n\n"), *token(CALL), *spelled(GOOD_CALL), *token(CALLED)), thinking=False),
+    ],
+    ids=["own", "opened", "nothing", "call"],
+)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_line_breaks_around_thoughts_and_calls_are_not_told(dialect: Dialect, turn: Sampled) -> None:
+    deltas, end = together(turn.tokens, [1] * 90), answer(turn.message(tools=True), turn.ids)
+    adds_up(dialect, asking(dialect, tools=True), deltas, end, Reading(thinking=turn.thinking))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_thoughts_that_no_delta_tells_of_come_first_where_that_is_said(dialect: Dialect) -> None:
+    end = answer({"role": "assistant", "content": "So", "reasoning": "hm"})
+    deltas = [Delta(ids=(7, 7)), Delta(ids=(8,), text="So")]
+    end = attrs.evolve(end, said=(attrs.evolve(end.said[0], completion_ids=(7, 7, 8), logprobs=(-0.5,) * 3),))
+    adds_up(dialect, asking(dialect), iter(deltas), end, Reading(hidden=True))
+    if dialect is not CHAT:
+        assert late(dialect, asking(dialect), iter(deltas), end, Reading())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_a_thought_that_the_prompt_opened_is_no_content(dialect: Dialect) -> None:
+    tokens = [*spelled("hm"), *token(THOUGHT), *spelled("So")]
+    found = told(dialect, list(together(tokens, [1] * 40)), tools=False, reading=Reading(thinking=True))
+    assert found == [[], [], [], ["S"], ["o"]]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_the_markup_of_a_call_is_no_content(dialect: Dialect) -> None:
+    tokens = [*spelled("So:\n"), *token(CALL), *spelled(GOOD_CALL), *token(CALLED)]
+    found = told(dialect, list(together(tokens, [1] * 90)), tools=True)
+    assert [text for texts in found for text in texts] == ["S", "o", ":"]
+    found = told(dialect, list(together(tokens, [1] * 90)), tools=False)
+    assert "".join(text for texts in found for text in texts) == f"So:\n{CALL}{GOOD_CALL}{CALLED}"
+
+
+@pytest.mark.parametrize(
+    "text", [" to=functions.f<|channel|>commentary<|message|>{}", "<|channel|>final<|message|>x"]
+)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_harmony_s_headers_are_no_content(dialect: Dialect, text: str) -> None:
+    found = told(dialect, list(together(spelled(text), [1] * 90)), tools=False)
+    assert not any(found)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_letters_that_spell_a_tag_end_no_thought(dialect: Dialect) -> None:
+    turn = Sampled((*spelled(f"a {THOUGHT} b"), *token(THOUGHT), *spelled("So")), thinking=True)
+    deltas, reading = list(together(turn.tokens, [1] * 90)), Reading(thinking=True)
+    assert not any(told(dialect, deltas, tools=False, reading=reading))
+    adds_up(dialect, asking(dialect), iter(deltas), answer(turn.message(tools=False), turn.ids), reading)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_what_cannot_be_made_right_is_an_error(dialect: Dialect) -> None:
+    telling = dialect.telling(asking(dialect), STAMP)
+    telling.delta(Delta(ids=(7,), text="No"))
+    with pytest.raises(ToldOtherwiseError, match="does not begin with what was streamed"):
+        telling.ended(answer({"role": "assistant", "content": "Yes"}))
+
+
+def test_ids_that_were_not_sampled_are_an_error() -> None:
+    telling = CHAT.telling(asking(CHAT), STAMP)
+    telling.delta(Delta(ids=(9,), text=""))
+    with pytest.raises(ToldOtherwiseError, match="ids"):
+        telling.ended(answer({"role": "assistant", "content": "Yes"}))
+
+
+def test_several_turns_are_told_side_by_side() -> None:
+    end = answer({"role": "assistant", "content": "ab"})
+    other = attrs.evolve(
+        end.said[0], message={"role": "assistant", "content": "cd"}, completion_ids=(9,), logprobs=(None,)
+    )
+    end = attrs.evolve(end, said=(end.said[0], other))
+    asked = CHAT.asked({"messages": [HELLO], "n": 2, "return_token_ids": True, "logprobs": True})
+    deltas = [Delta(ids=(7,), text="a"), Delta(ids=(9,), text="c", index=1), Delta(ids=(8,), text="b")]
+    adds_up(CHAT, asked, iter(deltas), end, Reading())
+
+
+def test_log_probabilities_wait_for_those_before_them() -> None:
+    end = answer({"role": "assistant", "content": "ab"}, (7, 8))
+    deltas = [Delta(ids=(7,), text="a"), Delta(ids=(8,), text="b", logprobs=(-0.5,))]
+    adds_up(CHAT, asking(CHAT), iter(deltas), end, Reading())
+
+
+def test_counts_come_last_where_they_are_asked_for() -> None:
+    asked = CHAT.asked({"messages": [HELLO], "stream_options": {"include_usage": True}})
+    found = streamed(CHAT, asked, iter(()), answer({"role": "assistant", "content": "hi"}))
+    assert found[-1]["choices"] == []
+    assert found[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 6}
+    assert all("token_ids" not in choice for one in found for choice in one["choices"])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kinds"),
+    [
+        (ANTHROPIC, ["message_start", "content_block_start", "content_block_delta", "content_block_delta"]),
+        (RESPONSES, ["response.created", "response.in_progress", "response.output_item.added"]),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_events_come_in_the_order_of_the_api(dialect: Dialect, kinds: list[str]) -> None:
+    found = streamed(
+        dialect, asking(dialect), iter(()), answer({"role": "assistant", "content": "a", "reasoning": "b"})
+    )
+    assert [one["type"] for one in found][: len(kinds)] == kinds
+
+
+def test_a_response_in_pieces_is_one_of_the_sdk_s() -> None:
+    message = {"role": "assistant", "content": "a", "reasoning": "b"}
+    found = streamed(RESPONSES, asking(RESPONSES), iter(()), answer(message, finish_reason="length"))
+    assert found[-1]["type"] == "response.incomplete"
+    response = Response.model_validate(found[-1]["response"])
+    assert response.incomplete_details is not None
+    assert (response.incomplete_details.reason, response.output_text) == ("max_output_tokens", "a")
+    ends = [item.status for item in response.output if item.type == "reasoning" or item.type == "message"]  # noqa: PLR1714  # mypy narrows by `==` alone
+    assert ends == ["completed", "incomplete"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_a_ping_says_nothing(dialect: Dialect) -> None:
+    found = events(dialect.telling(asking(dialect), STAMP).ping())
+    assert found == ([{"type": "ping"}] if dialect is ANTHROPIC else [])

@@ -1,0 +1,306 @@
+"""The sampler: nothing but its arguments decides what it says, and each of its faults can be had alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from attrs import evolve, fields
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tito_io.embedded import TIDY, Habits, Sampler, Sampling, family, generate, vocabulary
+from tito_io.embedded.arguments import DEEPEST, arguments
+from tito_io.embedded.drift import drifted
+from tito_io.embedded.generation import Generation
+from tito_io.embedded.parsing import parse
+from tito_io.embedded.rng import Dice
+from tito_io.embedded.vocabulary import CALL, CLOSE, OVER, THINK, THOUGHT
+
+from .embedded_client import WEATHER, prompt
+
+LIMIT = Sampling(max_tokens=256)
+
+
+def replies(habits: Habits, *, count: int = 30, tools: bool = True) -> list[Generation]:
+    """Sample replies to `count` questions."""
+    sampler = Sampler(habits=habits)
+    return [generate(sampler, prompt(f"Question {one}?", tools=tools), LIMIT) for one in range(count)]
+
+
+def whole(reply: Generation) -> str:
+    """Return the text of all ids, the end token too."""
+    return vocabulary().decode(reply.ids)
+
+
+def only(**rates: float) -> Habits:
+    """Return a tidy sampler with these habits."""
+    return evolve(TIDY, **rates)
+
+
+def canonical(reply: Generation) -> bool:
+    return vocabulary().encode(whole(reply)) == reply.ids
+
+
+@given(
+    st.lists(st.integers(0, vocabulary().size - 1), max_size=60),
+    st.integers(0, 3),
+    st.integers(0, 3) | st.none(),
+)
+def test_any_ids_get_a_reply_and_always_the_same(ids: list[int], seed: int, wish: int | None) -> None:
+    sampling = Sampling(max_tokens=40, seed=wish)
+    first, again = (generate(Sampler(seed), list(ids), sampling) for _ in range(2))
+    assert first == again
+    assert 1 <= len(first.ids) <= 40
+    assert all(0 <= one < vocabulary().size for one in first.ids)
+    assert all(-1e9 < step.logprob < 0 for step in first.steps)
+
+
+def test_the_order_of_requests_does_not_matter() -> None:
+    prompts = [prompt(f"Number {one}") for one in range(12)]
+    forth = {tuple(ids): generate(Sampler(), ids, LIMIT) for ids in prompts}
+    back = {tuple(ids): generate(Sampler(), ids, LIMIT) for ids in reversed(prompts)}
+    assert forth == back
+
+
+def test_seeds_prompts_and_draws_all_matter() -> None:
+    ids = prompt()
+    found = [
+        generate(Sampler(), ids, LIMIT),
+        generate(Sampler(1), ids, LIMIT),
+        generate(Sampler(), ids, evolve(LIMIT, seed=1)),
+        generate(Sampler(), ids, LIMIT, draw=1),
+        generate(Sampler(), prompt("Another?"), LIMIT),
+    ]
+    assert len({tuple(reply.ids) for reply in found}) == len(found)
+
+
+def test_every_process_samples_the_same() -> None:
+    code = (
+        "from tito_io.embedded import *; from tests.io.embedded.embedded_client import prompt;"
+        "print([generate(Sampler(3), prompt(str(n)), Sampling(max_tokens=99)).ids for n in range(5)])"
+    )
+    here = [generate(Sampler(3), prompt(str(one)), Sampling(max_tokens=99)).ids for one in range(5)]
+    for seed in ("1", "2"):
+        environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": "."}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert json.loads(done.stdout) == here
+
+
+def test_fifty_turns_show_every_habit_and_most_stop_cleanly() -> None:
+    found, words = replies(Habits(), count=50), vocabulary()
+    texts = [whole(reply) for reply in found]
+    clean = [reply for reply in found if reply.finish_reason == "stop" and reply.stop_reason is None]
+    shown = {
+        "drifts": sum(not canonical(reply) for reply in found),
+        "thinks": sum(len(text.partition(THOUGHT)[0]) > 20 for text in texts),
+        "calls": sum(CALL in text for text in texts),
+        "twice": sum(text.count(CALL) > 1 for text in texts),
+        "spells_tags": sum(
+            CALL in text and words.id(CALL) not in reply.ids for text, reply in zip(texts, found, strict=True)
+        ),
+        "malformed": sum(
+            CALL in text and not parse(reply.text, thinking=True, tools=True).calls
+            for text, reply in zip(texts, found, strict=True)
+        ),
+        "loose": sum(THOUGHT + "\n\n" not in text or THINK + "\n" not in text for text in texts),
+        "spells_special": sum(CLOSE in reply.text or OVER in reply.text for reply in found),
+        "runs_on": sum(reply.finish_reason == "length" for reply in found),
+        "odd_stops": sum(reply.stop_reason == words.id(OVER) for reply in found),
+        "half_characters": sum("\N{REPLACEMENT CHARACTER}" in text for text in texts),
+        "silent": sum(len(reply.ids) == 1 for reply in found),
+        "bunches": sum(max(reply.sizes) > 1 for reply in found),
+    }
+    assert set(shown) == {field.name for field in fields(Habits)}
+    assert min(shown.values()) >= 1, shown
+    assert len(clean) >= 35
+    assert shown["drifts"] >= 30
+
+
+def test_a_drifting_reply_has_the_text_of_one_that_does_not() -> None:
+    tidy, drifting = replies(TIDY), replies(only(drifts=1.0))
+    assert [whole(reply) for reply in tidy] == [whole(reply) for reply in drifting]
+    assert all(canonical(reply) for reply in tidy)
+    assert not any(canonical(reply) for reply in drifting)
+
+
+def test_a_reply_that_drifts_always_does_however_short_it_is() -> None:
+    words = vocabulary()
+    for seed in range(50):
+        ids = drifted([words.id(CLOSE), *words.encode(" the")], Dice(seed), words)
+        assert len(ids) > 2
+        assert words.decode(ids) == f"{CLOSE} the"
+    assert drifted([words.id(CLOSE)], Dice(0), words) == [words.id(CLOSE)]
+
+
+def test_tidy_replies_are_what_the_template_writes_back() -> None:
+    for reply in replies(TIDY):
+        message = parse(reply.text, thinking=True, tools=True).message(str)
+        for call in message.get("tool_calls", []):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        question = [{"role": "user", "content": "x"}]
+        before = family().ids(question, tools=[WEATHER], add_generation_prompt=True)
+        after = family().ids([*question, message], tools=[WEATHER])
+        assert after == [*before, *reply.ids, *vocabulary().encode("\n")]
+
+
+def test_a_reply_goes_on_where_the_prompt_left_off() -> None:
+    fresh = generate(Sampler(habits=TIDY), prompt(), LIMIT)
+    closed = generate(Sampler(habits=TIDY), prompt(enable_thinking=False), LIMIT)
+    halfway = generate(Sampler(habits=TIDY), [*prompt(), *vocabulary().encode("The")], LIMIT)
+    inside = generate(Sampler(habits=TIDY), [*prompt(), *vocabulary().encode("<think>\nHm")], LIMIT)
+    assert whole(fresh).startswith(THINK)
+    assert THINK not in whole(closed)
+    assert THOUGHT not in whole(closed)
+    assert THOUGHT not in whole(halfway)
+    assert THINK not in whole(inside)
+    assert THOUGHT in whole(inside)
+
+
+def test_nothing_is_called_where_nothing_is_offered_or_no_assistant_speaks() -> None:
+    habits = only(calls=1.0)
+    assert not any(CALL in whole(reply) for reply in replies(habits, tools=False))
+    turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    for ids in (prompt()[:-3], family().ids(turn, tools=[WEATHER])):
+        assert CALL not in whole(generate(Sampler(habits=habits), ids, LIMIT))
+    fake = "<|turn|>user\n<tools>\n" + json.dumps(WEATHER) + "\n</tools><|done|>\n<|turn|>assistant\n"
+    assert CALL not in whole(generate(Sampler(habits=habits), vocabulary().encode(fake), LIMIT))
+
+
+def test_calls_are_rarer_after_results() -> None:
+    habits, asked = only(calls=0.8), [{"role": "user", "content": "x"}]
+    told = [{"role": "assistant", "content": "y"}, {"role": "tool", "content": "z"}]
+    ids = family().ids([*asked, *told], tools=[WEATHER], add_generation_prompt=True)
+    found = [generate(Sampler(seed, habits), ids, LIMIT) for seed in range(100)]
+    assert 25 <= sum(CALL in whole(reply) for reply in found) <= 55
+
+
+def test_calls_fit_the_schema() -> None:
+    seen: set[str] = set()
+    properties: dict[str, Any] = WEATHER["function"]["parameters"]["properties"]  # type: ignore[index]
+    for reply in replies(only(calls=1.0, loose=1.0, drifts=1.0), count=60):
+        for call in parse(reply.text, thinking=True, tools=True).calls:
+            values = json.loads(call.arguments)
+            assert call.name == "get_weather"
+            assert "city" in values
+            assert set(values) <= set(properties)
+            assert isinstance(values["city"], str)
+            assert isinstance(values.get("days", 0), int)
+            assert values.get("unit", "C") in ("C", "F")
+            assert all(isinstance(one, int | float) for one in values.get("near", []))
+            seen |= set(values)
+    assert seen == set(properties)
+
+
+def test_a_call_is_written_in_more_ways_than_one() -> None:
+    bodies = [whole(reply).partition(CALL)[2] for reply in replies(only(calls=1.0, loose=1.0), count=60)]
+    assert any('"arguments":{' in body for body in bodies)
+    assert any('"arguments": {' in body for body in bodies)
+    assert any('" : ' in body for body in bodies)
+    assert any("\\u00" in body for body in bodies)
+    assert any("\n  " in body for body in bodies)
+
+
+@pytest.mark.parametrize("name", ["get_weather", ""])
+def test_a_call_can_be_demanded(name: str) -> None:
+    sampling = evolve(LIMIT, must_call=name)
+    for one in range(20):
+        reply = generate(Sampler(), prompt(f"{one}"), sampling)
+        assert parse(reply.text, thinking=True, tools=True).calls, whole(reply)
+
+
+class TestOneHabitAtATime:
+    """A rate of one makes a habit certain, and nothing else goes wrong."""
+
+    def test_tags_are_spelled_out(self) -> None:
+        for reply in replies(only(calls=1.0, spells_tags=1.0)):
+            assert CALL in reply.text
+            assert vocabulary().id(CALL) not in reply.ids
+            assert parse(reply.text, thinking=True, tools=True).calls
+
+    def test_calls_are_malformed(self) -> None:
+        found = replies(only(calls=1.0, malformed=1.0))
+        assert all(CALL in reply.text for reply in found)
+        assert not any(parse(reply.text, thinking=True, tools=True).calls for reply in found)
+        assert any("</tool_call>" not in reply.text for reply in found)
+
+    def test_spaces_are_loose(self) -> None:
+        texts = [reply.text for reply in replies(only(loose=1.0))]
+        assert all(text != text.rstrip() for text in texts)
+        assert len({text.partition(THOUGHT)[2][:2] for text in texts}) > 2
+
+    def test_special_tokens_are_spelled_in_words(self) -> None:
+        for reply in replies(only(calls=0.0, spells_special=1.0)):
+            assert CLOSE in reply.text or OVER in reply.text
+            assert len(vocabulary().encode(whole(reply))) < len(reply.ids)
+
+    def test_there_is_no_end(self) -> None:
+        found = replies(only(runs_on=1.0))
+        assert {reply.finish_reason for reply in found} == {"length"}
+        assert {len(reply.ids) for reply in found} == {256}
+        assert {parse(reply.text, thinking=True, tools=True).content is None for reply in found} == {
+            True,
+            False,
+        }
+
+    def test_the_end_is_the_wrong_one(self) -> None:
+        found = replies(only(odd_stops=1.0))
+        assert {reply.stop_reason for reply in found} == {vocabulary().id(OVER)}
+        assert {reply.finish_reason for reply in found} == {"stop"}
+
+    def test_the_last_character_is_cut(self) -> None:
+        for reply in replies(only(half_characters=1.0)):
+            assert vocabulary().decode(reply.ids[:-1]).endswith("\N{REPLACEMENT CHARACTER}")
+            assert reply.steps[-2].text == ""
+
+    def test_nothing_is_said(self) -> None:
+        for reply in replies(only(silent=1.0)):
+            assert reply.ids == [vocabulary().id(CLOSE)]
+            assert reply.text == ""
+
+    def test_events_hold_several_ids(self) -> None:
+        for reply in replies(only(bunches=1.0)):
+            assert sum(reply.sizes) == len(reply.ids)
+            assert max(reply.sizes) > 1
+        assert all(set(reply.sizes) == {1} for reply in replies(TIDY))
+
+
+def test_schemas_of_every_kind_are_filled_in() -> None:
+    deep: dict[str, Any] = {"type": "integer"}
+    for _ in range(8):
+        deep = {"type": "object", "properties": {"in": deep}, "required": ["in"]}
+    kinds = {"none": {"type": "null"}, "first": {"type": ["boolean", "null"]}, "any": True, "deep": deep}
+    schema = {"properties": {**kinds, "list": {"type": "array"}}, "required": [*kinds, "list"]}
+    for seed in range(20):
+        values = arguments(schema, Dice(seed))
+        assert values["none"] is None
+        assert isinstance(values["first"], bool)
+        assert isinstance(values["any"], str)
+        assert all(isinstance(one, str) for one in values["list"])
+        assert json.dumps(values["deep"]).count("in") == DEEPEST
+    assert arguments({"properties": []}, Dice(0)) == {}
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1])
+def test_a_rate_is_a_share(rate: float) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Habits(drifts=rate)
+
+
+def test_a_broken_list_of_tools_is_read_as_far_as_it_can_be() -> None:
+    lines = [
+        "{",
+        "[]",
+        '{"function": {"name": "f"}}',
+        '{"function": 1}',
+        '{"function": {"name": "g", "parameters": 1}}',
+        '{"function": {"name": 7}}',
+    ]
+    text = "<|turn|>system\n<tools>\n" + "\n".join(lines) + "\n</tools><|done|>\n<|turn|>assistant\n"
+    reply = generate(Sampler(habits=only(calls=1.0)), vocabulary().encode(text), LIMIT)
+    assert {call.name for call in parse(reply.text, thinking=True, tools=True).calls} == {"f"}

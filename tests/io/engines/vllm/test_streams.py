@@ -1,0 +1,441 @@
+"""Streamed turns: told as they come, and then the reply that would have come in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import anyio
+import attrs
+import httpx2
+import orjson
+import pytest
+
+from tests.io.engines.vllm.vllm_server import (
+    PROMPT,
+    chat_answer,
+    chunks,
+    completion_answer,
+    events,
+    generate_answer,
+    mocked,
+    serving,
+    several,
+    usage,
+)
+from tito_core.normalization.canonical import normalize
+from tito_io.engines.protocol import (
+    AbortedError,
+    Delta,
+    EngineError,
+    InvalidReplyError,
+    OverlongError,
+    Rendering,
+    Reply,
+    RequestError,
+    Sampling,
+    ServerError,
+    UnreachableError,
+    UnsupportedError,
+)
+from tito_io.engines.vllm import CHAT, COMPLETIONS, GENERATE, TOKENS, VLLM, Notice
+
+pytestmark = pytest.mark.anyio
+
+HELLO = [{"role": "user", "content": "hello"}]
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+Way = Literal["messages", "chat", "tokens", "completions", "generate"]
+WAYS: tuple[Way, ...] = ("messages", "chat", "tokens", "completions", "generate")
+PATHS = {"messages": CHAT, "chat": CHAT, "tokens": TOKENS, "completions": COMPLETIONS, "generate": GENERATE}
+CALLED: dict[str, Any] = {
+    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]
+}
+CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+
+
+@attrs.define
+class Heard:
+    """Keeps what it is told."""
+
+    deltas: list[Delta] = attrs.field(factory=list)
+
+    async def __call__(self, delta: Delta) -> None:
+        self.deltas.append(delta)
+
+    def ids(self, index: int = 0) -> tuple[int, ...]:
+        return tuple(one for delta in self.deltas if delta.index == index for one in delta.ids)
+
+    def logprobs(self, index: int = 0) -> tuple[float | None, ...]:
+        found = [delta for delta in self.deltas if delta.index == index]
+        return tuple(value for delta in found for value in delta.logprobs or ())
+
+    def text(self, index: int = 0) -> str:
+        return "".join(delta.text for delta in self.deltas if delta.index == index)
+
+
+def answer_of(way: Way, ids: tuple[int, ...] = (7, 8), text: str = "hi", **parts: Any) -> dict[str, Any]:
+    """Return the way's whole answer."""
+    if way == "completions":
+        return completion_answer(ids, text=text, **parts)
+    if way == "generate":
+        return generate_answer(ids, text=text, **parts)
+    return chat_answer(ids, content=text, **parts)
+
+
+def engine_of(way: Way, answer: Any, **options: Any) -> VLLM:
+    """Return an engine that gets this answer by that way."""
+    route = "completions" if way == "messages" else way
+    return mocked({PATHS[way]: answer}, route=route, **options)[0]
+
+
+async def asked(engine: VLLM, way: Way, heard: Heard | None = None, **sampling: Any) -> Reply:
+    """Ask for a turn."""
+    rendering = Rendering(tools=(TOOL,))
+    if way == "messages":
+        return await engine.from_messages(HELLO, rendering, Sampling(**sampling), watch=heard)
+    return await engine.from_ids(PROMPT, Sampling(**sampling), rendering, watch=heard)
+
+
+def alike(streamed: Reply, whole: Reply) -> None:
+    """Demand that two replies say the same; chunks leave out what is null."""
+    bare: dict[str, Any] = {"raw": {}, "siblings": (), "message": None}
+    assert attrs.evolve(streamed, **bare) == attrs.evolve(whole, **bare)
+    assert normalize(streamed.message or {}) == normalize(whole.message or {})
+    assert len(streamed.siblings) == len(whole.siblings)
+    for one, other in zip(streamed.siblings, whole.siblings, strict=True):
+        alike(one, other)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "a turn": {"ids": (7, 8, 9, 10, 2), "text": "hello"},
+    "cut": {"ids": (7, 8, 9), "finish_reason": "length"},
+    "only its end": {"ids": (2,), "text": ""},
+    "a stop string": {"ids": (7, 8), "stop_reason": "lo", "text": "hel"},
+    "a stop id": {"ids": (7, 8), "stop_reason": 8},
+    "a sentinel": {"ids": (7, 8, 9), "logprobs": (-0.5, -9999.0, None)},
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_streamed_reply_is_the_whole_one(way: Way, case: str, size: int) -> None:
+    answer, heard = answer_of(way, **CASES[case]), Heard()
+    engine = engine_of(way, serving(answer, size))
+    whole = await asked(engine, way, stop=("lo",))
+    streamed = await asked(engine, way, heard, stop=("lo",))
+    alike(streamed, whole)
+    assert heard.ids() == streamed.completion_ids == CASES[case]["ids"]
+    assert heard.logprobs() == streamed.logprobs
+    assert heard.text() == CASES[case].get("text", "hi")
+
+
+@pytest.mark.parametrize("way", ["messages", "chat", "tokens"])
+async def test_calls_come_in_pieces(way: Way) -> None:
+    answer = chat_answer((7, 8, 9), content="", finish_reason="tool_calls", **CALLED)
+    found = chunks(answer)
+    first = found[1]["choices"][0]["delta"]["tool_calls"][0]
+    first["function"] = {"name": "f", "arguments": ""}
+    found[2]["choices"][0]["delta"] = {"tool_calls": [{"index": 0, "function": {"arguments": '{"a"'}}]}
+    found[3]["choices"][0]["delta"] = {"tool_calls": [{"index": 0, "function": {"arguments": ": 1}"}}]}
+    heard = Heard()
+    reply = await asked(engine_of(way, events(*found)), way, heard)
+    assert reply.message is not None
+    assert reply.message["tool_calls"] == CALLED["tool_calls"]
+    assert (reply.finish_reason, heard.ids()) == ("tool_calls", (7, 8, 9))
+
+
+@pytest.mark.parametrize("way", ["completions", "generate"])
+async def test_a_streamed_call_is_parsed_from_the_whole(way: Way) -> None:
+    answer = answer_of(way, (92, 66, 93, 2), CALL)
+    reply = await asked(engine_of(way, serving(answer)), way, Heard())
+    assert reply.finish_reason == "tool_calls"
+    assert reply.message is not None
+    assert reply.message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": 1}'}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_several_turns_are_told_apart_by_their_index(way: Way) -> None:
+    answer = several(answer_of(way, (7, 8, 9)), answer_of(way, (5,), "x"), answer_of(way, (4, 4), "yy"))
+    heard, engine = Heard(), engine_of(way, serving(answer))
+    streamed, whole = await asked(engine, way, heard, n=3), await asked(engine, way, stop=("z",), n=3)
+    alike(streamed, whole)
+    assert [one.completion_ids for one in (streamed, *streamed.siblings)] == [(7, 8, 9), (5,), (4, 4)]
+    assert [heard.ids(index) for index in range(3)] == [(7, 8, 9), (5,), (4, 4)]
+    assert [heard.text(index) for index in range(3)] == ["hi", "x", "yy"]
+    assert streamed.usage.completion_tokens == 6
+
+
+# A stream that breaks.
+
+
+def broken(way: Way, kept: int, *further: Any, done: bool = False) -> httpx2.Response:
+    """Return the first chunks of a turn of five ids, and whatever comes then."""
+    found = chunks(answer_of(way, (7, 8, 9, 10, 2), logprobs=(-1.0, -2.0, -3.0, -4.0, -5.0)))
+    begun = 1 if found[0].get("object") == "chat.completion" else 0
+    return events(*found[: begun + kept], *further, done=done)
+
+
+def partial(caught: pytest.ExceptionInfo[EngineError], kept: int) -> None:
+    """Demand that the error holds so many ids."""
+    reply = caught.value.partial
+    if not kept:
+        assert reply is None
+        return
+    assert reply is not None
+    assert reply.completion_ids == (7, 8, 9, 10, 2)[:kept]
+    assert reply.logprobs == (-1.0, -2.0, -3.0, -4.0, -5.0)[:kept]
+    assert (reply.finish_reason, reply.truncated, reply.prompt_ids) == ("abort", True, PROMPT)
+    assert (reply.text, reply.usage.completion_tokens) == ("hi", kept)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_stream_without_its_end_mark_was_broken_off(way: Way, kept: int) -> None:
+    with pytest.raises(UnreachableError, match="before its end mark") as caught:
+        await asked(engine_of(way, broken(way, kept)), way, Heard())
+    partial(caught, kept)
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_16_an_error_inside_a_success_is_an_error(way: Way, kept: int) -> None:
+    told = {"error": {"message": "boom", "type": "InternalServerError", "param": None, "code": 500}}
+    with pytest.raises(ServerError) as caught:
+        await asked(engine_of(way, broken(way, kept, told, done=True)), way, Heard())
+    partial(caught, kept)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_16_an_overlong_prompt_is_told_inside_a_success(way: Way) -> None:
+    message = "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
+    told = {"error": {"message": message, "type": "BadRequestError", "param": None, "code": 400}}
+    with pytest.raises(OverlongError) as caught:
+        await asked(engine_of(way, events(told)), way, Heard())
+    assert caught.value.partial is None
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_07_a_turn_without_a_finish_reason_was_aborted(way: Way) -> None:
+    counted = {"choices": [], "usage": usage(3, 2)}
+    with pytest.raises(AbortedError, match="gave it up") as caught:
+        await asked(engine_of(way, broken(way, 2, counted, done=True)), way, Heard())
+    partial(caught, 2)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_turn_that_says_it_was_aborted_is_kept(way: Way) -> None:
+    answer = answer_of(way, (7, 8), finish_reason="abort")
+    reply = await asked(engine_of(way, serving(answer)), way, Heard())
+    assert (reply.completion_ids, reply.finish_reason, reply.truncated) == ((7, 8), "abort", True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_turn_that_the_engine_failed_at_holds_what_came(way: Way) -> None:
+    answer = answer_of(way, (7, 8), finish_reason="error")
+    with pytest.raises(ServerError, match="failed while it sampled") as caught:
+        await asked(engine_of(way, serving(answer)), way, Heard())
+    assert caught.value.partial is not None
+    assert caught.value.partial.completion_ids == (7, 8)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_22_what_came_before_a_break_is_kept_for_every_turn(way: Way) -> None:
+    answer = several(answer_of(way, (7, 8, 9)), answer_of(way, (5, 6), "x"))
+    found = chunks(answer)[:-2]
+    with pytest.raises(UnreachableError) as caught:
+        await asked(engine_of(way, events(*found, done=False)), way, Heard(), n=2)
+    reply = caught.value.partial
+    assert reply is not None
+    assert [one.completion_ids for one in (reply, *reply.siblings)] == [(7, 8), (5, 6)]
+    assert reply.usage.completion_tokens == 4
+
+
+# Chunks that do not hold together.
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_01_a_chunk_that_was_dropped_with_its_ids_is_missed(way: Way) -> None:
+    found = chunks(answer_of(way, (7, 8, 9, 10)))
+    del found[2]
+    with pytest.raises(InvalidReplyError, match=r"4 .* for 3 sampled ids") as caught:
+        await asked(engine_of(way, events(*found)), way, Heard())
+    assert caught.value.partial is not None
+    assert len(caught.value.partial.completion_ids) == 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_02_a_chunk_that_lost_its_log_probabilities_is_missed(way: Way) -> None:
+    found = chunks(answer_of(way, (7, 8, 9, 10)))
+    found[2]["choices"][0]["logprobs"] = None
+    heard = Heard()
+    with pytest.raises(InvalidReplyError, match="3 log-probabilities for 4") as caught:
+        await asked(engine_of(way, events(*found)), way, heard)
+    reply = caught.value.partial
+    assert reply is not None
+    assert (reply.completion_ids, reply.logprobs) == ((7, 8, 9, 10), None)
+    assert [delta.logprobs for delta in heard.deltas].count(None) == 1
+
+
+@pytest.mark.parametrize("way", ["messages", "chat", "tokens"])
+@pytest.mark.parametrize("version", ["0.12.0", "0.30.1"])
+async def test_traps_01_and_02_chat_is_not_streamed_where_ids_get_lost(way: Way, version: str) -> None:
+    answer, heard = answer_of(way, (7, 8, 9)), Heard()
+    known = {PATHS[way]: answer, "/version": {"version": version if way != "chat" else "0.30.1"}}
+    engine, mock = mocked(known, route="completions" if way == "messages" else way)
+    reply = await asked(engine, way, heard)
+    assert "stream" not in mock.bodies(PATHS[way])[0]
+    assert reply.notices == (Notice.WHOLE,)
+    assert engine.notices == {Notice.WHOLE: 1}
+    assert heard.deltas == [Delta(ids=(7, 8, 9), logprobs=(-0.5,) * 3, text="hi")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_03_a_chunk_without_ids_may_repeat_log_probabilities(way: Way) -> None:
+    answer = answer_of(way, (7, 8, 9))
+    found = chunks(answer)
+    last = max(place for place, chunk in enumerate(found) if chunk["choices"])
+    again = {**found[last]["choices"][0], "token_ids": [], "logprobs": answer["choices"][0]["logprobs"]}
+    again = {**again, "finish_reason": None, "weight_versions": None}
+    found.insert(last, {**found[last], "choices": [again]})
+    heard = Heard()
+    reply = await asked(engine_of(way, events(*found)), way, heard)
+    assert reply.logprobs == heard.logprobs() == (-0.5,) * 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "breaking",
+    [
+        {"token_ids": "78"},
+        {"token_ids": [7, -1]},
+        {"token_ids": [True]},
+        {"logprobs": "no"},
+        {"logprobs": {"content": [5], "tokens": 7}},
+        {"index": [1]},
+        {"index": 1},
+        {"delta": "no", "text": 5},
+        {"delta": {"content": 5}, "text": [5]},
+    ],
+)
+async def test_a_chunk_that_is_malformed_is_refused(way: Way, breaking: dict[str, Any]) -> None:
+    found = chunks(answer_of(way, (7, 8, 9)))
+    piece = found[2]["choices"][0]
+    changed = {name: value for name, value in breaking.items() if name != "delta" or "delta" in piece}
+    found[2]["choices"][0] = {**piece, **changed}
+    with pytest.raises(EngineError) as caught:
+        await asked(engine_of(way, events(*found)), way, Heard())
+    assert caught.value.partial is not None
+    assert caught.value.partial.completion_ids[:1] == (7,)
+
+
+@pytest.mark.parametrize("chunk", [{"choices": 5}, {"choices": [5]}, {"choices": {"a": 1}}])
+async def test_chunks_that_hold_no_choices_are_refused(chunk: dict[str, Any]) -> None:
+    with pytest.raises(InvalidReplyError):
+        await asked(engine_of("completions", events(chunk)), "completions", Heard())
+
+
+@pytest.mark.parametrize("content", [b"data: {", b"data: [1]\n\n", b"data: nonsense\n\n"])
+async def test_an_event_that_is_no_object_is_refused(content: bytes) -> None:
+    response = httpx2.Response(200, content=content + b"\n\n", headers={"content-type": "text/event-stream"})
+    with pytest.raises(InvalidReplyError, match="an event is no"):
+        await asked(engine_of("completions", response), "completions", Heard())
+
+
+async def test_an_answer_in_one_piece_is_no_stream() -> None:
+    with pytest.raises(InvalidReplyError, match="a stream was asked for, and application/json came"):
+        await asked(engine_of("completions", completion_answer()), "completions", Heard())
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_trap_40_a_refused_stream_is_asked_for_once(status: int) -> None:
+    engine, mock = mocked({COMPLETIONS: httpx2.Response(status, json={"error": "busy"})})
+    with pytest.raises((RequestError, ServerError)):
+        await asked(engine, "completions", Heard())
+    assert len(mock.bodies(COMPLETIONS)) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_trap_41_a_line_may_be_of_any_length(way: Way) -> None:
+    prompt = list(range(300_000))
+    answer = answer_of(way, (7, 8), prompt=prompt)
+    card = {"data": [{"id": "m", "max_model_len": 400_000}]}
+    route = "completions" if way == "messages" else way
+    engine, _ = mocked({PATHS[way]: serving(answer), "/v1/models": card}, route=route)
+    if way == "messages":
+        reply = await engine.from_messages(HELLO, Rendering(), Sampling(), watch=Heard())
+    else:
+        reply = await engine.from_ids(prompt, Sampling(), watch=Heard())
+    assert len(reply.prompt_ids) == 300_000
+    assert reply.completion_ids == (7, 8)
+
+
+# Leaving.
+
+
+@attrs.define
+class Endless(httpx2.AsyncByteStream):
+    """A stream that sends its chunks, then waits, and knows when it is left."""
+
+    content: bytes
+    closed: bool = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self.content
+        await anyio.sleep_forever()
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def endless() -> tuple[VLLM, Endless]:
+    """Return an engine that begins a turn and never ends it, and the stream of it."""
+    stream = Endless(events(*chunks(completion_answer((7, 8)))[:1], done=False).content)
+    response = httpx2.Response(200, stream=stream, headers={"content-type": "text/event-stream"})
+    return mocked({COMPLETIONS: response})[0], stream
+
+
+async def test_a_cancelled_turn_closes_the_connection() -> None:
+    engine, stream = endless()
+    heard = Heard()
+    with anyio.move_on_after(0.2) as scope:
+        await asked(engine, "completions", heard)
+    assert scope.cancelled_caught
+    assert heard.ids() == (7,)
+    assert stream.closed
+
+
+async def test_a_watcher_that_fails_ends_the_turn() -> None:
+    engine, stream = endless()
+
+    async def failing(_: Delta) -> None:
+        raise LookupError("seen enough")
+
+    with pytest.raises(LookupError, match="seen enough"):
+        await engine.from_ids(PROMPT, Sampling(), watch=failing)
+    assert stream.closed
+
+
+async def test_what_is_old_is_streamed_where_it_can_be() -> None:
+    known = {COMPLETIONS: serving(completion_answer()), "/version": {"version": "0.10.2"}}
+    engine, mock = mocked(known)
+    reply = await asked(engine, "completions", Heard())
+    assert reply.notices == ()
+    assert mock.bodies(COMPLETIONS)[0]["stream"] is True
+    assert not mock.bodies("/version"), "it needs no version"
+    assert orjson.dumps(reply.raw)
+
+
+async def test_the_generate_route_is_not_streamed_before_it_could_be() -> None:
+    known = {GENERATE: generate_answer(), "/version": {"version": "0.19.1"}}
+    engine, mock = mocked(known, route="generate")
+    reply = await asked(engine, "generate", Heard())
+    assert (reply.completion_ids, reply.notices) == ((7, 8), (Notice.WHOLE,))
+    assert "stream" not in mock.bodies(GENERATE)[0]
+
+
+async def test_a_version_that_takes_no_ids_by_chat_is_told() -> None:
+    engine, mock = mocked({CHAT: chat_answer(), "/version": {"version": "0.26.3"}}, route="chat")
+    with pytest.raises(UnsupportedError, match=r"0\.26\.3 takes no ids by chat"):
+        await engine.from_ids(PROMPT, Sampling())
+    assert not mock.bodies(CHAT)

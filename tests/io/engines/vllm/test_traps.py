@@ -1,0 +1,263 @@
+"""Traps that servers set, one test or more for each; the numbers are those of the project's list of them.
+
+Others stand beside what they belong to: 1, 2, 3, 7, 16, 22, 40 and 41 in `test_vllm_streams.py`, 4, 5, 6 and
+14 in `test_vllm_generate.py`, 20 in `test_vllm_harmony.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.io.engines.vllm.vllm_server import (
+    PROMPT,
+    chat_answer,
+    completion_answer,
+    generate_answer,
+    mocked,
+    refused,
+    several,
+)
+from tito_core import InputError, Reason
+from tito_io.client.conversation import Conversation, Route
+from tito_io.engines.protocol import (
+    EmptyReplyError,
+    InvalidReplyError,
+    OverlongError,
+    Rendering,
+    RequestError,
+    Sampling,
+    ServerError,
+    UnsupportedError,
+)
+from tito_io.engines.vllm import CHAT, COMPLETIONS, GENERATE, TOKENS
+
+pytestmark = pytest.mark.anyio
+
+HELLO = [{"role": "user", "content": "hello"}]
+PATHS = {"completions": COMPLETIONS, "chat": CHAT, "generate": GENERATE, "tokens": TOKENS}
+ROUTES: Any = tuple(PATHS)
+
+
+def answer_of(route: str, ids: tuple[int, ...] = (7, 8), **parts: Any) -> dict[str, Any]:
+    """Return the route's answer."""
+    if route == "completions":
+        return completion_answer(ids, **parts)
+    return generate_answer(ids, **parts) if route == "generate" else chat_answer(ids, **parts)
+
+
+def engine_of(route: Any, answer: Any) -> Any:
+    """Return an engine that gets this answer, and its mock."""
+    return mocked({PATHS[route]: answer}, route=route)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_traps_08_and_09_ids_past_a_stop_string_are_kept(route: str) -> None:
+    """The text is shorter than its ids, and nothing is made of that."""
+    parts = {"content": "he"} if PATHS[route] in (CHAT, TOKENS) else {"text": "he"}
+    answer = answer_of(route, (104, 101, 108, 108, 111), stop_reason="llo", **parts)
+    reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(stop=("llo",)))
+    assert reply.completion_ids == (104, 101, 108, 108, 111)
+    assert (reply.text, reply.stop_reason, reply.finish_reason) == ("he", "llo", "stop")
+
+
+async def test_trap_10_a_stop_string_inside_a_thought_ends_no_sentence() -> None:
+    answer = completion_answer((90, 65, 66), text="<think>A", stop_reason="B")
+    reply = await engine_of("completions", answer)[0].from_ids(PROMPT, Sampling(stop=("B",)))
+    assert reply.message == {"role": "assistant", "content": "", "reasoning": "A"}
+    assert (reply.stop_reason, len(reply.completion_ids)) == ("B", 3)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("echo", True),  # 12
+        ("truncate_prompt_tokens", -1),  # 13
+        ("include_reasoning", False),  # 17
+        ("top_logprobs", 5),  # 19
+        ("logprobs", 5),
+        ("features", {"mm_hashes": {}}),  # 24
+        ("content_parts", [{"type": "image_url", "url": "data:"}]),
+    ],
+)
+async def test_traps_12_13_17_19_24_what_would_part_ids_from_answers_is_not_sent(
+    route: str, name: str, value: Any
+) -> None:
+    engine, mock = engine_of(route, answer_of(route))
+    with pytest.raises(InputError, match=name):
+        await engine.from_ids(PROMPT, Sampling(extra={name: value}))
+    assert not mock.bodies(PATHS[route])
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_trap_11_a_turn_of_no_ids_is_not_asked_for(route: str) -> None:
+    engine, mock = engine_of(route, answer_of(route))
+    with pytest.raises(InputError, match="max_tokens"):
+        await engine.from_ids(PROMPT, Sampling(max_tokens=0))
+    assert not mock.bodies(PATHS[route])
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("seen", [(5, 6), (4, 5, 6, 6), (4, 5, 7)])
+async def test_traps_13_and_14_a_prompt_that_was_cut_or_replaced_is_found_out(
+    route: str, seen: tuple[int, ...]
+) -> None:
+    with pytest.raises(InvalidReplyError, match="the engine saw other prompt ids"):
+        await engine_of(route, answer_of(route, prompt=seen))[0].from_ids(PROMPT, Sampling())
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_trap_15_a_full_context_that_looks_like_a_wrong_setting_is_overlong(route: str) -> None:
+    told = refused(
+        "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)", param="max_tokens"
+    )
+    with pytest.raises(OverlongError):
+        await engine_of(route, told)[0].from_ids(PROMPT, Sampling())
+
+
+@pytest.mark.parametrize("route", ["completions", "generate"])
+async def test_trap_18_calls_are_told_whatever_the_server_says_of_the_end(route: str) -> None:
+    """What takes ids back to messages there rejects an empty turn, and says `stop` of calls."""
+    body = '{"name": "f", "arguments": {}}'
+    ids, text = (92, *map(ord, body), 93, 2), f"<tool_call>{body}</tool_call>"
+    parts = {"text": text} if route == "completions" else {}
+    reply = await engine_of(route, answer_of(route, ids, **parts))[0].from_ids(PROMPT, Sampling())
+    assert reply.finish_reason == "tool_calls"
+    nothing = answer_of(route, (), finish_reason="abort", **({"text": ""} if parts else {}))
+    reply = await engine_of(route, nothing)[0].from_ids(PROMPT, Sampling())
+    assert reply.message == {"role": "assistant", "content": ""}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_trap_19_as_many_log_probabilities_are_asked_for_every_time(route: str) -> None:
+    engine, mock = engine_of(route, answer_of(route))
+    for sampling in (Sampling(), Sampling(temperature=0.5, seed=1, extra={"top_p": 0.5})):
+        await engine.from_ids(PROMPT, sampling)
+    bodies = [body.get("sampling_params", body) for body in mock.bodies(PATHS[route])]
+    assert {body["logprobs"] for body in bodies} == {True if PATHS[route] in (CHAT, TOKENS) else 0}
+    assert not any("top_logprobs" in body for body in bodies)
+
+
+@pytest.mark.parametrize(("logprob", "mode"), [(0.0, "processed"), (-8.3, "raw"), (-9999.0, "raw")])
+async def test_trap_21_which_log_probabilities_a_server_reports_is_found_out(
+    logprob: float, mode: str
+) -> None:
+    answer = completion_answer((0,), prompt=(0,), logprobs=(logprob,), finish_reason="length")
+    engine, mock = engine_of("completions", answer)
+    assert await engine.logprobs_mode() == mode
+    assert mock.bodies(COMPLETIONS)[0]["allowed_token_ids"] == [0]
+
+
+@pytest.mark.parametrize(
+    "answer", [httpx2.Response(404, json={"detail": "Not Found"}), httpx2.Response(405, json={})]
+)
+async def test_trap_23_a_route_that_others_add_is_told_where_it_is_not(answer: Any) -> None:
+    engine, mock = mocked({TOKENS: answer}, route="tokens")
+    with pytest.raises(UnsupportedError, match="no such route, which prime-rl adds to vLLM"):
+        await engine.from_ids(PROMPT, Sampling())
+    assert [path for path, _ in mock.asked][-1] == TOKENS, "and no other is tried"
+
+
+async def test_trap_23_a_wrong_model_is_no_missing_route() -> None:
+    engine, _ = mocked(
+        {TOKENS: refused("The model `m` does not exist.", 404, "NotFoundError", "model")}, route="tokens"
+    )
+    with pytest.raises(RequestError, match="does not exist"):
+        await engine.from_ids(PROMPT, Sampling())
+
+
+async def test_trap_24_media_never_go_by_ids() -> None:
+    """Neither where the image is new, nor where an old one is in the history."""
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
+    engine, mock = mocked({CHAT: chat_answer()})
+    talk = Conversation(engine=engine, sampling=Sampling(max_tokens=5), suffix=(2,))
+    prompts: list[list[Any]] = [[image]]
+    for _ in range(2):
+        turn = await talk.turn(prompts[-1])
+        assert turn.route is Route.MITO
+        assert turn.refusal is None or turn.refusal.reason is Reason.MULTIMODAL
+        prompts.append([*prompts[-1], *turn.step.completion, *HELLO])
+    assert turn.refusal is not None, "the second turn had a step to continue"
+    sent = [path for path, _ in mock.asked if path in PATHS.values()]
+    assert sent == [CHAT, CHAT]
+    assert mock.bodies(CHAT)[0]["messages"] == [image]
+
+
+# All engines.
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_trap_38_a_turn_that_samples_nothing_is_a_turn(route: str) -> None:
+    for ids, finish in (((), "abort"), ((2,), "stop")):
+        parts = {"content": ""} if PATHS[route] in (CHAT, TOKENS) else {"text": ""}
+        answer = answer_of(route, ids, finish_reason=finish, **parts)
+        reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(stop=("x",)))
+        assert (reply.completion_ids, reply.finish_reason, reply.text) == (ids, finish, "")
+        assert reply.message is not None
+        assert not reply.message["content"]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_trap_39_turns_are_told_by_their_index(route: str) -> None:
+    answer = several(answer_of(route, (7,)), answer_of(route, (8, 9)), answer_of(route, (6, 5, 4)))
+    answer["choices"].reverse()
+    reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(n=3))
+    assert [one.completion_ids for one in (reply, *reply.siblings)] == [(7,), (8, 9), (6, 5, 4)]
+    assert {tuple(one.prompt_ids) for one in (reply, *reply.siblings)} == {PROMPT}
+    assert reply.usage.completion_tokens == 6, "of all, and the prompt once"
+    assert reply.usage.prompt_tokens == 3
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("indexes", [(0, 0), (1, 2), (0, 2), (None, 1), ("0", "1")])
+async def test_trap_39_indexes_that_say_nothing_are_refused(route: str, indexes: tuple[Any, Any]) -> None:
+    answer = several(answer_of(route, (7,)), answer_of(route, (8,)))
+    for choice, index in zip(answer["choices"], indexes, strict=True):
+        choice["index"] = index
+    with pytest.raises(InvalidReplyError):
+        await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(n=2))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("n", [1, 3])
+async def test_trap_39_another_number_of_turns_is_refused(route: str, n: int) -> None:
+    answer = several(answer_of(route, (7,)), answer_of(route, (8,)))
+    with pytest.raises(InvalidReplyError, match=f"2 choices for {n} turns"):
+        await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(n=n))
+    with pytest.raises(EmptyReplyError):
+        await engine_of(route, {**answer, "choices": []})[0].from_ids(PROMPT, Sampling(n=n))
+
+
+async def test_trap_39_every_turns_prompt_is_compared() -> None:
+    answer = several(completion_answer((7,)), completion_answer((8,), prompt=(4, 5, 7)))
+    with pytest.raises(InvalidReplyError, match="the engine saw other prompt ids"):
+        await engine_of("completions", answer)[0].from_ids(PROMPT, Sampling(n=2))
+
+
+async def test_trap_39_several_turns_after_messages() -> None:
+    engine, mock = mocked({CHAT: several(chat_answer((7,)), chat_answer((8, 9)))})
+    reply = await engine.from_messages(HELLO, Rendering(), Sampling(n=2))
+    assert mock.bodies(CHAT)[0]["n"] == 2
+    assert [one.completion_ids for one in (reply, *reply.siblings)] == [(7,), (8, 9)]
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_trap_40_nothing_is_sampled_twice(route: str, status: int) -> None:
+    engine, mock = engine_of(
+        route, httpx2.Response(status, json={"error": "busy"}, headers={"retry-after": "0"})
+    )
+    with pytest.raises((RequestError, ServerError)):
+        await engine.from_ids(PROMPT, Sampling())
+    asked = [path for path, _ in mock.asked if path in PATHS.values()]
+    assert asked == [PATHS[route]]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_trap_42_sentinels_are_no_values(route: str) -> None:
+    answer = answer_of(route, (1, 2, 3, 4), logprobs=(-9999.0, -1e30, None, -0.25))
+    reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling())
+    assert reply.logprobs == (None, None, None, -0.25)

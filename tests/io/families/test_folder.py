@@ -1,0 +1,169 @@
+"""A folder that cannot be used says so, and says which file is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.io.families.family_folder import CONFIG, load, tiny_folder, write
+from tito_core import TitoError
+from tito_io.families.family import Family
+from tito_io.families.folder import FolderError
+
+
+def refused(path: Path, template: str | None = None) -> str:
+    with pytest.raises(FolderError) as caught:
+        Family.load(path, template=template)
+    assert isinstance(caught.value, TitoError)
+    assert isinstance(caught.value, ValueError)
+    return str(caught.value)
+
+
+def configured(**config: Any) -> dict[str, Any]:
+    return {"tokenizer_config__json": {**CONFIG, **config}}
+
+
+def test_a_path_that_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert "file: is not a folder" in refused(tmp_path / "file")
+    assert "nothing is downloaded" in refused(Path("organisation/model"))
+
+
+def test_a_missing_tokenizer(tmp_path: Path) -> None:
+    write(tmp_path, {"chat_template.jinja": "x", "tokenizer_config.json": CONFIG})
+    assert "tokenizer.json: is missing" in refused(tmp_path)
+
+
+def test_no_template_anywhere(tmp_path: Path) -> None:
+    assert "has no chat template; add chat_template.jinja" in refused(tiny_folder(tmp_path))
+
+
+def test_a_folder_without_any_configuration_still_renders(tmp_path: Path) -> None:
+    path = tiny_folder(tmp_path, "{{ messages[0].content }}")
+    (path / "tokenizer_config.json").unlink()
+    family = load(path)
+    assert family.text([{"role": "user", "content": "hello"}]) == "hello"
+    assert (family.special_tokens, family.stop_ids) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("a\n{% if x %}\nb", "chat_template.jinja, line 3: Unexpected end of template"),
+        ("a\n\n{{ x | nothing }}", "chat_template.jinja, line 3: No filter named 'nothing'"),
+        ("{% unknown %}", "chat_template.jinja, line 1: Encountered unknown tag 'unknown'"),
+        ("{{ f(a=1, a=2) }}", "chat_template.jinja"),
+        ("{% break %}", "chat_template.jinja"),
+        ("{{ " + "9" * 5000 + " }}", "chat_template.jinja"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "chat_template.jinja"),
+        ("{% for x in y %}" * 50 + "{% endfor %}" * 50, "chat_template.jinja"),
+        ("x" * (2**20 + 1), "chat_template.jinja: a template of 1048577 characters"),
+    ],
+)
+def test_a_template_that_does_not_compile_names_its_line(tmp_path: Path, source: str, said: str) -> None:
+    assert said in refused(tiny_folder(tmp_path, source))
+
+
+def test_a_broken_template_in_the_configuration_names_that_file(tmp_path: Path) -> None:
+    path = tiny_folder(tmp_path, **configured(chat_template="{% if %}"))
+    assert "tokenizer_config.json#chat_template:default, line 1" in refused(path)
+
+
+def test_a_broken_template_that_was_not_asked_for_harms_nobody(tmp_path: Path) -> None:
+    files = {"chat_template__jinja": "F", "additional_chat_templates/rag__jinja": "{% if %}"}
+    path = tiny_folder(tmp_path, **files)
+    assert load(path).text([{"role": "user"}]) == "F"
+    assert "rag.jinja, line 1" in refused(path, "rag")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json"],
+)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"a": ', "is broken JSON"),
+        ("[" * 100_000, "is broken JSON"),
+        ("[1]", "holds a list where an object belongs"),
+        (b"\xff\xfe{", "is no UTF-8 text, at byte 0"),
+    ],
+)
+def test_broken_files(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
+    path = tiny_folder(tmp_path, "x")
+    (path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert f"{name}: {said}" in refused(path)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"model": {"type": "BPE"}}', "{", "\0"])
+def test_a_broken_tokenizer(tmp_path: Path, content: str) -> None:
+    path = tiny_folder(tmp_path, "x")
+    (path / "tokenizer.json").write_text(content)
+    assert "tokenizer.json: is no tokenizer" in refused(path)
+
+
+def test_an_unknown_template_lists_those_there_are(tmp_path: Path) -> None:
+    path = tiny_folder(tmp_path, "x", **{"additional_chat_templates/rag__jinja": "R", "other__jinja": "O"})
+    said = refused(path, "rags")
+    assert "no template rags; there are chat_template.jinja, default, other.jinja, rag" in said
+    assert "has no template tokenizer_config.json" in refused(path, "tokenizer_config.json")
+
+
+def test_several_templates_and_no_default(tmp_path: Path) -> None:
+    path = tiny_folder(tmp_path, **configured(chat_template={"rag": "R", "chat": "C"}))
+    assert "no template is the default; name one of chat, rag" in refused(path)
+    assert load(path, "chat").text([{"role": "user"}]) == "C"
+
+
+@pytest.mark.parametrize("value", [3, [3], {"default": 3}, [{"name": "default"}], [{"template": "x"}, "y"]])
+def test_a_template_of_another_type(tmp_path: Path, value: Any) -> None:
+    assert "chat_template must be a text" in refused(tiny_folder(tmp_path, **configured(chat_template=value)))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"eos_token": "<gone>"},
+        {"image_token": "<gone>"},
+        {"extra_special_tokens": ["<gone>"]},
+        {"extra_special_tokens": {"image_token": "<gone>"}},
+        {"additional_special_tokens": ["<gone>"]},
+        {"pad_token": {"__type": "AddedToken", "content": "<gone>"}},
+    ],
+)
+def test_a_token_that_the_vocabulary_does_not_have(tmp_path: Path, config: dict[str, Any]) -> None:
+    said = refused(tiny_folder(tmp_path, "x", **configured(**config)))
+    assert "names the token '<gone>', which tokenizer.json does not have" in said
+
+
+def test_a_token_that_has_another_id(tmp_path: Path) -> None:
+    decoder = {"7": {"content": "<eos>", "special": True}}
+    said = refused(tiny_folder(tmp_path, "x", **configured(added_tokens_decoder=decoder)))
+    assert "says that '<eos>' is 7, and its vocabulary says 1" in said
+
+
+@pytest.mark.parametrize("decoder", [[], {"x": "<eos>"}, {"1": {}}, {"1": 3}, {"1": {"content": 3}}])
+def test_a_malformed_token(tmp_path: Path, decoder: Any) -> None:
+    said = refused(tiny_folder(tmp_path, "x", **configured(added_tokens_decoder=decoder)))
+    assert "a token of its configuration is malformed" in said
+
+
+@pytest.mark.parametrize("stops", ["1", 1.5, [1, "2"], True, {}])
+def test_malformed_stops(tmp_path: Path, stops: Any) -> None:
+    path = tiny_folder(tmp_path, "x", generation_config__json={"eos_token_id": stops})
+    assert "generation_config.json: eos_token_id is" in refused(path)
+
+
+def test_a_fix_that_only_transformers_makes_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    assert "fix_mistral_regex" in refused(tiny_folder(tmp_path, "x", **configured(fix_mistral_regex=True)))
+
+
+def test_links_out_of_the_folder_are_followed_and_nothing_else_is_read(tmp_path: Path) -> None:
+    path = tiny_folder(tmp_path / "folder")
+    (tmp_path / "template").write_text("L")
+    (path / "chat_template.jinja").symlink_to(tmp_path / "template")
+    assert load(path).text([{"role": "user"}]) == "L"
+    assert json.loads((path / "tokenizer_config.json").read_text()) == CONFIG

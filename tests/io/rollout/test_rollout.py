@@ -1,0 +1,390 @@
+"""The main job: a rollout accounts for every sampled id, and its exit status tells what became of them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.interrupts import interrupt
+from tests.io.audit.audited import KEEPING, replace
+from tito_core import InputError
+from tito_io.cli.errors import BAD_INPUT, TROUBLE
+from tito_io.cli.group import tito
+from tito_io.embedded import write_family
+from tito_io.engines.embedded import embedded
+from tito_io.engines.protocol import Answer, Engine, Rendering, Reply, Sampling, ServerError, Watch
+from tito_io.engines.registry import Address
+from tito_io.engines.wrapper import Through
+from tito_io.rollout import command
+from tito_io.rollout.command import FULL, LOST
+from tito_io.rollout.script import Line, load, parse, shipped
+
+
+def run(*options: str, env: Mapping[str, str] | None = None) -> Result:
+    return CliRunner().invoke(tito, ["rollout", *options], env=env)
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_every_sampled_id_survives_fifty_turns_of_the_embedded_engine() -> None:
+    result = run("--turns", "50", "--json")
+    *turns, last = lines(result)
+    summary = last["summary"]
+    assert result.exit_code == 0
+    assert len(turns) == summary["turns"] == 50
+    assert summary["tito_turns"] == 49
+    assert summary["mito_turns"] == 1
+    assert summary["sampled_ids"] == summary["sampled_ids_kept"] == sum(t["sampled_ids"] for t in turns)
+    assert summary["drift_tokens_avoided"] == sum(t["drift"] for t in turns) > 0
+    assert summary["retokenized_ids"] == 0
+    assert summary["refusals"] == {}
+
+
+def test_a_turn_tokenizes_only_what_is_new() -> None:
+    turns = [line for line in lines(run("--turns", "12", "--json")) if "turn" in line]
+    for before, after in pairwise(turns):
+        assert after["reused_ids"] == before["prompt_ids"] + before["sampled_ids"]
+        assert after["prompt_ids"] == after["reused_ids"] + after["new_ids"]
+        assert after["new_ids"] < 100
+
+
+def test_what_earlier_turns_gave_is_in_the_engines_cache() -> None:
+    turns = [line for line in lines(run("--turns", "12", "--json")) if "turn" in line]
+    for turn in turns[1:]:
+        assert turn["cached_ids"] >= turn["reused_ids"] - 16  # blocks of sixteen
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_the_same_seed_gives_the_same_rollout(seed: str) -> None:
+    options = ("--seed", seed, "--turns", "15", "--json")
+    first, second = run(*options), run(*options)
+    assert first.exit_code == second.exit_code == 0
+    assert first.stdout == second.stdout
+
+
+def test_a_strict_policy_falls_back_to_messages_and_says_why_and_what_it_lost() -> None:
+    result = run("--turns", "50", "--odd-stop", "refuse", "--seed", "2", "--json")
+    *turns, last = lines(result)
+    summary = last["summary"]
+    assert result.exit_code == LOST
+    assert summary["refusals"]["ODD_STOP"] == sum(turn["refusal"] == "ODD_STOP" for turn in turns) > 0
+    assert summary["mito_turns"] == 1 + sum(summary["refusals"].values())
+    lost = sum(turn["lost_ids"] for turn in turns)
+    assert summary["sampled_ids_kept"] == summary["sampled_ids"] - lost
+    assert lost > 0
+    assert summary["retokenized_ids"] > 0
+
+
+def test_cut_turns_may_be_refused() -> None:
+    result = run("--turns", "20", "--max-tokens", "16", "--truncated", "refuse", "--json")
+    assert lines(result)[-1]["summary"]["refusals"]["TRUNCATED"] > 0
+
+
+def test_the_table_shows_routes_and_a_verdict() -> None:
+    result = run("--turns", "6")
+    assert result.exit_code == 0
+    assert "TITO" in result.stdout
+    assert "MITO" in result.stdout
+    assert "sampled ids kept" in result.stdout
+    assert "6 turns: 5 by ids, 1 by messages" in result.stdout
+
+
+def test_a_model_folder_renders_as_the_engine_does(tmp_path: Path) -> None:
+    folder = write_family(tmp_path / "family")
+    options = ("--turns", "12", "--json")
+    assert run(*options, "--family", str(folder)).stdout == run(*options).stdout
+
+
+def test_without_comparison_there_is_no_drift_to_show() -> None:
+    *turns, last = lines(run("--turns", "4", "--no-compare", "--json"))
+    assert {turn["drift"] for turn in turns} == {None}
+    assert last["summary"]["drift_tokens_avoided"] is None
+    assert "re-render" not in run("--turns", "4", "--no-compare").stdout
+
+
+def test_own_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"user": "One?"}\n\n{"user": "Two?"}\n')
+    result = run("--script", str(script), "--json")
+    assert result.exit_code == 0
+    assert lines(result)[-1]["summary"]["turns"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "says nothing"),
+        ("{", "line 1, column 2: not JSON"),
+        ('{"user": "a"}\n[]', "line 2: give an object such as"),
+        ('{"user": 5}', "line 1: user must be a string"),
+        ('{"use": "a"}', "with keys among system, tool, tools, user, not use"),
+        ('{"tools": "x", "user": "a"}', "line 1: tools must be a list"),
+        ('{"user": ""}', "line 1: give a `user` text that is not empty"),
+        ('{"system": "s"}', "says nothing"),
+        ('{"system": "s", "user": null}', "line 1: give a `user` text that is not empty"),
+        ('{"user": "a"}\n\n{"tool": "x"}', "line 3: give a `user` text that is not empty; `tool` is heard"),
+        ('{"user": "a"}\n{"system": "s", "user": "b"}', "line 2: system is for the first line"),
+        ('{"user": "a"}\n{"tools": []}', "line 2: tools is for the first line"),
+    ],
+)
+def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text(text)
+    result = run("--script", str(script))
+    assert result.exit_code == BAD_INPUT
+    assert str(script) in result.stderr
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--script", "/nowhere.jsonl"), "cannot read the script /nowhere.jsonl"),
+        (("--family", "/nowhere"), "/nowhere"),
+        (("--engine", "vllm"), "--engine vllm needs --base-url"),
+        (("--engine", "vlm"), "Invalid value for '--engine'"),
+        (("--engine", "vllm", "--base-url", "http://127.0.0.1:99999"), "no http address"),
+        (("--engine", "vllm", "--base-url", "127.0.0.1:9"), "no http address"),
+        (("--base-url", "http://127.0.0.1:9"), "name another with --engine"),
+        (("--seed", str(2**70)), "Invalid value for '--seed'"),
+        (("--temperature", "inf"), "Invalid value for '--temperature'"),
+        (("--temperature", "nan"), "nan is not a finite number"),
+        (("--max-tokens", str(2**31)), "Invalid value for '--max-tokens'"),
+        (("--vocab-size", "7"), "--vocab-size is for --engine sglang, and this is embedded"),
+        (("--calls", "/dev/full"), "--calls /dev/full: cannot be written: No space left on device"),
+        (("--turns", "0"), "Invalid value for '--turns'"),
+        (("--max-tokens", "many"), "'many' is not a valid integer.\n"),
+    ],
+)
+def test_bad_input_has_its_own_exit_status(options: tuple[str, ...], words: str) -> None:
+    result = run(*options)
+    assert result.exit_code == BAD_INPUT
+    assert words in result.stderr
+
+
+def test_an_engine_that_is_not_there_has_its_own_exit_status() -> None:
+    result = run("--engine", "vllm", "--base-url", "http://127.0.0.1:9", "--model", "m")
+    assert result.exit_code == TROUBLE
+    assert "127.0.0.1:9" in result.stderr
+
+
+def test_an_engine_that_is_not_there_has_a_summary_too() -> None:
+    done = run("--engine", "vllm", "--base-url", "http://127.0.0.1:9", "--model", "m", "--json")
+    (summary,) = [json.loads(line)["summary"] for line in done.stdout.splitlines()]
+    assert (done.exit_code, summary["turns"]) == (TROUBLE, 0)
+    assert "127.0.0.1:9" in summary["error"]
+
+
+@pytest.mark.parametrize("key", ["a b", "a\n", "schl\u00fcssel", "\x1b[31m"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
+    where = ("--engine", "vllm", "--base-url", "http://127.0.0.1:9")
+    for result in (run(*where, "--api-key", key), run(*where, env={"TITO_API_KEY": key})):
+        assert result.exit_code == BAD_INPUT
+        assert "--api-key (or TITO_API_KEY) has a space" in result.stderr
+        assert key not in result.stderr
+
+
+def wordy(tmp_path: Path, *texts: str) -> Path:
+    script = tmp_path / "script.jsonl"
+    script.write_text("\n".join(json.dumps({"user": text}) for text in texts))
+    return script
+
+
+def test_a_full_context_is_told_with_the_turns_that_fit(tmp_path: Path) -> None:
+    options = ("--script", str(wordy(tmp_path, "word " * 2_000, "no " * 9_000)), "--turns", "40")
+    result = run(*options, "--json")
+    *turns, last = lines(result)
+    assert result.exit_code == FULL
+    assert 1 < len(turns) < 40
+    told = last["summary"]["error"]
+    assert told.startswith(f"the context is full after {len(turns)} turns; ask for fewer with --turns")
+    assert result.stderr == f"tito: {told}\n"
+    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+    shown = run(*options)
+    assert shown.exit_code == FULL
+    assert f"stopped early: {told}" in shown.stdout
+
+
+def test_a_first_prompt_that_does_not_fit_is_told_so(tmp_path: Path) -> None:
+    options = ("--script", str(wordy(tmp_path, "word " * 50_000)))
+    for result in (run(*options), run(*options, "--json")):
+        assert result.exit_code == FULL
+        assert result.stderr.startswith("tito: the first prompt and its answer of --max-tokens do not fit")
+
+
+class Meeting(Through):
+    """An engine to which something happens at its third turn by ids."""
+
+    taken: int = 0
+
+    async def third(self) -> None:
+        raise NotImplementedError
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        self.taken += 1
+        if self.taken == 3:
+            await self.third()
+        return await super().from_ids(ids, sampling, rendering, watch=watch)
+
+
+class Failing(Meeting):
+    """It fails."""
+
+    async def third(self) -> None:
+        told = "the engine failed; its own words are in `answer.body`"
+        raise ServerError(told, Answer(500, {"error": {"message": "CUDA is gone"}}))
+
+
+def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: str, address: Address) -> Engine:
+        return Failing(embedded(seed=address.seed))
+
+    monkeypatch.setattr(command, "chosen", failing)
+    result = run("--turns", "9", "--json")
+    *turns, last = lines(result)
+    assert (result.exit_code, len(turns)) == (TROUBLE, 3)
+    assert last["summary"]["error"] == "the engine failed; it says: CUDA is gone"
+    assert result.stderr == "tito: the engine failed; it says: CUDA is gone\n"
+    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+    shown = run("--turns", "9")
+    assert (shown.exit_code, shown.stderr) == (TROUBLE, "")
+    assert "stopped early: the engine failed; it says: CUDA is gone" in shown.stdout
+
+
+class Interrupted(Meeting):
+    """It is interrupted."""
+
+    async def third(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await anyio.sleep(60)
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(command, "chosen", lambda _, address: Interrupted(embedded(seed=address.seed)))
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interrupt_tells_the_turns_until_then(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.jsonl"
+    shown = run("--turns", "9", "--calls", str(calls))
+    assert "drift" in shown.stdout
+    assert "3 turns: 2 by ids, 1 by messages" in shown.stdout
+    assert shown.stdout.endswith("stopped early: interrupted\n")
+    assert len(calls.read_bytes().splitlines()) == 3
+    *turns, last = lines(run("--turns", "9", "--json"))
+    assert (len(turns), last["summary"]["turns"], last["summary"]["error"]) == (3, 3, "interrupted")
+    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+
+
+def test_an_interrupted_rollout_that_is_written_to_a_file_ends_with_130(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.jsonl"
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = [sys.executable, "-c", f"{heeding}; from tito_io.cli.main import main; main()", "rollout"]
+    options = ["--turns", "100000", "--max-tokens", "1", "--no-compare", "--calls", str(calls)]
+    with subprocess.Popen([*program, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as going:
+        for _ in range(600):
+            if calls.exists() and calls.stat().st_size > 1_000:
+                break
+            time.sleep(0.1)
+        told, said = interrupt(going)
+    assert (going.returncode, said) == (130, b"tito: interrupted\n")
+    assert b"sampled ids kept" in told
+    assert told.endswith(b"stopped early: interrupted\n")
+
+
+SWITCHED = KEEPING.replace(
+    "<|turn|>assistant\n{% endif %}",
+    "<|turn|>assistant\n{% if 'loud' in messages[0].content %}!{% endif %}{% endif %}",
+)
+"""A template in which the first message has a say in how every later prompt ends."""
+
+
+@pytest.mark.parametrize(("first", "differing"), [("loud", 3), ("calm", 0)])
+def test_turns_that_are_checked_are_counted(tmp_path: Path, first: str, differing: int) -> None:
+    folder = replace(write_family(tmp_path / "family"), chat_template__jinja=SWITCHED)
+    script = ("--script", str(wordy(tmp_path, first, "b", "c", "d")))
+    options = (*script, "--turns", "7", "--family", str(folder), "--check-every", "2")
+    summary = lines(run(*options, "--json"))[-1]["summary"]
+    assert (summary["checked_turns"], summary["differing_turns"]) == (3, differing)
+    assert summary["refusals"].get("UNPROVEN_TAIL", 0) >= differing
+    told = f"3 turns checked: {differing} differed from a render of the whole conversation"
+    assert told in run(*options).stdout
+
+
+def test_turns_that_nobody_checks_are_not_counted() -> None:
+    summary = lines(run("--turns", "3", "--json"))[-1]["summary"]
+    assert (summary["checked_turns"], summary["differing_turns"]) == (None, None)
+    assert "checked" not in run("--turns", "3").stdout
+    assert "0 turns checked" in run("--turns", "3", "--check-every", "9").stdout
+
+
+def test_help_tells_the_exit_statuses() -> None:
+    told = run("--help").stdout
+    assert [line.split()[0] for line in told.partition("Exit status:\n")[2].splitlines()] == [
+        *("0", "1", "2", "3", "4", "130")
+    ]
+
+
+def test_a_narrow_terminal_cuts_no_number_and_no_note() -> None:
+    shown = run("--turns", "12", env={"COLUMNS": "60"}).stdout.partition("Numbers of ids")[0]
+    assert "\u2026" not in shown
+    assert max(map(len, shown.splitlines())) <= 60
+    assert "closed" in shown
+
+
+def test_the_shipped_script_answers_every_call() -> None:
+    script = shipped()
+    calls = [{"id": str(i), "function": {"name": "stock", "arguments": "{}"}} for i in range(3)]
+    said = script.reply_to(1, {"role": "assistant", "tool_calls": calls})
+    assert [message.get("tool_call_id") for message in said[:3]] == ["0", "1", "2"]
+    assert script.reply_to(1, {"role": "assistant", "content": "x"})[0]["role"] == "user"
+
+
+def test_a_line_without_a_result_still_answers_the_call() -> None:
+    script = parse([b'{"user": "Go on."}'], "a script")
+    said = script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]})
+    assert [message["role"] for message in said] == ["tool", "user"]
+    assert script.lines == (Line("Go on."),)
+
+
+def test_a_result_that_is_empty_is_the_result() -> None:
+    script = parse([b'{"system": "s"}', b'{"user": "a", "tool": ""}'], "a script")
+    assert script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]}) == [
+        {"role": "tool", "tool_call_id": "a", "name": "f", "content": ""}
+    ]
+
+
+def test_at_its_end_a_script_begins_again() -> None:
+    script = parse([b'{"user": "a"}', b'{"user": "b"}'], "a script")
+    said = [script.reply_to(turn, {"content": "x"})[0]["content"] for turn in range(1, 5)]
+    assert (script.opening()[-1]["content"], said) == ("a", ["b", "a", "b", "a"])
+    assert "At its end the script begins again with its first text." in " ".join(run("--help").stdout.split())
+
+
+def test_a_script_that_cannot_be_read_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read the script"):
+        load(tmp_path)

@@ -1,0 +1,70 @@
+"""Files of stored trajectories, written in each of the forms that are read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tito_core.samples import Call, Forest
+from tito_io.samples.forms.tito import write_calls, write_forest
+from tito_io.samples.line_groups import Reading
+from tito_io.samples.problem import Problem
+from tito_io.samples.read import Stored, conversations
+
+
+def own(conversation: str, calls: Iterable[Call]) -> bytes:
+    """Return calls in tito's own form, one after the other."""
+    file = io.BytesIO()
+    write_calls(file, conversation, calls)
+    return file.getvalue()
+
+
+def own_forest(conversation: str, forest: Forest) -> bytes:
+    file = io.BytesIO()
+    write_forest(file, conversation, forest)
+    return file.getvalue()
+
+
+def dumped(*records: Any) -> bytes:
+    return b"".join(orjson.dumps(record) + b"\n" for record in records)
+
+
+def put(folder: Path, content: bytes, name: str = "log.jsonl") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def read(path: Path, **reading: Any) -> tuple[list[Stored], list[Problem]]:
+    found = list(conversations(path, Reading(**reading)))
+    stored = [one for one in found if isinstance(one, Stored)]
+    return stored, [one for one in found if isinstance(one, Problem)]
+
+
+def chat(
+    name: str, prompt_ids: Sequence[int], ids: Sequence[int], messages: Sequence[Any] = (), **more: Any
+) -> dict[str, Any]:
+    """Return an exchange with vLLM's chat route; `more` stands beside request and response."""
+    logprobs = {"content": [{"token": "x", "logprob": -0.5 - place} for place in range(len(ids))]}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": f"said {name}", "tool_calls": None},
+        "logprobs": logprobs,
+        "finish_reason": "stop",
+        "stop_reason": None,
+        "token_ids": list(ids),
+    }
+    usage = {"prompt_tokens": len(prompt_ids), "completion_tokens": len(ids)}
+    response = {
+        "id": name,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+        "prompt_token_ids": list(prompt_ids),
+    }
+    request = {"model": "m", "messages": list(messages) or [{"role": "user", "content": "hi"}]}
+    return {"request": request, "response": response, **more}

@@ -1,0 +1,395 @@
+"""`tito samples`: what it prints where, and what its exit status says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.core.samples.test_forest import call
+from tests.io.samples.sample_files import chat, dumped, own, put
+from tito_core import InputError
+from tito_core.samples import Cut, Forest, MissingRow, Owner, Retries, RowPer, SampleOptions, TurnRule
+from tito_core.samples.rows import samples as kernel
+from tito_io.cli.errors import BAD_INPUT
+from tito_io.cli.group import tito
+from tito_io.extras import install
+from tito_io.samples import command, jsonl, parquet, tensors
+from tito_io.samples.command import SOME_UNREAD, samples
+from tito_io.samples.line_groups import Group
+
+CALLS = [
+    call("a", [1], [2, 3], reward=1.0),
+    call("b", [1, 2, 3, 4], [5], truncated=True, finish_reason="length", order=1),
+    call("c", [1, 2, 3, 6], [7, 8], order=2),
+    call("d", [1, 2, 3, 6], [7, 9], order=3),
+]
+FOREST = Forest.of(CALLS)
+
+
+def run(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(samples, [str(path), *options])
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return put(tmp_path, own("c", CALLS))
+
+
+def test_an_interrupt_has_its_status_in_the_help() -> None:
+    assert "  130  interrupted\n" in CliRunner().invoke(samples, ["--help"]).stdout
+
+
+def test_calls_are_read_from_standard_input(log: Path) -> None:
+    command = [sys.executable, "-m", "tito_io", "samples", "/dev/stdin", "--json"]
+    done = subprocess.run(command, input=log.read_bytes(), capture_output=True, check=False)
+    assert done.returncode == 0
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["b", "c", "d"]
+    assert json.loads(done.stderr)["conversations"] == 1
+
+
+def test_rows_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None:
+    result = run(log)
+    assert result.exit_code == 0
+    assert [row["name"] for row in rows(result)] == ["b", "c", "d"]
+    assert "trained ids" in result.stderr
+    summary = json.loads(run(log, "--json").stderr)
+    assert summary == {
+        "conversations": 1,
+        "calls": 4,
+        "sampled": 7,
+        "rows": 3,
+        "ids": 17,
+        "trained": 7,
+        "untrained": {},
+        "without_row": 0,
+        "problems": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("r.jsonl", jsonl.read), ("r.parquet", parquet.read), ("r.safetensors", tensors.read)],
+)
+def test_rows_go_to_the_kind_of_file_that_its_name_says(
+    log: Path, tmp_path: Path, name: str, read: Any
+) -> None:
+    result = run(log, "--output", str(tmp_path / name), "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["rows"] == 3
+    assert result.stderr == ""
+    entries = list(read(tmp_path / name))
+    assert tuple(entry.row for entry in entries) == kernel(FOREST).rows
+    assert {(entry.conversation, entry.line) for entry in entries} == {("c", 1)}
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        (("--rows", "call"), SampleOptions(rows=RowPer.CALL)),
+        (("--owner", "last"), SampleOptions(owner=Owner.LAST)),
+        (("--max-length", "4"), SampleOptions(max_length=4)),
+        (("--max-length", "5", "--cut", "inside"), SampleOptions(max_length=5, cut=Cut.INSIDE)),
+        (("--truncated", "drop"), SampleOptions(truncated=TurnRule.DROP)),
+        (("--retries", "newest"), SampleOptions(retries=Retries.NEWEST)),
+        (("--missing-row", "pad"), SampleOptions(missing_row=MissingRow.PAD)),
+    ],
+)
+def test_options_are_the_kernels(log: Path, tmp_path: Path, options: Any, chosen: SampleOptions) -> None:
+    result = run(log, *options, "-o", str(tmp_path / "r.jsonl"), "--json")
+    made, summary = kernel(FOREST, chosen), json.loads(result.stdout)
+    assert tuple(entry.row for entry in jsonl.read(tmp_path / "r.jsonl")) == made.rows
+    assert summary["trained"] + sum(summary["untrained"].values()) == summary["sampled"] == 7
+    counts = Counter[str]()
+    for one in made.untrained:
+        counts[one.why.name.lower()] += one.stop - one.start
+    assert summary["untrained"] == counts
+    assert summary["without_row"] == len(made.without_row)
+
+
+def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> None:
+    parameters = {parameter.name: parameter for parameter in samples.params}
+    told = " ".join(CliRunner().invoke(samples, ["--help"]).stdout.split())
+    for field in attrs.fields(SampleOptions):
+        kind = type(field.default)
+        for member in getattr(kind, "__members__", {}).values():
+            assert member.name.lower() in parameters[field.name].type.choices  # type: ignore[attr-defined]  # they are choices
+            assert member.value.split("(")[0].split()[0] in told
+    every = {"rows": "call", "owner": "longest", "max_length": 5, "cut": "inside", "rewards": "per_leaf"}
+    every |= {"conversation": "tree", "truncated": "end", "aborted": "mask", "empty": "keep"}
+    made = command.options({**every, "retries": "extended", "missing_row": "repeat"})
+    assert all(getattr(made, field.name) != field.default for field in attrs.fields(SampleOptions))
+
+
+def test_the_summary_is_a_table_for_people(log: Path, tmp_path: Path) -> None:
+    result = run(log, "-o", str(tmp_path / "r.jsonl"), "--truncated", "drop", "--max-length", "5")
+    assert result.stdout == ""
+    lines = [line.split() for line in result.stderr.splitlines()]
+    assert ["dropped", "1"] in [line[:2] for line in lines]
+    assert ["too_long", "4"] in [line[:2] for line in lines]
+    assert "an option leaves out turns that ended so" in result.stderr
+
+
+def test_what_cannot_be_read_is_said_by_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+    content = own("x", CALLS) + b"{\n" + own("y", CALLS[:1]) + own("x", CALLS[:1])
+    path = put(tmp_path, content)
+    result = run(path, "--json")
+    assert result.exit_code == SOME_UNREAD
+    first, second, summary = result.stderr.splitlines()
+    assert first.startswith(f"tito: {path}, line 5: is no JSON")
+    assert second.startswith(f"tito: {path}, line 7: conversation 'x' is in lines before")
+    assert json.loads(summary)["problems"] == 2
+    assert [row["conversation"] for row in rows(result)] == ["x", "x", "x", "y"]
+
+
+def test_a_conversation_without_rows_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    clash = [call("a", [1], [2], reward=1.0), call("b", [3], [4], reward=0.0)]
+    path = put(tmp_path, own("x", clash) + own("y", CALLS))
+    result = run(path)
+    assert result.exit_code == SOME_UNREAD
+    assert "line 1: conversation 'x': calls 'a' and 'b' of one conversation have the rewards" in result.stderr
+    assert len(rows(result)) == 3
+    assert run(path, "--rewards", "per_leaf").exit_code == 0
+
+
+def test_a_file_that_makes_no_row_is_said_so(log: Path) -> None:
+    for option, told in (("2", "too_long 7: they stand behind the maximum length"), ("3", None)):
+        result = run(log, "--json", "--max-length", option)
+        *said, summary = result.stderr.splitlines()
+        assert bool(rows(result)) == bool(json.loads(summary)["rows"]) == (told is None)
+        assert result.exit_code == (SOME_UNREAD if told else 0)
+        assert said == ([f"tito: {log}: no rows: all 7 sampled ids are left out ({told})"] if told else [])
+
+
+def test_options_that_leave_out_every_turn_are_said(tmp_path: Path) -> None:
+    cut = call("a", [1], [2], truncated=True, finish_reason="length")
+    result = run(put(tmp_path, own("c", [cut])), "--truncated", "drop")
+    assert result.exit_code == SOME_UNREAD
+    assert "no rows: all 1 sampled ids are left out (dropped 1: an option leaves out" in result.stderr
+
+
+def test_calls_that_sampled_nothing_are_said_to_make_no_row(tmp_path: Path) -> None:
+    result = run(put(tmp_path, own("c", [call("a", [1], [])])))
+    assert result.exit_code == SOME_UNREAD
+    assert "log.jsonl: no rows: no call in it sampled anything" in result.stderr
+
+
+def test_a_file_without_one_good_line_is_refused_once(tmp_path: Path) -> None:
+    result = run(put(tmp_path, b"no\n[1]\n"))
+    assert result.exit_code == BAD_INPUT
+    (line,) = result.stderr.splitlines()
+    assert "line 1: is no JSON" in line
+    assert line.endswith(", and 1 more line of which none can be read")
+    later = run(put(tmp_path, b"no\n[1]\n" + own("c", CALLS)), "--json")
+    first, second, summary = later.stderr.splitlines()
+    assert ("line 1: is no JSON" in first, "line 2: is a list" in second) == (True, True)
+    assert (later.exit_code, json.loads(summary)["problems"]) == (SOME_UNREAD, 2)
+
+
+def test_parts_of_a_line_that_fail_alike_are_one_problem(tmp_path: Path) -> None:
+    session = {"session_id": "s", "records": [chat("a", [1], [2]), {"x": 1}, {"x": 1}], "metadata": {}}
+    result = run(put(tmp_path, dumped(session)), "--json")
+    problem, summary = result.stderr.splitlines()
+    assert "line 1: " in problem
+    assert (json.loads(summary)["problems"], len(rows(result))) == (1, 1)
+
+
+def test_a_field_that_no_line_has_is_said_once(tmp_path: Path) -> None:
+    named = [chat(str(n), [n], [2], run=one) for n, one in enumerate(["x", None, None, "y", None])]
+    path = put(tmp_path, dumped(*named))
+    some, none = run(path, "--id", "run", "--json"), run(path, "--id", "nofield")
+    problem, summary = some.stderr.splitlines()
+    told = "line 2: has no id at `run`, nor have 2 more lines: give the name of a field that every line has"
+    assert problem == f"tito: {path}, {told}"
+    assert (some.exit_code, json.loads(summary)["problems"], len(rows(some))) == (SOME_UNREAD, 3, 2)
+    (line,) = none.stderr.splitlines()
+    assert "no line has an id at `nofield`: give the name" in line
+    assert (none.exit_code, none.stdout) == (BAD_INPUT, "")
+
+
+def test_a_row_that_no_column_takes_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    path = put(tmp_path, own("x", [call("a", [1], [2**31])]) + own("y", CALLS))
+    result = run(path)
+    assert result.exit_code == SOME_UNREAD
+    assert "line 1: row 'a' has the id 2147483648" in result.stderr
+    assert len(rows(result)) == 3
+
+
+def test_lines_may_be_grouped_by_a_field(tmp_path: Path) -> None:
+    records = [chat("a", [1], [2], run={"id": "x"}), chat("b", [1, 2], [3], run={"id": "y"})]
+    path = put(tmp_path, dumped(*records))
+    assert [row["conversation"] for row in rows(run(path, "--id", "run.id"))] == ["x", "y"]
+    assert [row["conversation"] for row in rows(run(path))] == ["log"]
+    assert [row["conversation"] for row in rows(run(path, "--group", "line"))] == ["log:1", "log:2"]
+    assert {member.name.lower() for member in Group} == {"id", "file", "line"}
+
+
+WRONG = [
+    (b"", (), "is empty"),
+    (b"\x00\x01", (), "is no text"),
+    (b'{"a": 1}\n', (), "line 1: is of no known form"),
+    (own("c", CALLS), ("--format", "miles"), "line 1: is none of the session records of Miles"),
+    (own("c", CALLS), ("--max-length", "0"), "max_length is 0: give a whole number of ids, one or more"),
+    (own("c", CALLS), ("--output", "rows.csv"), "ends in none of .jsonl, .parquet, .safetensors"),
+    (own("c", CALLS), ("--output", "/no/rows.jsonl"), "cannot write /no/rows.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("content", "options", "told"), WRONG)
+def test_bad_input_is_one_clear_line(tmp_path: Path, content: bytes, options: Any, told: str) -> None:
+    result = run(put(tmp_path, content), *options)
+    assert result.exit_code == BAD_INPUT
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("tito: ")
+    assert told in line
+
+
+def test_what_is_no_file_is_one_clear_line(tmp_path: Path) -> None:
+    for path, told in ((tmp_path, "is a folder"), (tmp_path / "no", "cannot read")):
+        result = run(path)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (BAD_INPUT, 1)
+        assert told in result.stderr
+
+
+def test_two_equal_names_are_one_clear_line(tmp_path: Path) -> None:
+    result = run(put(tmp_path, own("c", CALLS[:1] + CALLS)), "--json")
+    assert result.exit_code == SOME_UNREAD
+    line, _ = result.stderr.splitlines()
+    assert line.endswith("line 2: a second call of its conversation has the name 'a'")
+    assert len(rows(result)) == 3
+
+
+def test_an_unknown_choice_is_refused_with_the_known_ones(log: Path) -> None:
+    result = run(log, "--owner", "nobody")
+    assert result.exit_code == BAD_INPUT
+    assert "'first', 'last', 'longest'" in result.stderr
+
+
+def test_progress_shows_on_a_terminal_alone(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[int]()
+    with command._progress(log) as tick:
+        tick(1)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(command, "Progress", lambda **_: _Bar(told))
+    with command._progress(log) as tick:
+        tick(5)
+    assert told == [5]
+    with command._progress(log.parent) as tick:
+        tick(9)
+    assert told == [5]
+
+
+@attrs.frozen
+class _Bar:
+    told: list[int]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def add_task(self, name: str, total: int) -> int:
+        assert (name, total > 0) == ("log.jsonl", True)
+        return 0
+
+    def update(self, _: int, completed: int) -> None:
+        self.told.append(completed)
+
+
+def test_ray_that_is_missing_is_one_clear_line(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    result = run(log, "--ray", "local")
+    assert result.exit_code == BAD_INPUT
+    assert result.stderr == f"tito: a cluster needs Ray: {install('ray')}\n"
+
+
+def test_a_compressed_file_goes_to_no_cluster(tmp_path: Path) -> None:
+    result = run(put(tmp_path, b"", "log.jsonl.gz"), "--ray", "local")
+    assert "is compressed: machines read parts of it" in result.stderr
+
+
+def test_the_help_names_the_exit_statuses() -> None:
+    told = CliRunner().invoke(samples, ["--help"]).stdout
+    assert "Exit status:\n    0    every line was read" in told
+
+
+def test_options_raise_what_the_kernel_raises() -> None:
+    given = {field.name: field.default.name.lower() for field in attrs.fields(SampleOptions) if field.default}
+    with pytest.raises(InputError, match="max_length is -1"):
+        command.options({**given, "max_length": -1})
+
+
+def test_a_rollout_writes_calls_that_become_rows(tmp_path: Path) -> None:
+    """What `tito rollout --calls` writes is what `tito samples` reads, ids and all."""
+    path = tmp_path / "calls.jsonl"
+    done = CliRunner().invoke(tito, ["rollout", "--turns", "5", "--json", "--calls", str(path)])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout.splitlines()[-1])["summary"]
+    made = CliRunner().invoke(tito, ["samples", str(path)])
+    assert made.exit_code == 0, made.output
+    rows = [json.loads(line) for line in made.stdout.splitlines()]
+    assert len(path.read_bytes().splitlines()) == 5
+    assert sum(sum(row["loss_mask"]) for row in rows) == summary["sampled_ids"]
+
+
+def test_calls_that_cannot_be_written_are_bad_input(tmp_path: Path) -> None:
+    done = CliRunner().invoke(tito, ["rollout", "--turns", "1", "--calls", str(tmp_path / "no" / "calls")])
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr
+
+
+def test_rows_do_not_replace_what_they_are_made_of(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    assert CliRunner().invoke(tito, ["rollout", "--turns", "2", "--calls", str(path)]).exit_code == 0
+    before = path.read_bytes()
+    done = CliRunner().invoke(tito, ["samples", str(path), "-o", str(path)])
+    assert (done.exit_code, path.read_bytes()) == (2, before)
+    assert "is what is read" in done.stderr
+
+
+def test_what_cannot_be_told_has_a_status_of_its_own() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "tito_io", "rollout", "--turns", "1"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "tito: No space left on device: what was to be told is lost\n",
+    )
+
+
+def test_files_of_rollouts_may_be_joined(tmp_path: Path) -> None:
+    """Each rollout is a conversation of its own, whatever its turns are called."""
+    files = [tmp_path / name for name in ("a.jsonl", "b.jsonl")]
+    for seed, path in enumerate(files):
+        done = CliRunner().invoke(
+            tito, ["rollout", "--turns", "2", "--seed", str(seed), "--calls", str(path)]
+        )
+        assert done.exit_code == 0
+    both = tmp_path / "both.jsonl"
+    both.write_bytes(b"".join(path.read_bytes() for path in files))
+    done = CliRunner().invoke(tito, ["samples", str(both), "-o", str(tmp_path / "rows.jsonl")])
+    assert done.exit_code == 0
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_bytes().splitlines()]
+    assert len({row["conversation"] for row in rows}) == len(files)
+
+
+def test_where_no_row_comes_the_rows_that_were_there_stay(tmp_path: Path) -> None:
+    path, rows = tmp_path / "calls.jsonl", tmp_path / "rows.jsonl"
+    CliRunner().invoke(tito, ["rollout", "--turns", "2", "--calls", str(path)])
+    CliRunner().invoke(tito, ["samples", str(path), "-o", str(rows)])
+    before = rows.read_bytes()
+    done = CliRunner().invoke(tito, ["samples", str(path), "--max-length", "1", "-o", str(rows)])
+    assert (done.exit_code, rows.read_bytes()) == (1, before)

@@ -1,0 +1,355 @@
+"""Rows go into files and come back, in every kind of file, to the last digit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from tests.core.samples.test_forest import call
+from tests.forests import CALLS, OPTIONS
+from tests.io.engines.miles.test_samples import payload
+from tests.strategies import tries
+from tito_core import InputError
+from tito_core.samples import Call, Forest, Row, RowPer, SampleOptions
+from tito_core.samples.experts import MissingRow, RoutedExperts
+from tito_core.samples.rows import samples
+from tito_io.engines.protocol import Answer
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.samples_container import samples as miles_samples
+from tito_io.samples import jsonl, parquet, tensors
+from tito_io.samples.entry import Entry, entries, from_columns, to_columns
+from tito_io.samples.read import Stored
+from tito_io.samples.sink import KINDS, kind_of, opened
+
+pa: Any = import_module("pyarrow")
+pj: Any = import_module("pyarrow.json")
+pq: Any = import_module("pyarrow.parquet")
+
+READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
+    ".jsonl": jsonl.read,
+    ".parquet": parquet.read,
+    ".safetensors": tensors.read,
+}
+
+
+def rows(calls: list[Call], options: SampleOptions | None = None) -> list[Entry]:
+    stored = Stored(name="c", forest=Forest.of(calls), first=3, last=5)
+    return entries(stored, options or SampleOptions())[0]
+
+
+def write(path: Path, found: list[Entry]) -> None:
+    with opened(path, sys.stdout.buffer) as sink:
+        for entry in found:
+            sink.write(entry)
+
+
+SMALL = [
+    call("a", [1], [2, 3], reward=1, metadata={"number": 1, "é": [None]}),
+    call("b", [1, 2, 3, 4], [5]),
+    call("c", [1, 2, 3, 6], [7, 8]),
+]
+
+
+def test_every_kind_of_file_is_tested() -> None:
+    assert READERS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(calls=CALLS, options=OPTIONS)
+@tries(1)
+def test_rows_come_back_as_they_were(kind: str, calls: list[Call], options: SampleOptions) -> None:
+    options = attrs.evolve(options, rewards=type(options.rewards).PER_LEAF)
+    found = rows(calls, options)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"rows{kind}"
+        write(path, found)
+        assert list(READERS[kind](path)) == found
+
+
+@given(CALLS)
+def test_columns_come_back_as_they_were(calls: list[Call]) -> None:
+    for entry in rows(calls, SampleOptions(rows=RowPer.CALL)):
+        assert from_columns(to_columns(entry)) == entry
+
+
+def test_a_row_says_where_it_comes_from() -> None:
+    assert [(one.conversation, one.line, one.place, one.row.name) for one in rows(SMALL)] == [
+        ("c", 3, 0, "b"),
+        ("c", 3, 1, "c"),
+    ]
+
+
+def test_columns_are_what_they_say() -> None:
+    assert to_columns(rows(SMALL)[0]) == {
+        "conversation": "c",
+        "line": 3,
+        "place": 0,
+        "name": "b",
+        "ids": [1, 2, 3, 4, 5],
+        "loss_mask": [0, 1, 1, 0, 1],
+        "logprobs": [None] * 5,
+        "spans": [
+            {"origin": "prompt", "start": 0, "stop": 1, "call": "a", "weights": None, "trained": False},
+            {"origin": "sampled", "start": 1, "stop": 3, "call": "a", "weights": None, "trained": True},
+            {"origin": "prompt", "start": 3, "stop": 4, "call": "b", "weights": None, "trained": False},
+            {"origin": "sampled", "start": 4, "stop": 5, "call": "b", "weights": None, "trained": True},
+        ],
+        "turns": [
+            {
+                "call": name,
+                "start": start,
+                "stop": stop,
+                "finish_reason": None,
+                "ending": "whole",
+                "trained": True,
+            }
+            for name, start, stop in (("a", 1, 3), ("b", 4, 5))
+        ],
+        "experts": None,
+        "left_out": 0,
+        "reward": 1.0,
+        "weight": 0.6,
+        "tree": "a",
+        "metadata": "{}",
+    }
+
+
+# Parquet, and what Hugging Face datasets make of it.
+
+
+def test_a_parquet_file_has_columns_of_plain_types(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    write(path, rows(SMALL))
+    found = pq.read_schema(path)
+    assert found.field("ids").type == pa.list_(pa.int32())
+    assert found.field("loss_mask").type == pa.list_(pa.int8())
+    assert found.field("logprobs").type == pa.list_(pa.float64())
+    assert pa.types.is_struct(found.field("spans").type.value_type)
+    assert found.field("metadata").type == pa.string()
+    assert found.equals(parquet.schema())
+    assert found.metadata is None  # nothing that a reader would have to know
+
+
+def test_json_lines_have_the_same_columns(tmp_path: Path) -> None:
+    step = attrs.evolve(SMALL[0].step, logprobs=[-0.5, None])
+    found = rows([attrs.evolve(SMALL[0], step=step), *SMALL[1:]]) * 20
+    lines_, table = tmp_path / "rows.jsonl", tmp_path / "rows.parquet"
+    write(lines_, found)
+    write(table, found)
+    held = pj.read_json(
+        lines_,
+        parse_options=pj.ParseOptions(explicit_schema=parquet.schema()),
+        read_options=pj.ReadOptions(block_size=4096),
+    )
+    assert held.column("logprobs").num_chunks > 1
+    assert held.to_pylist() == pq.read_table(table).to_pylist() == list(map(to_columns, found))
+
+
+def test_a_file_without_rows_has_columns(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    write(path, [])
+    assert pq.read_schema(path).names == parquet.schema().names
+    assert list(parquet.read(path)) == []
+
+
+def test_rows_are_written_some_ids_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "TOGETHER", 10)
+    path = tmp_path / "rows.parquet"
+    write(path, rows(SMALL) * 3)
+    with pq.ParquetFile(path) as file:
+        assert file.num_row_groups == 3
+    assert len(list(parquet.read(path))) == 6
+
+
+# Miles' container.
+
+
+def taken(tmp_path: Path, found: list[Entry]) -> Any:
+    path = tmp_path / "rows.safetensors"
+    write(path, found)
+    return miles_samples(Check("the file", Answer(200, None)), path.read_bytes())
+
+
+def test_a_container_is_read_like_a_reply_of_miles(tmp_path: Path) -> None:
+    step = attrs.evolve(SMALL[0].step, logprobs=[-0.5, -0.25])
+    other = attrs.evolve(SMALL[1].step, logprobs=[-2.0])
+    calls = [
+        attrs.evolve(SMALL[0], step=step),
+        attrs.evolve(SMALL[1], step=other, metadata={"number": 1}),
+        SMALL[2],
+    ]
+    found = taken(tmp_path, rows(calls))
+    first, second = found.samples
+    assert (first.tokens, first.response_length, first.loss_mask) == ((1, 2, 3, 4, 5), 4, (1, 1, 0, 1))
+    assert first.rollout_log_probs == (-0.5, -0.25, 0.0, -2.0)
+    assert (first.status, first.metadata, first.reward) == ("completed", {"number": 1}, 1.0)
+    assert (second.loss_mask, second.rollout_log_probs) == ((0, 0, 0, 1, 1), None)
+    assert "rollout_log_probs" in second.nulls
+    assert found.empty_reason is None
+    assert taken(tmp_path, []).empty_reason == "no_records"
+
+
+@pytest.mark.parametrize("kind", [("length", "truncated"), ("abort", "aborted")])
+def test_a_cut_turn_is_said_in_miles_words(tmp_path: Path, kind: tuple[str, str]) -> None:
+    cut = call("a", [1], [2], truncated=True, finish_reason=kind[0])
+    assert taken(tmp_path, rows([cut])).samples[0].status == kind[1]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "int64"])
+def test_routed_experts_are_32_bits_in_a_container_and_come_back(tmp_path: Path, dtype: str) -> None:
+    numbers = np.arange(8, dtype=dtype).reshape(2, 2, 2)
+    experts = RoutedExperts(data=numbers.tobytes(), dtype=dtype, shape=numbers.shape)
+    made = rows([call("a", [1], [2, 3], routed_experts=experts)], SampleOptions(missing_row=MissingRow.PAD))
+    (sample,) = taken(tmp_path, made).samples
+    assert sample.rollout_routed_experts.dtype == "int32"
+    assert sample.rollout_routed_experts.shape == (3, 2, 2)
+    held = np.frombuffer(sample.rollout_routed_experts.data, np.int32)
+    assert held.tolist() == [*range(8), 0, 0, 0, 0]
+    assert list(tensors.read(tmp_path / "rows.safetensors")) == made
+
+
+def test_a_container_is_one_for_the_library_too(tmp_path: Path) -> None:
+    path = tmp_path / "rows.safetensors"
+    write(path, rows(SMALL))
+    held = load_file(path)
+    assert held["tokens.1"].tolist() == [1, 2, 3, 6, 7, 8]
+    assert held["loss_mask.1"].dtype == np.uint8
+    length = int.from_bytes(path.read_bytes()[:8], "little")
+    header = orjson.loads(path.read_bytes()[8 : 8 + length])
+    assert length % 8 == 0
+    for name, place in header.items():
+        assert place["data_offsets"][0] % held[name].dtype.itemsize == 0
+
+
+def test_samples_of_another_server_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "samples.safetensors"
+    path.write_bytes(payload())
+    with pytest.raises(InputError, match="holds samples of another server"):
+        list(tensors.read(path))
+    save_file({"a": np.zeros(2)}, path)
+    with pytest.raises(InputError, match="no `_samples_meta`"):
+        list(tensors.read(path))
+
+
+# What cannot be written, and what cannot be read.
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (call("a", [1], [2**31]), "row 'a' has the id 2147483648, above 2147483647"),
+        (call("a", [1], [2], metadata={"x": object()}), "row 'a': its metadata cannot be written"),
+    ],
+)
+@pytest.mark.parametrize("kind", READERS)
+def test_what_no_column_takes_is_refused_and_no_file_is_left(
+    tmp_path: Path, kind: str, changed: Call, told: str
+) -> None:
+    path = tmp_path / f"rows{kind}"
+    path.write_bytes(b"before")
+    with pytest.raises(InputError, match=told):
+        write(path, rows([changed]))
+    assert path.read_bytes() == b"before"
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_json_has_no_word_for_is_refused_there(tmp_path: Path) -> None:
+    step = attrs.evolve(SMALL[0].step, logprobs=[float("-inf"), -1.0])
+    made = rows([attrs.evolve(SMALL[0], step=step)])
+    with pytest.raises(InputError, match="row 'a' has a number that is not finite"):
+        write(tmp_path / "rows.jsonl", made)
+    write(tmp_path / "rows.parquet", made)
+    (entry,) = parquet.read(tmp_path / "rows.parquet")
+    assert repr(entry.row.logprobs) == repr(made[0].row.logprobs)
+
+
+def test_a_file_must_say_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"ends in none of .jsonl, .parquet, .safetensors"):
+        kind_of(Path("rows.csv"))
+    with pytest.raises(InputError, match="cannot write"):
+        write(tmp_path / "no" / "rows.jsonl", [])
+
+
+BROKEN: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "a column too few": (lambda row: row.pop("ids"), "a row has no 'ids'"),
+    "an unknown origin": (lambda row: row["spans"][0].update(origin="god"), "a row has no 'GOD'"),
+    "an unknown field": (lambda row: row["spans"][0].update(more=1), "does not hold together"),
+    "a mask of text": (lambda row: row.update(loss_mask="0"), "does not hold together"),
+    "a negative id": (lambda row: row.update(ids=[-1]), "does not hold together"),
+    "metadata": (lambda row: row.update(metadata="{"), "does not hold together"),
+    "experts": (lambda row: row.update(experts={"data": "*"}), "line 1"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_line_that_is_no_row_is_named(tmp_path: Path, name: str) -> None:
+    change, told = BROKEN[name]
+    row = orjson.loads(jsonl.line(rows(SMALL)[0]))
+    change(row)
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(orjson.dumps(row))
+    with pytest.raises(InputError, match=told):
+        list(jsonl.read(path))
+
+
+def test_what_is_no_file_of_rows_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"[]\n")
+    with pytest.raises(InputError, match="line 1: a list is no row"):
+        list(jsonl.read(path))
+    path.write_bytes(b"{\n")
+    with pytest.raises(InputError, match="line 1"):
+        list(jsonl.read(path))
+    with pytest.raises(InputError, match="cannot read"):
+        list(parquet.read(path))
+    with pytest.raises(InputError, match="no safetensors container"):
+        list(tensors.read(path))
+    with pytest.raises(InputError, match="cannot read"):
+        list(tensors.read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("missing", "module", "told"),
+    [
+        ("pyarrow.parquet", parquet, r"tito-kernel\[parquet\]"),
+        ("zstandard", import_module("tito_io.samples.zstd"), "needs the package zstandard"),
+    ],
+)
+def test_a_library_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, module: ModuleType, told: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=told):
+        module.library() if hasattr(module, "library") else module.Frames(tmp_path)
+
+
+@given(st.integers(0, 2**31 - 1), st.lists(st.none() | st.floats(max_value=0, allow_nan=False), min_size=1))
+def test_parquet_keeps_every_digit(first: int, logprobs: list[float | None]) -> None:
+    step = attrs.evolve(SMALL[0].step, completion_ids=[first] * len(logprobs), logprobs=logprobs)
+    made = rows([attrs.evolve(SMALL[0], step=step)])
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        write(path, made)
+        (entry,) = parquet.read(path)
+    row: Row = entry.row
+    assert row.logprobs[1:] == tuple(logprobs)
+    assert row.ids[1:] == [first] * len(logprobs)
+
+
+def test_what_is_in_a_file_is_what_the_kernel_made(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    write(path, rows(SMALL))
+    assert tuple(entry.row for entry in jsonl.read(path)) == samples(Forest.of(SMALL)).rows

@@ -1,0 +1,224 @@
+"""A gateway for tests: in front of the embedded engine or a scripted one, over ASGI or a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import attrs
+import httpx2
+import uvicorn
+from starlette.types import ASGIApp
+
+from tito_core import Message, TemplateRefused
+from tito_io.embedded import MODEL, family
+from tito_io.embedded import app as embedded_app
+from tito_io.engines.protocol import Delta, Limits, Rendering, Reply, Sampling, Usage, Watch
+from tito_io.engines.vllm import VLLM
+from tito_io.serve.app import app
+from tito_io.serve.build import Choices, made
+from tito_io.serve.gateway import Gateway
+from tito_io.serve.memory import MemoryStore
+from tito_io.serve.store import Store
+
+HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Where is the bridge today?"}]
+
+
+def user(text: str = "more") -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+class Remembering(VLLM):
+    """An adapter that remembers every reply as it came: what samples are compared with."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.replies: list[Reply] = []
+
+    async def from_messages(self, *args: Any, **options: Any) -> Reply:
+        return self._kept(await super().from_messages(*args, **options))
+
+    async def from_ids(self, *args: Any, **options: Any) -> Reply:
+        return self._kept(await super().from_ids(*args, **options))
+
+    def _kept(self, reply: Reply) -> Reply:
+        self.replies.append(reply)
+        return reply
+
+
+def embedded_gateway(
+    store: Store | None = None, choices: Choices | None = None, *, guarded: bool = True, **options: Any
+) -> Gateway:
+    """Return a gateway in front of the embedded engine."""
+    engine = Remembering("http://embedded", transport=httpx2.ASGITransport(embedded_app(**options)))
+    here = family() if guarded else None
+    return made(engine, store or MemoryStore(), model=MODEL, family=here, choices=choices)
+
+
+def toy(messages: Sequence[Any], *, add_generation_prompt: bool = True) -> list[int]:
+    """Render messages: 1 opens a turn, 2 closes it, and letters are their numbers plus 10."""
+    ids = [i for m in messages for i in (1, len(m["role"]), *_letters(m), 2)]
+    return ids + [1, 9] * add_generation_prompt
+
+
+def _letters(message: Mapping[str, Any]) -> list[int]:
+    content = message.get("content")
+    return [10 + byte for byte in str(content or "").encode()] if isinstance(content, str) else []
+
+
+@attrs.define
+class Scripted:
+    """An engine in which everything is known: ids count up from 500, a turn is three of them, 2 the last."""
+
+    name: str = "scripted"
+    keeps_ids: bool = False
+    room: int | None = None
+    finish: str = "stop"
+    stop_reason: int | str | None = None
+    text: str = "ok"
+    renders: bool = True
+    raises: list[Exception] = attrs.field(factory=list)
+    """What the next turns fail with."""
+    held: anyio.Event | None = None
+    """What sampling waits for."""
+    steps: anyio.Event | None = None
+    """What a stream waits for after its first delta."""
+    sampled: int = 0
+    running: int = 0
+    most: int = 0
+    """The most turns that were sampled at once."""
+    asked: list[tuple[str, list[Any], Sampling]] = attrs.field(factory=list)
+    cancelled: int = 0
+    each: Callable[[int], str] | None = None
+
+    async def render(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        if not self.renders:
+            raise TemplateRefused("no")
+        await anyio.lowlevel.checkpoint()
+        tools = [3, len(rendering.tools)] if rendering.tools else []
+        return [*tools, *toy(messages, add_generation_prompt=add_generation_prompt)]
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        self.asked.append(("messages", list(messages), sampling))
+        ids = await self.render(messages, rendering, add_generation_prompt=True)
+        return await self._reply(ids, sampling, watch)
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        del rendering
+        self.asked.append(("ids", list(ids), sampling))
+        return await self._reply(list(ids), sampling, watch)
+
+    async def limits(self) -> Limits:
+        return Limits(max_model_len=self.room)
+
+    async def aclose(self) -> None:
+        self.name = "closed"
+
+    async def _reply(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            return await self._sampled(prompt, sampling, watch)
+        except BaseException as error:
+            self.cancelled += not isinstance(error, Exception)
+            raise
+        finally:
+            self.running -= 1
+
+    async def _sampled(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+        await anyio.sleep(0.001)
+        if self.held is not None:
+            await self.held.wait()
+        if self.raises:
+            raise self.raises.pop(0)
+        replies = [self._turn(prompt, sampling.n) for _ in range(sampling.n)]
+        if watch is not None:
+            first = replies[0]
+            await watch(Delta(ids=first.completion_ids[:1], text=first.text[:1]))
+            if self.steps is not None:
+                await self.steps.wait()
+            await watch(Delta(ids=first.completion_ids[1:], text=first.text[1:]))
+        return attrs.evolve(replies[0], siblings=tuple(replies[1:]))
+
+    def _turn(self, prompt: list[int], n: int) -> Reply:
+        start = 500 + self.sampled
+        ids = (start, start + 1) if self.finish == "length" else (start, start + 1, 2)
+        self.sampled += 2
+        text = self.text if self.each is None else self.each(self.sampled)
+        return Reply(
+            prompt_ids=tuple(prompt),
+            completion_ids=ids,
+            logprobs=(-0.5,) * len(ids),
+            message={"role": "assistant", "content": text},
+            text=text,
+            finish_reason=self.finish,
+            stop_reason=self.stop_reason,
+            usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids) * n),
+            raw={},
+        )
+
+
+def scripted_gateway(
+    engine: Scripted, store: Store | None = None, choices: Choices | None = None, **options: Any
+) -> Gateway:
+    """Return a gateway in front of a scripted engine."""
+    return made(engine, store or MemoryStore(), model="scripted", choices=choices, **options)
+
+
+@asynccontextmanager
+async def client(gateway: Gateway, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    """Open a client of a gateway, without a socket."""
+    transport = httpx2.ASGITransport(app(gateway), raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway", **options) as opened:
+        yield opened
+
+
+async def opened(http: httpx2.AsyncClient, **body: Any) -> str:
+    """Open a session; return its id."""
+    answer = await http.post("/sessions", json=body)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["session_id"])
+
+
+async def chat(http: httpx2.AsyncClient, name: str, messages: Sequence[Any], **more: Any) -> Any:
+    """Send a chat that is answered; return the answer."""
+    answer = await http.post(
+        f"/sessions/{name}/v1/chat/completions", json={"messages": list(messages), **more}
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@asynccontextmanager
+async def served(application: ASGIApp, port: int = 0) -> AsyncIterator[str]:
+    """Serve over a real socket of this machine; 0 is any that is free."""
+    config = uvicorn.Config(
+        application, host="127.0.0.1", port=port, log_level="critical", lifespan="on", ws="none"
+    )
+    server = uvicorn.Server(config)
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.serve)
+        while not server.started:  # noqa: ASYNC110  # uvicorn tells nobody
+            await anyio.sleep(0.005)
+        try:
+            yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        finally:
+            server.should_exit = True

@@ -1,0 +1,277 @@
+"""Who has no key gets nothing, and nobody sees another's session."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gateway
+from tito_io.serve import auth as names
+from tito_io.serve.auth import HEADER, derived, new_name
+from tito_io.serve.build import Choices
+from tito_io.serve.limits import Caps
+from tito_io.serve.refusals import Refused, capped, too_long
+
+pytestmark = pytest.mark.anyio
+KEYS = Choices(keys=("first-key", "second-key"))
+CHAT = {"messages": HELLO}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def session(http: httpx2.AsyncClient, key: str = "first-key") -> str:
+    return str((await http.post("/sessions", headers=bearer(key))).json()["session_id"])
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("wrong"), bearer(""), {"x-api-key": "first-ke"}])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/sessions"),
+        ("GET", "/sessions/{}"),
+        ("DELETE", "/sessions/{}"),
+        ("GET", "/sessions/{}/view"),
+        ("POST", "/sessions/{}/samples"),
+        ("GET", "/sessions/{}/v1/models"),
+        ("GET", "/sessions/{}/health"),
+        ("POST", "/sessions/{}/v1/chat/completions"),
+        ("POST", "/sessions/{}/v1/messages"),
+        ("POST", "/sessions/{}/v1/messages/count_tokens"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/responses"),
+        ("GET", "/v1/models"),
+    ],
+)
+async def test_without_a_key_there_is_no_answer(method: str, path: str, headers: dict[str, str]) -> None:
+    engine = Scripted()
+    async with client(scripted_gateway(engine, choices=KEYS)) as http:
+        name = await session(http)
+        answer = await http.request(method, path.format(name), headers=headers, json=CHAT)
+        assert answer.status_code == 401, answer.text
+        still = await http.get(f"/sessions/{name}", headers=bearer("second-key"))
+    assert still.json()["records"] == []
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("headers", [bearer("second-key"), {"x-api-key": "first-key"}])
+async def test_any_of_the_keys_opens_in_either_api_s_manner(headers: dict[str, str]) -> None:
+    async with client(scripted_gateway(Scripted(), choices=KEYS), headers=headers) as http:
+        name = await opened(http)
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=CHAT)
+    assert answer.status_code == 200
+
+
+async def test_a_session_s_id_is_a_key_to_that_session_alone() -> None:
+    async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
+        mine, other = await session(http), await session(http)
+        path = "/sessions/{}/v1/chat/completions"
+        headers = bearer(mine)
+        assert (await http.post(path.format(mine), json=CHAT, headers=headers)).status_code == 200
+        assert (await http.post("/v1/chat/completions", json=CHAT, headers=headers)).status_code == 200
+        assert (await http.post(path.format(other), json=CHAT, headers=headers)).status_code == 401
+        assert (await http.post("/sessions", headers=headers)).status_code == 401
+        both = {**headers, HEADER: other}
+        assert (await http.post("/v1/chat/completions", json=CHAT, headers=both)).status_code == 401
+        found = [
+            len((await http.get(f"/sessions/{name}", headers=bearer("first-key"))).json()["records"])
+            for name in (mine, other)
+        ]
+    assert found == [1, 0]
+
+
+async def test_with_keys_a_session_is_named_and_never_guessed() -> None:
+    async with client(scripted_gateway(Scripted(), choices=KEYS), headers=bearer("first-key")) as http:
+        answer = await http.post("/v1/chat/completions", json=CHAT)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "NoSessionError")
+        named = await http.post("/v1/chat/completions", json=CHAT, headers={HEADER: "rollout 7"})
+        assert named.status_code == 200
+        again = await http.get(f"/sessions/{named.headers[HEADER]}")
+        assert len(again.json()["records"]) == 1
+
+
+async def test_without_any_key_at_all_nothing_names_a_session() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post("/v1/chat/completions", json=CHAT)
+    assert answer.status_code == 400
+    assert "/sessions/ID/v1" in answer.json()["error"]["message"]
+
+
+async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
+    name = new_name()
+    async with client(scripted_gateway(Scripted())) as http:
+        for headers in (bearer(name), {HEADER: name}):
+            answer = await http.post("/v1/chat/completions", json=CHAT, headers=headers)
+            assert answer.status_code == 404
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=CHAT)
+    assert answer.json() == {
+        "error": {
+            "message": f"session not found: session_id={name}",
+            "type": "not_found_error",
+            "param": None,
+            "code": "SessionNotFoundError",
+        }
+    }
+
+
+WAYS = pytest.mark.parametrize(
+    "headers",
+    [{HEADER: "rollout 7"}, {HEADER: "rollout 7", **bearer("any")}, bearer("a key"), {"x-api-key": "a key"}],
+)
+
+
+@WAYS
+async def test_a_session_that_headers_name_is_looked_at_by_them(headers: dict[str, str]) -> None:
+    async with client(scripted_gateway(Scripted()), headers=headers) as http:
+        said = await http.post("/v1/chat/completions", json=CHAT)
+        name = said.headers[HEADER]
+        found = (await http.get("/session")).json()
+        assert (found["session_id"], len(found["records"])) == (name, 1)
+        for path in ("", "/samples", "/view"):
+            shown, by_id = [await http.get(f"{at}{path}") for at in ("/session", f"/sessions/{name}")]
+            assert (shown.status_code, shown.text) == (200, by_id.text)
+        rows = [await http.post(f"{at}/samples", json={}) for at in ("/session", f"/sessions/{name}")]
+        assert rows[0].content == rows[1].content
+        assert (await http.delete("/session")).status_code == 204
+        assert (await http.get(f"/sessions/{name}")).status_code == 404
+
+
+@WAYS
+async def test_looking_opens_nothing(headers: dict[str, str]) -> None:
+    gateway = scripted_gateway(Scripted())
+    async with client(gateway, headers=headers) as http:
+        for path in ("", "/samples", "/view"):
+            answer = await http.get(f"/session{path}")
+            assert answer.status_code == 404
+            assert answer.json()["error"].startswith("session not found: session_id=")
+        assert (await http.delete("/session")).status_code == 404
+    assert await gateway.sessions.store.count() == 0
+
+
+async def test_nobody_looks_by_another_key_or_by_a_key_in_an_address() -> None:
+    headers = {**bearer("first-key"), HEADER: "rollout 7"}
+    for choices in (Choices(), KEYS):
+        async with client(scripted_gateway(Scripted(), choices=choices)) as http:
+            assert (await http.post("/v1/chat/completions", json=CHAT, headers=headers)).status_code == 200
+            other = await http.get("/session", headers={**headers, **bearer("second-key")})
+            assert other.status_code == 404
+            for name in ("rollout 7", "first-key"):
+                told = await http.get(f"/sessions/{name}/samples", headers=headers)
+                assert told.status_code == 404
+                assert told.json()["error"].endswith("this is no id: " + names.NO_ID.partition("id: ")[2])
+    async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
+        assert (await http.get("/session")).status_code == 401
+        unnamed = await http.get("/session", headers=bearer("first-key"))
+    assert (unnamed.status_code, "no session is named" in unnamed.text) == (400, True)
+
+
+async def test_a_session_s_id_as_the_key_looks_at_it() -> None:
+    async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
+        mine = await session(http)
+        assert (await http.get("/session", headers=bearer(mine))).json()["session_id"] == mine
+
+
+async def test_every_key_is_compared_and_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+
+    def watched(one: Any, other: Any) -> bool:
+        compared.append(other)
+        return hmac.compare_digest(one, other)
+
+    class Module:
+        compare_digest = staticmethod(watched)
+
+    monkeypatch.setattr(names, "hmac", Module)
+    async with client(scripted_gateway(Scripted(), choices=KEYS), headers=bearer("first-key")) as http:
+        await http.get("/v1/models")
+    assert compared == [b"first-key", b"second-key"]
+
+
+async def test_names_of_one_key_are_not_another_s() -> None:
+    assert derived("header", "a", "bc") != derived("header", "ab", "c")
+    assert derived("key", "a") != derived("header", "a")
+    async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
+        found = [
+            (
+                await http.post("/v1/chat/completions", json=CHAT, headers={**bearer(key), HEADER: "same"})
+            ).headers[HEADER]
+            for key in ("first-key", "second-key")
+        ]
+    assert found[0] != found[1]
+
+
+def test_ids_are_not_to_be_guessed() -> None:
+    found = {new_name() for _ in range(100)}
+    assert len(found) == 100
+    assert all(names.IDENTIFIER.fullmatch(name) for name in found)
+
+
+async def test_a_body_that_is_too_long_is_not_read() -> None:
+    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(body_bytes=1000)))
+    async with client(gateway) as http:
+        name = await opened(http)
+        path = f"/sessions/{name}/v1/chat/completions"
+        answer = await http.post(path, json={"messages": [{"role": "user", "content": "x" * 2000}]})
+    assert answer.status_code == 413
+    said = answer.json()["error"]["message"]
+    assert re.fullmatch(
+        r"this body has 20\d\d bytes, and at most 1000 bytes are read; raise --max-body", said
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (70_000_000, "this body has 67 MiB, and at most 64 MiB are read; raise --max-body"),
+        ((64 << 20) + 1, "this body has 65 MiB, and at most 64 MiB are read; raise --max-body"),
+        (None, "this body has more than 64 MiB, and at most 64 MiB are read; raise --max-body"),
+    ],
+)
+def test_a_body_s_length_is_told_in_whole_mib(said: int | None, text: str) -> None:
+    assert str(too_long(64 << 20, said)) == text
+
+
+def test_what_is_counted_is_told_to_the_last() -> None:
+    assert str(capped("ids", 16_000_123, 16_000_000, "--max-tokens")) == (
+        "ids: 16000123, and at most 16000000; raise --max-tokens"
+    )
+
+
+async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -> None:
+    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(body_bytes=1000)))
+    read: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        read.append(100)
+        return {"type": "http.request", "body": b" " * 100, "more_body": True}
+
+    request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    with pytest.raises(Refused, match="--max-body") as caught:
+        await gateway.body(request)
+    assert caught.value.status == 413
+    assert sum(read) == 1100
+
+
+@pytest.mark.parametrize(
+    ("caps", "option"),
+    [(Caps(turns=1), "--max-turns"), (Caps(nodes=1), "--max-nodes"), (Caps(tokens=5), "--max-tokens")],
+)
+async def test_caps_name_themselves(caps: Caps, option: str) -> None:
+    async with client(scripted_gateway(Scripted(), choices=Choices(caps=caps))) as http:
+        name = await opened(http)
+        path = f"/sessions/{name}/v1/chat/completions"
+        first = (await http.post(path, json=CHAT)).json()["choices"][0]["message"]
+        more = [*HELLO, first, *HELLO]
+        for _ in range(2):
+            answer = await http.post(path, json={"messages": more})
+            if answer.status_code != 200:
+                break
+            more = [*more, answer.json()["choices"][0]["message"], *HELLO]
+    assert answer.status_code == 429
+    assert option in answer.json()["error"]["message"]

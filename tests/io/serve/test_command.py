@@ -1,0 +1,259 @@
+"""The command: what it refuses it names, and what it serves it says where."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import click
+import httpx2
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.io.serve.gateway import HELLO, Scripted, chat, opened, served, user
+from tests.io.serve.gateway_process import started
+from tito_io.cli.errors import BAD_INPUT, TROUBLE
+from tito_io.embedded import MODEL
+from tito_io.embedded import app as embedded_app
+from tito_io.engines.protocol import Engine
+from tito_io.serve.command import serve
+
+
+def run(*options: str) -> Result:
+    return CliRunner().invoke(serve, list(options))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--store", "mysql:x"], "--store"),
+        (["--forgive", "everything"], "--forgive 'everything'"),
+        (["--strip-system", "("], "--strip-system"),
+        (["--engine", "vllm"], "--base-url"),
+        (["--engine", "dynamo", "--base-url", "http://127.0.0.1:1"], "--family"),
+        (["--base-url", "http://127.0.0.1:1"], "embedded"),
+        (["--family", "/nowhere"], "/nowhere"),
+        (["--store", "sqlite:/nowhere/at/all/s.db"], "there is no folder /nowhere/at/all; make it"),
+        (["--store", "sqlite:/proc/s.db"], "--store sqlite:/proc/s.db: no file can be made in /proc ("),
+        (["--store", "sqlite:/"], "--store sqlite:/: this is a folder; name a file in it"),
+        (["--store", "sqlite:."], "--store sqlite:.: this is a folder"),
+        (["--store", "memory", "--durable"], "--durable is about the file of --store sqlite:PATH"),
+        (["--store", "redis://127.0.0.1:1", "--durable"], "--durable is about"),
+        (
+            ["--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--special-tokens", "keep"],
+            "give --family",
+        ),
+        (
+            ["--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--special-tokens", "text"],
+            "give --family",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(options: list[str], said: str, tmp_path: Path) -> None:
+    found = run(*(["--store", f"sqlite:{tmp_path / 's.db'}"] if "--store" not in options else []), *options)
+    assert found.exit_code == BAD_INPUT, found.output
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("tito: ")
+    assert said in line
+
+
+def test_a_store_that_is_away_is_trouble() -> None:
+    port = free_port()
+    found = run("--store", f"redis://:secret@127.0.0.1:{port}/0")
+    assert found.exit_code == TROUBLE, found.output
+    (line,) = found.stderr.splitlines()
+    said = "the store failed: ConnectionError; is the Redis server there?"
+    assert line == f"tito: --store redis://127.0.0.1:{port}: {said}"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
+async def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    """It is told of in a line; until it is there turns are an outage, and then they are answered."""
+    port = free_port()
+    options = ("--engine", "vllm", "--base-url", f"http://127.0.0.1:{port}", "--store", "memory")
+    begun = started(*options, complaints=tmp_path / "complaints")
+    process = await anyio.to_thread.run_sync(begun.__enter__)
+    try:
+        async with httpx2.AsyncClient(base_url=process.url, timeout=60) as http:
+            name = await opened(http)
+            path = f"/sessions/{name}/v1/chat/completions"
+            early = await http.post(path, json={"messages": HELLO})
+            assert (early.status_code, early.json()["error"]["code"]) == (503, "UnreachableError")
+            assert (await http.get("/v1/models")).status_code == 503
+            async with served(embedded_app(), port=port):
+                answer = await chat(http, name, HELLO, max_tokens=5)
+                assert answer["model"] == MODEL
+                assert (await http.get("/v1/models")).json()["data"][0]["id"] == MODEL
+    finally:
+        process.kill()
+        begun.__exit__(None, None, None)
+    line, *_ = process.warnings()
+    assert line.startswith(f"tito: GET http://127.0.0.1:{port}/v1/models: nothing answers")
+    assert "once it is there" in line
+
+
+def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("\n \n")
+    found = run("--keys", str(tmp_path / "keys"), "--store", "memory")
+    assert found.exit_code == BAD_INPUT
+    assert "there is no key in it" in found.stderr
+
+
+def test_the_help_says_what_there_is() -> None:
+    found = run("--help")
+    assert found.exit_code == 0
+    flat = "".join(found.output.split())  # lines are broken at hyphens too
+    for option in serve.params:
+        assert isinstance(option, click.Option)
+        assert option.help, option.name
+    for word in ("redis://HOST:PORT", "renamed-tool-ids", "--durable", "Exitstatus", "130itwasinterrupted"):
+        assert word in flat
+
+
+def test_it_says_where_it_listens_and_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("its-key\n")
+    store = f"sqlite:{tmp_path / 's.db'}"
+    with started("--store", store, "--keys", str(tmp_path / "keys"), "--wire", "older") as process:
+        with httpx2.Client(base_url=process.url) as http:
+            assert http.post("/sessions").status_code == 401
+            name = http.post("/sessions", headers={"x-api-key": "its-key"}).json()["session_id"]
+            body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
+            path, key = f"/sessions/{name}/v1/chat/completions", {"x-api-key": name}
+            assert "meta_info" in http.post(path, json=body, headers=key).json()["choices"][0]
+        assert process.stop() == 0
+    with started("--store", store) as process, httpx2.Client(base_url=process.url) as http:
+        assert len(http.get(f"/sessions/{name}").json()["records"]) == 1
+        assert process.stop() == 0
+
+
+def test_headers_are_limited() -> None:
+    with started("--store", "memory") as process, httpx2.Client(base_url=process.url) as http:
+        for size in (40_000, 400_000):  # one comes whole, the other in parts
+            assert http.get("/health", headers={"x-long": "x" * size}).status_code in (400, 431)
+        assert http.get("/health").status_code == 200
+        assert process.stop() == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
+async def test_an_engine_somewhere_else_is_named_by_its_address(tmp_path: Path) -> None:
+    """The embedded engine behind a socket answers as a vLLM server does."""
+    async with served(embedded_app()) as url:
+        options = ("--engine", "vllm", "--base-url", f"{url}/v1", "--store", f"sqlite:{tmp_path / 's.db'}")
+        begun = started(*options)
+        process = await anyio.to_thread.run_sync(begun.__enter__)  # it asks the engine, which is served here
+        try:
+            async with httpx2.AsyncClient(base_url=process.url, timeout=60) as http:
+                await talked(http)
+        finally:
+            process.kill()
+            begun.__exit__(None, None, None)
+
+
+async def talked(http: httpx2.AsyncClient) -> None:
+    name, messages = await opened(http), list(HELLO)
+    last: list[int] = []
+    for _ in range(4):
+        answer = await chat(http, name, messages, max_tokens=30, return_token_ids=True)
+        assert answer["prompt_token_ids"][: len(last)] == last
+        last = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
+        messages = [*messages, answer["choices"][0]["message"], user()]
+    listed = (await http.get(f"/sessions/{name}/v1/models")).json()["data"]
+    assert listed[0]["id"] == MODEL
+    told = await http.post(f"/sessions/{name}/tokenize", json={"model": MODEL, "prompt": "a"})
+    assert told.json()["count"] == 1
+
+
+def test_one_file_has_one_gateway(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 's.db'}"
+    with started("--store", store) as process:
+        found = run("--store", store)
+        assert found.exit_code == BAD_INPUT
+        assert "another gateway" in found.stderr
+        process.kill()
+    with started("--store", store) as process:  # a killed one's lock is no lock
+        assert process.stop() == 0
+
+
+def test_engines_of_tests_have_the_shape_of_engines() -> None:
+    engine: Engine = Scripted()
+    assert engine.name == "scripted"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nosuch.invalid"])
+def test_an_address_that_cannot_be_had_is_bad_input(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [
+            sys.executable,
+            "-m",
+            "tito_io",
+            "serve",
+            "--host",
+            host,
+            "--port",
+            port,
+            "--store",
+            "memory",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tito: {host}:{port} cannot be listened on: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+INTERRUPTED_THERE = """
+import signal
+from tito_io.serve import command
+import {module} as module
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def interrupting(done):
+    async def asynchronous(*args, **options):
+        found = await done(*args, **options)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    def at_once(*args, **options):
+        signal.raise_signal(signal.SIGINT)
+        return done(*args, **options)
+
+    return {manner}
+
+module.{name} = interrupting(module.{name})
+import sys
+from tito_io.cli.main import main
+sys.argv[1:] = ["serve", "--store", "memory", "--port", "0"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "manner", "status"),
+    [
+        ("tito_io.serve.command", "gateway_of", "asynchronous", 130),
+        ("tito_io.serve.server", "_check", "at_once", 130),
+        ("tito_io.serve.server", "uvicorn.Server.startup", "at_once", 0),
+        ("tito_io.serve.server", "uvicorn.Server.startup", "asynchronous", 0),
+    ],
+)
+def test_an_interrupt_at_the_start_ends_it_without_a_trace(
+    module: str, name: str, manner: str, status: int
+) -> None:
+    """Before it listens nothing has begun, and the interrupt is told; from then on it was told to stop."""
+    program = INTERRUPTED_THERE.format(module=module, name=name, manner=manner)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (status, "tito: interrupted\n" if status else "")
+    assert done.stdout.startswith("http://") == (status == 0)

@@ -1,0 +1,82 @@
+"""What is counted adds up, whatever turns come in whatever order, whatever an engine says of its cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gateway, user
+from tito_io.engines.protocol import Reply, Sampling, Watch
+
+KINDS = ("begin", "go on", "again", "resume", "elsewhere", "by messages")
+
+
+@attrs.define
+class Caching(Scripted):
+    """An engine that finds a share of each prompt in its cache, and may not say how much."""
+
+    finds: float | None = None
+    """None where it does not say."""
+    found: list[tuple[int, int]] = attrs.field(factory=list)
+    """The ids of each prompt that it told of, and how many of them were cached."""
+
+    async def _reply(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+        reply = await super()._reply(prompt, sampling, watch)
+        if self.finds is None:
+            return reply
+        cached = round(len(prompt) * self.finds)
+        self.found.append((len(prompt), cached))
+        return attrs.evolve(reply, usage=attrs.evolve(reply.usage, cached_tokens=cached))
+
+
+async def counted(turns: list[tuple[str, float | None]]) -> tuple[Caching, list[dict[str, float]]]:
+    """Take turns; return the engine and the counters after each."""
+    engine, counters = Caching(finish="length"), list[dict[str, float]]()
+    async with client(scripted_gateway(engine)) as http:
+        name, prompt, said = await opened(http), list[Any](HELLO), dict[str, Any]()
+        for kind, engine.finds in turns:
+            more: dict[str, Any] = {}
+            if not said or kind == "begin":
+                prompt = [user(f"{len(counters)}")]
+            elif kind == "go on":
+                prompt = [*prompt, said, user()]
+            elif kind == "resume":
+                prompt, more = [*prompt, said], {"continue_final_message": True}
+            elif kind == "elsewhere":
+                name = await opened(http)
+            elif kind == "by messages":
+                prompt = [*prompt, {"role": "assistant", "content": "never said"}, user()]
+            answer = await http.post(
+                f"/sessions/{name}/v1/chat/completions", json={"messages": prompt, **more}
+            )
+            if kind == "resume" and said:
+                prompt, said = prompt[:-1], {}
+            if answer.status_code == 200:
+                said = {"role": "assistant", "content": answer.json()["choices"][0]["message"]["content"]}
+            lines = (await http.get("/metrics")).text.splitlines()
+            counters.append({name: float(n) for name, n in (x.rsplit(" ", 1) for x in lines if x[0] != "#")})
+    return engine, counters
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.none() | st.floats(0, 1)), min_size=1, max_size=8))
+def test_no_more_is_found_in_a_cache_than_was_expected_there(turns: list[tuple[str, float | None]]) -> None:
+    engine, counters = anyio.run(counted, turns)
+    for before, after in zip([{}, *counters], counters, strict=False):
+        assert after["tito_cached_ids_total"] <= after["tito_expected_ids_total"]
+        assert all(after[name] >= count for name, count in before.items() if name.endswith("_total"))
+    assert counters[-1]["tito_expected_ids_total"] <= sum(prompt for prompt, _ in engine.found)
+    assert counters[-1]["tito_cached_ids_total"] <= sum(cached for _, cached in engine.found)
+
+
+def test_what_an_earlier_turn_had_is_expected_and_the_rest_of_a_prompt_is_not() -> None:
+    """The first prompt has nothing to expect, the second the first's ids, the third all that it has."""
+    turns: list[tuple[str, float | None]] = [("begin", 1.0), ("go on", 1.0), ("resume", 0.5)]
+    engine, counters = anyio.run(counted, turns)
+    (first, _), (_, _), (third, half) = engine.found
+    assert [one["tito_expected_ids_total"] for one in counters] == [0, first + 2, first + 2 + third]
+    assert [one["tito_cached_ids_total"] for one in counters] == [0, first + 2, first + 2 + half]

@@ -1,0 +1,240 @@
+"""The client of Miles' session protocol at this gateway: an agent runs unchanged, in both of its wires."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import httpx2
+import pytest
+
+from tests.io.engines.miles.test_router import run_agent
+from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, scripted_gateway, served, user
+from tito_io.engines.miles import (
+    Miles,
+    MilesRouter,
+    Session,
+    SessionNotFoundError,
+    SessionUsedError,
+)
+from tito_io.engines.protocol import OverlongError, Rendering, RequestError, Sampling, UnreachableError
+from tito_io.serve.app import app
+from tito_io.serve.build import Choices
+from tito_io.serve.gateway import Gateway
+
+pytestmark = pytest.mark.anyio
+WIRES = pytest.mark.parametrize("later", [False, True], ids=["older", "later"])
+
+
+def transport(gateway: Gateway) -> httpx2.ASGITransport:
+    return httpx2.ASGITransport(app(gateway), raise_app_exceptions=False)
+
+
+@asynccontextmanager
+async def routed(gateway: Gateway) -> AsyncIterator[MilesRouter]:
+    async with MilesRouter("http://gateway", transport=transport(gateway)) as router:
+        yield router
+
+
+def continued(reply: Any, messages: list[Any]) -> list[Any]:
+    return [*messages, reply.message, user()]
+
+
+@WIRES
+async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
+    engine = Scripted()
+    gateway = scripted_gateway(engine, choices=Choices(later_wire=later))
+    async with routed(gateway) as router, router.session() as session:
+        first = await session.chat({"messages": HELLO})
+        second = await session.chat({"messages": continued(first, HELLO)})
+        records = await session.records()
+        samples = await session.samples()
+    assert first.completion_ids == (500, 501, 2)
+    assert first.logprobs == (-0.5,) * 3
+    kept = (*first.prompt_ids, *first.completion_ids)
+    assert second.prompt_ids[: len(kept)] == kept
+    assert [one.prompt_ids for one in records.records] == [first.prompt_ids, second.prompt_ids]
+    assert [one.completion_ids for one in records.records] == [first.completion_ids, second.completion_ids]
+    assert records.accumulated_ids == (*second.prompt_ids, *second.completion_ids)
+    assert records.get(str(first.raw["id"])) == records.records[0]
+    (sample,) = samples.samples
+    assert sample.tokens == records.accumulated_ids
+    start = len(first.prompt_ids)
+    trained = [one for one, mask in zip(sample.tokens[start:], sample.loss_mask or (), strict=True) if mask]
+    assert trained == [*first.completion_ids, *second.completion_ids]
+    logprobs = zip(sample.loss_mask or (), sample.rollout_log_probs or (), strict=True)
+    assert [value for mask, value in logprobs if mask] == [-0.5] * 6
+    assert sample.metadata["leaf"]["response_id"] == second.raw["id"]
+    assert sample.nulls == {"rollout_indexer_topk", "rollout_routed_experts"}
+
+
+@WIRES
+async def test_a_session_that_is_gone_is_not_found_wherever_it_is_asked_for(later: bool) -> None:
+    gateway = scripted_gateway(Scripted(), choices=Choices(later_wire=later))
+    async with routed(gateway) as router, router.session() as session:
+        await gateway.sessions.delete(session.id)
+        for asking in (session.records(), session.samples(), session.chat({"messages": HELLO})):
+            with pytest.raises(SessionNotFoundError, match="answered 404: it has no such session"):
+                await asking
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
+@WIRES
+async def test_an_agent_runs_unchanged_with_its_own_client_over_a_socket(later: bool) -> None:
+    engine = Scripted()
+    gateway = scripted_gateway(engine, choices=Choices(later_wire=later, ignoring=frozenset(("top_k",))))
+    sampling = {"max_new_tokens": 64, "temperature": 1.0, "top_k": -1, "top_p": None}
+    async with served(app(gateway)) as url, MilesRouter(url) as router:
+        rolled = await router.run(run_agent, HELLO, sampling, metadata={"bonus": 2}, max_seq_len=900)
+        assert rolled.error is None
+        assert rolled.returned == {"reward": 2.0, "seen": 900}
+        (sample,) = rolled.samples.samples
+        assert [one for one in sample.tokens if one >= 500] == [500, 501, 502, 503]
+        assert sample.reward == 2.0
+        assert await gateway.sessions.store.count() == 0
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
+async def test_a_rollout_of_the_embedded_engine_through_miles_engine_keeps_its_ids() -> None:
+    gateway = embedded_gateway()
+    async with Miles("http://gateway", transport=transport(gateway)) as engine:
+        messages, before = list(HELLO), tuple[int, ...]()
+        for _ in range(12):
+            reply = await engine.from_messages(messages, Rendering(), Sampling(max_tokens=60))
+            assert reply.prompt_ids[: len(before)] == before
+            before = (*reply.prompt_ids, *reply.completion_ids)
+            messages = continued(reply, messages)
+        (talk,) = engine.talks
+        (sample,) = (await talk.session.samples()).samples
+    assert sample.tokens == before
+
+
+@WIRES
+async def test_a_session_s_sampling_holds_for_requests_without(later: bool) -> None:
+    engine = Scripted()
+    async with routed(scripted_gateway(engine, choices=Choices(later_wire=later))) as router:
+        async with router.session({"temperature": 0.5}) as session:
+            await session.chat({"messages": HELLO})
+            if later:
+                with pytest.raises(RequestError, match="400"):
+                    await session.chat({"messages": HELLO, "temperature": 0.7})
+        async with router.session({"temperature": 0.5}, evaluation=True) as session:
+            await session.chat({"messages": HELLO, "temperature": 0.7})
+    found = [sampling.temperature for _, _, sampling in engine.asked]
+    assert found == ([0.5, 0.7] if later else [None, 0.7])
+
+
+async def test_what_was_used_since_its_samples_were_taken_is_not_deleted() -> None:
+    gateway = scripted_gateway(Scripted())
+    async with routed(gateway) as router, client(gateway) as stray:
+        session = await router.open()
+        await session.chat({"messages": HELLO})
+        await session.samples()
+        await stray.post(f"/sessions/{session.id}/v1/chat/completions", json={"messages": HELLO})
+        with pytest.raises(SessionUsedError):
+            await session.delete()
+        await session.samples()
+        await session.delete()
+        with pytest.raises(SessionNotFoundError):
+            await Session(session.id, session.wire).records()
+
+
+@pytest.mark.parametrize(("length", "rows", "reason"), [(1, 0, "all_truncated"), (10_000, 1, None)])
+async def test_samples_are_cut_to_a_length_or_say_why_there_is_none(
+    length: int, rows: int, reason: str | None
+) -> None:
+    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
+        assert (await session.samples()).empty_reason == "no_records"
+        await session.chat({"messages": HELLO})
+        found = await session.samples(length)
+    assert (len(found.samples), found.empty_reason) == (rows, reason)
+
+
+async def test_a_cut_inside_a_turn_keeps_what_fits() -> None:
+    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
+        reply = await session.chat({"messages": HELLO})
+        whole = (*reply.prompt_ids, *reply.completion_ids)
+        (sample,) = (await session.samples(len(whole) - 1)).samples
+    assert sample.tokens == whole[:-1]
+    assert sample.loss_mask == (1, 1)
+
+
+async def test_branches_are_rows_and_no_id_trains_twice() -> None:
+    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
+        first = await session.chat({"messages": HELLO})
+        await session.chat({"messages": continued(first, HELLO)})
+        await session.chat({"messages": [*HELLO, first.message, user("other")]})
+        found = await session.samples(metadata={"reward": 3})
+    trained = [
+        one
+        for sample in found.samples
+        for one, mask in zip(sample.tokens[-sample.response_length :], sample.loss_mask or (), strict=True)
+        if mask and one != 2
+    ]
+    assert sorted(trained) == [500, 501, 502, 503, 504, 505]
+    assert [sample.reward for sample in found.samples] == [3, 3]
+    assert found.session_metadata["agent"] == {"reward": 3}
+    assert len(found.session_metadata["tree"]["leaves"]) == 2
+
+
+async def test_errors_have_the_shapes_that_the_client_knows() -> None:
+    engine = Scripted(room=5)
+    async with routed(scripted_gateway(engine)) as router, router.session() as session:
+        engine.raises = [UnreachableError("POST http://engine: nothing answers")]
+        with pytest.raises(Exception, match="503"):
+            await session.chat({"messages": HELLO})
+        first = await session.chat({"messages": HELLO})
+        with pytest.raises(OverlongError):
+            await session.chat({"messages": continued(first, HELLO)})
+        with pytest.raises(SessionNotFoundError):
+            await Session("0" * 32, session.wire).chat({"messages": HELLO})
+
+
+async def test_what_only_the_server_sets_is_refused_by_the_later_wire() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = (await http.post("/sessions")).json()["session_id"]
+        body = {"messages": HELLO, "input_ids": [1]}
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert "input_ids" in answer.json()["error"]["message"]
+
+
+async def test_the_older_wire_tells_ids_unasked_and_overwrites_what_only_it_sets() -> None:
+    engine = Scripted()
+    gateway = scripted_gateway(engine, choices=Choices(later_wire=False))
+    async with client(gateway) as http:
+        name = (await http.post("/sessions", content=b"")).json()["session_id"]
+        body = {"messages": HELLO, "input_ids": [1]}
+        answer = (await http.post(f"/sessions/{name}/v1/chat/completions", json=body)).json()
+    assert answer["choices"][0]["meta_info"]["output_token_logprobs"] == [
+        [-0.5, 500, None],
+        [-0.5, 501, None],
+        [-0.5, 2, None],
+    ]
+
+
+async def test_health_names_the_process() -> None:
+    gateway = attrs.evolve(scripted_gateway(Scripted()), instance="f" * 32)
+    async with routed(gateway) as router:
+        health = await router.health()
+    assert (health.status, health.instance_id) == ("ok", "f" * 32)
+
+
+async def test_a_null_log_probability_leaves_the_field_out_and_invents_none() -> None:
+    engine = Scripted()
+    gateway = scripted_gateway(engine)
+    turn = engine._turn
+
+    def without(prompt: list[int], n: int) -> Any:
+        return attrs.evolve(turn(prompt, n), logprobs=(-0.5, None, -0.5))
+
+    engine_type: Any = type(engine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_type, "_turn", lambda _, prompt, n: without(prompt, n))
+        async with routed(gateway) as router, router.session() as session:
+            await session.chat({"messages": HELLO})
+            (sample,) = (await session.samples()).samples
+    assert sample.rollout_log_probs is None
+    assert "rollout_log_probs" in sample.nulls

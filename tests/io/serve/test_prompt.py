@@ -1,0 +1,185 @@
+"""What is read at the cost of what is new is what is read from the beginning, whatever a client restates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
+from tito_core import Forgiveness, Messages, Step, Trajectory
+from tito_core.locate import find as find_match
+from tito_core.samples import Call
+from tito_io.serve.build import Choices
+from tito_io.serve.client_noise import Door
+from tito_io.serve.commit import Commit, Origin
+from tito_io.serve.prompt import Heard, met, read
+
+KEY = "[[],{}]"
+ORIGIN = Origin(dialect="chat", route="TITO", requested=0.0)
+
+
+def commit(name: str, messages: Any, answer: Any, key: str = KEY) -> Commit:
+    step = Step(prompt=messages, completion=[answer], prompt_ids=[1], completion_ids=[2], key=key)
+    return Commit(call=Call(name=name, step=step), parent=None, response=name, at=0.0, origin=ORIGIN)
+
+
+CONTENTS = st.sampled_from(
+    ["a", "b", "", None, 1, True, [{"type": "text", "text": "a"}], [{"type": "text", "text": "a", "n": 1}]]
+)
+WORLD = st.builds(
+    lambda role, content, more: {"role": role, "content": content, **more},
+    st.sampled_from(["user", "tool", "system", "developer"]),
+    CONTENTS,
+    st.sampled_from([{}, {"x": 1}, {"x": True}, {"cache_control": {}}, {"tool_call_id": "a"}]),
+)
+SPOKEN = st.builds(
+    lambda content, more: {"role": "assistant", "content": content, **more},
+    st.sampled_from(["a", "a ", "b", None]),
+    st.sampled_from([{}, {"reasoning": "hm"}, {"refusal": None}]),
+)
+TALKS = st.lists(WORLD | SPOKEN, min_size=1, max_size=4)
+FORGIVE = st.frozensets(
+    st.sampled_from(
+        [Forgiveness.DROPPED_REASONING, Forgiveness.TRAILING_WHITESPACE, Forgiveness.RENAMED_TOOL_IDS]
+    )
+)
+
+
+@st.composite
+def restated(draw: st.DrawFn, messages: list[Any]) -> list[Any]:
+    """Draw a restatement: the same, or with one message changed, left out or put in."""
+    found = [dict(message) for message in messages]
+    if draw(st.booleans()):
+        return found
+    place = draw(st.integers(0, len(found) - 1))
+    found[place : place + draw(st.integers(0, 1))] = draw(st.lists(WORLD | SPOKEN, max_size=1))
+    return found
+
+
+@given(st.data())
+def test_a_prompt_is_read_the_same_with_and_without_the_one_before(data: st.DataObject) -> None:
+    door, forgive = Door(), data.draw(FORGIVE)
+    first = read(door, data.draw(TALKS), [], None)
+    if not first.messages:
+        return
+    answers = data.draw(st.lists(SPOKEN, min_size=1, max_size=2))
+    commits: Mapping[str, Commit] = {
+        f"r{place}": commit(f"r{place}", first.messages, answer, data.draw(st.sampled_from([KEY, "other"])))
+        for place, answer in enumerate(answers)
+    }
+    heard = Heard(first, list(commits)[-1], ())
+    again = data.draw(restated([*first.said, data.draw(st.sampled_from(answers))]))
+    said = [*again, *data.draw(st.lists(WORLD | SPOKEN, max_size=2))]
+    quick, slow = read(door, said, [], heard), read(door, said, [], None)
+    for name in ("messages", "turns", "texts", "media"):
+        assert getattr(quick, name) == getattr(slow, name)
+    steps = Trajectory(one.step for one in commits.values())
+    kept = {name: attrs.evolve(one, call=attrs.evolve(one.call, step=step))
+            for (name, one), step in zip(commits.items(), steps, strict=True)}  # fmt: skip
+    one, other = (met(prompt, steps, kept, KEY, forgive) for prompt in (quick, slow))
+    assert list(one.prompt) == list(other.prompt)
+    assert base(one.prompt) is base(other.prompt)
+
+
+def base(prompt: Any) -> Any:
+    """Return the messages that a prompt shares."""
+    return prompt.parent if isinstance(prompt, Messages) else None
+
+
+def test_truth_is_not_one() -> None:
+    """Python says that they are equal; what a template prints differs."""
+    first = read(Door(), [{"role": "user", "content": "a", "n": 1}], [], None)
+    heard = Heard(first, "r", ())
+    said: list[Any] = [
+        {"role": "user", "content": "a", "n": True},
+        {"role": "assistant", "content": "x"},
+        user(),
+    ]
+    assert read(Door(), said, [], heard).before is None
+
+
+@pytest.mark.anyio
+async def test_a_loop_compares_its_history_once_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    find = find_match
+
+    def watched(steps: Any, messages: Any, *rest: Any) -> Any:
+        searched.append(len(messages))
+        return find(steps, messages, *rest)
+
+    monkeypatch.setattr("tito_io.serve.prompt.find", watched)
+    gateway = scripted_gateway(Scripted(each="answer {}".format), choices=Choices())
+    async with client(gateway) as http:
+        name = await opened(http)
+        messages: list[Any] = list(HELLO)
+        for _ in range(8):
+            said = (await chat(http, name, messages))["choices"][0]["message"]
+            messages = [*messages, said, user()]
+        await chat(http, name, messages[:5])
+        async with gateway.sessions.using(name) as session:
+            routes = [one.origin.route for one in session.commits.values()]
+            assert len(session.forest.leaves) == 2
+    assert searched == [1, 5]  # the first turn, and the one that went back
+    assert routes == ["MITO", *["TITO"] * 8]
+    assert session.newest is not None
+    assert len(session.path(session.newest)) == 3
+
+
+def test_a_longer_turn_is_met_although_a_shorter_one_was_the_last() -> None:
+    """The first turn was retried after the second, and said the same again."""
+    a, b = {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}
+    second = [*HELLO, a, user("two")]
+    made = [commit("r0", HELLO, a), commit("r1", second, b), commit("r2", HELLO, a)]
+    steps = Trajectory(one.step for one in made)
+    heard = Heard(read(Door(), HELLO, [], None), "r2", ())
+    prompt = read(Door(), [*second, b, user("three")], [], heard)
+    assert prompt.before is not None
+    found = met(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
+    assert base(found.prompt) is steps[1].messages
+
+
+def test_a_turn_that_was_rendered_otherwise_is_not_met_where_another_was_rendered_alike() -> None:
+    a = {"role": "assistant", "content": "a"}
+    made = [commit("r0", HELLO, a), commit("r1", HELLO, a, "other tools")]
+    steps = Trajectory(one.step for one in made)
+    heard = Heard(read(Door(), HELLO, [], None), "r1", ())
+    prompt = read(Door(), [*HELLO, a, user()], [], heard)
+    found = met(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
+    assert base(found.prompt) is steps[0].messages
+
+
+def calling(name: str) -> dict[str, Any]:
+    function = {"name": "f", "arguments": "{}"}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": name, "function": function}]}
+
+
+def test_a_renaming_is_followed_through_the_whole_history() -> None:
+    """What is one id in the session are two in the prompt, the second of them in the last answer."""
+    renamed = frozenset((Forgiveness.RENAMED_TOOL_IDS,))
+    result = {"role": "tool", "content": "x", "tool_call_id": "ours"}
+    theirs = {**result, "tool_call_id": "theirs"}
+    one = commit("r0", [*HELLO, calling("ours"), result], calling("ours"))
+    said = [*HELLO, calling("theirs"), theirs]
+    heard = Heard(read(Door(), said, [], None), "r0", ("RENAMED_TOOL_IDS",))
+    steps = Trajectory([one.step])
+    for name, fits in (("theirs", True), ("another", False)):
+        prompt = read(Door(), [*said, calling(name), user()], [], heard)
+        assert prompt.before is not None
+        found = met(prompt, steps, {"r0": one}, KEY, renamed)
+        assert (base(found.prompt) is not None) is fits
+
+
+def test_results_name_the_calls_as_the_session_has_them() -> None:
+    one = commit("r0", HELLO, calling("ours"))
+    steps = Trajectory([one.step])
+    theirs = {"role": "tool", "content": "x", "tool_call_id": "theirs"}
+    prompt = read(Door(), [*HELLO, calling("theirs"), theirs], [], None)
+    found = met(prompt, steps, {"r0": one}, KEY, frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
+    assert base(found.prompt) is steps[0].messages
+    assert list(found.prompt)[-1] == {**theirs, "tool_call_id": "ours"}
+    assert found.forgiven == ("RENAMED_TOOL_IDS",)

@@ -1,0 +1,242 @@
+"""A stored session is the session: every id and message comes back, and what was shared is shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import attrs
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.io.serve.gateway import (
+    HELLO,
+    Scripted,
+    chat,
+    client,
+    embedded_gateway,
+    opened,
+    scripted_gateway,
+    user,
+)
+from tito_core import InputError, OddStop, Policy, Step, Truncated
+from tito_core.samples import Call, Forest, RoutedExperts, WeightVersion, samples
+from tito_io.serve.build import Choices
+from tito_io.serve.commit import Commit, Origin
+from tito_io.serve.limits import Caps
+from tito_io.serve.memory import MemoryStore
+from tito_io.serve.rows import decode, encode
+from tito_io.serve.session import Head, Session
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+TEXT = st.text(max_size=6)
+CALLS = st.lists(
+    st.builds(
+        lambda name, args: {"id": name, "function": {"name": "f", "arguments": args}},
+        TEXT,
+        TEXT | JSON,
+    ),
+    max_size=2,
+)
+LOST: dict[str, Commit] = {}
+IDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> tuple[list[Any], list[int], list[int], Any, bool]:
+    """Draw what is new in a turn: messages, prompt ids, sampled ids, log-probabilities, if it was cut."""
+    new = [{"role": "user", "content": draw(TEXT), **draw(st.sampled_from([{}, {"x": [1, True]}]))}]
+    sampled = draw(st.lists(st.integers(0, 2**32 - 1), max_size=4))
+    logprob = st.none() | st.floats(-20, 0)
+    size = len(sampled)
+    logprobs = draw(st.none() | st.lists(logprob, min_size=size, max_size=size))
+    return new, draw(IDS), sampled, logprobs, draw(st.booleans())
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[Step]:
+    """Draw steps that go on from each other, from any earlier one, or from none."""
+    made: list[Step] = []
+    for place, (new, ids, sampled, logprobs, cut) in enumerate(
+        draw(st.lists(turns(), min_size=1, max_size=6))
+    ):
+        base = draw(st.sampled_from([None, *made]))
+        said = {"role": "assistant", "content": f"{place}", "tool_calls": draw(CALLS)}
+        earlier = [] if base is None else list(base.messages)
+        kept = [] if base is None else base.ids.tolist()
+        made.append(
+            Step(
+                prompt=[*earlier, *new],
+                completion=[said],
+                prompt_ids=[*kept, *ids],
+                completion_ids=sampled,
+                logprobs=logprobs,
+                truncated=cut,
+                key=draw(st.sampled_from([None, "[[],{}]", '[["tool"],{}]'])),
+            )
+        )
+    return made
+
+
+def committed(step: Step, place: int) -> Commit:
+    size = len(step.completion_ids)
+    versions = [WeightVersion(version="v", start=0, stop=size)] if size else []
+    experts = RoutedExperts(data=bytes([place, 255]), dtype="uint8", shape=(2, 1)) if place % 2 else None
+    call = Call(
+        name=f"r{place}",
+        step=step,
+        finish_reason="length" if step.truncated else "stop",
+        weight_versions=versions,
+        routed_experts=experts if len(step.ids) > 1 else None,
+    )
+    origin = Origin(dialect="chat", route="TITO", requested=1.5, forgiven=("ABSENT",), asked={"n": [1, None]})
+    return Commit(call=call, parent=None, response=f"r{place}", at=2.5, origin=origin)
+
+
+def plain(commit: Commit) -> Any:
+    """Return all that a commit holds, as data."""
+    step = commit.step
+    return (
+        attrs.asdict(attrs.evolve(commit, call=None)),  # type: ignore[arg-type]  # it is compared below
+        commit.call.order,
+        commit.call.finish_reason,
+        commit.call.weight_versions,
+        commit.call.routed_experts,
+        list(step.prompt),
+        list(step.completion),
+        step.ids.tolist(),
+        step.prompt_ids.tolist(),
+        step.logprobs,
+        step.truncated,
+        step.key,
+        step.ledger.spans,
+    )
+
+
+@given(talks())
+def test_a_session_that_is_read_again_is_the_same(steps: list[Step]) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        await store.create("a", Head(created=1.0).encoded())
+        epoch = (await store.claim("a")).epoch
+        session = Session("a", Head(created=1.0), store, Caps(), epoch)
+        for place, step in enumerate(steps):
+            await session.commit([committed(step, place)])
+        again = Session.restored("a", await store.load("a"), store, Caps(), epoch)
+        assert list(map(plain, again.commits.values())) == list(map(plain, session.commits.values()))
+        assert (again.ids, again._place) == (session.ids, session._place)
+        for name, commit in again.commits.items():
+            if session.commits[name].parent is not None:
+                assert commit.parent is not None
+                parent = again.commits[commit.parent].step
+                assert commit.step.prompt.extends(parent.messages)  # shared, not copied
+        assert again.forest == session.forest == Forest.of([one.call for one in session.commits.values()])
+        await again.commit([committed(steps[0], 99)])  # and it goes on
+
+    anyio.run(run)
+
+
+@given(talks())
+def test_a_row_holds_only_what_is_new(steps: list[Step]) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        await store.create("a", Head(created=1.0).encoded())
+        session = Session("a", Head(created=1.0), store, Caps(), (await store.claim("a")).epoch)
+        for place, step in enumerate(steps):
+            (commit,) = await session.commit([committed(step, place)])
+            row = orjson.loads((await store.load("a")).rows[place])
+            if commit.parent is not None:
+                base = session.commits[commit.parent].step
+                assert row["messages"] == list(step.prompt)[len(base.messages) :]
+                assert row["kept"] + len(row["ids"]) == len(step.prompt_ids)
+                assert row["kept"] >= len(base.prompt_ids)
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"v": 1}', b'{"v": 2}', b"\x00"])
+def test_what_is_no_row_is_refused(data: bytes) -> None:
+    with pytest.raises(InputError, match="stored turn"):
+        decode(data, LOST.__getitem__)
+
+
+def test_a_row_of_a_lost_parent_is_refused() -> None:
+    commit = attrs.evolve(
+        committed(Step(prompt=HELLO, completion=[user()], prompt_ids=[1], completion_ids=[2]), 0)
+    )
+    row = orjson.loads(encode(commit, None))
+    with pytest.raises(InputError, match="cannot be read"):
+        decode(orjson.dumps({**row, "parent": "lost"}), LOST.__getitem__)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("odd", [OddStop.KEEP, OddStop.REPLACE])
+async def test_a_rollout_read_again_goes_on_by_ids_and_gives_the_same_rows(odd: OddStop) -> None:
+    """The embedded engine's odd stops and cut turns are among them."""
+    store = MemoryStore()
+    gateway = embedded_gateway(store, Choices(policy=Policy(odd_stop=odd)), seed=3)
+    messages: list[Any] = list(HELLO)
+    async with client(gateway) as http:
+        name = await opened(http)
+        for _ in range(30):
+            said = (await chat(http, name, messages, max_tokens=60))["choices"][0]["message"]
+            messages = [*messages, said, user()]
+        async with gateway.sessions.using(name) as session:
+            before, rows = list(map(plain, session.commits.values())), samples(session.forest).rows
+        gateway.sessions._loaded.clear()
+        async with gateway.sessions.using(name) as again:
+            assert again is not session
+            assert list(map(plain, again.commits.values())) == before
+            assert samples(again.forest).rows == rows
+        await chat(http, name, messages, max_tokens=60)
+        async with gateway.sessions.using(name) as held:
+            assert held.newest is not None
+            assert held.newest.origin.route == "TITO"
+    ledgers = {span.origin.name for row in rows for span in row.ledger}
+    assert "SAMPLED" in ledgers
+
+
+@pytest.mark.anyio
+async def test_what_is_stored_for_a_turn_does_not_grow_with_the_history() -> None:
+    store = MemoryStore()
+    gateway = scripted_gateway(Scripted(), store)
+    tool = {"type": "function", "function": {"name": "f", "description": "long " * 200}}
+    messages: list[Any] = list(HELLO)
+    async with client(gateway) as http:
+        name = await opened(http)
+        for _ in range(40):
+            said = (await chat(http, name, messages, tools=[tool]))["choices"][0]["message"]
+            messages = [*messages, said, user("x" * 20)]
+    sizes = [len(row) for row in (await store.load(name)).rows.values()]
+    assert max(sizes[1:]) - min(sizes[1:]) < 50
+    assert sizes[1] < 1000
+
+
+@pytest.mark.anyio
+async def test_a_turn_by_messages_whose_ids_came_out_the_same_shares_them() -> None:
+    """A cut turn is refused here, and what is rendered for it is what was sampled, closed."""
+
+    class Canonical(Scripted):
+        def _turn(self, prompt: list[int], n: int) -> Any:
+            reply = super()._turn(prompt, n)
+            ids = tuple(10 + byte for byte in reply.text.encode())
+            return attrs.evolve(reply, completion_ids=ids, logprobs=(-0.5,) * len(ids))
+
+    policy = Policy(truncated=Truncated.REFUSE)
+    gateway = scripted_gateway(Canonical(finish="length"), choices=Choices(policy=policy))
+    async with client(gateway) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        await chat(http, name, [*HELLO, said, user()])
+        async with gateway.sessions.using(name) as session:
+            first, second = session.commits.values()
+    assert second.origin.refusal == "TRUNCATED"
+    assert second.parent == first.name
+    assert second.step.prompt_ids.extends(first.step.ids)
+    assert session.ids == len(second.step.ids)

@@ -1,0 +1,465 @@
+"""Sessions are loaded when they are used, let go when they are idle, and move between gateways."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import httpx2
+import pytest
+
+from tests.io.serve.gateway import (
+    HELLO,
+    Scripted,
+    chat,
+    client,
+    embedded_gateway,
+    opened,
+    scripted_gateway,
+    user,
+)
+from tests.io.serve.redis_server import redis_server, wanted
+from tito_io.engines.miles import Miles
+from tito_io.serve.app import app
+from tito_io.serve.build import Choices, made
+from tito_io.serve.gateway import Gateway
+from tito_io.serve.limits import Caps
+from tito_io.serve.memory import MemoryStore
+from tito_io.serve.redis import RedisStore
+from tito_io.serve.sqlite import SqliteStore
+from tito_io.serve.store import FencedError, StoreError
+from tito_io.serve.stores import opened as opened_store
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
+needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    with redis_server() as url:
+        yield url
+
+
+async def test_an_idle_session_leaves_memory_and_comes_back(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path / "s.db")
+    engine = Scripted()
+    gateway = scripted_gateway(engine, store, Choices(caps=Caps(loaded_seconds=0.0)))
+    async with client(gateway) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        await anyio.sleep(0.01)
+        await gateway.sessions._sweep()
+        assert gateway.sessions._loaded == {}
+        await chat(http, name, [*HELLO, said, user()])
+        assert engine.asked[-1][0] == "ids"
+    await store.aclose()
+
+
+async def test_what_is_named_goes_on_where_there_is_no_room_for_more() -> None:
+    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(sessions=1)))
+    headers = {"Authorization": "Bearer mine"}
+    async with client(gateway, headers=headers) as http:
+        for _ in range(2):
+            answer = await http.post("/v1/chat/completions", json={"messages": HELLO})
+            assert answer.status_code == 200
+            gateway.sessions._loaded.clear()
+        other = {"Authorization": "Bearer another"}
+        full = await http.post("/v1/chat/completions", json={"messages": HELLO}, headers=other)
+    assert full.status_code == 429
+
+
+async def test_a_gateway_s_file_is_nobody_else_s_to_read(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path / "s.db")
+    assert (tmp_path / "s.db").stat().st_mode & 0o077 == 0
+    await store.aclose()
+
+
+async def test_an_engine_that_keeps_ids_itself_is_told_by_messages_and_its_ids_are_shared() -> None:
+    """Another gateway stands in for a session server."""
+    inner = scripted_gateway(Scripted())
+    transport = httpx2.ASGITransport(app(inner), raise_app_exceptions=False)
+    gateway = made(Miles("http://inner", transport=transport), MemoryStore(), model="m")
+    async with client(gateway) as http:
+        name, messages = await opened(http), list(HELLO)
+        for _ in range(4):
+            said = (await chat(http, name, messages))["choices"][0]["message"]
+            messages = [*messages, said, user()]
+        async with gateway.sessions.using(name) as session:
+            commits = list(session.commits.values())
+            assert session.ids == len(commits[-1].step.ids)
+    assert [one.origin.route for one in commits] == ["MITO", "KEPT", "KEPT", "KEPT"]
+    await gateway.turns.engine.aclose()
+
+
+async def test_a_session_in_use_is_not_let_go() -> None:
+    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(loaded_seconds=0.0)))
+    async with client(gateway) as http:
+        name = await opened(http)
+        async with gateway.sessions.using(name) as session:
+            await anyio.sleep(0.01)
+            await gateway.sessions._sweep()
+            assert gateway.sessions._loaded[name] is session
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_session_in_use_stays_in_the_store_however_long(kind: str, tmp_path: Path) -> None:
+    now = [0.0]
+    store = MemoryStore() if kind == "memory" else SqliteStore.open(tmp_path / "s.db")
+    store.clock = lambda: now[0]
+    engine = Scripted(held=anyio.Event())
+    gateway = scripted_gateway(engine, store, Choices(caps=Caps(idle_seconds=60)))
+    async with client(gateway) as http:
+        name, idle = await opened(http), await opened(http)
+        async with anyio.create_task_group() as group:
+            group.start_soon(chat, http, name, HELLO)
+            while not engine.running:  # noqa: ASYNC110  # an engine tells nobody
+                await anyio.sleep(0.001)
+            for now[0] in (61.0, 122.0, 183.0):
+                await gateway.sessions._sweep()
+            assert engine.held is not None
+            engine.held.set()
+        assert len((await http.get(f"/sessions/{name}")).json()["records"]) == 1
+        assert (await http.get(f"/sessions/{idle}")).status_code == 404
+    await store.aclose()
+
+
+async def test_looking_is_use_too_and_its_end_is_the_last() -> None:
+    now = [0.0]
+    gateway = scripted_gateway(
+        Scripted(), MemoryStore(clock=lambda: now[0]), Choices(caps=Caps(idle_seconds=60))
+    )
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        await gateway.sessions._sweep()
+        now[0] = 61
+        assert (await http.get(f"/sessions/{name}")).status_code == 200
+        await gateway.sessions._sweep()
+        assert await gateway.sessions.exists(name)
+        now[0] = 122
+        await gateway.sessions._sweep()
+        assert not await gateway.sessions.exists(name)
+
+
+async def test_many_requests_at_once_load_a_session_once() -> None:
+    class Counting(MemoryStore):
+        loads = 0
+
+        async def load(self, name: str) -> Any:
+            Counting.loads += 1
+            await anyio.sleep(0.01)
+            return await super().load(name)
+
+    gateway = scripted_gateway(Scripted(), Counting())
+    async with client(gateway) as http:
+        name = await opened(http)
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(chat, http, name, HELLO)
+        async with gateway.sessions.using(name) as session:
+            assert len(session.commits) == 10
+    assert Counting.loads == 1
+
+
+async def test_a_restarted_gateway_goes_on(tmp_path: Path) -> None:
+    messages: list[Any] = list(HELLO)
+    name = ""
+    last: list[int] = []
+    for _ in range(3):
+        store = SqliteStore.open(tmp_path / "s.db")
+        gateway = embedded_gateway(store)
+        async with client(gateway) as http:
+            name = name or await opened(http)
+            for _ in range(3):
+                answer = await chat(http, name, messages, return_token_ids=True)
+                assert answer["prompt_token_ids"][: len(last)] == last
+                last = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
+                messages = [*messages, answer["choices"][0]["message"], user()]
+        await store.aclose()
+
+
+# A fleet over one Redis.
+
+
+@asynccontextmanager
+async def fleet(url: str, **options: float) -> AsyncIterator[list[tuple[Gateway, httpx2.AsyncClient]]]:
+    """Run two gateways over one store, each with the embedded engine."""
+    gateways = [embedded_gateway(RedisStore.to(url, **options)) for _ in range(2)]
+    async with client(gateways[0]) as one, client(gateways[1]) as other:
+        yield list(zip(gateways, (one, other), strict=True))
+    for gateway in gateways:
+        await gateway.sessions.store.aclose()
+
+
+@needs_redis
+async def test_a_session_moves_between_gateways_and_keeps_every_id(redis_url: str) -> None:
+    async with fleet(redis_url) as both:
+        name, messages = await opened(both[0][1]), list[Any](HELLO)
+        last: list[int] = []
+        for turn in range(12):
+            answer = await chat(both[turn % 2][1], name, messages, return_token_ids=True)
+            assert answer["prompt_token_ids"][: len(last)] == last
+            last = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
+            messages = [*messages, answer["choices"][0]["message"], user()]
+        for gateway, _ in both:
+            async with gateway.sessions.using(name) as session:
+                assert len(session.commits) == 12
+                assert len(session.forest.leaves) == 1
+
+
+@needs_redis
+async def test_two_gateways_asked_at_once_take_turns_and_lose_none(redis_url: str) -> None:
+    async with fleet(redis_url) as both:
+        name = await opened(both[0][1])
+        async with anyio.create_task_group() as group:
+            for _, http in both * 4:
+                group.start_soon(chat, http, name, HELLO)
+        async with both[0][0].sessions.using(name) as session:
+            assert len(session.commits) == 8
+
+
+@needs_redis
+async def test_a_dead_owner_is_replaced_and_its_late_turn_is_refused(redis_url: str) -> None:
+    """The first gateway stalls in the middle of a turn for longer than its lease, then goes on."""
+    engine = Scripted(held=anyio.Event())
+    stalled = scripted_gateway(engine, RedisStore.to(redis_url, lease_seconds=0.2))
+    alive = scripted_gateway(Scripted(), RedisStore.to(redis_url, lease_seconds=0.2))
+    async with client(stalled) as one, client(alive) as other:
+        name = await opened(one)
+        found: list[httpx2.Response] = []
+
+        async def late() -> None:
+            found.append(await one.post(f"/sessions/{name}/v1/chat/completions", json={"messages": HELLO}))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(late)
+            while not engine.running:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.005)
+            said = (await chat(other, name, HELLO))["choices"][0]["message"]
+            await chat(other, name, [*HELLO, said, user()])
+            assert engine.held is not None
+            engine.held.set()
+        assert found[0].status_code == 503
+        again = await chat(one, name, [*HELLO, said, user("again")])
+        assert engine.asked[-1][0] == "ids"  # it has read what the other one wrote
+        shown = (await other.get(f"/sessions/{name}")).json()
+    nodes = shown["metadata"]["tree"]["nodes"]
+    assert len(nodes) == 3
+    assert nodes[-1]["response_id"] == again["id"]
+    for gateway in (stalled, alive):
+        await gateway.sessions.store.aclose()
+
+
+@needs_redis
+async def test_who_lost_a_session_under_a_turn_reads_it_again_for_the_next(redis_url: str) -> None:
+    engine = Scripted(held=anyio.Event())
+    stalled = scripted_gateway(engine, RedisStore.to(redis_url, lease_seconds=0.2))
+    alive = scripted_gateway(Scripted(), RedisStore.to(redis_url, lease_seconds=0.2))
+    async with client(stalled) as one, client(alive) as other, anyio.create_task_group() as group:
+        name = await opened(one)
+        path = f"/sessions/{name}/v1/chat/completions"
+
+        async def late() -> None:
+            await one.post(path, json={"messages": HELLO})
+
+        group.start_soon(late)
+        while not engine.running:  # noqa: ASYNC110  # nobody tells
+            await anyio.sleep(0.005)
+        await chat(other, name, HELLO)
+        await stalled.sessions._renew()
+        assert name not in stalled.sessions._loaded
+        assert len((await one.get(f"/sessions/{name}")).json()["records"]) == 1
+        assert engine.held is not None
+        engine.held.set()
+    for gateway in (stalled, alive):
+        await gateway.sessions.store.aclose()
+
+
+@needs_redis
+async def test_a_long_turn_keeps_its_lease(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tito_io.serve.sessions.RENEW_SECONDS", 0.1)
+    engine = Scripted(held=anyio.Event())
+    slow = scripted_gateway(engine, RedisStore.to(redis_url, lease_seconds=0.4))
+    other = scripted_gateway(Scripted(), RedisStore.to(redis_url, lease_seconds=0.4))
+    other.sessions.patience = 0.2
+    async with client(slow) as one, client(other) as two, anyio.create_task_group() as group:
+        name = await opened(one)
+        group.start_soon(slow.sessions.tend)
+        group.start_soon(chat, one, name, HELLO)
+        await anyio.sleep(1.0)
+        busy = await two.post(f"/sessions/{name}/v1/chat/completions", json={"messages": HELLO})
+        assert busy.status_code == 503
+        assert busy.json()["error"]["code"] == "SessionBusyError"
+        assert engine.held is not None
+        engine.held.set()
+        while not (await one.get(f"/sessions/{name}")).json()["records"]:  # noqa: ASYNC110  # nobody tells
+            await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+    for gateway in (slow, other):
+        await gateway.sessions.store.aclose()
+
+
+@needs_redis
+async def test_a_store_that_is_away_is_an_outage_and_no_refusal(redis_url: str) -> None:
+    gateway = scripted_gateway(Scripted(), RedisStore.to(redis_url))
+    async with client(gateway) as http:
+        name = await opened(http)
+        store: Any = gateway.sessions.store
+        await store.aclose()
+        store.client = RedisStore.to("redis://127.0.0.1:1/0").client
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": HELLO})
+        assert answer.status_code == 503
+        assert (await http.post("/sessions")).status_code == 503
+    await gateway.sessions.store.aclose()
+
+
+# What a store may do to a session.
+
+
+class Forgetful(MemoryStore):
+    """A store whose acknowledgements may get lost on the way, after the row was written."""
+
+    lost = 0
+
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
+        await super().put(name, epoch, place, row, after=after)
+        if self.lost:
+            self.lost -= 1
+            raise StoreError("the store failed: ConnectionError")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_session_goes_on_after_a_write_of_which_nobody_knows(shared: bool) -> None:
+    """The row is there, nobody was told: what is asked again becomes its sibling."""
+    store = Forgetful()
+    store.shared = shared
+    engine = Scripted()
+    async with client(scripted_gateway(engine, store)) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        messages = [*HELLO, said, user()]
+        store.lost = 1
+        failed = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": messages})
+        assert failed.status_code == 503
+        for _ in range(2):
+            await chat(http, name, messages)
+            assert engine.asked[-1][0] == "ids"
+        shown = (await http.get(f"/sessions/{name}")).json()
+    nodes = shown["metadata"]["tree"]["nodes"]
+    assert [node["parent"] for node in nodes] == [None, *[nodes[0]["id"]] * 3]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", *(["redis"] if wanted() else [])])
+async def test_a_session_that_is_read_again_takes_no_turn_of_those_who_still_use_the_old_one(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Both would have the epoch of the same owner, and neither would know what the other writes."""
+    address = {"memory": "memory", "sqlite": f"sqlite:{tmp_path / 's.db'}"}
+    url = address[kind] if kind in address else request.getfixturevalue("redis_url")
+    store = opened_store(url, idle_seconds=60)
+    gateway = scripted_gateway(Scripted(), store)
+    async with client(gateway) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        async with gateway.sessions.using(name) as old:
+            made = attrs.evolve(old.commits[next(iter(old.commits))], parent=None)
+            made = attrs.evolve(made, call=attrs.evolve(made.call, name="late"))
+            old.doubted = True  # a write of another turn failed
+            async with gateway.sessions.using(name) as new:
+                assert new is not old
+                with pytest.raises(FencedError):
+                    await old.commit([made])
+                assert len(await new.commit([made])) == 1
+            with pytest.raises(FencedError):
+                await old.commit([made])
+        await chat(http, name, [*HELLO, said, user()])
+        shown = (await http.get(f"/sessions/{name}")).json()
+    assert [node["id"] for node in shown["metadata"]["tree"]["nodes"]][1] == "late"
+    assert len(shown["metadata"]["tree"]["nodes"]) == 3
+    await store.aclose()
+
+
+@needs_redis
+async def test_a_session_goes_on_after_its_store_has_lost_turns(redis_url: str) -> None:
+    """A server that does not wait for its disk forgets the latest turn when it is killed."""
+    gateway = embedded_gateway(RedisStore.to(redis_url))
+    store: Any = gateway.sessions.store
+    async with client(gateway) as http:
+        name, messages = await opened(http), list[Any](HELLO)
+        for _ in range(3):
+            said = (await chat(http, name, messages))["choices"][0]["message"]
+            messages = [*messages, said, user()]
+        await store.client.hdel(f"tito:session:{{{name}}}:rows", 2)
+        await chat(http, name, messages)
+        shown = (await http.get(f"/sessions/{name}")).json()
+        assert len(shown["metadata"]["tree"]["nodes"]) == 3
+        await store.client.hdel(f"tito:session:{{{name}}}:rows", 0)
+        lost = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": messages})
+        assert lost.status_code == 503
+        assert "the store has lost a turn" in lost.json()["error"]["message"]
+    await store.aclose()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_turn_whose_parent_the_store_lost_under_it_is_refused_and_the_session_goes_on(
+    shared: bool,
+) -> None:
+    """It would be there and could never be read again, and no other turn of the session either."""
+    store, engine = MemoryStore(), Scripted()
+    store.shared = shared
+    async with client(scripted_gateway(engine, store)) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        messages, path = [*HELLO, said, user()], f"/sessions/{name}/v1/chat/completions"
+        engine.held, found = anyio.Event(), list[httpx2.Response]()
+
+        async def asked() -> None:
+            found.append(await http.post(path, json={"messages": messages}))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(asked)
+            while not engine.running:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.001)
+            store._sessions[name].rows.clear()
+            engine.held.set()
+        assert (found[0].status_code, found[0].json()["error"]["code"]) == (503, "LostError")
+        assert store._sessions[name].rows == {}
+        await chat(http, name, messages)
+        assert engine.asked[-1][0] == "messages"
+        assert len((await http.get(f"/sessions/{name}")).json()["records"]) == 1
+
+
+# Sessions that are not there.
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/models"),
+        ("POST", "/v1/messages/count_tokens"),
+        ("GET", ""),
+        ("GET", "/view"),
+        ("GET", "/samples"),
+        ("POST", "/samples"),
+        ("DELETE", ""),
+        ("GET", "/version"),
+    ],
+)
+async def test_every_route_of_a_session_that_is_not_there_says_so(method: str, path: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        body = {"messages": HELLO, "model": "m"}
+        answer = await http.request(
+            method, f"/sessions/nope{path}", json=body if path.endswith("tokens") else {}
+        )
+        assert answer.status_code == 404
+        assert "session not found" in answer.text
+        name = await opened(http)
+        if path != "/version":  # which is the engine's, and it has none
+            there = await http.request(
+                method, f"/sessions/{name}{path}", json=body if "tokens" in path else {}
+            )
+            assert there.status_code in (200, 204)

@@ -1,0 +1,380 @@
+"""What every store keeps to: what is acknowledged stays, a late owner writes nothing, gone is gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import pytest
+
+from tests.io.serve.redis_server import redis_server, wanted
+from tito_core import InputError
+from tito_io.serve.memory import MemoryStore
+from tito_io.serve.redis import RedisStore
+from tito_io.serve.sqlite import SqliteStore
+from tito_io.serve.store import BusyError, FencedError, GoneError, LostError, Store, StoreError
+from tito_io.serve.stores import opened
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]  # as redis' client
+KINDS = ["memory", "sqlite", *(["redis"] if wanted() else [])]
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    with redis_server() as url:
+        yield url
+
+
+@pytest.fixture(params=KINDS)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    made: Store = MemoryStore()
+    if request.param == "sqlite":
+        made = SqliteStore.open(tmp_path / "sessions.db")
+    if request.param == "redis":
+        made = RedisStore.to(request.getfixturevalue("redis_url"))
+    yield made
+    with suppress(StoreError):
+        for name in ("a" * 32, "b" * 32):
+            await made.delete(name)
+    await made.aclose()
+
+
+A, B = "a" * 32, "b" * 32
+
+
+async def test_a_store_says_what_there_is(store: Store) -> None:
+    await store.check()
+    assert not await store.exists(A)
+    await store.create(A, b"head")
+    assert (await store.exists(A), await store.exists(B)) == (True, False)
+
+
+async def test_rows_come_back_in_their_places(store: Store) -> None:
+    assert await store.create(A, b"head")
+    assert not await store.create(A, b"other")
+    epoch = (await store.claim(A)).epoch
+    for place, row in ((0, b"zero"), (1, b"one"), (2, b"two")):
+        await store.put(A, epoch, place, row)
+    await store.take_back(A, epoch, 1)
+    await store.put(A, epoch, 3, b"three")
+    found = await store.load(A)
+    assert found.head == b"head"
+    assert list(found.rows.items()) == [(0, b"zero"), (2, b"two"), (3, b"three")]
+
+
+async def test_sessions_do_not_see_each_other(store: Store) -> None:
+    for name in (A, B):
+        await store.create(name, name.encode())
+        await store.put(name, (await store.claim(name)).epoch, 0, name.encode())
+    assert (await store.load(A)).rows == {0: A.encode()}
+    assert await store.count() == 2
+    assert await store.delete(A)
+    assert not await store.delete(A)
+    assert (await store.load(B)).rows == {0: B.encode()}
+
+
+async def test_what_is_not_there_is_gone(store: Store) -> None:
+    with pytest.raises(GoneError):
+        await store.load(A)
+    with pytest.raises(GoneError):
+        await store.claim(A)
+    with pytest.raises(GoneError):
+        await store.put(A, 1, 0, b"row")
+
+
+async def test_a_deleted_session_takes_no_rows(store: Store) -> None:
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    await store.delete(A)
+    with pytest.raises(GoneError):
+        await store.put(A, epoch, 0, b"row")
+
+
+async def test_a_session_of_the_same_name_takes_nothing_that_was_meant_for_the_one_before(
+    store: Store,
+) -> None:
+    for _ in range(2):
+        await store.create(A, b"head")
+        late = (await store.claim(A)).epoch
+        await store.delete(A)
+        await store.create(A, b"head")
+        await store.claim(A)
+        with pytest.raises(FencedError):
+            await store.put(A, late, 0, b"row")
+        assert (await store.load(A)).rows == {}
+
+
+async def test_another_epoch_writes_nothing(store: Store) -> None:
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    for wrong in (epoch - 1, epoch + 1):
+        with pytest.raises(FencedError):
+            await store.put(A, wrong, 0, b"row")
+        with pytest.raises(FencedError):
+            await store.take_back(A, wrong, 0)
+    assert (await store.load(A)).rows == {}
+
+
+async def test_a_place_is_written_once(store: Store) -> None:
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    await store.put(A, epoch, 0, b"first")
+    with pytest.raises(StoreError):
+        await store.put(A, epoch, 0, b"second")
+    assert (await store.load(A)).rows == {0: b"first"}
+    await store.put(A, epoch, 1, b"next")  # and the store goes on
+
+
+async def test_a_row_is_kept_where_the_one_it_goes_on_from_is_and_nowhere_else(store: Store) -> None:
+    for name in (A, B):
+        await store.create(name, b"head")
+    epoch, other = (await store.claim(A)).epoch, (await store.claim(B)).epoch
+    await store.put(B, other, 1, b"another session's")
+    await store.put(A, epoch, 0, b"zero")
+    for after in (1, 2):  # no row, and the row itself
+        with pytest.raises(LostError, match="the store has lost a turn"):
+            await store.put(A, epoch, 2, b"two", after=after)
+    await store.put(A, epoch, 1, b"one", after=0)
+    await store.take_back(A, epoch, 1)
+    with pytest.raises(LostError):
+        await store.put(A, epoch, 2, b"two", after=1)
+    with pytest.raises(FencedError):
+        await store.put(A, epoch - 1, 2, b"two", after=1)  # whose session it is comes first
+    await store.put(A, epoch, 2, b"two", after=0)  # and the store goes on
+    assert (await store.load(A)).rows == {0: b"zero", 2: b"two"}
+
+
+# One file, one gateway.
+
+
+async def test_a_file_keeps_its_sessions(tmp_path: Path) -> None:
+    first = SqliteStore.open(tmp_path / "s.db")
+    await first.create(A, b"head")
+    epoch = (await first.claim(A)).epoch
+    await first.put(A, epoch, 0, b"row")
+    await first.aclose()
+    second = SqliteStore.open(tmp_path / "s.db", durable=True)
+    assert (await second.load(A)).rows == {0: b"row"}
+    assert (await second.claim(A)).previous == epoch
+    await second.aclose()
+
+
+async def test_a_file_has_one_owner(tmp_path: Path) -> None:
+    first = SqliteStore.open(tmp_path / "s.db")
+    with pytest.raises(InputError, match="another gateway"):
+        SqliteStore.open(tmp_path / "s.db")
+    await first.aclose()
+    await SqliteStore.open(tmp_path / "s.db").aclose()
+
+
+async def test_idle_sessions_are_swept(tmp_path: Path) -> None:
+    now = [0.0]
+    store = SqliteStore.open(tmp_path / "s.db")
+    store.clock = lambda: now[0]
+    for name, at in ((A, 0), (B, 50)):
+        now[0] = at
+        await store.create(name, b"head")
+        await store.put(name, (await store.claim(name)).epoch, 0, b"row")
+    now[0] = 70
+    assert await store.sweep(60) == 1
+    assert await store.count() == 1
+    assert (await store.load(B)).rows == {0: b"row"}
+    await store.aclose()
+
+
+async def test_who_is_used_is_not_swept(tmp_path: Path) -> None:
+    now = [0.0]
+    file = SqliteStore.open(tmp_path / "s.db")
+    file.clock = lambda: now[0]
+    for store in (file, MemoryStore(clock=lambda: now[0])):
+        now[0] = 0
+        for name in (A, B):
+            await store.create(name, b"head")
+        now[0] = 70
+        assert await store.sweep(60, used=[A, "gone"]) == 1
+        assert (await store.exists(A), await store.exists(B)) == (True, False)
+        now[0] = 129
+        assert await store.sweep(60) == 0
+        now[0] = 131
+        assert await store.sweep(60) == 1
+    await file.aclose()
+
+
+async def test_a_session_on_a_server_lives_as_long_as_it_is_owned() -> None:
+    store = RedisStore.to("redis://127.0.0.1:1", life_seconds=0.1, lease_seconds=10.0)
+    assert store._life() == 10_000
+    await store.sweep(3600)
+    assert store._life() == 3_600_000
+    await store.aclose()
+
+
+async def test_another_program_s_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("no database at all" * 100)
+    with pytest.raises(InputError, match="name another file"):
+        SqliteStore.open(tmp_path / "text.db")
+    db = sqlite3.connect(tmp_path / "other.db")
+    db.execute("CREATE TABLE mine (x)")
+    db.close()
+    with pytest.raises(InputError, match="version"):
+        SqliteStore.open(tmp_path / "other.db")
+
+
+async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no folder .*misspelt; make it, or name another file"):
+        SqliteStore.open(tmp_path / "misspelt" / "s.db")
+    assert os.listdir(tmp_path) == []  # noqa: PTH208  # a look of its own, which waits for nobody
+
+
+@pytest.mark.parametrize("address", ["", "sqlite:", "mysql://x", "redis"])
+async def test_an_address_is_one_of_three(address: str) -> None:
+    with pytest.raises(InputError, match="--store"):
+        opened(address, idle_seconds=1)
+
+
+async def test_nobody_answers_where_there_is_no_redis(unused: int) -> None:
+    store = RedisStore.to(f"redis://127.0.0.1:{unused}/0")
+    for asking in (store.create(A, b"head"), store.check(), store.exists(A)):
+        with pytest.raises(StoreError, match="is the Redis server there"):
+            await asking
+    await store.aclose()
+
+
+@pytest.fixture
+def unused() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+KILLED = """
+import anyio, sys
+from tito_io.serve.sqlite import SqliteStore
+async def main():
+    store = SqliteStore.open(sys.argv[1])
+    await store.create("a" * 32, b"head")
+    epoch = (await store.claim("a" * 32)).epoch
+    for place in range(10**6):
+        await store.put("a" * 32, epoch, place, b"row %d" % place)
+        sys.stdout.write("%d\\n" % place)
+        sys.stdout.flush()
+anyio.run(main)
+"""
+
+
+async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)  # noqa: ASYNC220  # it is killed at once
+    assert process.stdout is not None
+    told = [int(process.stdout.readline()) for _ in range(200)]
+    process.kill()
+    told += [int(line) for line in process.stdout.read().split()]
+    process.stdout.close()
+    process.wait()
+    store = SqliteStore.open(path)
+    rows = (await store.load(A)).rows
+    await store.aclose()
+    assert all(rows[place] == b"row %d" % place for place in told)
+    assert len(rows) - len(told) in (0, 1)  # one may be stored and not told
+
+
+# Several gateways, one server.
+
+
+@asynccontextmanager
+async def two(url: str, **options: float) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
+    one, other = RedisStore.to(url, **options), RedisStore.to(url, **options)
+    yield one, other
+    await one.delete(A)
+    await one.aclose()
+    await other.aclose()
+
+
+needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
+
+
+@needs_redis
+async def test_one_owner_at_a_time_and_a_late_one_is_fenced(redis_url: str) -> None:
+    async with two(redis_url, lease_seconds=0.3) as (one, other):
+        await one.create(A, b"head")
+        first = await one.claim(A)
+        await one.put(A, first.epoch, 0, b"mine")
+        with pytest.raises(BusyError):
+            await other.claim(A)
+        await anyio.sleep(0.4)  # the first one's lease runs out: it counts as dead
+        second = await other.claim(A)
+        assert second.previous == first.epoch
+        with pytest.raises(FencedError):
+            await one.put(A, first.epoch, 1, b"late")
+        await other.put(A, second.epoch, 1, b"theirs")
+        assert (await one.load(A)).rows == {0: b"mine", 1: b"theirs"}
+
+
+@needs_redis
+async def test_a_released_session_moves_at_once_and_one_that_nobody_took_is_the_same(redis_url: str) -> None:
+    async with two(redis_url) as (one, other):
+        await one.create(A, b"head")
+        first = await one.claim(A)
+        await one.release(A, first.epoch)
+        again = await one.claim(A)
+        assert again.epoch == first.epoch == again.previous
+        await one.release(A, first.epoch)
+        theirs = await other.claim(A)
+        await one.release(A, first.epoch)  # a late release takes nothing from the new owner
+        with pytest.raises(BusyError):
+            await one.claim(A)
+        await other.release(A, theirs.epoch)
+        back = await one.claim(A)
+        assert back.previous == theirs.epoch != first.epoch
+
+
+@needs_redis
+async def test_nothing_is_written_twice_where_the_connection_breaks_after_it(redis_url: str) -> None:
+    """The server has the row, and its answer gets lost: whoever asked is told that nobody knows."""
+    async with two(redis_url) as (one, other), cutting(redis_url) as (url, cuts):
+        await one.create(A, b"head")
+        claim = await one.claim(A)
+        broken = RedisStore.to(url)
+        cuts.append("the next one")
+        with pytest.raises(StoreError, match="ConnectionError"):
+            await broken.put(A, claim.epoch, 0, b"row")
+        assert (await other.load(A)).rows == {0: b"row"}
+        await broken.aclose()
+
+
+@asynccontextmanager
+async def cutting(url: str) -> AsyncIterator[tuple[str, list[str]]]:
+    """Stand before a server; for each cut let a script through, and break off before its answer."""
+    theirs, cuts = int(url.rsplit(":", 1)[1].partition("/")[0]), list[str]()
+
+    async def passed(client: anyio.abc.SocketStream) -> None:
+        async with client, await anyio.connect_tcp("127.0.0.1", theirs) as server:
+            with suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+                while True:
+                    asked = await client.receive()
+                    await server.send(asked)
+                    answer = await server.receive()
+                    if cuts and b"EVAL" in asked:
+                        cuts.pop()
+                        return
+                    await client.send(answer)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, passed)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # no database is asked
+        yield f"redis://127.0.0.1:{port}/0", cuts
+        group.cancel_scope.cancel()
+
+
+async def test_redis_is_there_where_it_is_asked_for() -> None:
+    if os.environ.get("TITO_REDIS") == "1":
+        assert shutil.which(os.environ.get("TITO_REDIS_SERVER", "redis-server"))

@@ -1,0 +1,322 @@
+"""A turn is committed just where its answer can be received: not before, and for no client that is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import attrs
+import orjson
+import pytest
+
+from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
+from tito_io.engines.protocol import AbortedError, ServerError, UnreachableError
+from tito_io.serve.app import app
+from tito_io.serve.build import Choices
+from tito_io.serve.gateway import Gateway
+from tito_io.serve.limits import Caps
+from tito_io.serve.memory import MemoryStore
+from tito_io.serve.store import FencedError, StoreError
+
+pytestmark = pytest.mark.anyio
+CHAT = "/v1/chat/completions"
+
+
+@attrs.define(eq=False)
+class Client:
+    """A client that can go away at any moment, as an ASGI server tells of it."""
+
+    sent: list[dict[str, Any]] = attrs.field(factory=list)
+    gone: anyio.Event = attrs.field(factory=anyio.Event)
+    seen: int = 0
+    """How many turns of the session were stored when the last byte came."""
+    leaves_after: int | None = None
+    """After how many messages of the answer it goes away."""
+    fails: bool = False
+    """Whether handing it the end of the answer fails."""
+
+    async def ask(self, gateway: Gateway, name: str, body: dict[str, Any]) -> None:
+        raw = orjson.dumps(body)
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": f"/sessions/{name}{CHAT}",
+            "raw_path": b"",
+            "query_string": b"",
+            "headers": [(b"content-length", str(len(raw)).encode())],
+            "scheme": "http",
+            "server": ("gateway", 80),
+            "client": ("127.0.0.1", 1),
+            "root_path": "",
+        }
+        given = iter([{"type": "http.request", "body": raw, "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            message = next(given, None)
+            if message is None:
+                await self.gone.wait()
+                return {"type": "http.disconnect"}
+            return message
+
+        async def send(message: Any) -> None:
+            if message.get("more_body") is False and message["type"].endswith("body"):
+                self.seen += len(await self._stored(gateway, name))
+                if self.fails:
+                    raise OSError("broken pipe")
+            self.sent.append(message)
+            if self.leaves_after == len(self.sent):
+                self.gone.set()
+            await anyio.lowlevel.checkpoint()
+
+        await app(gateway)(scope, receive, send)
+
+    async def _stored(self, gateway: Gateway, name: str) -> Any:
+        return (await gateway.sessions.store.load(name)).rows
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.sent) and self.sent[-1].get("more_body") is False
+
+
+@attrs.define
+class Slow(MemoryStore):
+    """A store that takes its time, and may fail."""
+
+    put_begun: anyio.Event = attrs.field(factory=anyio.Event)
+    go_on: anyio.Event | None = None
+    fails: StoreError | None = None
+
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
+        self.put_begun.set()
+        if self.go_on is not None:
+            await self.go_on.wait()
+        if self.fails is not None:
+            raise self.fails
+        await super().put(name, epoch, place, row, after=after)
+
+
+async def turns(gateway: Gateway, name: str) -> int:
+    """Return how many turns there are, demanding that memory and store agree."""
+    async with gateway.sessions.using(name) as session:
+        stored = await gateway.sessions.store.load(name)
+        assert len(session.commits) == len(session.trajectory) == len(stored.rows)
+        return len(session.commits)
+
+
+async def session(gateway: Gateway) -> str:
+    async with client(gateway) as http:
+        return await opened(http)
+
+
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@BOTH
+async def test_the_turn_is_safe_before_its_last_byte_leaves(stream: bool) -> None:
+    gateway = scripted_gateway(Scripted())
+    name, one = await session(gateway), Client()
+    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
+    assert one.whole
+    assert one.seen == 1
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+async def test_a_client_that_leaves_a_stream_changes_nothing(after: int) -> None:
+    engine = Scripted(text="hello there")
+    gateway = scripted_gateway(engine)
+    name, one = await session(gateway), Client(leaves_after=after)
+    await one.ask(gateway, name, {"messages": HELLO, "stream": True})
+    assert not one.whole
+    assert await turns(gateway, name) == 0
+    async with client(gateway) as http:
+        await chat(http, name, HELLO)
+    assert await turns(gateway, name) == 1
+
+
+@BOTH
+async def test_a_client_that_leaves_while_the_turn_is_stored_changes_nothing(stream: bool) -> None:
+    store = Slow(go_on=anyio.Event())
+    gateway = scripted_gateway(Scripted(), store)
+    name, one = await session(gateway), Client()
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": stream})
+        await store.put_begun.wait()
+        one.gone.set()
+        await anyio.sleep(0.01)
+        assert store.go_on is not None
+        store.go_on.set()
+    assert not one.whole
+    assert await turns(gateway, name) == 0
+    assert b"tito_unreceived_total 1.0" in gateway.metrics.text()
+
+
+@BOTH
+async def test_a_connection_that_breaks_under_the_last_byte_takes_the_turn_back(stream: bool) -> None:
+    gateway = scripted_gateway(Scripted())
+    name, one = await session(gateway), Client(fails=True)
+    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
+    assert one.seen == 1
+    assert await turns(gateway, name) == 0
+
+
+@BOTH
+async def test_a_client_that_leaves_after_the_last_byte_was_served(stream: bool) -> None:
+    gateway = scripted_gateway(Scripted())
+    name, one = await session(gateway), Client()
+    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
+    one.gone.set()
+    assert await turns(gateway, name) == 1
+
+
+@BOTH
+@pytest.mark.parametrize(("error", "status"), [(StoreError("disk"), 503), (FencedError("late"), 503)])
+async def test_a_turn_that_cannot_be_stored_is_not_told(stream: bool, error: StoreError, status: int) -> None:
+    gateway = scripted_gateway(Scripted(), Slow(fails=error))
+    name, one = await session(gateway), Client()
+    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
+    text = b"".join(message.get("body", b"") for message in one.sent)
+    if stream:
+        assert one.sent[0]["status"] == 200  # it had begun
+        assert b'"finish_reason":"stop"' not in text
+        assert type(error).__name__.encode() in text
+    else:
+        assert one.sent[0]["status"] == status
+    assert await turns(gateway, name) == 0
+
+
+@BOTH
+async def test_several_turns_of_one_request_are_stored_all_or_none(stream: bool) -> None:
+    """The second of two rows fails: the first is taken back."""
+
+    @attrs.define
+    class Once(MemoryStore):
+        puts: int = 0
+
+        async def put(
+            self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None
+        ) -> None:
+            self.puts += 1
+            if self.puts == 2:
+                raise StoreError("disk")
+            await super().put(name, epoch, place, row, after=after)
+
+    gateway = scripted_gateway(Scripted(), Once())
+    name, one = await session(gateway), Client()
+    await one.ask(gateway, name, {"messages": HELLO, "n": 2, "stream": stream})
+    assert await turns(gateway, name) == 0
+    async with client(gateway) as http:
+        await chat(http, name, HELLO, n=2)
+    assert await turns(gateway, name) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ServerError("POST http://engine answered 500"), 502),
+        (UnreachableError("POST http://engine: nothing answers"), 503),
+        (AbortedError("given up"), 502),
+    ],
+)
+async def test_an_error_before_the_first_delta_has_a_status_also_of_a_stream(
+    error: Exception, status: int
+) -> None:
+    engine = Scripted(raises=[error])
+    gateway = scripted_gateway(engine)
+    async with client(gateway) as http:
+        name = await opened(http)
+        body = {"messages": HELLO, "stream": True}
+        answer = await http.post(f"/sessions/{name}{CHAT}", json=body)
+        assert answer.status_code == status
+        assert answer.json()["error"]["message"]
+        await chat(http, name, HELLO)
+    assert await turns(gateway, name) == 1
+
+
+async def test_a_session_that_is_deleted_under_a_turn_answers_that_it_is_gone() -> None:
+    engine = Scripted(held=anyio.Event())
+    gateway = scripted_gateway(engine)
+    async with client(gateway) as http:
+        name = await opened(http)
+        found: list[int] = []
+
+        async def talk() -> None:
+            answer = await http.post(f"/sessions/{name}{CHAT}", json={"messages": HELLO})
+            found.append(answer.status_code)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(talk)
+            while not engine.running:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.001)
+            assert (await http.delete(f"/sessions/{name}")).status_code == 204
+            assert engine.held is not None
+            engine.held.set()
+        assert found == [404]
+        assert (await http.get(f"/sessions/{name}")).status_code == 404
+
+
+async def test_turns_wait_for_a_place_at_the_engine_and_do_not_fail() -> None:
+    engine = Scripted()
+    gateway = scripted_gateway(engine, choices=Choices(caps=Caps(calls=3)))
+    async with client(gateway) as http:
+        names = [await opened(http) for _ in range(12)]
+        async with anyio.create_task_group() as group:
+            for name in names:
+                group.start_soon(chat, http, name, HELLO)
+    assert engine.most == 3
+    assert engine.sampled == 24
+
+
+async def test_two_at_once_are_siblings_and_neither_waits_for_the_other() -> None:
+    engine = Scripted()
+    gateway = scripted_gateway(engine)
+    async with client(gateway) as http:
+        name = await opened(http)
+        first = await chat(http, name, HELLO)
+        said = first["choices"][0]["message"]
+        async with anyio.create_task_group() as group:
+            for text in ("left", "right"):
+                group.start_soon(chat, http, name, [*HELLO, said, user(text)])
+        assert engine.most == 2
+        async with gateway.sessions.using(name) as held:
+            forest = held.forest
+    assert len(forest.children[first["id"]]) == 2
+
+
+async def test_a_sub_agent_and_a_compaction_are_trees_of_their_own() -> None:
+    gateway = scripted_gateway(Scripted(each="answer {}".format))
+    async with client(gateway) as http:
+        name = await opened(http)
+        messages: list[Any] = list(HELLO)
+        for _ in range(3):
+            said = (await chat(http, name, messages))["choices"][0]["message"]
+            sub = {"role": "system", "content": "You name things."}
+            await chat(http, name, [sub, user("Name this.")])
+            messages = [*messages, said, user()]
+        summary = [user("Summary so far: " + said["content"]), user("go on")]
+        await chat(http, name, summary)
+        async with gateway.sessions.using(name) as held:
+            forest = held.forest
+    kinds = [node.kind.name for node in forest.nodes]
+    assert len(forest) == 7
+    assert kinds.count("CONTINUES") == 2
+    assert kinds.count("RETRIES") == 2
+    assert len(forest.trees) >= 2
+
+
+async def test_going_back_several_turns_is_a_branch_by_ids() -> None:
+    engine = Scripted()
+    gateway = scripted_gateway(engine)
+    async with client(gateway) as http:
+        name = await opened(http)
+        messages: list[Any] = list(HELLO)
+        prompts = []
+        for _ in range(5):
+            prompts.append(messages)
+            said = (await chat(http, name, messages))["choices"][0]["message"]
+            messages = [*messages, said, user()]
+        await chat(http, name, [*prompts[2][:3], user("instead")])
+        assert engine.asked[-1][0] == "ids"
+        async with gateway.sessions.using(name) as held:
+            forest = held.forest
+    assert len(forest.leaves) == 2

@@ -1,0 +1,99 @@
+"""The same audit on the machines of a cluster: parts of a file become reports, which add up in any order.
+
+This process reads the file once, to see which lines belong together; what travels is where they lie. The
+machines read the file and the family there, so both must be at the same path on all of them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import attrs
+
+from tito_core.drift.breaks import Break
+from tito_core.drift.select import Choice
+from tito_io.samples.distributed import Reach
+from tito_io.samples.line_groups import Reading
+from tito_io.samples.lines import regular
+from tito_io.samples.problem import Problem
+from tito_io.samples.ray import knock, spread
+
+from .offsets import again, places
+from .rendering import FamilyRenderer, Rendering
+from .report import Report
+from .run import audit_each
+
+TOGETHER = 32
+"""Conversations in a piece of work: a family is loaded once a process, and a report travels once a piece."""
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """What each machine needs to know beside the places."""
+
+    rendering: Rendering
+    reading: Reading
+    block: int
+    show: int
+    every_break: bool
+    """Whether all breaks travel, and not only those that may be shown."""
+
+
+@attrs.frozen
+class Made:
+    """What came of a piece of work."""
+
+    report: Report
+    breaks: tuple[Break, ...]
+
+
+def spread_file(
+    address: str, path: Path, work: Work, each: Callable[[Break], None], tick: Callable[[int], None]
+) -> Report:
+    """Return the report that one process would make; `each` is told of the breaks in their order.
+
+    Raises `InputError` where there is no cluster, or the file is compressed or of no known form.
+    """
+    knock(address)  # before the file is read, and Ray is loaded
+    regular(path)
+    work.rendering.load()  # what is wrong with the family is said here, and not by every machine
+    found: list[Reach] = []
+    problems: list[Problem] = []
+    for one in places(path, work.reading, tick):
+        if isinstance(one, Problem):
+            problems.append(one)
+        else:
+            found.append(one)
+    report = Report(choice=Choice(work.show)).with_problems(problems)
+    rest = iter(found)
+    batches = list(iter(lambda: tuple(islice(rest, TOGETHER)), ()))
+    for made in spread(partial(made_of, work=work), batches, address):
+        report += made.report
+        for one_break in made.breaks:
+            each(one_break)
+    return report
+
+
+def made_of(found: Sequence[Reach], work: Work) -> Made:
+    """Audit the conversations at some places: a pure function, but for the file and the family."""
+    breaks: list[Break] = []
+    conversations = (one for place in found for one in again(place, work.reading))
+    each = breaks.append if work.every_break else lambda _: None
+    report = audit_each(conversations, _loaded(work.rendering), block=work.block, show=work.show, each=each)
+    return Made(report, tuple(breaks))
+
+
+_FAMILIES: dict[bytes, FamilyRenderer] = {}
+
+
+def _loaded(rendering: Rendering) -> FamilyRenderer:
+    """Return the family, loaded once a process."""
+    key = pickle.dumps(rendering)
+    if key not in _FAMILIES:
+        _FAMILIES.clear()
+        _FAMILIES[key] = rendering.load()
+    return _FAMILIES[key]

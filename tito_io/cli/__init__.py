@@ -1,0 +1,1 @@
+"""The `tito` command and what its subcommands share: options, console output, errors in one line."""

@@ -1,0 +1,1 @@
+"""Read what engines answer: ids, log-probabilities, messages and routed experts, for every adapter."""

@@ -1,0 +1,207 @@
+"""The three shapes of vLLM's answers: where each keeps ids, log-probabilities and text.
+
+The chat route has the prompt's ids at the top and log-probabilities in entries; the completions route has
+both in the choice, in lists; the generate route has entries with ids, as its version writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from tito_core import Message
+from tito_io.engines.protocol import Delta
+
+from .invariants import Check
+
+Choice = dict[str, Any]
+Logprobs = tuple[float | None, ...]
+
+NAMED = re.compile(r"token_id:([0-9]+)")
+"""How vLLM writes a token as an id: before 0.32 on the generate route, elsewhere where it is told to."""
+
+
+@attrs.frozen
+class Shape:
+    """One route's manner of answering."""
+
+    ids_in_choice: bool
+    """Whether each choice repeats the prompt's ids; else they stand at the top."""
+    must_echo: bool
+    """Whether the prompt's ids must come back. Where they do not, the engine's count of them must do."""
+    lists_ids: bool
+    """Whether sampled ids come in a list of their own, even where the prompt's do not come."""
+    logprobs: Callable[[Check, Choice, Sequence[int]], Logprobs]
+    """Reads a choice's log-probabilities, which must be those of its ids."""
+    names: Callable[[Choice], Sequence[object]]
+    """Reads the tokens that a choice's log-probabilities belong to, texts or ids."""
+    message: Callable[[Check, Choice, Sequence[int]], Message | None]
+    text: Callable[[Choice], str]
+
+    def prompt(
+        self, check: Check, body: dict[str, Any], choice: Choice, sent: Sequence[int] | None, *, echo: bool
+    ) -> Sequence[int]:
+        """Return the ids that the engine says it saw; raises unless they are what was sent.
+
+        Without `echo` they were not asked for; whoever sends them all the same is held to them.
+        """
+        holder = choice if self.ids_in_choice else body
+        if not (self.must_echo and echo) and sent is not None and holder.get("prompt_token_ids") is None:
+            return sent
+        seen = check.ids(holder, "prompt_token_ids")
+        if sent is None:
+            return seen
+        check.echo(seen, sent)
+        return sent
+
+    def identified(self, choice: Choice) -> Choice:
+        """Return a choice with its ids where they belong, if its log-probabilities are all that has them."""
+        names = named_ids(self.names(choice))
+        if choice.get("token_ids") is not None or names is None:
+            return choice
+        return {**choice, "token_ids": names}
+
+    def names_ids(self, choice: Choice) -> bool:
+        """Whether a choice has its ids, if there are any, where the prompt's need not come along."""
+        ids, bare = choice.get("token_ids"), {**choice, "token_ids": None}
+        return self.lists_ids or (bool(ids) and self.identified(bare)["token_ids"] == ids)
+
+    def delta(self, check: Check, piece: Choice) -> Delta:
+        """Return what a chunk's choice brings; `piece` has its message where a whole answer has it."""
+        ids = check.ids(piece, "token_ids") if piece.get("token_ids") is not None else ()
+        known = ids and piece.get("logprobs") is not None
+        index = piece.get("index", 0)
+        logprobs = self.logprobs(check, piece, ids) if known else None
+        return Delta(ids=ids, logprobs=logprobs, text=self.text(piece), index=index)
+
+
+def settled(piece: Choice) -> Choice:
+    """Return a chunk's choice with log-probabilities for its own ids alone.
+
+    Up to 0.28 a chunk without ids had those of all chunks before it once more.
+
+    >>> old = {"token_ids": [], "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1.0, -2.0]}}
+    >>> settled(old)["logprobs"]
+    {'tokens': [], 'token_logprobs': []}
+    """
+    logprobs, count = piece.get("logprobs"), len(piece.get("token_ids") or ())
+    if not isinstance(logprobs, dict):
+        return piece
+    kept = {name: _tail(value, count) for name, value in logprobs.items()}
+    return {**piece, "logprobs": kept}
+
+
+def _tail(value: object, count: int) -> object:
+    return value[len(value) - count :] if isinstance(value, list) and len(value) > count else value
+
+
+def _entries(check: Check, choice: Choice, ids: Sequence[int]) -> Logprobs:
+    """Read log-probabilities in entries."""
+    entries = check.get(_logprobs(choice, "content"), "content", list)
+    same_ids(check, [_name(check, entry) for entry in entries], ids)
+    return check.logprobs([entry.get("logprob") for entry in entries], len(ids))
+
+
+def _lists(check: Check, choice: Choice, ids: Sequence[int]) -> Logprobs:
+    """Read log-probabilities in a list, beside one of tokens."""
+    logprobs = _logprobs(choice, "tokens", "token_logprobs")
+    same_ids(check, check.get(logprobs, "tokens", list), ids)
+    return check.logprobs(check.get(logprobs, "token_logprobs", list), len(ids))
+
+
+def _name(check: Check, entry: object) -> object:
+    """Return an entry's token: its text, or its id, which only some have."""
+    if isinstance(entry, dict) and type(entry.get("token_id")) is int:
+        return _named(entry["token_id"])
+    return check.get(entry, "token", str)
+
+
+def _tokens_of_entries(choice: Choice) -> Sequence[object]:
+    entries = (choice.get("logprobs") or {}).get("content") or ()
+    return [entry.get("token") if isinstance(entry, dict) else None for entry in entries]
+
+
+def _tokens_of_lists(choice: Choice) -> Sequence[object]:
+    return (choice.get("logprobs") or {}).get("tokens") or ()
+
+
+def _named(index: int) -> str:
+    return f"token_id:{index}"
+
+
+def named_ids(tokens: Sequence[object]) -> list[int] | None:
+    """Return the ids that tokens are written as, None where any is written otherwise.
+
+    >>> named_ids(["token_id:7", "token_id:8"]), named_ids(["token_id:7", "eight"]), named_ids([])
+    ([7, 8], None, [])
+    """
+    found = [NAMED.fullmatch(token) if isinstance(token, str) else None for token in tokens]
+    return [int(match[1]) for match in found if match] if all(found) else None
+
+
+def _logprobs(choice: Choice, *names: str) -> object:
+    """Return the log-probabilities' object; a turn of no ids may come without."""
+    empty = choice.get("token_ids") == [] and choice.get("logprobs") is None
+    return {name: [] for name in names} if empty else choice.get("logprobs")
+
+
+def same_ids(check: Check, tokens: Sequence[object], ids: Sequence[int]) -> None:
+    """Demand that tokens written as ids are the ids."""
+    if tokens == list(map(_named, ids)):
+        return
+    found = named_ids(tokens)
+    if found and found != list(ids):
+        check.fail("the log-probabilities belong to other ids than were sampled")
+
+
+def _spoken(choice: Choice) -> str:
+    message = choice.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, str) else ""
+
+
+def _written(choice: Choice) -> str:
+    text = choice.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _text_alone(check: Check, choice: Choice, _: Sequence[int]) -> None:
+    """Demand the text that a completion has in place of a message."""
+    check.get(choice, "text", str)
+
+
+def _nothing(_: Check, __: Choice, ___: Sequence[int]) -> None:
+    """Demand nothing: this route may have no text."""
+
+
+CHATTED = Shape(
+    ids_in_choice=False,
+    must_echo=True,
+    lists_ids=False,
+    logprobs=_entries,
+    names=_tokens_of_entries,
+    message=Check.message,
+    text=_spoken,
+)
+COMPLETED = Shape(
+    ids_in_choice=True,
+    must_echo=True,
+    lists_ids=False,
+    logprobs=_lists,
+    names=_tokens_of_lists,
+    message=_text_alone,
+    text=_written,
+)
+GENERATED = Shape(
+    ids_in_choice=False,
+    must_echo=False,
+    lists_ids=True,
+    logprobs=_entries,
+    names=_tokens_of_entries,
+    message=_nothing,
+    text=_written,
+)
+"""Before 0.30 this route repeats no ids. It has nothing but ids to go by, so their count tells enough."""

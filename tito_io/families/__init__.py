@@ -1,0 +1,6 @@
+"""Model folders: render messages with a chat template and tokenize them as transformers does."""
+
+from .family import Bound, Family
+from .folder import FolderError
+
+__all__ = ["Bound", "Family", "FolderError"]

@@ -1,0 +1,144 @@
+"""A Hugging Face model folder, as far as text and ids need it. Nothing is fetched, and nothing run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from tito_core import TitoError
+
+from .template_values import called
+
+_NAMED_TEMPLATES = "additional_chat_templates"
+_CHOSEN_UNASKED = ("default", "tool_use")
+
+
+class FolderError(TitoError, ValueError):
+    """A model folder that cannot be used. The message names the file and says what to do."""
+
+
+@frozen
+class Source:
+    """A template's text, and the file that it stands in."""
+
+    text: str
+    origin: str
+
+
+@frozen(eq=False)
+class Folder:
+    """What the files of a model folder say."""
+
+    path: Path
+    config: Mapping[str, Any]
+    """`tokenizer_config.json`, with what `special_tokens_map.json` adds to it."""
+
+    added: Mapping[str, int]
+    """`added_tokens.json`: ids by token."""
+
+    stops: tuple[int, ...]
+    """The end-of-sequence ids of `generation_config.json`."""
+
+    templates: Mapping[str, Source]
+    """Chat templates by name."""
+
+    @classmethod
+    def read(cls, path: str | Path) -> Folder:
+        """Read the folder at `path`; a `FolderError` says what is missing or broken."""
+        folder = Path(path)
+        if not folder.is_dir():
+            raise FolderError(f"{folder}: is not a folder; pass a local model folder, nothing is downloaded")
+        config = _object(folder / "tokenizer_config.json")
+        if "added_tokens_decoder" not in config:  # older folders say it in more files
+            config = {**config, **_object(folder / "special_tokens_map.json")}
+        added = _object(folder / "added_tokens.json")
+        return cls(
+            folder, config, added, _stops(folder / "generation_config.json"), _templates(folder, config)
+        )
+
+    def chosen(self, wanted: str | None) -> Mapping[str, Source]:
+        """Return the templates that a render chooses from: `wanted`, or those that transformers would use."""
+        if wanted is not None:
+            return {"default": self.templates.get(wanted) or self._file(wanted)}
+        found = {name: self.templates[name] for name in _CHOSEN_UNASKED if name in self.templates}
+        if not found and self.templates:
+            raise FolderError(
+                f"{self.path}: no template is the default; name one of {', '.join(sorted(self.templates))}"
+            )
+        if not found:
+            raise FolderError(f"{self.path}: has no chat template; add chat_template.jinja, or name a file")
+        return found
+
+    def _file(self, wanted: str) -> Source:
+        """Return the template in a file of the folder, or at a path of its own."""
+        for file in (self.path / wanted, Path(wanted)):
+            if file.suffix == ".jinja" and file.is_file():
+                return _source(file)
+        known = sorted({*self.templates, *(file.name for file in self.path.glob("*.jinja"))})
+        raise FolderError(f"{self.path}: has no template {wanted}; there are {', '.join(known) or 'none'}")
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FolderError(f"{file}: is no UTF-8 text, at byte {error.start}; copy the file anew") from error
+
+
+def _object(file: Path) -> dict[str, Any]:
+    """Return the JSON object in `file`, an empty one if there is no such file."""
+    if not file.exists():
+        return {}
+    try:
+        value = json.loads(_text(file))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise FolderError(f"{file}: is broken JSON: {error}; copy the file anew") from error
+    if not isinstance(value, dict):
+        raise FolderError(f"{file}: holds {called(value)} where an object belongs; copy the file anew")
+    return value
+
+
+def _stops(file: Path) -> tuple[int, ...]:
+    stops = _object(file).get("eos_token_id")
+    several = stops if isinstance(stops, list) else [] if stops is None else [stops]
+    if not all(type(one) is int for one in several):
+        raise FolderError(f"{file}: eos_token_id is {json.dumps(stops)}; it must be an id or a list of ids")
+    return tuple(several)
+
+
+def _source(file: Path) -> Source:
+    return Source(_text(file), str(file))
+
+
+def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
+    """Return the templates by name. Files hide what the configuration says, all of it."""
+    files = {file.stem: file for file in sorted((folder / _NAMED_TEMPLATES).glob("*.jinja"))}
+    default = folder / "chat_template.jinja"
+    if default.is_file():
+        files = {"default": default, **files}
+    return {name: _source(file) for name, file in files.items()} or _configured(folder, config)
+
+
+def _configured(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
+    """Return the templates inside `tokenizer_config.json`: one text, texts by name, or a list of both."""
+    value, file = config.get("chat_template"), folder / "tokenizer_config.json"
+    named = _by_name(value)
+    if named is None or not all(isinstance(text, str) for text in named.values()):
+        raise FolderError(
+            f"{file}: chat_template must be a text, or a list of {{name, template}}; correct it"
+        )
+    return {str(name): Source(text, f"{file}#chat_template:{name}") for name, text in named.items()}
+
+
+def _by_name(value: Any) -> Mapping[Any, Any] | None:
+    if value is None or isinstance(value, str):
+        return {} if value is None else {"default": value}
+    if isinstance(value, Sequence) and all(isinstance(one, Mapping) for one in value):
+        return {one.get("name"): one.get("template") for one in value}
+    return value if isinstance(value, Mapping) else None

@@ -1,0 +1,253 @@
+"""The Jinja environment in which strangers' templates run.
+
+It renders what transformers' environment renders: the same options, tags, filters and functions. On top,
+nothing in it reaches the interpreter, nothing is random, and every operation stays within `Limits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from types import BuiltinMethodType
+from typing import Any, NoReturn
+
+from jinja2 import nodes, pass_context
+from jinja2.exceptions import SecurityError
+from jinja2.ext import loopcontrols
+from jinja2.runtime import Context, Macro, markup_join
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
+from markupsafe import Markup
+
+from . import result_size as growth
+from .guards import TICK, WEIGHED, Guards
+from .jinja_extensions import DictFunction, Generation, Names, meter, raise_exception, strftime_now, tojson
+from .limits import SCALARS, Limits
+
+_SHALLOW = frozenset(
+    {"attr", "batch", "count", "d", "default", "first", "items", "last", "length", "list"}
+    | {"map", "reject", "rejectattr", "reverse", "select", "selectattr", "slice"}
+)
+"""Filters that look no deeper into a value than its own items."""
+
+_WALKED = frozenset({"groupby", "join", "max", "min", "sort", "sum", "unique"})
+"""Filters that add up or compare what an iterator yields, which has no weight of its own."""
+
+_COMPARING = frozenset(
+    {"eq", "equalto", "ne", "lt", "lessthan", "gt", "greaterthan", "le", "ge", "in"}
+    | {"==", "!=", "<", ">", "<=", ">="}
+)
+"""Tests that walk through what they are given."""
+
+_MISSING = frozenset({"random", "urlize", "wordwrap"})
+"""Filters that are not there: one is random, the others take too long on a long text."""
+
+
+_SCOPES = ("_loop_vars", "_block_vars")
+"""What compiled templates pass to a call beside the arguments that stand in it."""
+
+_DICT_NAMES = frozenset(dir(dict))
+"""What a dict has of its own, which comes before its keys."""
+
+_TEXT_NAMES = frozenset(name for name in dir(str) if name[0] != "_") - {"format", "format_map"}
+"""A text's methods that reach nothing else."""
+
+
+@pass_context
+def _tick(context: Context, value: bool) -> bool:
+    meter(context).tick()
+    return value
+
+
+class _Formatter(SandboxedFormatter):
+    """`str.format` in the sandbox, its widths weighed."""
+
+    def __init__(self, environment: Sandbox) -> None:
+        super().__init__(environment)
+        self._limits = environment.limits
+        self._made = 0
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        growth.spec(self._limits, format_spec)
+        self._limits.printable(value)
+        made = super().format_field(value, format_spec)
+        self._made = self._limits.text(self._made + len(made))
+        return made
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """A Jinja environment for chat templates."""
+
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def __init__(self, limits: Limits) -> None:
+        """Make an environment whose templates stay within `limits`."""
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[Generation, loopcontrols],
+            finalize=limits.printable,
+        )
+        self.limits = limits
+        del self.globals["lipsum"]
+        self.globals |= {
+            "dict": DictFunction(),
+            "namespace": Names,
+            "raise_exception": raise_exception,
+            "strftime_now": strftime_now,
+        }
+        self._bound_filters()
+
+    def concat(self, pieces: Iterable[str]) -> str:
+        """Join what a template, a macro or a block has printed."""
+        return self.limits.joined(pieces)
+
+    def str_join(self, parts: Iterable[Any]) -> str:
+        """Join the operands of `~`."""
+        return self.limits.joined(str(self.limits.printable(part)) for part in parts)
+
+    def markup_join(self, parts: Iterable[Any]) -> str:
+        """Join the operands of `~` where HTML is escaped."""
+        checked = [self.limits.printable(part) for part in parts]
+        self.limits.text(sum(len(str(part)) for part in checked))
+        return markup_join(checked)
+
+    def _bound_filters(self) -> None:
+        self.filters["tojson"] = tojson
+        self.filters = {name: _weighing(self.limits, name, one) for name, one in self.filters.items()}
+        self.filters |= {name: _absent(name) for name in _MISSING}
+        self.filters |= {TICK: _tick, WEIGHED: self.limits.printable}
+        tests: dict[str, Any] = self.tests
+        self.tests = {**tests, **{name: _comparing(self.limits, tests[name]) for name in _COMPARING}}
+
+    def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
+        """Guard a parsed template, and let its compiled code join the operands of `~` through the limits."""
+        guarded = Guards().visit(source).set_environment(self)
+        code = super()._generate(guarded, *args, **kwargs)
+        names = ("str_join", "markup_join")
+        return "\n".join([code, *(f"{name} = environment.{name}" for name in names), ""])
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Look `attribute` up as jinja2 does, without its detours on the two types that are read most."""
+        if type(obj) is dict and attribute not in _DICT_NAMES:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if type(obj) is str and attribute in _TEXT_NAMES:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Subscribe, as jinja2 does, with a key that can be hashed or shown."""
+        if type(argument) not in SCALARS:
+            self.limits.weigh(argument)
+        return super().getitem(obj, argument)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Compute `left operator right` if the result is not too large."""
+        if operator == "+":
+            return self._added(left, right)
+        meter(context).tick()
+        growth.OPERATORS[operator](self.limits, left, right)
+        return self._measured(self.binop_table[operator](left, right))
+
+    def _added(self, left: Any, right: Any) -> Any:
+        made = left + right
+        return made if type(made) is str and len(made) <= self.limits.characters else self._measured(made)
+
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call `obj` from a template, once what it is given has been weighed."""
+        meter(context).tick()
+        if type(obj) is Macro:
+            return super().call(context, obj, *args, **kwargs)
+        scope = {name: kwargs.pop(name) for name in _SCOPES if name in kwargs}
+        args, kwargs = self._given(obj, args, kwargs)
+        return self._measured(super().call(context, obj, *args, **kwargs, **scope))
+
+    def _given(
+        self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments for a call, iterators made into lists."""
+        if type(method) is BuiltinMethodType:
+            if method.__name__ == "join":
+                args = tuple(self.limits.listed(one) if isinstance(one, Iterator) else one for one in args)
+            self._expect(method, args, kwargs)
+            if method.__name__ in {"split", "rsplit"} and len(args) < 2:  # noqa: PLR2004  # the second says how often
+                kwargs = {"maxsplit": self.limits.items, **kwargs}
+        for value in (*args, *kwargs.values()):
+            if type(value) not in SCALARS:
+                self.limits.weigh(value)
+        return args, kwargs
+
+    def _expect(self, method: BuiltinMethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        owner = method.__self__
+        if isinstance(owner, list | tuple):
+            self.limits.weigh(owner)
+        elif isinstance(owner, str | bytes | int) and method.__name__ in growth.METHODS:
+            self.limits.text(growth.METHODS[method.__name__](self.limits, owner, *args, **kwargs))
+
+    def _measured(self, made: Any) -> Any:
+        """Return a result that is not too large: a text, a list, or a tuple all the way down."""
+        if isinstance(made, str | bytes):
+            self.limits.text(len(made))
+        elif isinstance(made, list):
+            self.limits.count(len(made))
+        elif isinstance(made, tuple):
+            self.limits.weigh(made)
+        return made
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """Return the bounded twin of a text's `format` or `format_map`, and None for anything else."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+        if isinstance(value.__self__, Markup):
+            raise SecurityError("a text marked as HTML has no format here")
+        return self._format(value.__self__, whole=value.__name__ == "format_map")
+
+    def _format(self, text: str, *, whole: bool) -> Callable[..., str]:
+        def bounded(*args: Any, **kwargs: Any) -> str:
+            if whole:
+                (kwargs,), args = args, ()
+            return _Formatter(self).vformat(text, args, kwargs)
+
+        return bounded
+
+
+def _weighing(limits: Limits, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the filter `function`, its value weighed before and its text measured after."""
+    first = 1 if hasattr(function, "jinja_pass_arg") else 0
+    expected = growth.FILTERS.get(name)
+
+    @wraps(function)
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        value = args[first]
+        if name in _WALKED and isinstance(value, Iterator):
+            value = limits.listed(value)
+        if name not in _SHALLOW and type(value) is not str:
+            limits.weigh(value)
+        if expected is not None:
+            limits.text(expected(limits, value, *args[first + 1 :], **kwargs))
+        return _short(limits, function(*args[:first], value, *args[first + 1 :], **kwargs))
+
+    return bounded
+
+
+def _short(limits: Limits, made: Any) -> Any:
+    if isinstance(made, str):
+        limits.text(len(made))
+    elif isinstance(made, list):
+        limits.count(len(made))
+    return made
+
+
+def _comparing(limits: Limits, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def bounded(*args: Any) -> Any:
+        return function(*map(limits.printable, args))
+
+    return bounded
+
+
+def _absent(name: str) -> Callable[..., NoReturn]:
+    def absent(*_: Any, **__: Any) -> NoReturn:
+        raise SecurityError(f"chat templates have no filter {name!r} here")
+
+    return absent

@@ -1,0 +1,88 @@
+"""A chat template: messages in, text out, or a reason why not."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import jinja2
+from attrs import field, frozen
+
+from tito_core import TemplateRefused
+
+from .folder import FolderError, Source
+from .jinja_extensions import METER, Raised
+from .limits import Limits, Meter
+from .sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_LONGEST_SOURCE = 1 << 20
+_LONGEST_REASON = 1000
+
+
+@frozen(eq=False)
+class ChatTemplate:
+    """A compiled template. It holds no state, so any number of threads may render with it."""
+
+    source: Source
+    """Its text, and the file that it came from."""
+
+    limits: Limits
+    """What one render may use."""
+
+    _compiled: jinja2.Template = field(repr=False)
+
+    @classmethod
+    def compile(cls, source: Source, limits: Limits | None = None) -> Self:
+        """Compile `source`; a `FolderError` names the line that is wrong.
+
+        >>> from datetime import datetime
+        >>> template = ChatTemplate.compile(Source("{{ messages[0].content }}!", "chat_template.jinja"))
+        >>> template.render({"messages": [{"content": "hi"}]}, now=datetime(2026, 1, 1))
+        'hi!'
+        """
+        allowed = Limits() if limits is None else limits
+        return cls(source, allowed, _compile(source, Sandbox(allowed)))
+
+    def render(self, variables: Mapping[str, Any], *, now: datetime) -> str:
+        """Render plain `variables` at `now`. Whatever the template does wrong is a `TemplateRefused`."""
+        meter = Meter(self.limits, now)
+        try:
+            return self._compiled.render({**variables, METER: meter})
+        except MemoryError:  # an outage: the limits kept the template from making anything that large
+            raise
+        except Exception as error:  # all that runs in there is the template's own doing
+            raise TemplateRefused(_reason(error, self.source.origin)) from error
+
+
+def _compile(source: Source, sandbox: Sandbox) -> jinja2.Template:
+    if len(source.text) > _LONGEST_SOURCE:
+        raise FolderError(f"{source.origin}: a template of {len(source.text)} characters; is it one?")
+    try:
+        code = sandbox.compile(source.text, filename=source.origin)
+        return jinja2.Template.from_code(sandbox, code, sandbox.globals)
+    except jinja2.TemplateSyntaxError as error:
+        raise FolderError(
+            f"{source.origin}, line {error.lineno}: {error.message}; correct the template"
+        ) from error
+    except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        # Loops that nest too deeply, a number too long: Python's compiler refuses what Jinja's lets pass.
+        raise FolderError(f"{source.origin}: does not compile: {_shown(error)}") from error
+
+
+def _reason(error: Exception, origin: str) -> str:
+    """Say what went wrong and in which line of the template."""
+    lines = [
+        line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == origin
+    ]
+    where = f"{origin}, line {lines[-1]}" if lines else origin
+    return f"{where}: {_shown(error)}"
+
+
+def _shown(error: Exception) -> str:
+    name = "raise_exception" if isinstance(error, Raised) else type(error).__name__
+    text = f"{name}: {error}"
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
