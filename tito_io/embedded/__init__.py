@@ -6,11 +6,10 @@ plain letters, broken calls, odd ends, halves of characters.
 """
 
 from .app import app, family
-from .fault_rates import TIDY, Habits
+from .draws import TIDY, Habits
 from .folder import MAX_MODEL_LEN, MODEL, write_family
-from .generation import Generation, Sampled, generate
+from .generation import Generation, Sampled, Sampling, generate
 from .sampler import Sampler
-from .sampling import Sampling
 from .vocabulary import Vocabulary, vocabulary
 
 __all__ = [

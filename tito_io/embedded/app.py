@@ -17,15 +17,13 @@ from starlette.routing import Route
 from tito_io.families.family import Family
 
 from .chat import chat
-from .completions import completions
+from .completions import completions, detokenize, tokenize
+from .draws import Habits
 from .engine import Engine
-from .errors import Refused
-from .events import JSON
-from .fault_rates import Habits
 from .folder import MAX_MODEL_LEN, MODEL, write_family
-from .names import VERSION
+from .http import JSON, Refused
+from .reply_parts import VERSION
 from .sampler import Sampler
-from .tokenizing import detokenize, tokenize
 
 MAX_NEW_TOKENS = 256
 GATED = (

@@ -10,15 +10,12 @@ from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .body import Body, token_ids
 from .engine import Engine, Run
-from .errors import Refused, bad
-from .events import JSON, stream
 from .generation import Generation, Sampled
-from .names import FINGERPRINT, Stamp, stamp
-from .request import Asked, asked
-from .shown import completion_logprobs, prompt_logprobs
-from .usage import cached, full, usage
+from .http import JSON, Body, Refused, bad, invalid, stream, token_ids
+from .reply_parts import FINGERPRINT, Stamp, cached, completion_logprobs, full, prompt_logprobs, stamp, usage
+from .request import Asked, Rendering, asked
+from .vocabulary import vocabulary
 
 DEFAULT_TOKENS = 16
 """How long a reply is where the request does not say."""
@@ -151,3 +148,29 @@ class Answer:
         if self.asked.logprobs is None:
             return None
         return completion_logprobs(steps, self.asked.logprobs, as_ids=self.asked.ids_as_tokens, offset=offset)
+
+
+async def tokenize(engine: Engine, request: Request) -> Response:
+    """Answer with the ids of messages or of a text."""
+    body = await Body.read(request)
+    if body.get("messages") is None and body.text("prompt") is None:
+        raise invalid("missing", "body.prompt", "Field required", dict(body.values))
+    engine.check_model(body)
+    ids = _rendered(engine, body)
+    pieces = [vocabulary().tokenizer.id_to_token(identifier) for identifier in ids]
+    answer = {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids}
+    return JSON({**answer, "token_strs": pieces if body.flag("return_token_strs") else None})
+
+
+async def detokenize(engine: Engine, request: Request) -> Response:
+    """Answer with the text of ids, special tokens too; an id that does not exist has none."""
+    body = await Body.read(request)
+    ids = token_ids(body.need("tokens"), "body.tokens")
+    engine.check_model(body)
+    return JSON({"prompt": engine.family.decode([one for one in ids if one < engine.family.vocab_size])})
+
+
+def _rendered(engine: Engine, body: Body) -> list[int]:
+    if body.get("messages") is not None:
+        return Rendering.read(body).ids(engine.family)
+    return engine.family.encode(body.text("prompt") or "")

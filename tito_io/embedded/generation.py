@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from attrs import define, field, frozen
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
 
-from .logprobs import REACH, logprob
-from .rng import Dice
+from .draws import REACH, Dice, logprob
 from .sampler import Sampler
-from .sampling import Sampling
 from .vocabulary import CLOSE, OVER, Vocabulary, vocabulary
-from .writer import Writer
 
 
 @frozen
@@ -119,3 +118,69 @@ def _sizes(count: int, dice: Dice, bunches: float) -> tuple[int, ...]:
         sizes.append(size)
         count -= size
     return tuple(sizes)
+
+
+@frozen(kw_only=True)
+class Sampling:
+    """What shapes a distribution (`top_p`, penalties) is not here: there is none to shape."""
+
+    max_tokens: int
+    """At most this many ids, the end token among them."""
+    min_tokens: int = 0
+    """No end before this many ids."""
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    """Strings that end the reply and are cut from its text, not from its ids."""
+    stop_token_ids: frozenset[int] = frozenset()
+    """Ids that end the reply, beside the family's own."""
+    ignore_eos: bool = False
+    """Whether the family's end tokens are ids like any other."""
+    keep_stop: bool = False
+    """Whether the text keeps the string or the token that ended it."""
+    skip_special: bool = True
+    """Whether special tokens are left out of the text."""
+    must_call: str | None = None
+    """The name of the tool that has to be called; `""` for any."""
+
+
+PRIMED = 8
+"""How many ids of the prompt the decoder sees first: enough to finish a character that the prompt began."""
+
+
+class Writer:
+    """The text of one reply, while it grows."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], sampling: Sampling) -> None:
+        """Begin after `prompt`."""
+        self.text = ""
+        self._tokenizer = tokenizer
+        self._sampling = sampling
+        self._stream = DecodeStream(list(prompt[-PRIMED:]), sampling.skip_special)
+        self._given = 0
+        longest = max((len(stop) for stop in sampling.stop), default=1)
+        self._held = 0 if sampling.keep_stop else longest - 1
+
+    def write(self, identifier: int) -> str | None:
+        """Add an id; return the stop string that its text completes, if any, cut off already."""
+        known = len(self.text)
+        self.text += self._stream.step(self._tokenizer, identifier) or ""
+        return self._stopped(known) if len(self.text) > known else None
+
+    def take(self, *, finished: bool) -> str:
+        """Return the text that was not returned before and can no longer change."""
+        end = len(self.text) if finished else max(len(self.text) - self._held, self._given)
+        taken, self._given = self.text[self._given : end], max(end, self._given)
+        return taken
+
+    def _stopped(self, known: int) -> str | None:
+        """Look for the stop string that ends first, in text that is new or touches what is."""
+        ends = {stop: self._end(stop, known) for stop in self._sampling.stop}
+        found = min((stop for stop in ends if ends[stop] >= 0), key=lambda stop: ends[stop], default=None)
+        if found is not None:
+            self.text = self.text[: ends[found] - (0 if self._sampling.keep_stop else len(found))]
+        return found
+
+    def _end(self, stop: str, known: int) -> int:
+        """Return where `stop` ends for the first time at or after the new text, or -1."""
+        place = self.text.find(stop, max(known - len(stop) + 1, 0))
+        return -1 if place < 0 else place + len(stop)

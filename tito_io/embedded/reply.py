@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 from attrs import evolve, field, frozen
 
-from .calls import calls
-from .fault_rates import Habits
-from .piece import Piece
+from .draws import Dice, Habits
 from .prompt_view import Opening, Scene, Tool
-from .rng import Dice
-from .speech import passage
-from .vocabulary import CLOSE, OVER, THINK, THOUGHT
-from .words import ABROAD
+from .vocabulary import (
+    ABROAD,
+    CALL,
+    CALLED,
+    CLOSE,
+    NOUNS,
+    OVER,
+    PLACES,
+    THINK,
+    THOUGHT,
+    Vocabulary,
+    passage,
+    sentence,
+)
 
 WIDE = sorted({letter for word in ABROAD for letter in word if not letter.isascii()})
 """Characters of more than one byte."""
@@ -87,3 +98,134 @@ def _ended(reply: Reply, dice: Dice, habits: Habits) -> Reply:
     if dice.chance(habits.half_characters):
         reply = evolve(reply, half=dice.pick(WIDE))
     return evolve(reply, end=OVER) if dice.chance(habits.odd_stops) else reply
+
+
+STYLES: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"indent": 2},
+    {"separators": (",", ":")},
+    {"separators": (" ,", " : ")},
+)
+DEEPEST = 4
+"""How many levels of a schema are filled in; below that everything is null."""
+
+
+def arguments(schema: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
+    """Return an object for `schema`: what it requires, half of the rest, in any order."""
+    made = _object(schema, dice, 0)
+    return {key: made[key] for key in dice.shuffled(list(made))}
+
+
+def written(name: str, values: Mapping[str, Any], dice: Dice) -> str:
+    """Return a call as JSON, spaced and escaped in one of the ways that serializers have."""
+    text = json.dumps(values, ensure_ascii=dice.chance(0.3), **dice.pick(STYLES))
+    return dice.pick(('{{"name": {}, "arguments": {}}}', '{{"name":{},"arguments":{}}}')).format(
+        json.dumps(name), text
+    )
+
+
+def _object(schema: Mapping[str, Any], dice: Dice, depth: int) -> dict[str, Any]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return {}
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    kept = [key for key in properties if key in needed or dice.chance(0.5)]
+    return {key: _value(properties[key], dice, depth + 1) for key in kept}
+
+
+def _value(schema: Any, dice: Dice, depth: int) -> Any:
+    """Return a value of the schema's type; a schema that says nothing gets a word."""
+    if not isinstance(schema, dict):
+        return dice.pick(NOUNS)
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        return dice.pick(schema["enum"])
+    kind = schema.get("type", "string")
+    return _of_kind(str(kind[0] if isinstance(kind, list) and kind else kind), schema, dice, depth)
+
+
+def _of_kind(kind: str, schema: Mapping[str, Any], dice: Dice, depth: int) -> Any:
+    if depth > DEEPEST or kind == "null":
+        return None
+    if kind == "object":
+        return _object(schema, dice, depth)
+    if kind == "array":
+        return [_value(schema.get("items"), dice, depth + 1) for _ in range(dice.between(0, 3))]
+    return _scalar(kind, dice)
+
+
+def _scalar(kind: str, dice: Dice) -> Any:
+    if kind == "boolean":
+        return dice.chance(0.5)
+    if kind == "integer":
+        return dice.between(-20, 2000)
+    if kind == "number":
+        return dice.pick((dice.between(0, 90), dice.between(0, 900) / 8, float(dice.between(0, 9)), 1e-7))
+    return dice.pick(_texts(dice))
+
+
+def _texts(dice: Dice) -> Sequence[str]:
+    """Return texts of every kind that JSON has to escape, and some that it has not."""
+    said = sentence(dice)
+    return (
+        dice.pick(PLACES),
+        dice.pick(NOUNS),
+        said,
+        f'"{dice.pick(ABROAD)}"',
+        f"{said}\n\t{said}",
+        "a\\b/c",
+    )
+
+
+def calls(tools: Sequence[Tool], dice: Dice, habits: Habits) -> list[Piece]:
+    """Return the pieces of one call, now and then of two."""
+    first = _call(dice.pick(tools), dice, habits)
+    if not dice.chance(habits.twice):
+        return first
+    return [*first, Piece("\n"), *_call(dice.pick(tools), dice, habits)]
+
+
+def _call(tool: Tool, dice: Dice, habits: Habits) -> list[Piece]:
+    spelled = dice.chance(habits.spells_tags)
+    body = _tidy(tool, dice) if habits.loose == 0 else written(tool.name, arguments(tool.schema, dice), dice)
+    end = CALLED
+    if dice.chance(habits.malformed):
+        body, end = dice.pick(_damages(body))
+    around = dice.pick(("", " ", "\n\n")) if dice.chance(habits.loose) else "\n"
+    return [Piece(CALL, spelled=spelled), Piece(around + body + around), Piece(end, spelled=spelled)]
+
+
+def _tidy(tool: Tool, dice: Dice) -> str:
+    """Return a call exactly as the template writes it back."""
+    values = json.dumps(arguments(tool.schema, dice), ensure_ascii=False)
+    return f'{{"name": {json.dumps(tool.name, ensure_ascii=False)}, "arguments": {values}}}'
+
+
+def _damages(body: str) -> Sequence[tuple[str, str]]:
+    """Return the ways in which a call goes wrong: its text and what closes it."""
+    return (
+        (body[:-1], CALLED),
+        (body[:-1] + ",}", CALLED),
+        (body.replace('"', "'"), CALLED),
+        (body[: len(body) // 2], ""),
+        (body.replace('"arguments"', '"parameters"'), CALLED),
+    )
+
+
+@frozen
+class Piece:
+    """Text that becomes ids together with its neighbours, or letter by letter like ordinary text."""
+
+    text: str
+    spelled: bool = False
+    """Whether a tag or a special token in it is spelled out with ordinary ids."""
+
+
+def ids_of(pieces: Iterable[Piece], words: Vocabulary) -> list[int]:
+    """Return the ids; neighbours that are not spelled out are encoded as one text, as a template's are."""
+    found: list[int] = []
+    for spelled, group in groupby(pieces, lambda piece: piece.spelled):
+        text = "".join(piece.text for piece in group)
+        found += words.spelled(text) if spelled else words.encode(text)
+    return found

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
-from .body import Body
-from .errors import Refused, bad, unsupported
-from .sampling import Sampling
+from tito_core import InputError, TemplateRefused
+from tito_io.families.family import Family
+
+from .generation import Sampling
+from .http import Body, Refused, bad, invalid, unsupported
 
 MOST_LOGPROBS = 20
 REFUSED = (
@@ -118,3 +122,161 @@ def _few(logprobs: int | None) -> int | None:
         text = f"Requested sample logprobs of {logprobs}, which is greater than max allowed: {MOST_LOGPROBS}"
         raise bad(text, "logprobs", logprobs)
     return logprobs
+
+
+def readied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages for the template; at least one is needed."""
+    if not messages:
+        raise Refused("Cannot apply chat template to an empty conversation. Provide at least one message.")
+    return [_readied(message, f"body.messages.{place}") for place, message in enumerate(messages)]
+
+
+def _readied(message: Mapping[str, Any], place: str) -> dict[str, Any]:
+    role = message.get("role")
+    if not isinstance(role, str):
+        raise invalid("missing", f"{place}.role", "Field required", dict(message))
+    known = {
+        "role": "system" if role == "developer" else role,
+        "content": _text(message.get("content", ""), place, optional=role == "assistant"),
+    }
+    if role == "assistant":
+        known |= _thought(message) | _calls(message, place)
+    if role == "tool" and "tool_call_id" in message:
+        known["tool_call_id"] = message["tool_call_id"]
+    return known | ({"name": message["name"]} if isinstance(message.get("name"), str) else {})
+
+
+def _text(content: Any, place: str, *, optional: bool) -> str:
+    """Return the text of a content, parts on lines of their own; only an assistant's may be null."""
+    if isinstance(content, str) or (content is None and optional):
+        return content or ""
+    if not isinstance(content, list):
+        raise invalid("string_type", f"{place}.content", "Input should be a valid string", content)
+    return "\n".join(_part(part, f"{place}.content.{at}") for at, part in enumerate(content))
+
+
+def _part(part: Any, place: str) -> str:
+    if not isinstance(part, dict):
+        raise invalid("dict_type", place, "Input should be a valid dictionary", part)
+    kind = part.get("type")
+    if kind in ("text", "input_text", "output_text", "refusal"):
+        return str(part.get("refusal" if kind == "refusal" else "text") or "")
+    raise Refused(f"This model takes text alone; a content part of type {kind!r} cannot be answered.")
+
+
+def _thought(message: Mapping[str, Any]) -> dict[str, Any]:
+    thought = message.get("reasoning")
+    return {} if thought is None else {"reasoning": thought, "reasoning_content": thought}
+
+
+def _calls(message: Mapping[str, Any], place: str) -> dict[str, Any]:
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise invalid("list_type", f"{place}.tool_calls", "Input should be a valid list", calls)
+    found = [_call(call, f"{place}.tool_calls.{at}") for at, call in enumerate(calls)]
+    return {"tool_calls": found} if found else {}
+
+
+def _call(call: Any, place: str) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or call.get("type", "function") != "function":
+        raise bad("chat completions only support assistant tool_calls of type 'function'.", "tool_calls")
+    written = function.get("arguments")
+    if not isinstance(written, str):
+        raise invalid("string_type", f"{place}.arguments", "Input should be a valid string", written)
+    return {**call, "function": {**function, "arguments": _arguments(written)}}
+
+
+def _arguments(written: str) -> dict[str, Any]:
+    """Return arguments as an object; what is broken or of another kind becomes an empty one."""
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+GOES_ON, OPENED = "continue_final_message", "add_generation_prompt"
+BOTH = f"Cannot set both `{GOES_ON}` and `{OPENED}` to True."
+UNSAID = f"{GOES_ON} and {OPENED} are not compatible, and the latter is the default; set it to false."
+
+
+@frozen
+class Rendering:
+    """What to render, and how."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    prompted: bool
+    """Whether the assistant's turn is opened."""
+    continued: bool
+    """Whether the last message goes on."""
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, body: Body, *, renamed: bool = False) -> Rendering:
+        """Read it; a template in the request is not trusted.
+
+        Where `renamed`, `reasoning_content` is read as `reasoning`. The engine does that for chat alone: its
+        `/tokenize` renders such a message without its thought.
+        """
+        if body.get("chat_template") is not None:
+            raise Refused("A chat template in a request is not trusted; render on your side and send ids.")
+        prompted, continued = _ending(body)
+        return cls(
+            messages=_messages(body, renamed=renamed),
+            tools=body.objects("tools"),
+            prompted=prompted,
+            continued=continued,
+            arguments=_template_args(body),
+        )
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the reply may begin with a thought."""
+        return self.arguments.get("enable_thinking", True) is not False
+
+    def ids(self, family: Family) -> list[int]:
+        """Return the ids, or refuse what the template refuses."""
+        try:
+            text = family.text(
+                readied(self.messages),
+                tools=self.tools,
+                add_generation_prompt=self.prompted,
+                continue_final_message=self.continued,
+                **self.arguments,
+            )
+            return family.encode(text)
+        except (TemplateRefused, InputError) as error:
+            raise Refused(str(error.__cause__ or error)) from error
+
+
+def _ending(body: Body) -> tuple[bool, bool]:
+    """Return whether an answer is opened, and whether the last message goes on.
+
+    Opening is the default, so that a message which goes on needs both flags. The engine asks first whether
+    both say anything, and the word "false" does; null is no value of theirs.
+    """
+    if body.get(GOES_ON) and body.get(OPENED):
+        raise Refused(BOTH)
+    for name in (OPENED, GOES_ON):
+        if body.values.get(name, True) is None:
+            raise invalid("bool_type", f"body.{name}", "Input should be a valid boolean", None)
+    prompted, continued = body.flag(OPENED, default=True), body.flag(GOES_ON)
+    if prompted and continued:
+        raise Refused(UNSAID)
+    return prompted, continued
+
+
+def _messages(body: Body, *, renamed: bool) -> list[dict[str, Any]]:
+    messages = body.objects("messages") or []
+    if not renamed:
+        return messages
+    return [{"reasoning": message.get("reasoning_content"), **message} for message in messages]
+
+
+def _template_args(body: Body) -> dict[str, Any]:
+    """Return the template's variables; what the request says elsewhere cannot be said here again."""
+    taken = {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"}
+    given = body.object("chat_template_kwargs")
+    return {name: value for name, value in given.items() if name not in taken}

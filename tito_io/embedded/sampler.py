@@ -10,15 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
-from .drift import drifted
-from .fault_rates import Habits
-from .logprobs import pack
-from .piece import Piece, ids_of
+from .draws import Dice, Habits, pack
 from .prompt_view import Scene, Tool, read
-from .reply import Reply, compose
-from .rng import Dice
-from .speech import passage
-from .vocabulary import Vocabulary, vocabulary
+from .reply import Piece, Reply, compose, ids_of
+from .vocabulary import Vocabulary, passage, vocabulary
 
 
 @frozen
@@ -67,3 +62,31 @@ def _wanted(scene: Scene, must_call: str | None) -> list[Tool]:
 
 def _bytes(character: str, words: Vocabulary) -> list[int]:
     return [byte for merged in words.spelled(character) for byte in words.bytes_of(merged)]
+
+
+SHARE = 0.15
+"""How many of the merged ids come apart, in a reply that drifts."""
+
+
+def drifted(ids: Sequence[int], dice: Dice, words: Vocabulary) -> list[int]:
+    """Return ids with the same text as `ids`, at least one of them split where any can be."""
+    merged = [place for place, identifier in enumerate(ids) if identifier in words.halves]
+    if not merged:
+        return list(ids)
+    apart = {place for place in merged if dice.chance(SHARE)} or {dice.pick(merged)}
+    found: list[int] = []
+    for place, identifier in enumerate(ids):
+        found += _split(identifier, dice, words) if place in apart else [identifier]
+    return found
+
+
+def _split(identifier: int, dice: Dice, words: Vocabulary) -> list[int]:
+    """Undo the last merge of an id, and of its halves now and then."""
+    left, right = words.halves[identifier]
+    return [part for half in (left, right) for part in _maybe(half, dice, words)]
+
+
+def _maybe(identifier: int, dice: Dice, words: Vocabulary) -> list[int]:
+    return (
+        _split(identifier, dice, words) if identifier in words.halves and dice.chance(0.3) else [identifier]
+    )

@@ -7,13 +7,13 @@ parser consumes them); the rest are bytes and merges of bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from attrs import frozen
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from .corpus import corpus
+from .draws import Dice
 
 OPEN, CLOSE, OVER = "<|turn|>", "<|done|>", "<|over|>"
 """A turn's beginning, its end, and the end of all text: an end token that no turn is closed with."""
@@ -96,3 +96,130 @@ def _halves(tokenizer: Tokenizer) -> dict[int, tuple[int, int]]:
     model = json.loads(tokenizer.to_str())["model"]
     ids, merges = model["vocab"], model["merges"]
     return {ids[left + right]: (ids[left], ids[right]) for left, right in merges}
+
+
+PASSAGES = 260
+
+
+def corpus() -> Iterator[str]:
+    """Yield every passage, about 54 thousand characters in all."""
+    dice = Dice("corpus")
+    yield from TURN
+    yield " ".join(COMMON * 3)
+    for index in range(PASSAGES):
+        yield " ".join(sentence(dice) for _ in range(2)) + "\n\n"
+        yield _record(dice)
+        if index % 4 == 0:
+            yield dice.pick(CODE)
+            yield f"{index}. {dice.pick(NOUNS)} - {dice.between(0, 9999)}; "
+            yield f"{dice.pick(ABROAD)}, {dice.pick(PLACES)}\n"
+
+
+def _record(dice: Dice) -> str:
+    """Return one JSON object as an engine or a client would write it."""
+    keys = [dice.pick(KEYS) for _ in range(3)]
+    values = [dice.pick(PLACES), dice.between(0, 500), {"type": dice.pick(KEYS), "items": [dice.pick(NOUNS)]}]
+    record = dict(zip(keys, values, strict=True))
+    return json.dumps(record, ensure_ascii=False, indent=2 if dice.chance(0.2) else None) + "\n"
+
+
+ECHOED = 0.5
+FOREIGN = 0.35
+
+
+def sentence(dice: Dice, heard: Sequence[str] = ()) -> str:
+    """Return one sentence, half the time around a word that was `heard` in the prompt."""
+    parts = [dice.pick(OPENERS) + ", the"] if dice.chance(0.4) else ["The"]
+    parts += [dice.pick(ADJECTIVES), dice.pick(NOUNS), dice.pick(VERBS), "the"]
+    if heard and dice.chance(ECHOED):
+        parts += [dice.pick(heard), "and the"]
+    parts.append(dice.pick(NOUNS))
+    if dice.chance(FOREIGN):
+        parts += ["of", dice.pick(ABROAD)]
+    return " ".join(parts) + dice.pick((".", ".", ".", "!", "?", ";", "..."))
+
+
+def passage(dice: Dice, heard: Sequence[str] = ()) -> str:
+    """Return a few sentences, now and then with a list or a piece of code after them."""
+    between = dice.pick((" ", " ", "\n", "\n\n"))
+    text = between.join(sentence(dice, heard) for _ in range(dice.between(1, 3)))
+    if dice.chance(0.12):
+        text += "\n\n" + dice.pick(CODE).rstrip("\n")
+    elif dice.chance(0.12):
+        text += "\n" + "\n".join(f"- {dice.pick(NOUNS)}: {dice.between(0, 999)}" for _ in range(3))
+    return text
+
+
+NOUNS = (
+    *("river", "window", "answer", "question", "garden", "engine", "letter", "token", "bridge", "mountain"),
+    *("message", "station", "harbour", "kitchen", "picture", "number", "winter", "summer", "paper", "valley"),
+    *("machine", "library", "teacher", "village", "morning", "evening", "problem", "reason", "weather"),
+    *("result", "signal", "market", "forest", "island", "record", "branch", "history", "prompt", "template"),
+)
+VERBS = (
+    *("carries", "finds", "keeps", "opens", "closes", "follows", "answers", "measures", "writes", "reads"),
+    *("counts", "splits", "joins", "crosses", "returns", "builds", "checks", "holds", "sends", "watches"),
+)
+ADJECTIVES = (
+    *("small", "quiet", "bright", "early", "late", "narrow", "wide", "plain", "green", "distant", "careful"),
+    *("simple", "heavy", "gentle", "second", "third", "whole", "broken", "open", "northern"),
+)
+OPENERS = (
+    *("Then", "Often", "Perhaps", "Therefore", "At first", "In the end", "However", "Meanwhile"),
+    *("For example", "As before", "Step by step", "Of course"),
+)
+ABROAD = (
+    *("café", "naïve", "Zürich", "smörgås", "łódź", "señor", "garçon", "Ελλάδα", "данные", "мост"),
+    *("東京", "水曜日", "서울", "שלום", "مرحبا", "½", "≤", "→", "€", "🙂", "🚲", "👩‍🚀"),
+)
+PLACES = ("Paris", "Lisbon", "Nairobi", "Osaka", "Quito", "Tromsø", "Zürich", "São Paulo", "Reykjavík")
+KEYS = (
+    *(
+        "name",
+        "city",
+        "unit",
+        "query",
+        "path",
+        "limit",
+        "count",
+        "value",
+        "text",
+        "units",
+        "date",
+        "id",
+        "type",
+    ),
+    *("function", "parameters", "arguments", "description", "properties", "required", "object", "string"),
+    *(
+        "integer",
+        "number",
+        "boolean",
+        "array",
+        "items",
+        "enum",
+        "result",
+        "status",
+        "error",
+        "content",
+        "role",
+    ),
+)
+CODE = (
+    "def add(left, right):\n    return left + right\n",
+    "for index, item in enumerate(items):\n    print(index, item)\n",
+    "if value is None:\n    raise ValueError('no value')\n",
+    "const total = rows.map((row) => row.count).reduce((a, b) => a + b, 0);\n",
+    "SELECT name, count(*) FROM records WHERE status = 'open' GROUP BY name;\n",
+    "curl -s https://example.org/api/v1/items?limit=10 | jq '.result[0]'\n",
+    "```python\nimport json\nprint(json.dumps({'a': 1}, indent=2))\n```\n",
+    "<table>\n  <tr><td>left</td><td>right</td></tr>\n</table>\n",
+)
+COMMON = (
+    *("hello", "please", "what", "when", "where", "which", "who", "how", "why", "could", "would", "should"),
+    *("you", "your", "we", "they", "this", "that", "these", "with", "from", "about", "have", "will", "can"),
+    *("today", "tomorrow", "tell", "give", "make", "look", "need", "know", "think", "write", "find", "there"),
+)
+TURN = (
+    *("system", "user", "assistant", "tool", "think", "tool_call", "tool_response", "tools", "functions"),
+    *("You may call these functions, described in JSON, one on each line:", "Write every call as"),
+)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tito_io.embedded import cache
-from tito_io.embedded.cache import BLOCK, PrefixCache
+from tito_io.embedded import engine as cache
+from tito_io.embedded.engine import BLOCK, PrefixCache
 
 
 def test_a_block_is_known_only_after_the_blocks_before_it() -> None:

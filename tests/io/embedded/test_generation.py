@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import TIDY, Sampler, Sampling, generate, vocabulary
-from tito_io.embedded.generation import Generation
+from tito_io.embedded.generation import Generation, Writer
 from tito_io.embedded.vocabulary import CLOSE, OVER
-from tito_io.embedded.writer import Writer
 
 from .embedded_client import prompt
 

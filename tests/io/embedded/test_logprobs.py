@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import Sampled, vocabulary
-from tito_io.embedded.logprobs import REACH, alternatives, logprob, rank
-from tito_io.embedded.shown import chat_logprobs
+from tito_io.embedded.draws import REACH, alternatives, logprob, rank
+from tito_io.embedded.reply_parts import chat_logprobs
 
 IDS = st.lists(st.integers(0, 1999), max_size=6)
 ID = st.integers(0, 1999)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import Habits, Sampler, Sampling, generate
-from tito_io.embedded.deltas import Deltas
-from tito_io.embedded.parsing import Call, Parsed, divide, held, parse
+from tito_io.embedded.parsing import Call, Deltas, Parsed, divide, held, parse
 
 from .embedded_client import prompt
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import TIDY, Habits, Sampler, Sampling, family, generate, vocabulary
-from tito_io.embedded.arguments import DEEPEST, arguments
-from tito_io.embedded.drift import drifted
+from tito_io.embedded.draws import Dice
 from tito_io.embedded.generation import Generation
 from tito_io.embedded.parsing import parse
-from tito_io.embedded.rng import Dice
+from tito_io.embedded.reply import DEEPEST, arguments
+from tito_io.embedded.sampler import drifted
 from tito_io.embedded.vocabulary import CALL, CLOSE, OVER, THINK, THOUGHT
 
 from .embedded_client import WEATHER, prompt

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from tito_io.embedded.corpus import corpus
-from tito_io.embedded.vocabulary import CALL, CALLED, CLOSE, OPEN, OVER, SPECIAL, TAGS, vocabulary
+from tito_io.embedded.vocabulary import CALL, CALLED, CLOSE, OPEN, OVER, SPECIAL, TAGS, corpus, vocabulary
 
 TRAINED = (
     "import hashlib; from tito_io.embedded.vocabulary import vocabulary as v;"

@@ -1,20 +1,73 @@
-"""A request's JSON object, read key by key, each key with the type that it must have.
-
-A key that nobody reads is ignored, as the engine ignores what it does not know.
-"""
+"""Why a request is not answered, in the engine's words and envelope."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
+import anyio.lowlevel
 import orjson
 from attrs import frozen
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
-from .errors import Refused, invalid
+
+class Refused(Exception):  # noqa: N818  # it names what happened to the request
+    """A request that gets an error body. The texts are those that clients of the engine already know."""
+
+    def __init__(
+        self, message: str, *, param: str | None = None, kind: str = "BadRequestError", status: int = 400
+    ) -> None:
+        """Say what is wrong, and with which parameter."""
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.kind = kind
+        self.status = status
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON body."""
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
+        return {"error": error}
+
+
+def bad(message: str, param: str, value: object = None) -> Refused:
+    """Refuse a parameter's value, which the message repeats at its end.
+
+    >>> bad("n must be at least 1, got 0.", "n", 0).message
+    'n must be at least 1, got 0. (parameter=n, value=0)'
+    """
+    told = f"parameter={param}" + ("" if value is None else f", value={value}")
+    return Refused(f"{message} ({told})", param=param)
+
+
+def unsupported(name: str) -> Refused:
+    """Refuse a parameter that a real engine acts on and a sampler of words cannot."""
+    return bad(f"`{name}` is not supported by the embedded sampler; leave it out.", name)
+
+
+def invalid(kind: str, place: str, told: str, given: object, context: object = None) -> Refused:
+    """Refuse a body of the wrong shape: `place` is a path such as `body.messages`."""
+    found = {"type": kind, "loc": place, "msg": told, "input": _shown(given)}
+    if context is not None:
+        found["ctx"] = context
+    return Refused(f"1 validation error:\n  {found}", param=place, kind="Bad Request")
+
+
+def unknown_model(asked: str, served: str) -> Refused:
+    """Refuse a model that is not served."""
+    text = f"The model `{asked}` does not exist. Valid aliases: {served}."
+    return Refused(text, param="model", kind="NotFoundError", status=404)
+
+
+def _shown(given: object) -> object:
+    """Describe a container by its size and cut a long text: an error does not repeat a whole request."""
+    if isinstance(given, list | dict):
+        return f"<{type(given).__name__} of {len(given)} items>"
+    return str(given)[:200]
+
 
 LARGEST = 2**63 - 1
 SAID: Mapping[object, bool] = {
@@ -153,3 +206,25 @@ def _decoded(raw: bytes) -> Any:
         raise invalid("json_invalid", place, "JSON decode error", {}, {"error": error.msg}) from error
     except UnicodeDecodeError as error:
         raise HTTPException(400, "There was an error parsing the body") from error
+
+
+class JSON(Response):
+    """A JSON answer; ids by the hundred thousand are written quickly."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of `content`."""
+        return orjson.dumps(content)
+
+
+def stream(bodies: Iterable[Any]) -> StreamingResponse:
+    """Answer with `bodies`, one event each."""
+    return StreamingResponse(_events(bodies), media_type="text/event-stream")
+
+
+async def _events(bodies: Iterable[Any]) -> AsyncIterator[bytes]:
+    for body in bodies:
+        yield b"data: " + orjson.dumps(body) + b"\n\n"
+        await anyio.lowlevel.checkpoint()
+    yield b"data: [DONE]\n\n"

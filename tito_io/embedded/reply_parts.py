@@ -1,13 +1,49 @@
-"""Log-probabilities as the two routes show them."""
+"""The names that an answer and its parts go by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from uuid import uuid4
 
-from .generation import Sampled
-from .logprobs import REACH, alternatives, logprob, rank
-from .vocabulary import vocabulary
+from attrs import frozen
+from starlette.requests import Request
+
+from .draws import REACH, alternatives, digest, logprob, pack, rank
+from .generation import Generation, Sampled
+from .vocabulary import CALL, CLOSE, OVER, THINK, THOUGHT, vocabulary
+
+VERSION = "0.32.0"
+"""The version of the engine whose dialect this is."""
+FINGERPRINT = f"vllm-{VERSION}-embedded"
+
+
+@frozen
+class Stamp:
+    """What every body of one answer carries."""
+
+    id: str
+    kind: str
+    created: int
+    model: str
+
+    def fields(self) -> dict[str, str | int]:
+        """Return the fields as they begin a body."""
+        return {"id": self.id, "object": self.kind, "created": self.created, "model": self.model}
+
+
+def stamp(request: Request, prefix: str, kind: str, model: str) -> Stamp:
+    """Name an answer: after the request's `X-Request-Id`, otherwise freely."""
+    wished = request.headers.get("x-request-id")
+    return Stamp(f"{prefix}-{wished or uuid4().hex[:16]}", kind, int(time.time()), model)
+
+
+def call_ids(reply: Generation) -> Callable[[int], str]:
+    """Return what names the tool calls of a reply: the same names for the same ids, streamed or not."""
+    seen = digest("call", pack(reply.prompt), pack(reply.ids))
+    return lambda place: f"chatcmpl-tool-{digest(seen, place):016x}"
+
 
 HALF = "\N{REPLACEMENT CHARACTER}"
 
@@ -80,3 +116,38 @@ def _text(step: Sampled) -> str:
         if HALF not in whole:
             return whole[len(words.decode(step.before[-reach:]).rstrip(HALF)) :]
     return ""
+
+
+def usage(prompt: int, completion: int) -> dict[str, Any]:
+    """Return the three counts.
+
+    >>> usage(5, 2)
+    {'prompt_tokens': 5, 'total_tokens': 7, 'completion_tokens': 2}
+    """
+    return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+
+
+def cached(count: int, created: int | None) -> dict[str, Any]:
+    """Return what is told of the prompt."""
+    return {"cached_tokens": count, "created_cache_tokens": created, "multimodal_tokens": None}
+
+
+def full(
+    prompt: int, replies: Sequence[Generation], known: dict[str, Any], thought: int | None
+) -> dict[str, Any]:
+    """Return the counts of a whole answer with their details."""
+    details = None if thought is None else {"reasoning_tokens": thought}
+    counts = usage(prompt, sum(len(reply.ids) for reply in replies))
+    return {**counts, "prompt_tokens_details": known, "completion_tokens_details": details}
+
+
+def thoughts(ids: Sequence[int], *, thinking: bool) -> int:
+    """Return how many ids are thought: those before `</think>`, without the tags."""
+    words = vocabulary()
+    ends = {words.id(token) for token in (THOUGHT, CALL, CLOSE, OVER)}
+    count = 0
+    for identifier in ids if thinking else ():
+        if identifier in ends:
+            break
+        count += identifier != words.id(THINK)
+    return count
