@@ -21,9 +21,9 @@ from rich.progress import track
 
 from benchmarks.command import interruptible, whole
 from tito_core import Step, render_key
-from tito_core.samples import Call
-from tito_io.audit.rendering import Rendering
-from tito_io.audit.report import Report
+from tito_core.samples import StoredCall
+from tito_io.audit.rendering import AuditRendering
+from tito_io.audit.report import AuditReport
 from tito_io.audit.run import audit_file
 from tito_io.embedded import write_family
 from tito_io.families.family import Family
@@ -33,11 +33,11 @@ CONVERSATIONS, TURNS, PARTS = 1_000, 4, 10
 WORDS = ("perhaps", "the", "open", "window", "and", "a", "cold", "river", "tomorrow")
 
 
-def conversation(family: Family, seed: int) -> list[Call]:
+def conversation(family: Family, seed: int) -> list[StoredCall]:
     """Return turns that go on from each other by ids."""
     dice = random.Random(seed)  # noqa: S311  # texts to be measured with, not secrets
     close, key = family.encode("<|done|>\n"), render_key()
-    calls: list[Call] = []
+    calls: list[StoredCall] = []
     for turn in range(TURNS):
         asked = {"role": "user", "content": " ".join(dice.choices(WORDS, k=20))}
         thought, answer = (" ".join(dice.choices(WORDS, k=size)) for size in (10, 30))
@@ -55,7 +55,7 @@ def conversation(family: Family, seed: int) -> list[Call]:
             completion_ids=[*ids, close[0]],
             key=key,
         )
-        calls.append(Call(name=f"t{turn}", order=turn, step=step))
+        calls.append(StoredCall(name=f"t{turn}", order=turn, step=step))
     return calls
 
 
@@ -101,7 +101,7 @@ class Watching:
 class Spent:
     """What an audit cost."""
 
-    report: Report
+    report: AuditReport
     seconds: float
     cpu: float
     """Seconds of the processor."""
@@ -112,7 +112,7 @@ class Spent:
 
 def measured(path: Path, folder: Path) -> Spent:
     """Audit a file."""
-    renderer, watching = Rendering(family=folder).load(), Watching(path.stat().st_size)
+    renderer, watching = AuditRendering(family=folder).load(), Watching(path.stat().st_size)
     before, start, cpu = resident(), time.perf_counter(), time.process_time()
     report = audit_file(path, renderer, tick=watching)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu

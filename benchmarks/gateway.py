@@ -33,8 +33,8 @@ from starlette.types import ASGIApp
 
 from benchmarks.command import interruptible, whole
 from tito_core import Message
-from tito_io.dialects import Answer, Chat
-from tito_io.engines.protocol import Limits, Rendering, Reply, Sampling, Usage, Watch
+from tito_io.dialects import Chat, TurnAnswer
+from tito_io.engines.protocol import ModelLimits, Rendering, Reply, Sampling, Usage, Watch
 from tito_io.serve.app import app
 from tito_io.serve.build import made
 from tito_io.serve.gateway import Gateway
@@ -108,9 +108,9 @@ class Instant:
         self.spent = start.since()
         return found
 
-    async def limits(self) -> Limits:
+    async def limits(self) -> ModelLimits:
         """Take prompts of any length."""
-        return Limits()
+        return ModelLimits()
 
     async def aclose(self) -> None:
         """Have nothing to close."""
@@ -142,7 +142,7 @@ def direct() -> Starlette:
 
     async def chat(request: Request) -> Response:
         asked = Chat().asked(orjson.loads(await request.body()))
-        answer = Answer.of(reply((), next(calls)), id="x", created=0, model="m")
+        answer = TurnAnswer.of(reply((), next(calls)), id="x", created=0, model="m")
         return Response(orjson.dumps(Chat().whole(asked, answer)), media_type="application/json")
 
     return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])

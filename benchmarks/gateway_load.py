@@ -25,7 +25,7 @@ import httpx2
 import orjson
 
 from benchmarks.command import interruptible, whole
-from tito_io.engines.protocol import Answer
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import samples
 
@@ -91,7 +91,7 @@ class Agent:
     async def _check(self, turns: int) -> None:
         """Compare the samples with what was received."""
         answer = await self.http.post(f"/sessions/{self.name}/samples", json={})
-        found = samples(Check("samples", Answer(answer.status_code, b"")), answer.content)
+        found = samples(Check("samples", EngineAnswer(answer.status_code, b"")), answer.content)
         trained = [
             one
             for row in found.samples

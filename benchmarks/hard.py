@@ -12,7 +12,7 @@ import attrs
 
 from benchmarks.clock import Work
 from benchmarks.history import History, parsed
-from tito_core import Messages, Step, Trajectory, answer, stitching
+from tito_core import Messages, Step, Trajectory, answer, stitch_questions
 
 OTHER = {"role": "assistant", "content": "Something else was said here."}
 
@@ -29,7 +29,9 @@ class Shape:
         """Return the stitch to be measured."""
         steps, _ = self.made(history)
         voice, prompt = history.voice, parsed(history.prompt)
-        return lambda: answer(stitching(steps, prompt, voice.suffix, profile=history.profile), voice.tokenize)
+        return lambda: answer(
+            stitch_questions(steps, prompt, voice.suffix, profile=history.profile), voice.tokenize
+        )
 
 
 def branching(history: History) -> tuple[Trajectory, int]:

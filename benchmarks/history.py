@@ -15,9 +15,9 @@ from typing import Any
 import attrs
 
 from benchmarks.voice import Remembering, Voice
-from tito_core import Located, Messages, Profile, Step, Trajectory, answer, locate, stitching
-from tito_core.seams.certify import certifying
-from tito_core.seams.probe import probing
+from tito_core import Located, Messages, Profile, Step, Trajectory, answer, locate, stitch_questions
+from tito_core.seams.certify import certify_questions
+from tito_core.seams.probe import probe_questions
 from tito_core.stitch import Stitched
 
 Plain = dict[str, Any]
@@ -90,7 +90,7 @@ def texts(tokens: int, seed: int) -> list[str]:
 
 def profiled(voice: Voice) -> Profile:
     """Return what is known of the template for a user's message after an answer, as a rollout learns it."""
-    profile = answer(probing((voice.stop,), cases=False), voice.tokenize)
+    profile = answer(probe_questions((voice.stop,), cases=False), voice.tokenize)
     step = Step(
         prompt=[{"role": "user", "content": "a"}],
         completion=[{"role": "assistant", "content": "b"}],
@@ -100,7 +100,9 @@ def profiled(voice: Voice) -> Profile:
     located = locate([step], [*step.messages, {"role": "user", "content": "c"}])
     assert isinstance(located, Located)  # noqa: S101  # this is the most usual of all cases
     assert located.case is not None  # noqa: S101  # and has a name
-    return profile.then(answer(certifying(*located.case, voice.suffix, profile.stop_ids), voice.tokenize))
+    return profile.then(
+        answer(certify_questions(*located.case, voice.suffix, profile.stop_ids), voice.tokenize)
+    )
 
 
 def histories(voice: Voice, sizes: Sequence[int], tokens: int) -> list[History]:
@@ -135,6 +137,6 @@ def _step(
         prompt_ids = tokenize([question], add_generation_prompt=True)
         return Step(prompt=[question], completion=[reply], prompt_ids=prompt_ids, completion_ids=ids)
     prompt = trajectory[-1].messages.then([question])
-    stitched = answer(stitching(trajectory, prompt, voice.suffix, profile=profile), tokenize)
+    stitched = answer(stitch_questions(trajectory, prompt, voice.suffix, profile=profile), tokenize)
     assert isinstance(stitched, Stitched), stitched  # noqa: S101  # what follows measures that it is
     return stitched.then(completion=[reply], completion_ids=ids)

@@ -15,7 +15,7 @@ import attrs
 from benchmarks.clock import Work
 from benchmarks.history import History, Plain, parsed
 from benchmarks.voice import Listening
-from tito_core import Message, Profile, Step, TokenizeFn, answer, stitch, stitching
+from tito_core import Message, Profile, Step, TokenizeFn, answer, stitch, stitch_questions
 from tito_core.stitch import Stitched
 
 FLOOR = "floor: == and one copy"
@@ -63,7 +63,7 @@ def floor(history: History) -> Work:
     Its inputs are made as those of `lists`: where messages lie in memory makes the same `==` twice as dear.
     """
     steps, prompt = history.unshared(), parsed(history.prompt)
-    stored, again = list(steps[-1].messages.held(slice(None))), prompt[:-1]
+    stored, again = list(steps[-1].messages.peek(slice(None))), prompt[:-1]
     head, rest = list(steps[-1].prompt_ids), list(steps[-1].completion_ids)
     return lambda: (stored == again, head + rest)
 
@@ -74,12 +74,12 @@ def lists(history: History, profile: Profile | None) -> Ready:
 
 
 def shared(history: History, profile: Profile | None) -> Ready:
-    """`stitching` from a trajectory and the prompt that its last step's messages begin, to shared ids."""
+    """Run `stitch_questions` from a trajectory and a prompt that shares its last step, to shared ids."""
     return partial(_stitching, history.trajectory, history.following(), history.voice.suffix, profile)
 
 
 def off_the_wire(history: History, profile: Profile | None) -> Ready:
-    """`stitching` from a trajectory and a prompt that shares nothing with it, to shared ids."""
+    """`stitch_questions` from a trajectory and a prompt that shares nothing with it, to shared ids."""
     return partial(_stitching, history.trajectory, parsed(history.prompt), history.voice.suffix, profile)
 
 
@@ -100,7 +100,7 @@ def _stitching(
     profile: Profile | None,
     tokenize: TokenizeFn,
 ) -> object:
-    return answer(stitching(steps, prompt, suffix, profile=profile), tokenize)
+    return answer(stitch_questions(steps, prompt, suffix, profile=profile), tokenize)
 
 
 def alone(make: Callable[[History, Profile | None], Ready], *, known: bool) -> Callable[[History], Work]:

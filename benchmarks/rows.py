@@ -21,10 +21,10 @@ from rich.progress import track
 from rich.table import Table
 
 from tito_core import Step, Trajectory
-from tito_core.samples import Call, Forest, RowPer, SampleOptions, samples
+from tito_core.samples import Forest, RowPer, SampleOptions, StoredCall, make_rows
 from tito_io.samples.entry import entries
 from tito_io.samples.forms.tito import write_calls
-from tito_io.samples.read import Stored, conversations
+from tito_io.samples.read import StoredConversation, conversations
 from tito_io.samples.sink import KINDS, opened
 
 TURNS, SAMPLED, BRIDGE = 400, 300, 217
@@ -66,9 +66,9 @@ def shared(steps: Iterable[Step]) -> Trajectory:
     return made
 
 
-def called(steps: Iterable[Step], sign: int = 1) -> list[Call]:
+def called(steps: Iterable[Step], sign: int = 1) -> list[StoredCall]:
     """Return steps as calls; with a negative sign the last one comes first."""
-    return [Call(name=str(at), order=sign * at, step=step) for at, step in enumerate(steps)]
+    return [StoredCall(name=str(at), order=sign * at, step=step) for at, step in enumerate(steps)]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -97,14 +97,14 @@ def held(work: Callable[[], object]) -> tuple[int, int]:
 def written(forest: Forest, folder: Path, kind: str) -> int:
     """Write a forest's rows into a file of a kind; return its size."""
     path = folder / f"rows{kind}"
-    rows, _ = entries(Stored(name="s", forest=forest, first=1, last=1), SampleOptions())
+    rows, _ = entries(StoredConversation(name="s", forest=forest, first=1, last=1), SampleOptions())
     with opened(path, sys.stdout.buffer) as sink:
         for entry in rows:
             sink.write(entry)
     return path.stat().st_size
 
 
-def stored(calls: Sequence[Call], folder: Path) -> Path:
+def stored(calls: Sequence[StoredCall], folder: Path) -> Path:
     """Write calls in tito's own form; return the file."""
     file = io.BytesIO()
     write_calls(file, "s", calls)
@@ -145,8 +145,8 @@ def kernel(name: str, steps: Iterable[Step]) -> Iterator[Line]:
     """Measure what the kernel does."""
     calls, backwards = called(steps), called(steps, -1)
     forest = Forest.of(calls)
-    assert samples(forest).rows[0].trained == TURNS * SAMPLED  # noqa: S101  # what follows measures that
-    yield both(f"rows of a forest, {name}", partial(samples, forest))
+    assert make_rows(forest).rows[0].trained == TURNS * SAMPLED  # noqa: S101  # what follows measures that
+    yield both(f"rows of a forest, {name}", partial(make_rows, forest))
     yield both(f"forest of calls, {name}", partial(Forest.of, calls))
     yield both(f"forest of calls, {name}, last ones first", partial(Forest.of, backwards))
 
@@ -155,7 +155,7 @@ def files(steps: Iterable[Step], folder: Path) -> Iterator[Line]:
     """Measure what files take; rows are made and written."""
     calls = called(steps)
     forest, path = Forest.of(calls), stored(calls, folder)
-    yield Line("a row per call", seconds(partial(samples, forest, SampleOptions(rows=RowPer.CALL))))
+    yield Line("a row per call", seconds(partial(make_rows, forest, SampleOptions(rows=RowPer.CALL))))
     yield Line("reading the calls", seconds(lambda: list(conversations(path))), path.stat().st_size)
     for kind in KINDS:
         work = partial(written, forest, folder, kind)

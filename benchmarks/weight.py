@@ -17,7 +17,7 @@ from benchmarks.clock import Work
 from benchmarks.history import History
 from benchmarks.programs import mito, shared, subtraction, whole
 from benchmarks.voice import Remembering, Voice
-from tito_core import Trajectory, answer, stitching
+from tito_core import Trajectory, answer, stitch_questions
 from tito_core.stitch import Stitched
 
 IMPORTS = {
@@ -73,7 +73,7 @@ def _again(history: History, voice: Voice) -> Trajectory:
     made = Trajectory([first])
     for step in later:
         prompt = made[-1].messages.then(step.prompt[-1:])
-        found = answer(stitching(made, prompt, voice.suffix, profile=history.profile), voice.tokenize)
+        found = answer(stitch_questions(made, prompt, voice.suffix, profile=history.profile), voice.tokenize)
         assert isinstance(found, Stitched)  # noqa: S101  # it was when the history was made
         made = made.append(
             found.then(completion=list(step.completion), completion_ids=step.completion_ids.tolist())

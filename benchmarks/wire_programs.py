@@ -18,13 +18,13 @@ from benchmarks.clock import Work
 from benchmarks.history import History, Plain, parsed, texts
 from benchmarks.voice import Listening, Replaying
 from benchmarks.wire_server import MODEL, SAMPLED, Server
-from tito_core import Ids, Message, Trajectory, answer, stitching
+from tito_core import Ids, Message, Trajectory, answer, stitch_questions
 from tito_core.stitch import Stitched
-from tito_io.client.conversation import Conversation, Turn
+from tito_io.client.conversation import ClientTurn, Conversation
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.replies.shapes import COMPLETED
 from tito_io.engines.vllm import COMPLETIONS, VLLM
-from tito_io.engines.vllm.replies import Asked, read
+from tito_io.engines.vllm.replies import VllmQuestion, read
 from tito_io.engines.vllm.requests import completion
 from tito_io.engines.wire import encoded
 
@@ -71,7 +71,7 @@ class Talk:
     messages: list[Plain]
     """The next prompt."""
 
-    def turn(self) -> Turn:
+    def turn(self) -> ClientTurn:
         """Take a turn, and write down the next prompt."""
         turn = driven(self.conversation.turn(self.messages))
         self.messages = [*self.messages, {"role": "assistant", "content": turn.reply.text}, QUESTION]
@@ -87,7 +87,7 @@ def talk(history: History, *, wired: bool = False) -> Talk:
     asked = Listening(history.voice.tokenize)
     profile = attrs.evolve(history.profile, key=begun.key)
     prompt = [*(parsed(history.messages) if wired else history.messages), QUESTION]
-    found = answer(stitching(steps, prompt, profile.suffix, key=begun.key, profile=profile), asked)
+    found = answer(stitch_questions(steps, prompt, profile.suffix, key=begun.key, profile=profile), asked)
     assert isinstance(found, Stitched)  # noqa: S101  # what follows measures that it is
     begun.trajectory, begun.profile = Trajectory(steps), profile
     begun.tokenize_fn = Answering(asked.replayed())
@@ -137,7 +137,7 @@ def parts(history: History) -> Parts:
     again = replayed.replayed
 
     def stitch() -> Stitched:
-        asking = stitching(trajectory, prompt, profile.suffix, key=conversation.key, profile=profile)
+        asking = stitch_questions(trajectory, prompt, profile.suffix, key=conversation.key, profile=profile)
         found = answer(asking, again)
         assert isinstance(found, Stitched)  # noqa: S101  # likewise
         return found
@@ -162,7 +162,7 @@ def _parse(engine: VLLM, text: bytes, ids: Ids) -> object:
     """Read an answer."""
     said = orjson.loads(text)
     check = engine._check("POST", COMPLETIONS, said)  # noqa: SLF001  # likewise
-    return read(check, said, COMPLETED, Asked(SAMPLING, ids, echo=False))
+    return read(check, said, COMPLETED, VllmQuestion(SAMPLING, ids, echo=False))
 
 
 class Peer:

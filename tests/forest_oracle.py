@@ -13,10 +13,10 @@ import attrs
 
 from tests.oracle import same_message
 from tito_core import Origin
-from tito_core.samples.call import Call
+from tito_core.samples.call import StoredCall
 from tito_core.samples.experts import MissingRow
 from tito_core.samples.options import (
-    Conversation,
+    ConversationScope,
     Cut,
     Owner,
     Retries,
@@ -26,33 +26,33 @@ from tito_core.samples.options import (
     TurnRule,
 )
 
-Named = dict[str, Call]
+Named = dict[str, StoredCall]
 
 
-def ids(call: Call) -> list[int]:
+def ids(call: StoredCall) -> list[int]:
     return [*call.step.prompt_ids, *call.step.completion_ids]
 
 
-def prompt_ids(call: Call) -> list[int]:
+def prompt_ids(call: StoredCall) -> list[int]:
     return list(call.step.prompt_ids)
 
 
-def completion_ids(call: Call) -> list[int]:
+def completion_ids(call: StoredCall) -> list[int]:
     return list(call.step.completion_ids)
 
 
-def by_key(calls: Sequence[Call]) -> list[Call]:
+def by_key(calls: Sequence[StoredCall]) -> list[StoredCall]:
     return sorted(calls, key=lambda call: (call.order, call.name))
 
 
-def before(ours: Call, theirs: Call) -> bool:
+def before(ours: StoredCall, theirs: StoredCall) -> bool:
     return (ours.order, ours.name) < (theirs.order, theirs.name)
 
 
 # --- the tree -------------------------------------------------------------------------------------------
 
 
-def begins(other: Call, call: Call) -> bool:
+def begins(other: StoredCall, call: StoredCall) -> bool:
     """Tell whether a whole call begins another's prompt."""
     return (
         other is not call
@@ -61,29 +61,29 @@ def begins(other: Call, call: Call) -> bool:
     )
 
 
-def taken(candidates: Sequence[Call], call: Call) -> Call | None:
+def taken(candidates: Sequence[StoredCall], call: StoredCall) -> StoredCall | None:
     """Take the latest before the call, or the first after it."""
     earlier = [other for other in by_key(candidates) if before(other, call)]
     later = [other for other in by_key(candidates) if not before(other, call)]
     return earlier[-1] if earlier else later[0] if later else None
 
 
-def equals(candidates: Sequence[Call]) -> tuple[str, ...]:
+def equals(candidates: Sequence[StoredCall]) -> tuple[str, ...]:
     return tuple(other.name for other in by_key(candidates)) if len(candidates) > 1 else ()
 
 
-def parents(call: Call, calls: Sequence[Call]) -> list[Call]:
+def parents(call: StoredCall, calls: Sequence[StoredCall]) -> list[StoredCall]:
     """Return the longest calls that begin this one's prompt."""
     fitting = [other for other in calls if begins(other, call)]
     longest = max((len(ids(other)) for other in fitting), default=0)
     return [other for other in fitting if len(ids(other)) == longest]
 
 
-def ends_with_answer(call: Call) -> bool:
+def ends_with_answer(call: StoredCall) -> bool:
     return bool(call.step.completion) and call.step.completion[-1]["role"] == "assistant"
 
 
-def tells(other: Call, call: Call) -> bool:
+def tells(other: StoredCall, call: StoredCall) -> bool:
     """Tell whether the messages of a whole call begin another's prompt."""
     ours, prompt = list(other.step.messages), list(call.step.prompt)
     return (
@@ -94,13 +94,13 @@ def tells(other: Call, call: Call) -> bool:
     )
 
 
-def tellers(call: Call, calls: Sequence[Call]) -> list[Call]:
+def tellers(call: StoredCall, calls: Sequence[StoredCall]) -> list[StoredCall]:
     fitting = [other for other in calls if tells(other, call)]
     longest = max((len(list(other.step.messages)) for other in fitting), default=0)
     return [other for other in fitting if len(list(other.step.messages)) == longest]
 
 
-def restates(call: Call, other: Call) -> bool:
+def restates(call: StoredCall, other: StoredCall) -> bool:
     """Tell whether a prompt has another call's last question and answer, or quotes the answer."""
     prompt, asked = list(call.step.prompt), list(other.step.prompt)
     answer = list(other.step.completion)[-1]
@@ -128,7 +128,7 @@ def systems(messages: Sequence[Any]) -> list[Any]:
     return found
 
 
-def compacted(call: Call, calls: Sequence[Call]) -> Call | None:
+def compacted(call: StoredCall, calls: Sequence[StoredCall]) -> StoredCall | None:
     fitting = [
         other
         for other in by_key(calls)
@@ -141,7 +141,7 @@ def compacted(call: Call, calls: Sequence[Call]) -> Call | None:
     return fitting[-1] if fitting else None
 
 
-def kind(call: Call, calls: Sequence[Call]) -> tuple[str, str | None, tuple[str, ...]]:
+def kind(call: StoredCall, calls: Sequence[StoredCall]) -> tuple[str, str | None, tuple[str, ...]]:
     """Return how a call came about, of which call, and who else would do."""
     same = [other for other in by_key(calls) if prompt_ids(other) == prompt_ids(call)]
     above = parents(call, calls)
@@ -159,14 +159,14 @@ def kind(call: Call, calls: Sequence[Call]) -> tuple[str, str | None, tuple[str,
     return ("UNRELATED", None, ()) if whole is None else ("COMPACTS", whole.name, ())
 
 
-def path(call: Call, calls: Sequence[Call]) -> list[Call]:
+def path(call: StoredCall, calls: Sequence[StoredCall]) -> list[StoredCall]:
     found = [call]
     while (parent := taken(parents(found[0], calls), found[0])) is not None:
         found.insert(0, parent)
     return found
 
 
-def tree(call: Call, calls: Sequence[Call]) -> set[str]:
+def tree(call: StoredCall, calls: Sequence[StoredCall]) -> set[str]:
     """Return everything that hangs together with a call."""
     links = {frozenset((c.name, other)) for c in calls for other in related(c, calls) if other is not None}
     found = {call.name}
@@ -175,7 +175,7 @@ def tree(call: Call, calls: Sequence[Call]) -> set[str]:
     return found
 
 
-def related(call: Call, calls: Sequence[Call]) -> list[str | None]:
+def related(call: StoredCall, calls: Sequence[StoredCall]) -> list[str | None]:
     parent = taken(parents(call, calls), call)
     return [None if parent is None else parent.name, kind(call, calls)[1]]
 
@@ -183,7 +183,7 @@ def related(call: Call, calls: Sequence[Call]) -> list[str | None]:
 # --- what stays -----------------------------------------------------------------------------------------
 
 
-def rule(call: Call, options: SampleOptions) -> TurnRule:
+def rule(call: StoredCall, options: SampleOptions) -> TurnRule:
     if not completion_ids(call):
         return options.empty
     if call.finish_reason == "abort":
@@ -191,7 +191,7 @@ def rule(call: Call, options: SampleOptions) -> TurnRule:
     return options.truncated if call.step.truncated else TurnRule.KEEP
 
 
-def stays(call: Call, calls: Sequence[Call], options: SampleOptions) -> bool:
+def stays(call: StoredCall, calls: Sequence[StoredCall], options: SampleOptions) -> bool:
     """Tell whether neither a call nor one above it is left out."""
     if not survives(call, calls, options):
         return False
@@ -208,7 +208,7 @@ def stays(call: Call, calls: Sequence[Call], options: SampleOptions) -> bool:
     return call is others[-1]
 
 
-def survives(call: Call, calls: Sequence[Call], options: SampleOptions) -> bool:
+def survives(call: StoredCall, calls: Sequence[StoredCall], options: SampleOptions) -> bool:
     """Tell whether a call is left out neither for its ending nor with its parent."""
     parent = taken(parents(call, calls), call)
     above = parent is None or (stays(parent, calls, options) and rule(parent, options) is not TurnRule.END)
@@ -223,7 +223,7 @@ class Row:
     """A row, id by id."""
 
     name: str
-    path: list[Call]
+    path: list[StoredCall]
     ids: list[int]
     whole: int
     mask: list[int] = attrs.field(factory=list)
@@ -236,7 +236,7 @@ class Row:
     weight: float = 0.0
 
 
-def length(call: Call, calls: Sequence[Call], options: SampleOptions) -> int:
+def length(call: StoredCall, calls: Sequence[StoredCall], options: SampleOptions) -> int:
     whole = len(ids(call))
     if options.max_length is None or whole <= options.max_length:
         return whole
@@ -246,7 +246,7 @@ def length(call: Call, calls: Sequence[Call], options: SampleOptions) -> int:
     return max([end for end in ends if end <= options.max_length], default=0)
 
 
-def drafts(calls: Sequence[Call], options: SampleOptions, only: Collection[str] | None) -> list[Row]:
+def drafts(calls: Sequence[StoredCall], options: SampleOptions, only: Collection[str] | None) -> list[Row]:
     """Return the rows before anything is trained."""
     kept = [call for call in by_key(calls) if stays(call, calls, options)]
     continued = {one.name for call in kept for one in path(call, calls)[:-1]}
@@ -258,7 +258,7 @@ def drafts(calls: Sequence[Call], options: SampleOptions, only: Collection[str] 
     ]
 
 
-def author(row: Row, place: int) -> tuple[Call, Call | None]:
+def author(row: Row, place: int) -> tuple[StoredCall, StoredCall | None]:
     """Return the call that an id came with, and the call that sampled it."""
     for call in row.path:
         if place < len(prompt_ids(call)):
@@ -268,7 +268,7 @@ def author(row: Row, place: int) -> tuple[Call, Call | None]:
     raise AssertionError(place)
 
 
-def owner(call: Call, made: Sequence[Row], options: SampleOptions) -> Row | None:
+def owner(call: StoredCall, made: Sequence[Row], options: SampleOptions) -> Row | None:
     """Return the row that trains a call, if some id of it is in any."""
     if rule(call, options) is TurnRule.MASK or not completion_ids(call):
         return None
@@ -284,7 +284,7 @@ def owner(call: Call, made: Sequence[Row], options: SampleOptions) -> Row | None
     return None if not holding else holding[-1] if options.owner is Owner.LAST else holding[0]
 
 
-def weights(call: Call, place: int) -> str | None:
+def weights(call: StoredCall, place: int) -> str | None:
     return next((run.version for run in call.weight_versions if run.start <= place < run.stop), None)
 
 
@@ -314,7 +314,9 @@ def write(row: Row, owners: dict[str, Row | None]) -> None:
         row.experts.append(routed(row, place))
 
 
-def samples(calls: Sequence[Call], options: SampleOptions, only: Collection[str] | None = None) -> list[Row]:
+def samples(
+    calls: Sequence[StoredCall], options: SampleOptions, only: Collection[str] | None = None
+) -> list[Row]:
     """Return the rows that train something, by the key of their calls."""
     made = drafts(calls, options, only)
     owners = {call.name: owner(call, made, options) for call in calls}
@@ -323,7 +325,7 @@ def samples(calls: Sequence[Call], options: SampleOptions, only: Collection[str]
     made = [row for row in made if any(row.mask)]
     for row in made:
         unit = {call.name for call in calls}
-        if options.conversation is Conversation.TREE:
+        if options.conversation is ConversationScope.TREE:
             unit = tree(row.path[-1], calls)
         row.weight = sum(row.mask) / sum(sum(other.mask) for other in made if other.name in unit)
         rewards = [call.reward for call in calls if call.name in unit and call.reward is not None]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests.strategies import DICE, Dice
 from tito_core import Ids, Ledger, Message, Origin, Step
-from tito_core.samples.call import Call, Ending
+from tito_core.samples.call import Ending, StoredCall
 from tito_core.samples.experts import MissingRow, RoutedExperts
 from tito_core.samples.options import (
-    Conversation,
+    ConversationScope,
     Cut,
     Owner,
     Retries,
@@ -53,12 +53,12 @@ class Asked:
     ledger: Ledger | None = None
 
 
-def root(dice: Dice, _: Call | None) -> Asked:
+def root(dice: Dice, _: StoredCall | None) -> Asked:
     opening = [SYSTEM] if dice.once_in(3) else []
     return Asked([*opening, user(dice)], [OPEN, *words(dice), OPEN][: dice.pick((3, 3, 3, 2, 0))])
 
 
-def bridged(dice: Dice, base: Call) -> Asked:
+def bridged(dice: Dice, base: StoredCall) -> Asked:
     """Go on from all the ids of a call, over a close where it sampled none."""
     closed = base.ending is Ending.WHOLE
     runs = [
@@ -72,14 +72,14 @@ def bridged(dice: Dice, base: Call) -> Asked:
     return Asked([*base.step.messages, user(dice)], ids, ledger if dice.once_in(2) else None)
 
 
-def injected(dice: Dice, base: Call) -> Asked:
+def injected(dice: Dice, base: StoredCall) -> Asked:
     """Go on over a turn that nobody sampled."""
     asked = bridged(dice, base)
     said = {"role": "assistant", "content": dice.pick(ANSWERS)}
     return attrs.evolve(asked, messages=[*base.step.messages, user(dice), said, *asked.messages[-1:]])
 
 
-def edited(dice: Dice, base: Call) -> Asked:
+def edited(dice: Dice, base: StoredCall) -> Asked:
     """Go on by ids, under messages that somebody changed."""
     asked = bridged(dice, base)
     place = dice.pick(range(len(asked.messages)))
@@ -87,33 +87,33 @@ def edited(dice: Dice, base: Call) -> Asked:
     return attrs.evolve(asked, messages=[*asked.messages[:place], other, *asked.messages[place + 1 :]])
 
 
-def resumed(_: Dice, base: Call) -> Asked:
+def resumed(_: Dice, base: StoredCall) -> Asked:
     """Go on inside the very turn."""
     return Asked(base.step.messages, base.ids)
 
 
-def retried(_: Dice, base: Call) -> Asked:
+def retried(_: Dice, base: StoredCall) -> Asked:
     return Asked(base.step.prompt, base.step.prompt_ids, base.step.prompt_ledger)
 
 
-def rewritten(dice: Dice, base: Call) -> Asked:
+def rewritten(dice: Dice, base: StoredCall) -> Asked:
     """Go on by messages, over ids that were rendered again."""
     return Asked([*base.step.messages, user(dice)], [OPEN, *words(dice), 9, *words(dice), OPEN])
 
 
-def replaced(dice: Dice, base: Call) -> Asked:
+def replaced(dice: Dice, base: StoredCall) -> Asked:
     """Go on over all the ids but the stop, as a policy may say."""
     return Asked([*base.step.messages, user(dice)], [*base.ids[:-1], CLOSE, *words(dice), OPEN])
 
 
-def summarized(dice: Dice, base: Call) -> Asked:
+def summarized(dice: Dice, base: StoredCall) -> Asked:
     """Begin again with what the model wrote."""
     said = "".join(str(message["content"]) for message in base.step.completion)
     told = {"role": "user", "content": dice.pick(("{}", "So far:\n{}\nGo on.", "So far: {}")).format(said)}
     return Asked([*base.step.prompt.opening, told], [OPEN, 8, *words(dice), OPEN])
 
 
-def shortened(dice: Dice, base: Call) -> Asked:
+def shortened(dice: Dice, base: StoredCall) -> Asked:
     """Begin again with the last turn alone."""
     last = list(base.step.messages)[-2:]
     return Asked([*base.step.prompt.opening, *last, user(dice)], [OPEN, 8, *words(dice), OPEN])
@@ -176,7 +176,7 @@ def experts(dice: Dice, number: int, start: int, stop: int) -> RoutedExperts | N
     return RoutedExperts(data=data, dtype="uint8", shape=(last - first, 1, 2), start=first)
 
 
-def grown(number: int, order: int, calls: Sequence[Call], dice: Dice, other: Dice) -> Call:
+def grown(number: int, order: int, calls: Sequence[StoredCall], dice: Dice, other: Dice) -> StoredCall:
     """Return one more call."""
     base = dice.pick(calls) if calls else None
     asked = root(dice, None) if base is None else dice.pick(GROWTH)(dice, base)
@@ -194,7 +194,7 @@ def grown(number: int, order: int, calls: Sequence[Call], dice: Dice, other: Dic
         truncated=truncated,
         prompt_ledger=asked.ledger or Ledger.prompt(len(prompt_ids)),
     )
-    return Call(
+    return StoredCall(
         name=f"{other.pick('xy')}{number}",
         order=order,
         step=step,
@@ -206,12 +206,12 @@ def grown(number: int, order: int, calls: Sequence[Call], dice: Dice, other: Dic
     )
 
 
-def _calls(draw: Any) -> list[Call]:
+def _calls(draw: Any) -> list[StoredCall]:
     count = draw(st.integers(1, 9))
     orders = draw(
         st.sampled_from((range(count), [0] * count, range(count, 0, -1), [3, 1, 4, 1, 5, 9, 2, 6, 5]))
     )
-    calls: list[Call] = []
+    calls: list[StoredCall] = []
     for number in range(count):
         calls.append(grown(number, orders[number], calls, draw(DICE), draw(DICE)))
     unrecorded = draw(st.integers(0, 3 * count))
@@ -219,7 +219,7 @@ def _calls(draw: Any) -> list[Call]:
 
 
 @st.composite
-def _drawn(draw: Any) -> list[Call]:
+def _drawn(draw: Any) -> list[StoredCall]:
     return _calls(draw)
 
 
@@ -233,7 +233,7 @@ OPTIONS = st.builds(
     max_length=st.sampled_from((None, None, 1, 4, 7, 10, 15, 25)),
     cut=st.sampled_from(Cut),
     rewards=st.sampled_from(Rewards),
-    conversation=st.sampled_from(Conversation),
+    conversation=st.sampled_from(ConversationScope),
     truncated=st.sampled_from(TurnRule),
     aborted=st.sampled_from(TurnRule),
     empty=st.sampled_from(TurnRule),

@@ -30,12 +30,12 @@ from benchmarks.targets import exponent
 from benchmarks.voice import Listening, voice
 from benchmarks.weight import stored, tokenized
 from tests.core.samples.test_forest import call
-from tito_core.samples import Call, Forest, SampleOptions
+from tito_core.samples import Forest, SampleOptions, StoredCall
 from tito_io.embedded import write_family
 from tito_io.families.family import Family
-from tito_io.samples.make import Made
+from tito_io.samples.make import ConversationRows
 from tito_io.samples.make import made as rows_of
-from tito_io.samples.read import Stored
+from tito_io.samples.read import StoredConversation
 
 pytestmark = pytest.mark.usefixtures("light_heap")
 
@@ -151,8 +151,8 @@ def test_a_measured_run_keeps_every_id_that_was_heard_and_says_what_drifts(
     assert "random weights" in told["caveat"]
 
 
-def proved(calls: list[Call], heard: list[list[int]]) -> Proof:
-    found = Stored(name="c", forest=Forest.of(calls), first=1, last=1)
+def proved(calls: list[StoredCall], heard: list[list[int]]) -> Proof:
+    found = StoredConversation(name="c", forest=Forest.of(calls), first=1, last=1)
     return proof(rows_of([found], SampleOptions()), {"c": [heard_ids(ids) for ids in heard]})
 
 
@@ -177,10 +177,10 @@ def test_rows_are_proven_by_what_was_heard_and_by_nothing_less() -> None:
 
 def test_a_row_whose_mask_lies_elsewhere_is_no_proof() -> None:
     (good,) = rows_of(
-        [Stored(name="c", forest=Forest.of([call("turn-1", [1, 4], [2, 3])]), first=1, last=1)],
+        [StoredConversation(name="c", forest=Forest.of([call("turn-1", [1, 4], [2, 3])]), first=1, last=1)],
         SampleOptions(),
     )
-    assert isinstance(good, Made)
+    assert isinstance(good, ConversationRows)
     (entry,) = good.entries
     moved = attrs.evolve(entry, row=attrs.evolve(entry.row, loss_mask=bytes([0, 1, 1, 0])))
     found = proof([attrs.evolve(good, entries=(moved,))], {"c": [heard_ids([2, 3])]})

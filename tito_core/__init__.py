@@ -23,21 +23,19 @@ from .normalization.receipts import Forgiveness
 from .policy import OddStop, Policy, Truncated
 
 # What the kernel asks, and the driver that answers from a plain function.
-from .questions import Ask, Asking, TokenizeFn, answer
+from .questions import Question, Questions, TokenizeFn, answer
 
 # Answers.
 from .refusal import Reason, Refusal
 from .seams.profile import Profile
-from .seams.suffix import suffix_asking, suffix_ids
+from .seams.suffix import suffix_ids, suffix_questions
 from .step import Step
-from .stitch import Stitched, continuing, stitch, stitching
+from .stitch import Stitched, continue_questions, stitch, stitch_questions, try_stitch
 from .trajectory import Trajectory
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Ask",
-    "Asking",
     "Forgiveness",
     "Ids",
     "InputError",
@@ -49,6 +47,8 @@ __all__ = [
     "Origin",
     "Policy",
     "Profile",
+    "Question",
+    "Questions",
     "Reason",
     "Refusal",
     "Span",
@@ -61,11 +61,12 @@ __all__ = [
     "Trajectory",
     "Truncated",
     "answer",
-    "continuing",
+    "continue_questions",
     "locate",
     "render_key",
     "stitch",
-    "stitching",
-    "suffix_asking",
+    "stitch_questions",
     "suffix_ids",
+    "suffix_questions",
+    "try_stitch",
 ]

@@ -8,18 +8,18 @@ from typing import Any
 import attrs
 
 from .errors import InputError
-from .match import NOTHING, Forgiven, Wanted
+from .match import NOTHING, Forgiven, PromptMatcher
 from .message import Message, Messages, copied
 from .normalization.clean import flattened
 from .normalization.receipts import Forgiveness
-from .normalization.tool_ids import restored
+from .normalization.tool_ids import restore_tool_ids
 from .policy import STRICT, Policy, Truncated
-from .questions import Asking
+from .questions import Questions
 from .refusal import Reason, Refusal
-from .seams.case import Kind
+from .seams.case import TurnKind
 from .seams.profile import Profile
-from .seams.prove import Environment, Turn
-from .seams.tail import Bridge, bridging, named_case
+from .seams.prove import Environment, SampledTurn
+from .seams.tail import ProvenTail, named_case, tail_questions
 from .step import Step
 from .trajectory import Trajectory, longest_first
 
@@ -63,7 +63,7 @@ def _nothing_new(length: int) -> Refusal:
 
 def matches(steps: Sequence[Step], prompt: Sequence[Message], forgive: Forgiven = NOTHING) -> Iterator[Match]:
     """Yield every step whose messages begin the prompt, longest first, and of equals the latest first."""
-    wanted = Wanted(prompt, forgive)
+    wanted = PromptMatcher(prompt, forgive)
     for step in longest_first(steps, len(prompt)):
         forgiven = wanted.fits(step.messages)
         if forgiven is not None:
@@ -75,38 +75,40 @@ class Located:
     """A place where a prompt can go on by ids, if what the template writes there can be proven."""
 
     match: Match
-    told: Messages
+    messages: Messages
     """The conversation as the prompt tells it; where only the order of keys differs, as the step has it."""
     policy: Policy
     key: str | None
     """What the prompt is rendered with."""
-    _turn: Turn
+    _turn: SampledTurn
     _rendered: Environment
     """What comes after the turn, as it is rendered."""
 
     @property
-    def turn(self) -> Turn:
+    def turn(self) -> SampledTurn:
         """The sampled turn before the place, as the prompt restates it; a copy."""
         history = copied(self._turn.history, "history")
-        return attrs.evolve(self._turn, message=self.told[self._turn.place], history=history)
+        return attrs.evolve(self._turn, message=self.messages[self._turn.place], history=history)
 
     @property
     def environment(self) -> Environment:
         """Copies of the prompt's messages after the turn."""
-        return tuple(self.told[self._turn.place + 1 :])
+        return tuple(self.messages[self._turn.place + 1 :])
 
     @property
-    def case(self) -> tuple[Kind, tuple[str, ...]] | None:
+    def case(self) -> tuple[TurnKind, tuple[str, ...]] | None:
         """Which case of a profile this is, None where it has no name.
 
         A caller whose profile does not know the case may have it certified (`certifying`), once.
         """
         return named_case(self._turn, self._rendered)
 
-    def bridging(self, suffix: tuple[int, ...], profile: Profile | None) -> Asking[Bridge | Refusal]:
+    def tail_questions(
+        self, suffix: tuple[int, ...], profile: Profile | None
+    ) -> Questions[ProvenTail | Refusal]:
         """Ask for what the template writes after the turn; a profile of another rendering is none."""
         fits = profile is not None and profile.key in {None, self.key}
-        return bridging(self._turn, self._rendered, suffix, profile if fits else None)
+        return tail_questions(self._turn, self._rendered, suffix, profile if fits else None)
 
 
 def locate(
@@ -134,13 +136,13 @@ def locate(
     match = find(_steps(trajectory), prompt, policy.forgive, key)
     if isinstance(match, Refusal):
         return _unmatched(match, prompt)
-    told = _told(match, prompt)
+    messages = _conversation(match, prompt)
     start = match.step.messages.length
-    message, environment = told.held(start - 1), told.held(slice(start, None))
-    refusal = _unfit(match.step, told, message, policy)
+    message, environment = messages.peek(start - 1), messages.peek(slice(start, None))
+    refusal = _unfit(match.step, messages, message, policy)
     if refusal is not None:
         return refusal
-    return Located(match, told, policy, key, _turn(match.step, told, message), flattened(environment))
+    return Located(match, messages, policy, key, _turn(match.step, messages, message), flattened(environment))
 
 
 def _check(policy: object, key: object) -> None:
@@ -169,23 +171,23 @@ def _listed(prompt: object) -> Sequence[Message]:
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 
-def _told(match: Match, prompt: Sequence[Message]) -> Messages:
+def _conversation(match: Match, prompt: Sequence[Message]) -> Messages:
     """Return the conversation as the prompt tells it; what is told as it was is shared."""
     messages = match.step.messages
     if Forgiveness.RENAMED_TOOL_IDS in match.forgiven:
-        return Messages.of(restored(messages, prompt))
+        return Messages.of(restore_tool_ids(messages, prompt))
     if match.forgiven or isinstance(prompt, Messages):
         return Messages.of(prompt)
     return messages.then(prompt[messages.length :])
 
 
-def _turn(step: Step, told: Messages, message: dict[str, Any]) -> Turn:
+def _turn(step: Step, told: Messages, message: dict[str, Any]) -> SampledTurn:
     """Return the step's turn as it is told, with what stood before it that a template may read."""
     place, before = step.messages.length - 1, step.prompt
-    asked = () if before.asked < 0 else (told.held(before.asked),)
-    return Turn(
+    asked = () if before.asked < 0 else (told.peek(before.asked),)
+    return SampledTurn(
         message=message,
-        after=told.held(place - 1)["role"] if place else "user",
+        after=told.peek(place - 1)["role"] if place else "user",
         history=flattened((*told.opening[: len(before.opening)], *asked)),
         stop=step.stop,
         prompt=told,

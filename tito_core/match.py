@@ -21,7 +21,7 @@ Forgiven = frozenset[Forgiveness]
 NOTHING: Forgiven = frozenset()
 
 
-class Wanted:
+class PromptMatcher:
     """A prompt, and what comparing it with one step has taught for the next."""
 
     def __init__(self, prompt: Sequence[Message], forgive: Forgiven) -> None:

@@ -115,10 +115,10 @@ class Messages(Shared[dict[str, Any]]):
         return messages if isinstance(messages, cls) else cls(copied(messages, name))
 
     @overload
-    def held(self, index: int) -> dict[str, Any]: ...
+    def peek(self, index: int) -> dict[str, Any]: ...
     @overload
-    def held(self, index: slice) -> Sequence[dict[str, Any]]: ...
-    def held(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
+    def peek(self, index: slice) -> Sequence[dict[str, Any]]: ...
+    def peek(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
         """Return what is held itself, for those who neither write in it nor give it away."""
         return super().__getitem__(index)
 

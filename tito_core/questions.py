@@ -1,6 +1,6 @@
 """What the kernel asks for, and the driver that answers from a plain function.
 
-The kernel is one body: a generator that yields an `Ask` and is sent ids. Whoever drives it decides how
+The kernel is one body: a generator that yields an `Question` and is sent ids. Whoever drives it decides how
 they are made; an engine's `/tokenize` is awaited by the twin of `answer` in `tito_io`.
 """
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 @attrs.frozen
-class Ask:
+class Question:
     """Render these messages and send back the ids."""
 
     messages: tuple[Message, ...]
@@ -45,7 +45,7 @@ class Ask:
         return tokenize_fn(self.messages, add_generation_prompt=self.add_generation_prompt)
 
 
-Asking: TypeAlias = Generator[Ask, Sequence[int], T]
+Questions: TypeAlias = Generator[Question, Sequence[int], T]
 """A computation that asks for ids and ends with a T."""
 
 
@@ -56,7 +56,7 @@ class TokenizeFn(Protocol):
     asked the same more than once and must answer the same. Whoever writes one by hand is asked for system
     texts, tool calls and their results, and by `probe` for contents that are None, missing or lists of
     parts, too: raise `TemplateRefused` for what it does not take. One that has a method `since` (see
-    `Ask.put`) is spared the tokenizing of what stands before the turn.
+    `Question.put`) is spared the tokenizing of what stands before the turn.
     """
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
@@ -65,12 +65,12 @@ class TokenizeFn(Protocol):
 
 def ask(
     messages: Sequence[Message], *, add_generation_prompt: bool = True, since: str | None = None
-) -> Asking[tuple[int, ...]]:
+) -> Questions[tuple[int, ...]]:
     """Ask for the ids of `messages`; whoever answers gets copies, so that nothing here can be changed.
 
     Raises `TokenizeError` where the answer is not made of ids.
     """
-    ids: object = yield Ask(copied(tuple(messages), "messages"), add_generation_prompt, since)
+    ids: object = yield Question(copied(tuple(messages), "messages"), add_generation_prompt, since)
     if isinstance(ids, Mapping):
         raise TokenizeError("tokenize_fn answered with a mapping: give the list in it, such as its input_ids")
     if isinstance(ids, list | tuple) and ids and isinstance(ids[0], list | tuple):
@@ -91,21 +91,21 @@ def _made(ids: R) -> R:
     return ids
 
 
-def answer(asking: Asking[T], tokenize_fn: TokenizeFn) -> T:
+def answer(asking: Questions[T], tokenize_fn: TokenizeFn) -> T:
     """Run a computation to its end, answering from a function.
 
     What `tokenize_fn` raises comes out unchanged, except `TemplateRefused`, which the computation is told.
     Raises `InputError` for one that cannot be called, `TokenizeError` for one that must be awaited.
 
     >>> def asking():
-    ...     ids = yield Ask(({"role": "user", "content": "abc"},))
+    ...     ids = yield Question(({"role": "user", "content": "abc"},))
     ...     return sum(ids)
     >>> answer(asking(), lambda messages, *, add_generation_prompt: [len(m["content"]) for m in messages])
     3
     """
     if not callable(tokenize_fn):
         raise InputError(f"tokenize_fn is {tokenize_fn!r:.60}: give a function from messages to ids")
-    resume: Callable[[], Ask] = partial(next, asking)
+    resume: Callable[[], Question] = partial(next, asking)
     while True:
         try:
             question = resume()

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from .errors import TemplateRefused
 from .message import Message
 from .normalization.clean import clean, lengthened, readings, says
-from .questions import Asking, ask
+from .questions import Questions, ask
 from .seams.prove import Environment
-from .seams.seam import LONGER, SHORT, Seam, locate
-from .seams.stand_in import Form, Plain, calls_of, forms
+from .seams.seam import LONGER, SHORT, Seam, find_seam
+from .seams.stand_in import Plain, TurnForm, calls_of, forms
 from .stitch import Stitched
 
 
-def checking(found: Stitched, prompt: Sequence[Message]) -> Asking[bool | None]:
+def recheck_questions(found: Stitched, prompt: Sequence[Message]) -> Questions[bool | None]:
     """Tell whether what the real conversation's render has after the turn is what was added.
 
     The turn's own text alone is another one, so that its end is seen. Costs O(history) to render, and to
@@ -40,7 +40,7 @@ def checking(found: Stitched, prompt: Sequence[Message]) -> Asking[bool | None]:
 
 def _placed(
     past: Environment, message: Plain, environment: Environment, since: str | None
-) -> Asking[tuple[Form, Seam] | None]:
+) -> Questions[tuple[TurnForm, Seam] | None]:
     """Return the first way of writing the turn in which its end can be told, and that end."""
     for form in forms(message):
         try:
@@ -48,7 +48,7 @@ def _placed(
             longer = yield from ask((*past, form.within(LONGER), *environment), since=since)
         except TemplateRefused:
             continue
-        seam = locate(short, longer)
+        seam = find_seam(short, longer)
         if seam is not None:
             return form, seam
     return None
@@ -67,8 +67,8 @@ def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
 
 
 def _drops(
-    past: Environment, form: Form, environment: Environment, seam: Seam, since: str | None
-) -> Asking[bool]:
+    past: Environment, form: TurnForm, environment: Environment, seam: Seam, since: str | None
+) -> Questions[bool]:
     """Tell whether the template drops developer messages: only then may another reading be the right one."""
     told = [place for place, one in enumerate(environment) if one["role"] == "developer"]
     if not told:

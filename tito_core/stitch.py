@@ -14,10 +14,10 @@ from .locate import Located, locate
 from .message import Message, Messages
 from .normalization.receipts import Forgiveness
 from .policy import STRICT, OddStop, Policy
-from .questions import Asking, TokenizeFn, answer
+from .questions import Questions, TokenizeFn, answer
 from .refusal import Reason, Refusal
 from .seams.profile import Profile
-from .seams.tail import Bridge
+from .seams.tail import ProvenTail
 from .step import Step
 
 
@@ -29,7 +29,7 @@ class Stitched:
     """The ids of the whole prompt, sharing those of the matched step."""
     step: Step
     """The step that the prompt continues."""
-    _told: Messages
+    _messages: Messages
     bridge: tuple[int, ...]
     """The ids after those of the step."""
     ledger: Ledger
@@ -46,7 +46,7 @@ class Stitched:
     @property
     def environment(self) -> Messages:
         """The prompt's messages after the step."""
-        return Messages.of(self._told[self.step.messages.length :])
+        return Messages.of(self._messages[self.step.messages.length :])
 
     def then(
         self,
@@ -71,7 +71,7 @@ class Stitched:
     def _kept(self) -> Messages:
         """Return the prompt's messages, those that it shares with the step as the step has them."""
         messages = self.step.messages
-        return self._told if self._told.extends(messages) else messages.then(self.environment)
+        return self._messages if self._messages.extends(messages) else messages.then(self.environment)
 
 
 def stitch(
@@ -91,7 +91,7 @@ def stitch(
     differences are forgiven; `key` says what the prompt is rendered with (`render_key`); `profile` is what is
     known of the template (`probe`), which saves all questions but one.
     Raises `InputError` for malformed input, `TokenizeError` where `tokenize_fn` returns no ids, and what
-    `tokenize_fn` raises. `stitching` gives the reason for None.
+    `tokenize_fn` raises. `stitch_questions` gives the reason for None.
 
     >>> from tito_core import suffix_ids
     >>> def tokenize(messages, *, add_generation_prompt):      # 1 opens a turn, 2 closes it
@@ -103,13 +103,33 @@ def stitch(
     >>> stitch([step], [*step.messages, question], suffix_ids(tokenize), tokenize)
     [1, 4, 65, 2, 1, 9, 777, 2, 1, 4, 66, 2, 1, 9]
     """
-    found = answer(
-        stitching(trajectory, prompt, suffix, policy=policy, key=key, profile=profile), tokenize_fn
-    )
+    found = try_stitch(trajectory, prompt, suffix, tokenize_fn, policy=policy, key=key, profile=profile)
     return found.ids.tolist() if isinstance(found, Stitched) else None
 
 
-def stitching(
+def try_stitch(
+    trajectory: Sequence[Step],
+    prompt: Sequence[Message],
+    suffix: Sequence[int],
+    tokenize_fn: TokenizeFn,
+    *,
+    policy: Policy = STRICT,
+    key: str | None = None,
+    profile: Profile | None = None,
+) -> Stitched | Refusal:
+    """Return the next prompt with its ledger and receipts, or the `Refusal` that says why there is none.
+
+    `trajectory`, `prompt`, `suffix`, `tokenize_fn`, `policy`, `key` and `profile` are those of `stitch`, and so are
+    the errors.
+
+    >>> try_stitch([], [{"role": "user", "content": "hi"}], (2,), print).reason.name
+    'NO_PREFIX'
+    """
+    questions = stitch_questions(trajectory, prompt, suffix, policy=policy, key=key, profile=profile)
+    return answer(questions, tokenize_fn)
+
+
+def stitch_questions(
     trajectory: Sequence[Step],
     prompt: Sequence[Message],
     suffix: Sequence[int],
@@ -117,14 +137,14 @@ def stitching(
     policy: Policy = STRICT,
     key: str | None = None,
     profile: Profile | None = None,
-) -> Asking[Stitched | Refusal]:
+) -> Questions[Stitched | Refusal]:
     """Ask for what is new and return the next prompt, or the reason why there is none.
 
     The arguments are those of `stitch`. Run it with `answer`, or with a driver of your own: it yields an
     `Ask` and is sent ids, or is thrown a `TemplateRefused`. Raises `InputError` for malformed input and
     `TokenizeError` where it is sent what is not ids.
 
-    >>> asking = stitching([], [{"role": "user", "content": "hi"}], (2,))
+    >>> asking = stitch_questions([], [{"role": "user", "content": "hi"}], (2,))
     >>> answer(asking, lambda messages, *, add_generation_prompt: [1]).reason.name
     'NO_PREFIX'
     """
@@ -133,25 +153,25 @@ def stitching(
     located = locate(trajectory, prompt, policy=policy, key=key)
     if isinstance(located, Refusal):
         return located
-    return _join(located, (yield from located.bridging(close, profile)), close, profile)
+    return _join(located, (yield from located.tail_questions(close, profile)), close, profile)
 
 
-def continuing(
+def continue_questions(
     located: Located, suffix: Sequence[int], *, profile: Profile | None = None
-) -> Asking[Stitched | Refusal]:
+) -> Questions[Stitched | Refusal]:
     """Ask for what is new and return the prompt that goes on at a place, or the reason why there is none.
 
-    The second half of `stitching`, for callers who look at the place first (`Located.case`).
+    The second half of `stitch_questions`, for callers who look at the place first (`Located.case`).
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
     >>> located = locate([step], [*step.messages, {"role": "user", "content": "B"}])
-    >>> answer(continuing(located, (2,)), lambda messages, *, add_generation_prompt: [1]).reason.name
+    >>> answer(continue_questions(located, (2,)), lambda messages, *, add_generation_prompt: [1]).reason.name
     'UNPROVEN_TAIL'
     """
     close = checked(suffix, "suffix")
     _check(profile)
-    return _join(located, (yield from located.bridging(close, profile)), close, profile)
+    return _join(located, (yield from located.tail_questions(close, profile)), close, profile)
 
 
 def _check(profile: object) -> None:
@@ -160,7 +180,7 @@ def _check(profile: object) -> None:
 
 
 def _join(
-    located: Located, bridge: Bridge | Refusal, suffix: tuple[int, ...], profile: Profile | None
+    located: Located, bridge: ProvenTail | Refusal, suffix: tuple[int, ...], profile: Profile | None
 ) -> Stitched | Refusal:
     """Put the bridge after the step's ids, with the close standing once."""
     if isinstance(bridge, Refusal):
@@ -180,7 +200,7 @@ def _join(
     return Stitched(
         ids=kept.then(array(PACKED, added)),
         step=step,
-        told=located.told,
+        messages=located.messages,
         bridge=added,
         ledger=step.prompt_ledger.then(
             (Origin.SAMPLED, sampled), *_runs(len(close), len(added), bridge.generation_prompt)
@@ -199,7 +219,7 @@ def _is_chosen(choice: OddStop, step: Step, stop_ids: Sequence[int]) -> bool:
     return choice is OddStop.KEEP or not stop_ids or step.stop in stop_ids
 
 
-def _without_stop(step: Step, bridge: Bridge, suffix: tuple[int, ...]) -> tuple[Ids, int, int]:
+def _without_stop(step: Step, bridge: ProvenTail, suffix: tuple[int, ...]) -> tuple[Ids, int, int]:
     """Return the ids but the stop, how many were sampled, and how much of the bridge they end with."""
     sampled = tuple(step.completion_ids)[:-1]
     return step.prompt_ids.then(sampled), len(sampled), overlap(sampled, bridge.ids, suffix)

@@ -10,7 +10,7 @@ from typing import Any, overload
 import attrs
 
 from .errors import InputError
-from .match import NOTHING, Wanted
+from .match import NOTHING, PromptMatcher
 from .message import Messages
 from .shared import Shared
 from .step import Step
@@ -120,7 +120,7 @@ def _sharing(steps: Trajectory, step: Step) -> Step:
 
 def _base(steps: Trajectory, step: Step) -> Step | None:
     """Return the longest step that `step` repeats exactly, messages and ids."""
-    wanted = Wanted(step.prompt, NOTHING)
+    wanted = PromptMatcher(step.prompt, NOTHING)
     for candidate in longest_first(steps, step.prompt.length):
         if wanted.fits(candidate.messages) == NOTHING and step.prompt_ids.starts_with(candidate.ids):
             return candidate

@@ -26,7 +26,7 @@ from rich.progress import Progress
 
 from benchmarks.command import interruptible, whole
 from tito_core.samples import SampleOptions
-from tito_io.audit.rendering import Rendering
+from tito_io.audit.rendering import AuditRendering
 from tito_io.audit.run import audit_file
 from tito_io.client.token_client import Counts, TokenClient
 from tito_io.engines.protocol import UnreachableError
@@ -103,7 +103,7 @@ class Run:
         heard = {name: ids for name, ids in self.tap.heard.items() if name.startswith(f"{voice.name}-")}
         proved = proof(made(conversations(path), SampleOptions()), heard)
         rates = Rates()
-        report = audit_file(path, Rendering(family=self.place.family).load(), each=rates.add)
+        report = audit_file(path, AuditRendering(family=self.place.family).load(), each=rates.add)
         return Found(
             voice=voice.name,
             told=voice.told,

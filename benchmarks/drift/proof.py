@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from tito_io.samples.entry import Entry
-from tito_io.samples.make import Made
+from tito_io.samples.make import ConversationRows
 from tito_io.samples.problem import Problem
 
 
@@ -31,7 +31,7 @@ class Proof:
         return not self.wrong and self.sampled == self.trained > 0
 
 
-def proof(made: Iterable[Made | Problem], heard: Mapping[str, Sequence[bytes]]) -> Proof:
+def proof(made: Iterable[ConversationRows | Problem], heard: Mapping[str, Sequence[bytes]]) -> Proof:
     """Compare rows with what was heard, by conversation; the n-th answer is that of the call `turn-n`."""
     found = Proof(
         calls=sum(map(len, heard.values())),

@@ -6,10 +6,10 @@ from collections import Counter
 
 import attrs
 
-from tito_core.drift.breaks import SAMPLED, Break, Cause, Part
+from tito_core.drift.breaks import SAMPLED, Break, Cause, TurnPart
 from tito_core.drift.tally import Tally
 
-OF_TURN = SAMPLED | {Part.CLOSE}
+OF_TURN = SAMPLED | {TurnPart.CLOSE}
 """Parts whose breaks break the turn: what was sampled, and its close."""
 
 

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tito_io.audit.report import Report
+from tito_io.audit.report import AuditReport
 from tito_io.audit.report import summary as audited
 from tito_io.audit.wording import count, share
 from tito_io.client.token_client import Counts
@@ -37,7 +37,7 @@ class Found:
     told: str
     """What was done to make the text."""
     proof: Proof
-    report: Report
+    report: AuditReport
     rates: list[Rate]
     counts: Counts
 

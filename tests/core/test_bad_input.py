@@ -27,11 +27,11 @@ from tito_core import (
     Trajectory,
     Truncated,
     answer,
-    continuing,
+    continue_questions,
     locate,
     render_key,
     stitch,
-    stitching,
+    stitch_questions,
     suffix_ids,
 )
 from tito_core.normalization.compare import same
@@ -42,7 +42,7 @@ SUFFIX = (talk.CLOSE,)
 
 
 def refused(*args: Any, **more: Any) -> Refusal:
-    found = answer(stitching(*args, **more), talk.tokenize)
+    found = answer(stitch_questions(*args, **more), talk.tokenize)
     assert isinstance(found, Refusal)
     return found
 
@@ -189,7 +189,7 @@ def test_other_tools_are_a_refusal() -> None:
 def test_the_step_with_the_right_key_is_used_among_equals() -> None:
     ours, theirs = talk.step(key="a", sampled=[900, 2]), talk.step(key="b", sampled=[901, 2])
     for trajectory in ([ours, theirs], [theirs, ours]):
-        found = answer(stitching(trajectory, talk.prompt(ours), SUFFIX, key="a"), talk.tokenize)
+        found = answer(stitch_questions(trajectory, talk.prompt(ours), SUFFIX, key="a"), talk.tokenize)
         assert isinstance(found, Stitched)
         assert found.step is ours
 
@@ -243,8 +243,8 @@ def test_a_text_that_ended_a_turn_is_not_replaced(stop_ids: tuple[int, ...], rep
     located = locate([step], talk.prompt(step), policy=policy)
     assert isinstance(located, Located)
     for asking in (
-        stitching([step], talk.prompt(step), SUFFIX, policy=policy, profile=profile),
-        continuing(located, SUFFIX, profile=profile),
+        stitch_questions([step], talk.prompt(step), SUFFIX, policy=policy, profile=profile),
+        continue_questions(located, SUFFIX, profile=profile),
     ):
         found = answer(asking, talk.tokenize)
         if replaced:

@@ -18,11 +18,11 @@ from tito_core import (
     Truncated,
     answer,
     data,
-    stitching,
+    stitch_questions,
 )
 from tito_core.data import from_data, to_data
 from tito_core.normalization.receipts import Forgiveness
-from tito_core.samples import Call, MissingRow, Owner, RoutedExperts, SampleOptions, WeightVersion
+from tito_core.samples import MissingRow, Owner, RoutedExperts, SampleOptions, StoredCall, WeightVersion
 from tito_core.stitch import Stitched
 
 
@@ -55,7 +55,7 @@ def test_a_step_is_plain_data_and_comes_back() -> None:
 
 def test_a_trajectory_is_a_list_of_steps() -> None:
     first = talk.step()
-    found = answer(stitching([first], talk.prompt(first), (talk.CLOSE,)), talk.tokenize)
+    found = answer(stitch_questions([first], talk.prompt(first), (talk.CLOSE,)), talk.tokenize)
     assert isinstance(found, Stitched)
     trajectory = Trajectory([first, found.then(completion=[talk.said("b")], completion_ids=[7, 2])])
     data = json.loads(json.dumps(to_data(trajectory)))
@@ -161,7 +161,7 @@ CALL: dict[str, Any] = {
 
 def test_a_call_is_plain_data_and_comes_back() -> None:
     experts = RoutedExperts(data=bytes((0, 1, 2, 255)), dtype="uint8", shape=(2, 1, 2), start=1)
-    call = Call(
+    call = StoredCall(
         name="a",
         step=from_data(DATA, Step),
         order=3,
@@ -172,19 +172,19 @@ def test_a_call_is_plain_data_and_comes_back() -> None:
         metadata={"task": {"number": 7, "tags": [None, True]}},
     )
     assert json.loads(json.dumps(to_data(call))) == CALL
-    assert from_data(CALL, Call) == call
-    assert isinstance(from_data(CALL, Call).weight_versions[0], WeightVersion)
+    assert from_data(CALL, StoredCall) == call
+    assert isinstance(from_data(CALL, StoredCall).weight_versions[0], WeightVersion)
     assert to_data(experts) == CALL["routed_experts"]
     assert from_data(CALL["routed_experts"], RoutedExperts) == experts
 
 
 def test_a_call_needs_a_name_and_a_step_alone() -> None:
-    call = from_data({"name": "a", "step": DATA}, Call)
-    assert call == Call(name="a", step=from_data(DATA, Step))
+    call = from_data({"name": "a", "step": DATA}, StoredCall)
+    assert call == StoredCall(name="a", step=from_data(DATA, Step))
     assert to_data(call)["routed_experts"] is None
     with pytest.raises(InputError) as caught:
-        from_data({}, Call)
-    assert str(caught.value) == "Call.name: the key 'name' is missing; Call.step: the key 'step' is missing"
+        from_data({}, StoredCall)
+    assert str(caught.value) == "StoredCall.name: the key 'name' is missing; StoredCall.step: the key 'step' is missing"
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,13 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
         ({"routed_experts": {"data": "é", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
         ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [9]}}, "uint8 of shape .9,. needs 9"),
         ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [2], "start": "1"}}, "start at '1'"),
-        ({"step": {**DATA, "logprobs": [1]}}, "Call.step: logprobs has 1 values for 2"),
-        ({"more": 1}, r"Call: the keys \['more'\] are unknown"),
+        ({"step": {**DATA, "logprobs": [1]}}, "StoredCall.step: logprobs has 1 values for 2"),
+        ({"more": 1}, r"StoredCall: the keys \['more'\] are unknown"),
     ],
 )
 def test_wrong_calls_are_named(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        from_data({**CALL, **wrong}, Call)
+        from_data({**CALL, **wrong}, StoredCall)
 
 
 def test_options_speak_in_names() -> None:

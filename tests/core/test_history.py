@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core import talk
-from tito_core import Message, OddStop, Policy, Refusal, Step, Trajectory, answer, stitch, stitching
+from tito_core import Message, OddStop, Policy, Refusal, Step, Trajectory, answer, stitch, stitch_questions
 from tito_core.normalization.compare import same
 from tito_core.stitch import Stitched
 
@@ -87,7 +87,7 @@ def test_editing_the_prompt_after_the_step_was_made_does_not_edit_the_step() -> 
 
 def test_editing_an_environment_does_not_edit_the_next_step() -> None:
     step = talk.step()
-    found = answer(stitching([step], talk.prompt(step), SUFFIX), talk.tokenize)
+    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), talk.tokenize)
     assert isinstance(found, Stitched)
     found.environment[0]["content"] = "edited"
     after = found.then(completion=[talk.said("yes")], completion_ids=[905, talk.CLOSE])
@@ -98,7 +98,7 @@ def test_a_long_rollout_holds_its_history_once() -> None:
     trajectory = Trajectory([talk.step()])
     for number in range(200):
         prompt = trajectory[-1].messages.then([talk.user(f"question {number}")])
-        found = answer(stitching(trajectory, prompt, SUFFIX), talk.tokenize)
+        found = answer(stitch_questions(trajectory, prompt, SUFFIX), talk.tokenize)
         assert isinstance(found, Stitched)
         step = found.then(completion=[talk.said("yes")], completion_ids=[905, 906, talk.CLOSE])
         trajectory = trajectory.append(step)
@@ -149,7 +149,7 @@ def test_true_is_not_one_though_python_says_so(ours: object, theirs: object, fit
 def test_the_ledger_covers_every_id_whatever_becomes_of_the_stop(choice: OddStop) -> None:
     step = talk.step(sampled=[900, 77])
     found = answer(
-        stitching([step], talk.prompt(step), SUFFIX, policy=Policy(odd_stop=choice)), talk.tokenize
+        stitch_questions([step], talk.prompt(step), SUFFIX, policy=Policy(odd_stop=choice)), talk.tokenize
     )
     if choice is OddStop.REFUSE:
         assert isinstance(found, Refusal)

@@ -20,7 +20,7 @@ from tito_core import (
     Stitched,
     Truncated,
     answer,
-    continuing,
+    continue_questions,
     locate,
 )
 
@@ -53,7 +53,7 @@ def test_writing_in_a_place_changes_nothing_that_is_held(shared: bool) -> None:
     place = located(step, talk.user("c"), shared=shared)
     place.turn.history[0]["content"] = place.turn.history[1]["content"] = "written"
     place.environment[0]["content"] = "written"
-    found = answer(continuing(place, (talk.CLOSE,)), talk.tokenize)
+    found = answer(continue_questions(place, (talk.CLOSE,)), talk.tokenize)
     assert isinstance(found, Stitched)
     after = found.then(completion=[talk.said()], completion_ids=[905, talk.CLOSE])
     assert list(after.prompt) == [SYSTEM, talk.user("a"), talk.said("b"), talk.user("c")]

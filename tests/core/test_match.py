@@ -8,7 +8,7 @@ import pytest
 
 from tests.core import talk
 from tito_core import InputError, Messages
-from tito_core.match import NOTHING, Wanted, chain_hash, prefix_hashes
+from tito_core.match import NOTHING, PromptMatcher, chain_hash, prefix_hashes
 from tito_core.normalization.receipts import OPTIONAL, Forgiveness
 
 
@@ -69,8 +69,8 @@ def test_a_hash_is_remembered_where_it_is_shared() -> None:
     assert chain_hash(left) == found
 
 
-def wanted(*messages: Any, forgive: Any = NOTHING) -> Wanted:
-    return Wanted(messages, frozenset(forgive))
+def wanted(*messages: Any, forgive: Any = NOTHING) -> PromptMatcher:
+    return PromptMatcher(messages, frozenset(forgive))
 
 
 @pytest.mark.parametrize("option", sorted(OPTIONAL, key=str))
@@ -109,7 +109,7 @@ def test_a_last_message_that_differs_ends_the_comparison() -> None:
 
 def test_a_prompt_that_holds_a_step_itself_is_not_compared() -> None:
     stored = Messages.of([talk.user("a"), said("b")])
-    search = Wanted(stored.then([talk.user("c")]), NOTHING)
+    search = PromptMatcher(stored.then([talk.user("c")]), NOTHING)
     assert search.fits(stored) == NOTHING
     assert "flat" not in vars(search)
     assert search.fits(Messages.of([talk.user("a"), said("b")])) == NOTHING

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from tests.core import talk
-from tito_core import Message, Step, Stitched, TemplateRefused, answer, stitching
-from tito_core.recheck import checking
+from tito_core import Message, Step, Stitched, TemplateRefused, answer, stitch_questions
+from tito_core.recheck import recheck_questions
 
 SUFFIX = (talk.CLOSE,)
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
@@ -20,13 +20,13 @@ DEVELOPER = {"role": "developer", "content": "be brief"}
 
 
 def stitched(step: Step, *new: Message, tokenize: Any = talk.tokenize) -> Stitched:
-    found = answer(stitching([step], [*step.messages, *new], SUFFIX), tokenize)
+    found = answer(stitch_questions([step], [*step.messages, *new], SUFFIX), tokenize)
     assert isinstance(found, Stitched)
     return found
 
 
 def checked(found: Stitched, *new: Message, tokenize: Any = talk.tokenize) -> bool | None:
-    return answer(checking(found, [*found.step.messages, *new]), tokenize)
+    return answer(recheck_questions(found, [*found.step.messages, *new]), tokenize)
 
 
 @pytest.mark.parametrize("truncated", [False, True])
@@ -128,5 +128,8 @@ def test_only_what_is_new_is_tokenized_unless_the_world_says_the_same_words(
             sought = talk.text(text)
             return ids[max(i for i in range(len(ids)) if ids[i : i + len(sought)] == sought) - 1 :]
 
-    assert answer(checking(found, [*found.step.messages, DEVELOPER, talk.user(words)]), Cutting()) is True
+    assert (
+        answer(recheck_questions(found, [*found.step.messages, DEVELOPER, talk.user(words)]), Cutting())
+        is True
+    )
     assert asked == [since] * 5

@@ -16,9 +16,9 @@ from tito_core import (
     Refusal,
     Step,
     answer,
-    continuing,
+    continue_questions,
     locate,
-    stitching,
+    stitch_questions,
 )
 from tito_core.seams.profile import Recipe
 from tito_core.seams.tail import recognize
@@ -33,7 +33,7 @@ def refused(name: str, history: list[Any], said: dict[str, Any], *new: Any, **mo
     ids = toy(history, add_generation_prompt=True)
     stop = more.pop("sampled", [*toy.sample([*history, said]), *toy.suffix])
     step = Step(prompt=history, completion=[said], prompt_ids=ids, completion_ids=stop)
-    found = answer(stitching([step], [*history, said, *new], toy.suffix, **more), toy)
+    found = answer(stitch_questions([step], [*history, said, *new], toy.suffix, **more), toy)
     assert isinstance(found, Refusal)
     return found
 
@@ -72,13 +72,13 @@ def test_results_of_several_earlier_turns_are_refused_in_so_many_words() -> None
 
 def test_an_odd_stop_is_named_with_what_the_template_writes_there() -> None:
     step = talk.step(sampled=[900, 77])
-    found = answer(stitching([step], talk.prompt(step), SUFFIX), talk.tokenize)
+    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), talk.tokenize)
     assert found == Refusal(Reason.ODD_STOP, f"the turn ended with 77, not ({talk.CLOSE},)")
 
 
 def test_a_close_that_is_another_is_refused_in_so_many_words() -> None:
     step = talk.step(sampled=[900, 77])
-    found = answer(stitching([step], talk.prompt(step), (5, 6)), talk.tokenize)
+    found = answer(stitch_questions([step], talk.prompt(step), (5, 6)), talk.tokenize)
     assert found == Refusal(
         Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn"
     )
@@ -89,16 +89,16 @@ def test_the_second_half_of_a_stitch_checks_what_it_is_given() -> None:
     located = locate([step], talk.prompt(step))
     assert isinstance(located, Located)
     with pytest.raises(InputError, match=r"^suffix\[0\] is -1"):
-        answer(continuing(located, [-1]), talk.tokenize)
+        answer(continue_questions(located, [-1]), talk.tokenize)
     wrong: Any = "profile"
     with pytest.raises(InputError, match=r"^profile is 'profile': give a Profile"):
-        answer(continuing(located, SUFFIX, profile=wrong), talk.tokenize)
-    both = [answer(one, talk.tokenize) for one in (continuing(located, SUFFIX), stitched(step))]
+        answer(continue_questions(located, SUFFIX, profile=wrong), talk.tokenize)
+    both = [answer(one, talk.tokenize) for one in (continue_questions(located, SUFFIX), stitched(step))]
     assert both[0] == both[1]
 
 
 def stitched(step: Step) -> Any:
-    return stitching([step], talk.prompt(step), SUFFIX, profile=Profile(suffix=SUFFIX))
+    return stitch_questions([step], talk.prompt(step), SUFFIX, profile=Profile(suffix=SUFFIX))
 
 
 def recipe(**more: Any) -> Recipe:

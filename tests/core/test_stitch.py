@@ -24,16 +24,16 @@ from tito_core import (
     Truncated,
     answer,
     locate,
-    stitching,
+    stitch_questions,
 )
-from tito_core.seams.case import Kind
+from tito_core.seams.case import TurnKind
 from tito_core.stitch import overlap
 
 SUFFIX = (talk.CLOSE,)
 
 
 def stitched(step: Step, **more: Any) -> Stitched:
-    found = answer(stitching([step], talk.prompt(step), SUFFIX, **more), talk.tokenize)
+    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX, **more), talk.tokenize)
     assert isinstance(found, Stitched)
     return found
 
@@ -75,7 +75,7 @@ def test_the_next_step_shares_the_messages_of_the_one_that_it_continues(shared: 
     step = talk.step([talk.user("a")])
     again = [{"role": "user", "content": [{"type": "text", "text": "a"}]}, talk.said(), talk.user("more")]
     prompt = Messages.of(again) if shared else again
-    found = answer(stitching([step], prompt, SUFFIX), talk.tokenize)
+    found = answer(stitch_questions([step], prompt, SUFFIX), talk.tokenize)
     assert isinstance(found, Stitched)
     assert found.forgiven
     after = found.then(completion=[talk.said("b")], completion_ids=[905, talk.CLOSE])
@@ -109,7 +109,8 @@ def test_a_cut_turn_is_closed_even_where_its_last_id_is_the_close() -> None:
     """It was cut: what looks like its stop was not one, or the engine would have said so."""
     step = talk.step(truncated=True)
     found = answer(
-        stitching([step], talk.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.CLOSE)), talk.tokenize
+        stitch_questions([step], talk.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.CLOSE)),
+        talk.tokenize,
     )
     assert isinstance(found, Stitched)
     assert found.inserted_close == SUFFIX
@@ -123,7 +124,7 @@ def named(trajectory: Any, messages: Any, **more: Any) -> Any:
 
 def test_the_next_prompt_has_a_name_where_it_can_be_stitched() -> None:
     step = talk.step(key="k")
-    kind = Kind(before="user", reasoning=False, calls=0, content="text")
+    kind = TurnKind(before="user", reasoning=False, calls=0, content="text")
     assert named([step], talk.prompt(step), key="k") == (kind, ("user",))
     assert named([step], talk.prompt(step), key="other") is Reason.RENDERED_DIFFERENTLY
     assert named([], talk.prompt(step)) is Reason.NO_PREFIX
@@ -140,22 +141,22 @@ def test_the_role_before_a_turn_is_part_of_its_name() -> None:
 
 def test_a_policy_is_a_policy() -> None:
     with pytest.raises(InputError, match=r"^policy is 'keep': give a Policy"):
-        answer(stitching([], [], SUFFIX, policy="keep"), talk.tokenize)  # type: ignore[arg-type]  # a guess
-    assert isinstance(answer(stitching([], [], SUFFIX, policy=Policy()), talk.tokenize), Refusal)
+        answer(stitch_questions([], [], SUFFIX, policy="keep"), talk.tokenize)  # type: ignore[arg-type]  # a guess
+    assert isinstance(answer(stitch_questions([], [], SUFFIX, policy=Policy()), talk.tokenize), Refusal)
 
 
 def test_nothing_matched_is_counted() -> None:
     steps = [talk.step(), talk.step()]
-    found = answer(stitching(steps, [talk.user("x"), talk.said()], SUFFIX), talk.tokenize)
+    found = answer(stitch_questions(steps, [talk.user("x"), talk.said()], SUFFIX), talk.tokenize)
     assert found == Refusal(Reason.NO_PREFIX, "none of 2 steps begins these 2 messages")
 
 
 def test_what_is_no_argument_of_a_stitch_is_named_before_anything_is_looked_for() -> None:
     with pytest.raises(InputError, match=r"^suffix\[0\] is -1"):
-        next(stitching([], [], [-1]))
+        next(stitch_questions([], [], [-1]))
     wrong: Any = {}
     with pytest.raises(InputError, match=r"^profile is {}: give a Profile"):
-        next(stitching([], [], SUFFIX, profile=wrong))
+        next(stitch_questions([], [], SUFFIX, profile=wrong))
 
 
 def test_a_stop_is_replaced_and_nothing_else_of_a_turn() -> None:
@@ -180,7 +181,7 @@ def announcing(messages: Sequence[Message], *, add_generation_prompt: bool) -> l
 @pytest.mark.parametrize("tokenize", [never_silent, announcing])
 def test_a_generation_prompt_that_cannot_be_told_counts_as_environment(tokenize: Any) -> None:
     step = talk.step()
-    found = answer(stitching([step], talk.prompt(step), SUFFIX), tokenize)
+    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), tokenize)
     assert isinstance(found, Stitched)
     runs = [(span.origin.name, span.stop - span.start) for span in found.ledger.spans]
     assert runs == [("PROMPT", 7), ("SAMPLED", 3), ("ENVIRONMENT", 9)]
@@ -198,7 +199,7 @@ def test_a_template_that_closes_otherwise_for_a_model_that_is_silent_breaks_no_l
         return ids + [talk.OPEN, talk.ROLES["assistant"]] * add_generation_prompt
 
     step = talk.step(sampled=[900], truncated=True)
-    found = answer(stitching([step], talk.prompt(step), SUFFIX), tokenize)
+    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), tokenize)
     assert isinstance(found, Stitched)
     runs = [(span.origin.name, span.stop - span.start) for span in found.ledger.spans]
     assert runs[:3] == [("PROMPT", 7), ("SAMPLED", 1), ("INSERTED_CLOSE", 1)]

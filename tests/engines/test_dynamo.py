@@ -17,7 +17,7 @@ from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, marker_
 from tests.engines.test_rollout import TERSE
 from tito_core import OddStop, Policy
 from tito_io.client.conversation import Conversation
-from tito_io.engines.dynamo import Dynamo, Notice
+from tito_io.engines.dynamo import Dynamo, DynamoNotice
 from tito_io.engines.protocol import (
     Delta,
     OverlongError,
@@ -98,7 +98,7 @@ def _same(seen: list[Delta], reply: Reply) -> None:
         end = place + len(delta.ids)
         assert delta.logprobs in (None, (reply.logprobs or ())[place:end])
         place = end
-    if Notice.READ_FROM_IDS not in reply.notices:
+    if DynamoNotice.READ_FROM_IDS not in reply.notices:
         assert "".join(delta.text for delta in seen) == reply.text
 
 
@@ -212,13 +212,13 @@ async def test_dynamo_trap_07_what_the_parser_drops_is_read_from_the_ids(
     extra = {"guided_regex": pattern}
     asked: dict[str, Any] = {"max_tokens": limit, "extra": extra, "streamed": streamed}
     bare = await ask("chat", TOOLED, folder=False, **asked)
-    assert bare.notices == (Notice.UNSAID,)
+    assert bare.notices == (DynamoNotice.UNSAID,)
     reply = await ask("chat", TOOLED, **asked)
     assert reply.completion_ids == bare.completion_ids
     ids = reply.completion_ids if limit == 25 else reply.completion_ids[:-1]
     assert reply.message is not None
     assert reply.message["content"] == ask.family.decode(ids)
-    assert reply.notices == (Notice.READ_FROM_IDS,)
+    assert reply.notices == (DynamoNotice.READ_FROM_IDS,)
     assert reply.finish_reason == ("length" if limit == 25 else "stop")
 
 

@@ -19,15 +19,15 @@ from tests.engines.environment import Say
 from tests.engines.talk import WEATHER
 from tests.io.engines.dynamo.dynamo_server import COMMON, KNOWN, NVEXT
 from tito_core import InputError, Message
-from tito_io.engines.dynamo import COMPLETIONS, Dynamo, Notice
+from tito_io.engines.dynamo import COMPLETIONS, Dynamo, DynamoNotice
 from tito_io.engines.dynamo.keys import DEAF
 from tito_io.engines.dynamo.routes import Route
-from tito_io.engines.dynamo.served import Served
+from tito_io.engines.dynamo.served import DynamoModels
 from tito_io.engines.protocol import (
     Delta,
     EngineError,
     InvalidReplyError,
-    Limits,
+    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -90,8 +90,10 @@ def prompt(family: Family) -> list[int]:
 
 async def test_the_frontend_is_what_it_says(dynamo_mocker: Deployment, family: Family) -> None:
     async with Dynamo(dynamo_mocker.base_url + "/v1", family=family) as engine:
-        assert await engine.models() == (Served(dynamo_mocker.model, MOCKER_CONTEXT),)
-        assert await engine.limits() == Limits(max_model_len=MOCKER_CONTEXT, vocab_size=family.vocab_size)
+        assert await engine.models() == (DynamoModels(dynamo_mocker.model, MOCKER_CONTEXT),)
+        assert await engine.limits() == ModelLimits(
+            max_model_len=MOCKER_CONTEXT, vocab_size=family.vocab_size
+        )
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -158,7 +160,7 @@ async def test_log_probabilities_that_do_not_come_are_named(
 ) -> None:
     async with Dynamo(dynamo_mocker.base_url) as engine:
         reply = await engine.from_ids(prompt, scripted("end"))
-    assert (reply.logprobs, reply.notices) == (None, (Notice.NO_LOGPROBS,))
+    assert (reply.logprobs, reply.notices) == (None, (DynamoNotice.NO_LOGPROBS,))
 
 
 @pytest.mark.parametrize("tools", [(), (WEATHER,)])

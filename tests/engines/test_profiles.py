@@ -9,7 +9,7 @@ import pytest
 from tests.engines.server import Server
 from tests.engines.talk import PLAIN, TOOLED
 from tito_core import Profile
-from tito_core.seams.probe import probe, probing
+from tito_core.seams.probe import probe, probe_questions
 from tito_core.seams.profile_differences import differences
 from tito_io.client.driver import answer
 from tito_io.engines.protocol import Engine, Rendering
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 async def remote(engine: Engine, rendering: Rendering, family: Family) -> Profile:
     """Return the profile as the server renders."""
     try:
-        return await answer(probing(family.stop_ids), partial(engine.render, rendering=rendering))
+        return await answer(probe_questions(family.stop_ids), partial(engine.render, rendering=rendering))
     finally:
         await engine.aclose()
 

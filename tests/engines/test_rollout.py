@@ -13,13 +13,15 @@ from tito_io.client.conversation import Conversation
 from tito_io.engines.protocol import Rendering, Sampling
 from tito_io.engines.vllm import VLLM
 from tito_io.rollout.run import Rollout
-from tito_io.rollout.script import Line, Script, shipped
+from tito_io.rollout.script import Script, ScriptLine, shipped
 
 from .server import Server
 
 TURNS = 55
 TERSE = Script(
-    lines=(Line("On?"), Line("So?", "7"), Line("Ha.")), system="Be brief.", tools=shipped().tools[:1]
+    lines=(ScriptLine("On?"), ScriptLine("So?", "7"), ScriptLine("Ha.")),
+    system="Be brief.",
+    tools=shipped().tools[:1],
 )
 """Fifty turns of it fit a context of two thousand tokens."""
 

@@ -23,7 +23,7 @@ from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
     Delta,
-    Limits,
+    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -34,10 +34,10 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.sglang import ROUTES, SGLang
 from tito_io.engines.sglang.engine import SEED_IGNORED
-from tito_io.engines.sglang.served import Served
+from tito_io.engines.sglang.served import SglangModels
 from tito_io.families.family import Family
 from tito_io.rollout.run import Rollout
-from tito_io.rollout.script import Line, Script, shipped
+from tito_io.rollout.script import Script, ScriptLine, shipped
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
@@ -134,8 +134,8 @@ async def idle(engine: SGLang, seconds: float) -> bool:
 
 async def test_the_server_is_what_it_says(sglang_server: Server) -> None:
     async with SGLang(sglang_server.base_url + "/v1") as engine:
-        assert await engine.models() == (Served(sglang_server.model, CONTEXT),)
-        assert await engine.limits() == Limits(max_model_len=CONTEXT, vocab_size=VOCABULARY)
+        assert await engine.models() == (SglangModels(sglang_server.model, CONTEXT),)
+        assert await engine.limits() == ModelLimits(max_model_len=CONTEXT, vocab_size=VOCABULARY)
         facts = await engine.facts()
         assert ".".join(map(str, facts.version or ())) == VERSION
         assert (facts.max_prompt, facts.seeded) == (CONTEXT - 7, False)
@@ -359,7 +359,9 @@ def test_hundreds_of_turns_hold_together(ask: Asker, route: Any, backend: str) -
 
 
 TERSE = Script(
-    lines=(Line("On?"), Line("So?", "7"), Line("Ha.")), system="Be brief.", tools=shipped().tools[:1]
+    lines=(ScriptLine("On?"), ScriptLine("So?", "7"), ScriptLine("Ha.")),
+    system="Be brief.",
+    tools=shipped().tools[:1],
 )
 TURNS = 60
 

@@ -23,8 +23,8 @@ from tito_core import (
     Stitched,
     TemplateRefused,
     Trajectory,
-    stitching,
-    suffix_asking,
+    stitch_questions,
+    suffix_questions,
 )
 from tito_io.client.driver import answer
 from tito_io.engines.protocol import (
@@ -36,7 +36,7 @@ from tito_io.engines.protocol import (
     UnreachableError,
 )
 from tito_io.engines.vllm import VLLM
-from tito_io.engines.vllm.served import Served
+from tito_io.engines.vllm.served import VllmModels
 from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
@@ -100,7 +100,7 @@ def forced(*ids: int) -> dict[str, Any]:
 async def test_the_server_is_what_it_says(vllm_server: Server) -> None:
     async with VLLM(vllm_server.base_url + "/v1") as engine:
         assert await engine.version() == VERSION
-        assert await engine.models() == (Served(vllm_server.model, 8192),)
+        assert await engine.models() == (VllmModels(vllm_server.model, 8192),)
 
 
 # Rendering.
@@ -338,7 +338,7 @@ async def test_sampled_ids_live_through_many_turns(vllm_server: Server, family: 
         async def render(messages: Any, *, add_generation_prompt: bool) -> Any:
             return await engine.render(messages, PLAIN, add_generation_prompt=add_generation_prompt)
 
-        suffix = await answer(suffix_asking(), render)
+        suffix = await answer(suffix_questions(), render)
         sampling = settings(family)
         prompt, trajectory = list(HELLO), Trajectory()
         reply = await engine.from_messages(prompt, PLAIN, next(sampling))
@@ -354,7 +354,7 @@ async def test_sampled_ids_live_through_many_turns(vllm_server: Server, family: 
         for number in range(turns):
             trajectory = trajectory.append(step)
             prompt = [*prompt, *step.completion, *environment(number)]
-            found = await answer(stitching(trajectory, prompt, suffix, policy=Policy()), render)
+            found = await answer(stitch_questions(trajectory, prompt, suffix, policy=Policy()), render)
             assert isinstance(found, Stitched), found
             reply = await engine.from_ids(found.ids, next(sampling))
             assert list(reply.prompt_ids[: len(step.ids)]) == step.ids
@@ -383,7 +383,7 @@ async def test_a_full_context_is_known_by_the_servers_words(
     vllm_server: Server, route: Any, length: int
 ) -> None:
     async with VLLM(vllm_server.base_url, route=route) as engine:
-        engine._served = Served(vllm_server.model, None)
+        engine._served = VllmModels(vllm_server.model, None)
         with pytest.raises(OverlongError, match="answered 400"):
             await engine.from_ids([100] * length, Sampling(max_tokens=1))
     async with VLLM(vllm_server.base_url, route=route) as engine:

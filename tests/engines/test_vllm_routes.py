@@ -16,7 +16,7 @@ from tests.engines.talk import CALL_PATTERN, HELLO, PLAIN, TOOLED
 from tito_core.normalization.canonical import normalize
 from tito_io.engines.protocol import (
     Delta,
-    Limits,
+    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -184,7 +184,7 @@ async def test_the_generate_route_says_which_weights_sampled(vllm_server: Server
 
 async def test_limits_are_the_servers(vllm_server: Server, folder: Family) -> None:
     async with VLLM(vllm_server.base_url, vocab_size=folder.vocab_size) as engine:
-        assert await engine.limits() == Limits(max_model_len=8192, vocab_size=folder.vocab_size)
+        assert await engine.limits() == ModelLimits(max_model_len=8192, vocab_size=folder.vocab_size)
 
 
 @pytest.mark.parametrize("watched", [False, True])

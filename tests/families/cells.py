@@ -25,10 +25,10 @@ from tito_core import (
     TemplateRefused,
     answer,
     locate,
-    stitching,
+    stitch_questions,
 )
-from tito_core.seams.certify import certifying
-from tito_core.seams.probe import probing
+from tito_core.seams.certify import certify_questions
+from tito_core.seams.probe import probe_questions
 from tito_io.families.family import Bound, Family
 
 EXACT, REFUSED, WRONG, UNRENDERABLE = "exact", "refused", "WRONG", "unrenderable"
@@ -136,7 +136,7 @@ class Judge:
         bound = subject.family.tokenize_fn(**rendering)
         counting = Counting(bound)
         try:
-            profile = answer(probing(sorted(subject.stops), cases=False), counting)
+            profile = answer(probe_questions(sorted(subject.stops), cases=False), counting)
         except TemplateRefused:
             return cls(subject, rendering, bound, None)
         plain = cases(as_object=True, content="")[0]
@@ -170,7 +170,7 @@ class Judge:
         step = self._step(case, Tail((max(self.subject.stops),), in_call=False))
         self.profile = self._learnt(step, case, profile)
         askings = [
-            stitching([step], case.prompt, profile.suffix, profile=one) for one in (None, self.profile)
+            stitch_questions([step], case.prompt, profile.suffix, profile=one) for one in (None, self.profile)
         ]
         return any(isinstance(answer(asking, self.bound), Stitched) for asking in askings)
 
@@ -203,7 +203,7 @@ class Judge:
         if named is None or profile.case(*named):
             return profile
         counting = Counting(self.bound)
-        found = answer(certifying(*named, profile.suffix, profile.stop_ids), counting)
+        found = answer(certify_questions(*named, profile.suffix, profile.stop_ids), counting)
         self.probed += counting.asked
         return profile.then(found)
 
@@ -213,10 +213,12 @@ class Judge:
         """Return verdict, reason of a refusal, and number of renders."""
         counting = Counting(self.bound)
         suffix = suffix if profile is None else profile.suffix
-        found = answer(stitching([step], case.prompt, suffix, profile=profile), counting)
+        found = answer(stitch_questions([step], case.prompt, suffix, profile=profile), counting)
         if isinstance(found, Refusal) and found.reason is Reason.ODD_STOP:
             policy = Policy(odd_stop=OddStop.REPLACE)
-            again = answer(stitching([step], case.prompt, suffix, policy=policy, profile=profile), self.bound)
+            again = answer(
+                stitch_questions([step], case.prompt, suffix, policy=policy, profile=profile), self.bound
+            )
             right = isinstance(again, Stitched) and _true(again, step, truth, 1)
             told = "ODD_STOP: exact where the policy replaces the stop" if right else "ODD_STOP"
             return (REFUSED if right or isinstance(again, Refusal) else WRONG), told, counting.asked

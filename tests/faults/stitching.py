@@ -80,8 +80,8 @@ FAULTS = (
     Fault(
         "a step keeps what a prompt tells otherwise",
         "stitch.py",
-        "return self._told if self._told.extends(messages) else messages.then(self.environment)",
-        "return self._told",
+        "return self._messages if self._messages.extends(messages) else messages.then(self.environment)",
+        "return self._messages",
     ),
     Fault("True is 1", "normalization/canonical.py", 'return ("truth", value)', "return Decimal(value)"),
     Fault(

@@ -15,7 +15,18 @@ import pytest
 
 from tests.toys import Message
 from tests.toys.steady import harmony, markers
-from tito_core import OddStop, Policy, Reason, Refusal, Step, Stitched, Truncated, answer, stitch, stitching
+from tito_core import (
+    OddStop,
+    Policy,
+    Reason,
+    Refusal,
+    Step,
+    Stitched,
+    Truncated,
+    answer,
+    stitch,
+    stitch_questions,
+)
 
 Ids = tuple[int, ...]
 OPENER = 9
@@ -139,7 +150,7 @@ def test_a_suffix_that_the_template_does_not_write_closes_nothing() -> None:
     step = Step(
         prompt=[QUESTION], completion=[ANSWER], prompt_ids=[1], completion_ids=[TEXT, 7], truncated=True
     )
-    found = answer(stitching([step], [QUESTION, ANSWER, QUESTION], (8, 7)), closing_with((7,)))
+    found = answer(stitch_questions([step], [QUESTION, ANSWER, QUESTION], (8, 7)), closing_with((7,)))
     assert isinstance(found, Refusal)
     assert found.reason is Reason.CLOSE_MISMATCH
 
@@ -161,7 +172,7 @@ def ends_in(toy: Any, found: Stitched | Refusal) -> str:
 def test_a_role_marker_that_was_sampled_as_the_stop_is_not_repeated() -> None:
     """GLM: the user's marker is both the stop and the opener."""
     step = step_that_ended_with(markers, "a<|user|>")
-    found = answer(stitching([step], [QUESTION, ANSWER, QUESTION], ()), markers)
+    found = answer(stitch_questions([step], [QUESTION, ANSWER, QUESTION], ()), markers)
     assert ends_in(markers, found) == "a<|user|>\nq<|assistant|>"
 
 
@@ -169,12 +180,12 @@ def test_a_role_marker_of_another_role_is_refused_unless_a_policy_says_otherwise
     """GLM: the model stopped for a tool result, and a user spoke."""
     step = step_that_ended_with(markers, "a<|observation|>")
     prompt = [QUESTION, ANSWER, QUESTION]
-    refused = answer(stitching([step], prompt, ()), markers)
+    refused = answer(stitch_questions([step], prompt, ()), markers)
     assert isinstance(refused, Refusal)
     assert refused.reason is Reason.ODD_STOP
-    replaced = answer(stitching([step], prompt, (), policy=Policy(odd_stop=OddStop.REPLACE)), markers)
+    replaced = answer(stitch_questions([step], prompt, (), policy=Policy(odd_stop=OddStop.REPLACE)), markers)
     assert ends_in(markers, replaced) == "a<|user|>\nq<|assistant|>"
-    kept = answer(stitching([step], prompt, (), policy=Policy(odd_stop=OddStop.KEEP)), markers)
+    kept = answer(stitch_questions([step], prompt, (), policy=Policy(odd_stop=OddStop.KEEP)), markers)
     assert ends_in(markers, kept) == "a<|observation|><|user|>\nq<|assistant|>"
 
 
@@ -183,26 +194,26 @@ def test_a_stop_that_history_writes_otherwise_is_refused_unless_a_policy_says_ot
     step = step_that_ended_with(harmony, "a<|return|>")
     prompt = [QUESTION, ANSWER, QUESTION]
     tail = "<|start|>user<|message|>q<|end|><|start|>assistant"
-    refused = answer(stitching([step], prompt, harmony.suffix), harmony)
+    refused = answer(stitch_questions([step], prompt, harmony.suffix), harmony)
     assert isinstance(refused, Refusal)
     assert refused.reason is Reason.ODD_STOP
     replace, keep = (Policy(odd_stop=odd) for odd in (OddStop.REPLACE, OddStop.KEEP))
-    replaced = answer(stitching([step], prompt, harmony.suffix, policy=replace), harmony)
+    replaced = answer(stitch_questions([step], prompt, harmony.suffix, policy=replace), harmony)
     assert ends_in(harmony, replaced) == f"a<|end|>{tail}"
-    kept = answer(stitching([step], prompt, harmony.suffix, policy=keep), harmony)
+    kept = answer(stitch_questions([step], prompt, harmony.suffix, policy=keep), harmony)
     assert ends_in(harmony, kept) == f"a<|return|><|end|>{tail}"
 
 
 def test_a_call_that_stopped_with_its_own_stop_needs_no_close() -> None:
     """gpt-oss: a call ends with <|call|>, which is the first thing that the template writes after it."""
     step = step_that_ended_with(harmony, "{}<|call|>", completion=[CALL])
-    found = answer(stitching([step], [QUESTION, CALL, RESULT], harmony.suffix), harmony)
+    found = answer(stitch_questions([step], [QUESTION, CALL, RESULT], harmony.suffix), harmony)
     assert ends_in(harmony, found) == "{}<|call|><|start|>f to=assistant<|message|>r<|end|><|start|>assistant"
 
 
 def test_a_turn_cut_short_is_refused_where_a_policy_says_so() -> None:
     step = step_that_ended_with(markers, "a", truncated=True)
     policy = Policy(truncated=Truncated.REFUSE)
-    found = answer(stitching([step], [QUESTION, ANSWER, QUESTION], (), policy=policy), markers)
+    found = answer(stitch_questions([step], [QUESTION, ANSWER, QUESTION], (), policy=policy), markers)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TRUNCATED

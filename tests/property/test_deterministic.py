@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.strategies import ANY_WORLD, World, tries, worlds
 from tests.toys import TOYS, Toy
 from tito_core import (
-    Ask,
+    Question,
     Refusal,
     Step,
     Stitched,
@@ -22,16 +22,16 @@ from tito_core import (
     Trajectory,
     answer,
     stitch,
-    stitching,
-    suffix_asking,
+    stitch_questions,
     suffix_ids,
+    suffix_questions,
 )
 
 T = TypeVar("T")
 STEADFAST = worlds([toy for toy in TOYS if not toy.fickle])
 
 
-async def answer_awaited(asking: Generator[Ask, Sequence[int], T], toy: Toy) -> T:
+async def answer_awaited(asking: Generator[Question, Sequence[int], T], toy: Toy) -> T:
     """Drive a computation the other way: every answer is awaited."""
     try:
         question = next(asking)
@@ -64,9 +64,9 @@ def facts(found: Stitched | Refusal) -> Any:
     )
 
 
-def asking(world: World, steps: Sequence[Step]) -> Generator[Ask, Sequence[int], Stitched | Refusal]:
+def asking(world: World, steps: Sequence[Step]) -> Generator[Question, Sequence[int], Stitched | Refusal]:
     """Return the world's question, put to these steps."""
-    return stitching(steps, world.prompt, world.suffix, key=world.key)
+    return stitch_questions(steps, world.prompt, world.suffix, key=world.key)
 
 
 @given(STEADFAST)
@@ -140,13 +140,13 @@ def test_the_close_is_the_same_on_both_drivers(toy: Toy) -> None:
         found = suffix_ids(toy)
     except ValueError as error:
         with pytest.raises(type(error)):
-            anyio.run(answer_awaited, suffix_asking(), toy)
+            anyio.run(answer_awaited, suffix_questions(), toy)
     else:
-        assert anyio.run(answer_awaited, suffix_asking(), toy) == found
+        assert anyio.run(answer_awaited, suffix_questions(), toy) == found
 
 
 def test_an_answer_does_not_change() -> None:
     """Values are frozen: a host may keep them, share them and hand them on."""
-    question = Ask(({"role": "user", "content": "a"},))
+    question = Question(({"role": "user", "content": "a"},))
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         question.add_generation_prompt = False  # type: ignore[misc]  # that it is refused is what is shown

@@ -15,25 +15,25 @@ from hypothesis import strategies as st
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
 from tito_core import Step
-from tito_core.samples.call import Call
+from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
-from tito_core.samples.rows import samples
+from tito_core.samples.rows import make_rows
 
 
 @given(CALLS, st.randoms(use_true_random=False), OPTIONS)
 @tries(2)
-def test_the_order_of_arrival_does_not_matter(calls: list[Call], random: Any, options: Any) -> None:
+def test_the_order_of_arrival_does_not_matter(calls: list[StoredCall], random: Any, options: Any) -> None:
     forest, shuffled = Forest.of(calls), list(calls)
     random.shuffle(shuffled)
     again = Forest.of(shuffled)
     assert again == forest
     assert again.leaves == forest.leaves
     assert again.trees == forest.trees
-    assert samples(again, options) == samples(forest, options)
+    assert make_rows(again, options) == make_rows(forest, options)
 
 
 @given(CALLS, st.integers(0, 9))
-def test_calls_that_come_one_by_one_make_the_same_forest(calls: list[Call], at_once: int) -> None:
+def test_calls_that_come_one_by_one_make_the_same_forest(calls: list[StoredCall], at_once: int) -> None:
     first = Forest.of(calls[:at_once])
     assert reduce(Forest.add, calls[at_once:], first) == Forest.of(calls)
     assert first.add(*calls[at_once:]) == Forest.of(calls)
@@ -51,14 +51,14 @@ def unshared(step: Step) -> Step:
 
 
 @given(CALLS, OPTIONS)
-def test_what_calls_share_does_not_matter(calls: list[Call], options: Any) -> None:
+def test_what_calls_share_does_not_matter(calls: list[StoredCall], options: Any) -> None:
     apart = [attrs.evolve(call, step=unshared(call.step)) for call in calls]
     assert Forest.of(apart) == Forest.of(calls)
-    assert samples(Forest.of(apart), options) == samples(Forest.of(calls), options)
+    assert make_rows(Forest.of(apart), options) == make_rows(Forest.of(calls), options)
 
 
 @given(CALLS)
-def test_making_a_forest_changes_nothing(calls: list[Call]) -> None:
+def test_making_a_forest_changes_nothing(calls: list[StoredCall]) -> None:
     before = [(call.ids.tolist(), list(call.step.messages), call.step.ledger) for call in calls]
-    samples(Forest.of(calls))
+    make_rows(Forest.of(calls))
     assert [(call.ids.tolist(), list(call.step.messages), call.step.ledger) for call in calls] == before

@@ -10,14 +10,14 @@ from hypothesis import given
 from tests import forest_oracle as oracle
 from tests.forests import CALLS
 from tests.strategies import tries
-from tito_core.samples.call import Call
+from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.node import EdgeKind
 
 
 @given(CALLS)
 @tries(2)
-def test_every_call_is_a_node_once(calls: list[Call]) -> None:
+def test_every_call_is_a_node_once(calls: list[StoredCall]) -> None:
     forest = Forest.of(calls)
     assert [node.call for node in forest.nodes] == oracle.by_key(calls)
     assert len(forest) == len(calls)
@@ -28,7 +28,7 @@ def test_every_call_is_a_node_once(calls: list[Call]) -> None:
 
 @given(CALLS)
 @tries(5)
-def test_a_parent_is_the_longest_call_that_begins_the_prompt(calls: list[Call]) -> None:
+def test_a_parent_is_the_longest_call_that_begins_the_prompt(calls: list[StoredCall]) -> None:
     forest = Forest.of(calls)
     for call in calls:
         expected = oracle.taken(oracle.parents(call, calls), call)
@@ -37,7 +37,7 @@ def test_a_parent_is_the_longest_call_that_begins_the_prompt(calls: list[Call]) 
 
 @given(CALLS)
 @tries(5)
-def test_how_a_call_came_about_is_what_comparing_all_with_all_says(calls: list[Call]) -> None:
+def test_how_a_call_came_about_is_what_comparing_all_with_all_says(calls: list[StoredCall]) -> None:
     forest = Forest.of(calls)
     for call in calls:
         node = forest[call.name]
@@ -48,7 +48,7 @@ def test_how_a_call_came_about_is_what_comparing_all_with_all_says(calls: list[C
 
 @given(CALLS)
 @tries(2)
-def test_children_paths_and_trees_are_what_the_parents_say(calls: list[Call]) -> None:
+def test_children_paths_and_trees_are_what_the_parents_say(calls: list[StoredCall]) -> None:
     forest = Forest.of(calls)
     for call in calls:
         assert list(forest.path(call.name)) == [one.name for one in oracle.path(call, calls)]

@@ -31,7 +31,7 @@ from tests.strategies import (
 )
 from tests.toys import Toy
 from tests.toys.steady import alternating, bracketed, chatml, grouped, harmony, markers, stammer, thinking
-from tito_core import OddStop, Policy, Step, Stitched, Trajectory, answer, stitch, stitching
+from tito_core import OddStop, Policy, Step, Stitched, Trajectory, answer, stitch, stitch_questions
 
 WELL_BEHAVED = (chatml, thinking, grouped, stammer, alternating, markers, harmony, bracketed)
 
@@ -49,7 +49,7 @@ def test_sampled_ids_survive_or_nothing_is_returned(world: World) -> None:
 def test_only_the_stop_is_ever_replaced_and_only_where_the_policy_says_so(world: World) -> None:
     policy = Policy(odd_stop=OddStop.REPLACE)
     found = answer(
-        stitching(world.steps, world.prompt, world.suffix, policy=policy, key=world.key), world.toy
+        stitch_questions(world.steps, world.prompt, world.suffix, policy=policy, key=world.key), world.toy
     )
     if not isinstance(found, Stitched):
         return

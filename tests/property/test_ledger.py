@@ -24,7 +24,7 @@ from tests.toys.steady import (
     opens_thinking,
     stammer,
 )
-from tito_core import Ledger, OddStop, Origin, Policy, Step, Stitched, Trajectory, answer, stitching
+from tito_core import Ledger, OddStop, Origin, Policy, Step, Stitched, Trajectory, answer, stitch_questions
 
 POLICIES = [Policy(odd_stop=odd) for odd in OddStop]
 USER = {"role": "user", "content": "hello"}
@@ -59,7 +59,7 @@ def check_shape(ledger: Ledger, length: int) -> None:
 def test_a_ledger_is_as_long_as_the_ids_and_sampled_exactly_on_sampled_ids(
     world: World, policy: Policy
 ) -> None:
-    asking = stitching(world.steps, world.prompt, world.suffix, policy=policy, key=world.key)
+    asking = stitch_questions(world.steps, world.prompt, world.suffix, policy=policy, key=world.key)
     found = answer(asking, world.toy)
     if not isinstance(found, Stitched):
         return
@@ -78,7 +78,7 @@ def test_a_ledger_is_as_long_as_the_ids_and_sampled_exactly_on_sampled_ids(
 @tries(3)
 def test_what_was_inserted_stands_in_the_ledger(world: World) -> None:
     """The rest of the close is not sampled, not environment, and trains nothing."""
-    found = answer(stitching(world.steps, world.prompt, world.suffix), world.toy)
+    found = answer(stitch_questions(world.steps, world.prompt, world.suffix), world.toy)
     if not isinstance(found, Stitched):
         return
     inserted = written_by(found.ledger, found.ids.tolist(), Origin.INSERTED_CLOSE)
@@ -112,7 +112,7 @@ def test_the_generation_prompt_is_told_from_the_environment(
     step = Step(
         prompt=[USER], completion=[ANSWER], prompt_ids=[1], completion_ids=[197, *stop], truncated=truncated
     )
-    found = answer(stitching([step], [USER, ANSWER, USER], toy.suffix), toy)
+    found = answer(stitch_questions([step], [USER, ANSWER, USER], toy.suffix), toy)
     assert isinstance(found, Stitched)
     ids = found.ids.tolist()
     assert toy.tokenizer.decode(written_by(found.ledger, ids, Origin.GENERATION_PROMPT)) == invitation
@@ -138,7 +138,7 @@ def test_a_rollout_remembers_what_was_sampled_in_every_turn(data: st.DataObject)
     chat = [*chat, ANSWER]
     for _ in range(data.draw(st.integers(1, 5))):
         new = speak(data.draw)
-        found = answer(stitching(steps, [*chat, new], chatml.suffix), chatml)
+        found = answer(stitch_questions(steps, [*chat, new], chatml.suffix), chatml)
         assert isinstance(found, Stitched)
         sampled = data.draw(st.lists(st.integers(100, 110), max_size=3))
         cut = data.draw(st.booleans())

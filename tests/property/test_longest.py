@@ -17,7 +17,7 @@ from tests import oracle
 from tests.strategies import ANY_WORLD, DICE, Chat, World, edited, respelled, tries
 from tests.toys import Message
 from tests.toys.steady import chatml
-from tito_core import Reason, Refusal, Step, Stitched, Trajectory, answer, stitching
+from tito_core import Reason, Refusal, Step, Stitched, Trajectory, answer, stitch_questions
 
 Path = tuple[str, ...]
 
@@ -25,7 +25,7 @@ Path = tuple[str, ...]
 @given(ANY_WORLD)
 @tries(3)
 def test_the_step_used_is_the_longest_proper_prefix(world: World) -> None:
-    found = answer(stitching(world.steps, world.prompt, world.suffix, key=world.key), world.toy)
+    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, key=world.key), world.toy)
     usable = oracle.longest(world.steps, world.prompt, world.key)
     if isinstance(found, Stitched):
         assert any(found.step is step for step in usable)
@@ -39,7 +39,7 @@ def test_the_order_of_the_trajectory_does_not_matter(world: World, random: Any) 
     shuffled = list(world.steps)
     random.shuffle(shuffled)
     found = [
-        answer(stitching(steps, world.prompt, world.suffix, key=world.key), world.toy)
+        answer(stitch_questions(steps, world.prompt, world.suffix, key=world.key), world.toy)
         for steps in (world.steps, shuffled)
     ]
     lengths = {len(one.step.messages) for one in found if isinstance(one, Stitched)}
@@ -51,7 +51,7 @@ def test_the_order_of_the_trajectory_does_not_matter(world: World, random: Any) 
 @given(ANY_WORLD)
 @tries(2)
 def test_of_two_calls_with_the_same_messages_the_latest_is_used(world: World) -> None:
-    found = answer(stitching(world.steps, world.prompt, world.suffix, key=world.key), world.toy)
+    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, key=world.key), world.toy)
     if isinstance(found, Stitched):
         assert found.step is oracle.longest(world.steps, world.prompt, world.key)[-1]
 
@@ -80,7 +80,7 @@ def paths(letters: str, longest: int) -> list[Path]:
 
 def used(steps: Sequence[Step], prompt: Path, key: str | None = None) -> Step | Reason:
     """Return the step that the kernel takes for a prompt, or why it takes none."""
-    asking = stitching(steps, [message(letter) for letter in prompt], chatml.suffix, key=key)
+    asking = stitch_questions(steps, [message(letter) for letter in prompt], chatml.suffix, key=key)
     found = answer(asking, chatml)
     return found.step if isinstance(found, Stitched) else found.reason
 
@@ -142,7 +142,7 @@ def test_near_misses_are_no_matches(data: st.DataObject) -> None:
         steps.append(Step(prompt=near[:-1], completion=near[-1:], prompt_ids=[1], completion_ids=[2]))
     prompt = [respelled(data.draw(DICE), one) for one in chat]
     for sequence in (steps, Trajectory(steps)):
-        found = answer(stitching(sequence, prompt, chatml.suffix), chatml)
+        found = answer(stitch_questions(sequence, prompt, chatml.suffix), chatml)
         usable = oracle.longest(sequence, prompt)
         assert found.step in usable if isinstance(found, Stitched) else not usable or not answers(usable)
 

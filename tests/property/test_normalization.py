@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from tests import oracle
 from tests.strategies import DICE, Dice, assistants, calls, edited, respelled, result, speech, tries
 from tests.toys.steady import chatml
-from tito_core import Forgiveness, InputError, Policy, Step, Stitched, answer, stitching
+from tito_core import Forgiveness, InputError, Policy, Step, Stitched, answer, stitch_questions
 from tito_core.normalization.canonical import normalize
 from tito_core.normalization.clean import clean
 from tito_core.normalization.compare import same
@@ -343,7 +343,7 @@ def match(
     """Return the receipt of a whole conversation's match."""
     step = Step(prompt=stored[:-1], completion=stored[-1:], prompt_ids=[1], completion_ids=[197, 2])
     policy = Policy(forgive=frozenset(options))
-    found = answer(stitching([step], [*prompt, asked("c")], chatml.suffix, policy=policy), chatml)
+    found = answer(stitch_questions([step], [*prompt, asked("c")], chatml.suffix, policy=policy), chatml)
     return found.forgiven if isinstance(found, Stitched) else None
 
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from tests import oracle
 from tests.strategies import ANY_WORLD, TIDY_WORLD, World, tidy_worlds, tries
 from tests.toys import TOYS, Message, Toy
-from tito_core import Policy, Profile, Refusal, Stitched, answer, locate, stitching
+from tito_core import Policy, Profile, Refusal, Stitched, answer, locate, stitch_questions
 from tito_core.data import from_data, to_data
-from tito_core.recheck import checking
-from tito_core.seams.case import Kind
-from tito_core.seams.certify import certifying
+from tito_core.recheck import recheck_questions
+from tito_core.seams.case import TurnKind
+from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Case, Mode
 
 STRICT = Policy()
@@ -51,8 +51,8 @@ class Counted:
 
 
 @cache
-def certified(toy: Toy, kind: Kind, shape: tuple[str, ...], *, cuts: bool) -> Case:
-    return answer(certifying(kind, shape, toy.suffix, toy.stop_ids), Counted(toy, cuts=cuts))
+def certified(toy: Toy, kind: TurnKind, shape: tuple[str, ...], *, cuts: bool) -> Case:
+    return answer(certify_questions(kind, shape, toy.suffix, toy.stop_ids), Counted(toy, cuts=cuts))
 
 
 def known(world: World, *, cuts: bool) -> Profile:
@@ -67,7 +67,7 @@ def known(world: World, *, cuts: bool) -> Profile:
 def check(world: World, *, cuts: bool) -> None:
     """Compare the answer with every right one, and count the questions."""
     profile, counted = known(world, cuts=cuts), Counted(world.toy, cuts=cuts)
-    asking = stitching(world.steps, world.prompt, world.suffix, key=world.key, profile=profile)
+    asking = stitch_questions(world.steps, world.prompt, world.suffix, key=world.key, profile=profile)
     found = answer(asking, counted)
     right = oracle.answers(world.toy, world.steps, world.prompt, world.suffix, STRICT, world.key)
     if isinstance(found, Stitched) and right is not None:
@@ -89,9 +89,9 @@ def test_a_turn_that_ended_as_it_should_is_followed_by_its_tail(world: World, cu
 @given(STEADY_WORLD)
 @tries(4)
 def test_what_is_stitched_without_a_profile_is_stitched_with_one(world: World) -> None:
-    bare = answer(stitching(world.steps, world.prompt, world.suffix), world.toy)
+    bare = answer(stitch_questions(world.steps, world.prompt, world.suffix), world.toy)
     profile = known(world, cuts=True)
-    found = answer(stitching(world.steps, world.prompt, world.suffix, profile=profile), world.toy)
+    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, profile=profile), world.toy)
     if isinstance(bare, Stitched):
         assert isinstance(found, Stitched)
         assert found.ids == bare.ids
@@ -102,7 +102,7 @@ def test_what_is_stitched_without_a_profile_is_stitched_with_one(world: World) -
 @tries(4)
 def test_a_free_case_that_is_recognized_costs_one_question_about_what_is_new(world: World) -> None:
     profile, counted = known(world, cuts=True), Counted(world.toy, cuts=True)
-    found = answer(stitching(world.steps, world.prompt, world.suffix, profile=profile), counted)
+    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, profile=profile), counted)
     if isinstance(found, Stitched) and len(counted.asked) == 1 and profile.cases[0].mode is Mode.FREE:
         assert len(counted.asked[0]) <= len(found.environment) + PAST
 
@@ -110,11 +110,11 @@ def test_a_free_case_that_is_recognized_costs_one_question_about_what_is_new(wor
 @given(STEADY_WORLD)
 @tries(4)
 def test_the_whole_conversation_is_compared_when_asked_for(world: World) -> None:
-    found = answer(stitching(world.steps, world.prompt, world.suffix), world.toy)
+    found = answer(stitch_questions(world.steps, world.prompt, world.suffix), world.toy)
     if isinstance(found, Stitched):
-        assert answer(checking(found, world.prompt), Counted(world.toy, cuts=True)) is not False
+        assert answer(recheck_questions(found, world.prompt), Counted(world.toy, cuts=True)) is not False
         wrong = attrs.evolve(found, bridge=(*found.bridge[:-1], found.bridge[-1] + 1))
-        assert answer(checking(wrong, world.prompt), Counted(world.toy, cuts=True)) is not True
+        assert answer(recheck_questions(wrong, world.prompt), Counted(world.toy, cuts=True)) is not True
 
 
 def test_cases_of_each_mode_are_met() -> None:
@@ -129,8 +129,8 @@ def test_cases_of_each_mode_are_met() -> None:
 def cases_of(toy: Toy) -> list[Case]:
     """Return a few usual cases."""
     usual = [
-        (Kind(before="user", reasoning=False, calls=0, content="text"), ("user",)),
-        (Kind(before="user", reasoning=True, calls=1, content="text"), ("tool",)),
-        (Kind(before="tool", reasoning=False, calls=1, content="empty"), ("tool",)),
+        (TurnKind(before="user", reasoning=False, calls=0, content="text"), ("user",)),
+        (TurnKind(before="user", reasoning=True, calls=1, content="text"), ("tool",)),
+        (TurnKind(before="tool", reasoning=False, calls=1, content="empty"), ("tool",)),
     ]
     return [certified(toy, kind, shape, cuts=True) for kind, shape in usual]

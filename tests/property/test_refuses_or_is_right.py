@@ -31,8 +31,8 @@ from tests.strategies import (
 from tests.toys import TOYS, Message, Toy
 from tests.toys.steady import alternating, chatml, grouped, harmony, markers, thinking
 from tito_core import (
-    Ask,
     Policy,
+    Question,
     Reason,
     Refusal,
     Step,
@@ -41,7 +41,7 @@ from tito_core import (
     Trajectory,
     answer,
     stitch,
-    stitching,
+    stitch_questions,
 )
 
 MOST_QUESTIONS = 24
@@ -114,7 +114,7 @@ def test_an_outage_comes_out_as_it_is(world: World, question: int) -> None:
     """It never becomes "cannot stitch"."""
     outage = OutageError("gone")
     recorder = Recorder(world.toy, fails_at=question, error=outage)
-    asking = stitching(world.steps, world.prompt, world.suffix, key=world.key)
+    asking = stitch_questions(world.steps, world.prompt, world.suffix, key=world.key)
     seen = raised_by(lambda: answer(asking, recorder))
     reached = len(recorder.asked) == question + 1
     assert seen is (outage if reached else None)
@@ -162,7 +162,7 @@ def size(messages: Sequence[Any]) -> int:
 @tries(2)
 def test_the_questions_are_few_and_as_long_as_what_is_new(world: World) -> None:
     recorder = Recorder(world.toy)
-    found = answer(stitching(world.steps, world.prompt, world.suffix, key=world.key), recorder)
+    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, key=world.key), recorder)
     assert len(recorder.asked) <= MOST_QUESTIONS
     matched = len(found.step.messages) if isinstance(found, Stitched) else shortest(world)
     new = world.prompt[matched:]
@@ -326,7 +326,7 @@ def test_media_anywhere_are_refused(part: dict[str, Any], place: int) -> None:
     chat: Chat = [dict(USER), dict(ANSWER), dict(USER), dict(USER)]
     chat[place] |= {"content": [{"type": "text", "text": "see"}, part]}
     step = Step(prompt=chat[:1], completion=chat[1:2], prompt_ids=[1], completion_ids=[2])
-    found = answer(stitching([step], chat, chatml.suffix), chatml)
+    found = answer(stitch_questions([step], chat, chatml.suffix), chatml)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.MULTIMODAL
 
@@ -365,10 +365,10 @@ def test_monstrous_arguments_match_themselves_and_break_nothing(arguments: str) 
 @given(TIDY_WORLD)
 def test_an_unfinished_stitch_can_be_put_away(world: World) -> None:
     """Closing the generator after any question raises nothing."""
-    asking = stitching(world.steps, world.prompt, world.suffix)
+    asking = stitch_questions(world.steps, world.prompt, world.suffix)
     try:
         question = next(asking)
     except StopIteration:
         return
-    assert isinstance(question, Ask)
+    assert isinstance(question, Question)
     asking.close()

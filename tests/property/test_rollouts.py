@@ -17,7 +17,17 @@ from tests import oracle
 from tests.strategies import DICE, Chat, Dice, completed, edited, rendered, respelled, result, speech
 from tests.strategies import assistants as draw_assistant
 from tests.toys import TOYS, Toy
-from tito_core import Origin, Policy, Refusal, Step, Stitched, Trajectory, answer, render_key, stitching
+from tito_core import (
+    Origin,
+    Policy,
+    Refusal,
+    Step,
+    Stitched,
+    Trajectory,
+    answer,
+    render_key,
+    stitch_questions,
+)
 
 STEADFAST = [toy for toy in TOYS if not toy.fickle]
 KEYS = (None, render_key(tools=[{"type": "function", "function": {"name": "f"}}]))
@@ -75,7 +85,7 @@ class Rollout(RuleBasedStateMachine):
     def ask(self, prompt: Chat, dice: Dice) -> Stitched | Refusal:
         """Put a prompt to the kernel in some spelling, and judge the answer by the oracle."""
         echoed = [respelled(dice, message) for message in prompt]
-        found = answer(stitching(self.steps, echoed, self.toy.suffix, key=self.key), self.toy)
+        found = answer(stitch_questions(self.steps, echoed, self.toy.suffix, key=self.key), self.toy)
         right = oracle.answers(self.toy, list(self.steps), echoed, self.toy.suffix, Policy(), self.key)
         if isinstance(found, Stitched):
             assert any(found.step is step for step in oracle.longest(self.steps, echoed, self.key))

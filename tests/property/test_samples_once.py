@@ -15,14 +15,14 @@ from tests import forest_oracle as oracle
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
 from tito_core import Origin
-from tito_core.samples.call import Call, Ending
+from tito_core.samples.call import Ending, StoredCall
 from tito_core.samples.forest import Forest
-from tito_core.samples.leave_out import Why
+from tito_core.samples.leave_out import LeaveOutReason
 from tito_core.samples.options import Owner, RowPer, SampleOptions, TurnRule
-from tito_core.samples.rows import Samples, samples
+from tito_core.samples.rows import RowSet, make_rows
 
 
-def trained(made: Samples) -> Counter[tuple[str, int]]:
+def trained(made: RowSet) -> Counter[tuple[str, int]]:
     """Count how often each (call, position in ids) trains."""
     return Counter(
         (str(span.call), place)
@@ -33,11 +33,11 @@ def trained(made: Samples) -> Counter[tuple[str, int]]:
     )
 
 
-def sampled(calls: list[Call]) -> set[tuple[str, int]]:
+def sampled(calls: list[StoredCall]) -> set[tuple[str, int]]:
     return {(call.name, place) for call in calls for place in range(call.start, call.stop)}
 
 
-def reported(made: Samples, calls: list[Call]) -> Counter[tuple[str, int]]:
+def reported(made: RowSet, calls: list[StoredCall]) -> Counter[tuple[str, int]]:
     starts = {call.name: call.start for call in calls}
     return Counter(
         (one.call, starts[one.call] + place) for one in made.untrained for place in range(one.start, one.stop)
@@ -46,20 +46,22 @@ def reported(made: Samples, calls: list[Call]) -> Counter[tuple[str, int]]:
 
 @given(CALLS, st.sampled_from(Owner), st.sampled_from(RowPer))
 @tries(3)
-def test_by_default_every_sampled_id_trains_once(calls: list[Call], owner: Owner, rows: RowPer) -> None:
-    made = samples(Forest.of(calls), SampleOptions(owner=owner, rows=rows))
+def test_by_default_every_sampled_id_trains_once(calls: list[StoredCall], owner: Owner, rows: RowPer) -> None:
+    made = make_rows(Forest.of(calls), SampleOptions(owner=owner, rows=rows))
     assert trained(made) == Counter(sampled(calls))
     assert made.untrained == ()
 
 
 @given(CALLS, OPTIONS, st.randoms(use_true_random=False))
 @tries(5)
-def test_with_any_options_an_id_trains_once_or_is_named(calls: list[Call], options: Any, random: Any) -> None:
+def test_with_any_options_an_id_trains_once_or_is_named(
+    calls: list[StoredCall], options: Any, random: Any
+) -> None:
     forest = Forest.of(calls)
     names = forest.leaves if options.rows is RowPer.LEAF else [call.name for call in calls]
     leaves = {row.name for row in oracle.drafts(calls, options, None)}
     only = random.choice((None, [name for name in names if name in leaves and random.random() < 0.6]))
-    made = samples(forest, options, only=only)
+    made = make_rows(forest, options, only=only)
     assert trained(made) + reported(made, calls) == Counter(sampled(calls))
     assert set(trained(made)) | set(reported(made, calls)) == sampled(calls)
 
@@ -67,12 +69,12 @@ def test_with_any_options_an_id_trains_once_or_is_named(calls: list[Call], optio
 @given(CALLS, OPTIONS, st.data())
 @tries(3)
 def test_what_a_dropped_leaf_owned_moves_to_a_row_that_contains_it(
-    calls: list[Call], options: SampleOptions, data: st.DataObject
+    calls: list[StoredCall], options: SampleOptions, data: st.DataObject
 ) -> None:
     forest = Forest.of(calls)
     leaves = [row.name for row in oracle.drafts(calls, options, None)]
     only = data.draw(st.sets(st.sampled_from(leaves))) if leaves else set()
-    made = samples(forest, options, only=only)
+    made = make_rows(forest, options, only=only)
     assert {row.name for row in made.rows} | set(made.without_row) == only
     done = trained(made)
     for row in made.rows if options.rows is RowPer.LEAF else ():
@@ -80,14 +82,14 @@ def test_what_a_dropped_leaf_owned_moves_to_a_row_that_contains_it(
             masked = options.rule(turn.ending) is TurnRule.MASK
             assert masked or all(done[turn.call, place] for place in range(turn.start, turn.stop))
     for one in made.untrained:
-        assert one.why is not Why.NOT_ASKED_FOR or len(only) < len(leaves)
+        assert one.why is not LeaveOutReason.NOT_ASKED_FOR or len(only) < len(leaves)
 
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_nothing_but_what_was_sampled_trains(calls: list[Call], options: SampleOptions) -> None:
+def test_nothing_but_what_was_sampled_trains(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
-    for row in samples(forest, options).rows:
+    for row in make_rows(forest, options).rows:
         for span in row.ledger:
             bits = set(row.loss_mask[span.start : span.stop])
             assert bits == {int(span.trained)}
@@ -99,16 +101,16 @@ def test_nothing_but_what_was_sampled_trains(calls: list[Call], options: SampleO
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_what_is_untrained_says_why(calls: list[Call], options: SampleOptions) -> None:
+def test_what_is_untrained_says_why(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
-    for one in samples(forest, options).untrained:
+    for one in make_rows(forest, options).untrained:
         call = forest[one.call].call
         rules = {options.rule(forest[above].call.ending) for above in forest.path(one.call)}
         above = {options.rule(forest[above].call.ending) for above in forest.path(one.call)[:-1]}
-        assert one.why is not Why.DROPPED or TurnRule.DROP in rules
-        assert one.why is not Why.AFTER_END or TurnRule.END in above
-        assert one.why is not Why.MASKED or options.rule(call.ending) is TurnRule.MASK
-        assert one.why is not Why.RETRIED or options.retries.name != "ALL"
-        assert one.why is not Why.TOO_LONG or call.stop > (options.max_length or call.stop)
-        assert one.why is not Why.NOT_ASKED_FOR
+        assert one.why is not LeaveOutReason.DROPPED or TurnRule.DROP in rules
+        assert one.why is not LeaveOutReason.AFTER_END or TurnRule.END in above
+        assert one.why is not LeaveOutReason.MASKED or options.rule(call.ending) is TurnRule.MASK
+        assert one.why is not LeaveOutReason.RETRIED or options.retries.name != "ALL"
+        assert one.why is not LeaveOutReason.TOO_LONG or call.stop > (options.max_length or call.stop)
+        assert one.why is not LeaveOutReason.NOT_ASKED_FOR
         assert call.ending is not Ending.EMPTY

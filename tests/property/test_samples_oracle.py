@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests import forest_oracle as oracle
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
-from tito_core.samples.call import Call
+from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import SampleOptions
 from tito_core.samples.row import Row
-from tito_core.samples.rows import samples
+from tito_core.samples.rows import make_rows
 
 
 def authors(row: Row) -> Iterator[tuple[Any, ...]]:
@@ -26,10 +26,12 @@ def authors(row: Row) -> Iterator[tuple[Any, ...]]:
 
 @given(CALLS, OPTIONS, st.data())
 @tries(5)
-def test_rows_are_those_of_the_oracle(calls: list[Call], options: SampleOptions, data: st.DataObject) -> None:
+def test_rows_are_those_of_the_oracle(
+    calls: list[StoredCall], options: SampleOptions, data: st.DataObject
+) -> None:
     leaves = [row.name for row in oracle.drafts(calls, options, None)]
     only = data.draw(st.sampled_from((None, leaves[::2], leaves[1:])))
-    made = samples(Forest.of(calls), options, only=only).rows
+    made = make_rows(Forest.of(calls), options, only=only).rows
     expected = oracle.samples(calls, options, only)
     assert [row.name for row in made] == [row.name for row in expected]
     for ours, theirs in zip(made, expected, strict=True):
@@ -43,9 +45,9 @@ def test_rows_are_those_of_the_oracle(calls: list[Call], options: SampleOptions,
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_routed_experts_are_those_of_the_oracle(calls: list[Call], options: SampleOptions) -> None:
+def test_routed_experts_are_those_of_the_oracle(calls: list[StoredCall], options: SampleOptions) -> None:
     expected = {row.name: row for row in oracle.samples(calls, options)}
-    for row in samples(Forest.of(calls), options).rows:
+    for row in make_rows(Forest.of(calls), options).rows:
         table = oracle.table(expected[row.name], options.missing_row)
         assert (row.experts is None) == (table is None)
         if row.experts is None or table is None:

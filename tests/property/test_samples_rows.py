@@ -7,18 +7,18 @@ from hypothesis import given
 from tests import forest_oracle as oracle
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
-from tito_core.samples.call import Call
+from tito_core.samples.call import StoredCall
 from tito_core.samples.experts import MissingRow
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import Cut, SampleOptions
-from tito_core.samples.rows import samples
+from tito_core.samples.rows import make_rows
 
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_a_row_is_a_prefix_of_its_call(calls: list[Call], options: SampleOptions) -> None:
+def test_a_row_is_a_prefix_of_its_call(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
-    for row in samples(forest, options).rows:
+    for row in make_rows(forest, options).rows:
         whole = oracle.ids(forest[row.name].call)
         assert row.ids.tolist() == whole[: len(row)]
         assert row.left_out == len(whole) - len(row)
@@ -29,9 +29,9 @@ def test_a_row_is_a_prefix_of_its_call(calls: list[Call], options: SampleOptions
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_no_row_is_longer_than_the_maximum(calls: list[Call], options: SampleOptions) -> None:
+def test_no_row_is_longer_than_the_maximum(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
-    for row in samples(forest, options).rows:
+    for row in make_rows(forest, options).rows:
         assert len(row) <= (options.max_length or len(row))
         if row.left_out and options.cut is Cut.INSIDE:
             assert len(row) == options.max_length
@@ -43,8 +43,10 @@ def test_no_row_is_longer_than_the_maximum(calls: list[Call], options: SampleOpt
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_everything_by_position_is_as_long_as_the_ids(calls: list[Call], options: SampleOptions) -> None:
-    for row in samples(Forest.of(calls), options).rows:
+def test_everything_by_position_is_as_long_as_the_ids(
+    calls: list[StoredCall], options: SampleOptions
+) -> None:
+    for row in make_rows(Forest.of(calls), options).rows:
         assert len(row.ids) == len(row.loss_mask) == len(row.logprobs)
         edges = [edge for span in row.ledger for edge in (span.start, span.stop)]
         assert edges[::2] == [0, *edges[1:-1:2]]
@@ -56,9 +58,9 @@ def test_everything_by_position_is_as_long_as_the_ids(calls: list[Call], options
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_turns_are_the_sampled_spans(calls: list[Call], options: SampleOptions) -> None:
+def test_turns_are_the_sampled_spans(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
-    for row in samples(forest, options).rows:
+    for row in make_rows(forest, options).rows:
         for turn in row.turns:
             call = forest[turn.call].call
             assert row.ids[turn.start : turn.stop] == oracle.completion_ids(call)[: turn.stop - turn.start]
@@ -71,9 +73,9 @@ def test_turns_are_the_sampled_spans(calls: list[Call], options: SampleOptions) 
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_a_logprob_is_the_engines_or_none(calls: list[Call], options: SampleOptions) -> None:
+def test_a_logprob_is_the_engines_or_none(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
-    for row in samples(forest, options).rows:
+    for row in make_rows(forest, options).rows:
         said: list[float | None] = [None] * len(row)
         for turn in row.turns:
             told = forest[turn.call].call.step.logprobs
@@ -84,10 +86,10 @@ def test_a_logprob_is_the_engines_or_none(calls: list[Call], options: SampleOpti
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_routed_experts_stand_at_their_ids(calls: list[Call], options: SampleOptions) -> None:
+def test_routed_experts_stand_at_their_ids(calls: list[StoredCall], options: SampleOptions) -> None:
     """Each row of the data names its call and position, so that one in the wrong place shows."""
     forest = Forest.of(calls)
-    for row in samples(forest, options).rows:
+    for row in make_rows(forest, options).rows:
         sent = [forest[name].call.routed_experts for name in forest.path(row.name)]
         assert (row.experts is None) == (not any(one is not None for one in sent))
         if row.experts is None:

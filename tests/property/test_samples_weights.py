@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 
 from tests.forests import CALLS, OPTIONS
 from tests.strategies import tries
-from tito_core.samples.call import Call
+from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
-from tito_core.samples.options import Conversation, Owner, RowPer, SampleOptions
+from tito_core.samples.options import ConversationScope, Owner, RowPer, SampleOptions
 from tito_core.samples.row import Row
-from tito_core.samples.rows import samples
+from tito_core.samples.rows import make_rows
 
 
 def unit(row: Row, options: SampleOptions) -> str:
-    return row.tree if options.conversation is Conversation.TREE else ""
+    return row.tree if options.conversation is ConversationScope.TREE else ""
 
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_weights_of_a_conversation_sum_to_one(calls: list[Call], options: SampleOptions) -> None:
+def test_weights_of_a_conversation_sum_to_one(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
     sums: dict[str, float] = defaultdict(float)
-    for row in samples(forest, options).rows:
+    for row in make_rows(forest, options).rows:
         sums[unit(row, options)] += row.weight
         assert row.weight > 0
         assert row.tree == next(tree[0] for tree in forest.trees if row.name in tree)
@@ -40,7 +40,7 @@ def test_weights_of_a_conversation_sum_to_one(calls: list[Call], options: Sample
 @given(CALLS, OPTIONS, st.sampled_from(Owner), st.sampled_from(RowPer))
 @tries(3)
 def test_an_ids_share_does_not_depend_on_the_split(
-    calls: list[Call], options: SampleOptions, owner: Owner, rows: RowPer
+    calls: list[StoredCall], options: SampleOptions, owner: Owner, rows: RowPer
 ) -> None:
     forest, whole = Forest.of(calls), attrs.evolve(options, max_length=None)
     other = attrs.evolve(whole, owner=owner, rows=rows)
@@ -51,7 +51,7 @@ def shares(forest: Forest, options: SampleOptions) -> dict[tuple[str, int], floa
     """Return what each id counts: its row's weight over the row's trained ids."""
     return {
         (turn.call, place): row.weight / row.trained
-        for row in samples(forest, options).rows
+        for row in make_rows(forest, options).rows
         for turn in row.turns
         if turn.trained
         for place in range(turn.start, turn.stop)

@@ -27,7 +27,7 @@ from tests.toys.steady import (
     plain_text,
     ticking,
 )
-from tito_core import Policy, Refusal, Step, Stitched, answer, stitch, stitching, suffix_ids
+from tito_core import Policy, Refusal, Step, Stitched, answer, stitch, stitch_questions, suffix_ids
 
 
 def call(number: int) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_the_ordinary_next_prompt_is_stitched(toy: Toy, prompt: Chat, matched: i
     """Wherever the oracle knows a right answer, the kernel finds it."""
     step = ordinary_step(toy, prompt, matched)
     right = oracle.answers(toy, [step], prompt, toy.suffix, Policy())
-    found = answer(stitching([step], prompt, toy.suffix), toy)
+    found = answer(stitch_questions([step], prompt, toy.suffix), toy)
     if right:
         assert isinstance(found, Stitched), found
         assert found.ids.tolist() in [one.ids for one in right]
@@ -174,4 +174,4 @@ def test_a_history_that_shows_itself_elsewhere_does_no_harm(toy: Toy, history: s
 def test_a_refusal_is_a_value_with_a_reason() -> None:
     """The floor has a ceiling: nothing begins an unrelated prompt."""
     step = ordinary_step(chatml, [USER, ANSWER, USER], 2)
-    assert isinstance(answer(stitching([step], [SYSTEM, USER], chatml.suffix), chatml), Refusal)
+    assert isinstance(answer(stitch_questions([step], [SYSTEM, USER], chatml.suffix), chatml), Refusal)

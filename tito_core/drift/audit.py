@@ -15,11 +15,11 @@ from ..errors import TemplateRefused
 from ..samples.forest import Forest
 from ..samples.predecessor import By, Follow, followed
 from ..samples.trie import common
-from .breaks import EITHER_SIDE, SHOWN, Break, Piece
-from .counters import Account
+from .breaks import EITHER_SIDE, SHOWN, Break, BreakText
+from .counters import DriftCounters
 from .diff import Hunk, Packed, packed
 from .explain import explained
-from .grouped_breaks import Told, joined
+from .grouped_breaks import ExplainedHunk, joined
 from .merge_loss import survival
 from .place import placed
 from .region import regions
@@ -68,15 +68,15 @@ class Auditor:
     follows: Mapping[str, Follow] = attrs.field(init=False)
     known: set[tuple[str, int, int]] = attrs.field(factory=set)
     """The places that were reported, by their call and their bounds."""
-    account: Account = attrs.field(init=False)
+    account: DriftCounters = attrs.field(init=False)
 
     @follows.default
     def _followed(self) -> Mapping[str, Follow]:
         return followed(self.forest)
 
     @account.default
-    def _opened(self) -> Account:
-        return Account(self.forest, self.follows, self.block)
+    def _opened(self) -> DriftCounters:
+        return DriftCounters(self.forest, self.follows, self.block)
 
     def run(self) -> Iterator[Break]:
         """Yield each break once."""
@@ -132,7 +132,7 @@ class Auditor:
                 self.known.add(name)
                 yield self._break(views, view, piece)
 
-    def _explained(self, views: Views, view: View, new: Sequence[Hunk]) -> Iterator[Told]:
+    def _explained(self, views: Views, view: View, new: Sequence[Hunk]) -> Iterator[ExplainedHunk]:
         """Say of each new hunk where it lies and why, and remember what it changes."""
         top = views.follow.of if views.follow is not None and views.open_end else views.call.name
         for hunk in new:
@@ -140,9 +140,9 @@ class Auditor:
             place = placed(hunk, found, views.used, self.renderer.markers, self.renderer.text)
             self.account.cover(place, hunk)
             sampled = sum(region.holds(hunk) for region in place.sampled)
-            yield Told(hunk, place, explained(views, view, hunk, place), sampled)
+            yield ExplainedHunk(hunk, place, explained(views, view, hunk, place), sampled)
 
-    def _break(self, views: Views, view: View, piece: Told) -> Break:
+    def _break(self, views: Views, view: View, piece: ExplainedHunk) -> Break:
         hunk, place, found = piece.hunk, piece.place, piece.found
         after = hunk.stop + EITHER_SIDE, hunk.end + EITHER_SIDE
         text = self.renderer.text
@@ -167,8 +167,8 @@ class Auditor:
             rendered_after=text(view.rendered[hunk.end : after[1]].tolist()),
         )
 
-    def _pieces(self, ids: Packed) -> tuple[Piece, ...]:
-        return tuple(Piece(number, self.renderer.text([number])) for number in ids[:SHOWN])
+    def _pieces(self, ids: Packed) -> tuple[BreakText, ...]:
+        return tuple(BreakText(number, self.renderer.text([number])) for number in ids[:SHOWN])
 
 
 def _agreed(before: Seen | None, rendered: Packed, views: Views) -> tuple[list[Hunk], tuple[int, int], int]:

@@ -27,7 +27,7 @@ class Cause(Enum):
     UNKNOWN = "no rule tells"
 
 
-class Part(Enum):
+class TurnPart(Enum):
     """Where a break begins."""
 
     PROMPT = "the first prompt"
@@ -39,12 +39,12 @@ class Part(Enum):
     ENVIRONMENT = "what was said between two turns"
 
 
-SAMPLED = frozenset((Part.REASONING, Part.CONTENT, Part.CALLS))
+SAMPLED = frozenset((TurnPart.REASONING, TurnPart.CONTENT, TurnPart.CALLS))
 """The parts that a model writes."""
 
 
 @attrs.frozen
-class Piece:
+class BreakText:
     """A token and what it prints."""
 
     id: int
@@ -62,7 +62,7 @@ class Break:
     """That call's order."""
     turn: str
     """The call that the place belongs to: its completion where any sampled id is in it, else its prompt."""
-    part: Part
+    part: TurnPart
     cause: Cause
     also: tuple[Cause, ...] = ()
     detail: str = ""
@@ -75,9 +75,9 @@ class Break:
     rendered_ids: int
     sampled_ids: int
     """How many of the ids that change were sampled."""
-    used: tuple[Piece, ...]
+    used: tuple[BreakText, ...]
     """What stood there, cut at `SHOWN` tokens; empty where the rendering inserts."""
-    rendered: tuple[Piece, ...]
+    rendered: tuple[BreakText, ...]
     """What the rendering has there, cut likewise."""
     before: str
     """Text before it, the same on both sides."""

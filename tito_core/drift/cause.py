@@ -18,7 +18,7 @@ import attrs
 
 from ..message import Message
 from ..normalization.canonical import sole_text
-from .breaks import SAMPLED, Cause, Part
+from .breaks import SAMPLED, Cause, TurnPart
 
 MARKS = re.compile(
     r"</?\w*think\w*>|\[/?THINK\]|<\|channel\|>\w*|<\|(?:begin|end)_of_thought\|>", re.IGNORECASE
@@ -32,7 +32,7 @@ Found: TypeAlias = "tuple[Cause, str]"
 class Evidence:
     """What is known of a place where ids differ."""
 
-    part: Part
+    part: TurnPart
     used: str
     """The text in use that the rendering does not have, without what both sides begin and end with."""
     rendered: str
@@ -53,12 +53,12 @@ def causes(evidence: Evidence) -> tuple[Found, ...]:
     """Return every cause that holds with a word about it, in the order of `Cause`.
 
     >>> message = {"role": "assistant", "reasoning": "2 + 2", "content": "4"}
-    >>> seen = Evidence(part=Part.REASONING, used="<think>2 + 2</think>", rendered="", message=message)
+    >>> seen = Evidence(part=TurnPart.REASONING, used="<think>2 + 2</think>", rendered="", message=message)
     >>> [cause.name for cause, _ in causes(seen)]
     ['THINKING']
     """
     if evidence.used == evidence.rendered:
-        stop = [] if evidence.part is Part.CLOSE else _ends(evidence)
+        stop = [] if evidence.part is TurnPart.CLOSE else _ends(evidence)
         return (*stop, (Cause.RETOKENIZED, "the same text"))
     found = [*_ends(evidence), *_text(evidence)]
     if evidence.respelled:
@@ -75,9 +75,9 @@ def _ends(seen: Evidence) -> list[Found]:
 
 def _text(seen: Evidence) -> list[Found]:
     """Name what became of the text itself."""
-    if seen.part is Part.CLOSE or (seen.cut and not seen.used):
+    if seen.part is TurnPart.CLOSE or (seen.cut and not seen.used):
         return []
-    if seen.part is not Part.CALLS and squeezed(seen.used) == squeezed(seen.rendered):
+    if seen.part is not TurnPart.CALLS and squeezed(seen.used) == squeezed(seen.rendered):
         return [(Cause.WHITESPACE, _whose(seen))]
     if seen.part not in SAMPLED and _marks_alone(seen):
         return [(Cause.THINKING, "marks of thinking are not those that the turn was prompted with")]
@@ -112,7 +112,7 @@ def _thinking(seen: Evidence, message: Message) -> list[Found]:
     if not thought or thought in left:
         return []
     whole = thought in lost
-    part = seen.part is Part.REASONING and bool(lost) and lost in thought and not left
+    part = seen.part is TurnPart.REASONING and bool(lost) and lost in thought and not left
     return [(Cause.THINKING, "the message has it, the rendering does not")] if whole or part else []
 
 
@@ -202,7 +202,7 @@ def calls(message: Message) -> list[dict[str, Any]]:
     ]
 
 
-def part_at(message: Message | None, text: str, place: int) -> Part:
+def part_at(message: Message | None, text: str, place: int) -> TurnPart:
     """Tell which part of a turn's sampled text a place is in.
 
     >>> message = {"role": "assistant", "reasoning": "hm", "content": "yes", "tool_calls": [{"name": "f"}]}
@@ -210,14 +210,14 @@ def part_at(message: Message | None, text: str, place: int) -> Part:
     ['REASONING', 'CONTENT', 'CALLS']
     """
     if message is None:
-        return Part.CONTENT
+        return TurnPart.CONTENT
     thought = _after(text, message.get("reasoning_content") or message.get("reasoning"), 0)
     marks = [mark.end() for mark in MARKS.finditer(text)]
     thought = max([thought, *marks]) if thinking(message) or marks else 0
     if place < thought:
-        return Part.REASONING
+        return TurnPart.REASONING
     spoken = _after(text, sole_text(message.get("content")), thought)
-    return Part.CALLS if calls(message) and place >= spoken else Part.CONTENT
+    return TurnPart.CALLS if calls(message) and place >= spoken else TurnPart.CONTENT
 
 
 def _after(text: str, said: Any, start: int) -> int:

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from ..samples.call import Call
+from ..samples.call import StoredCall
 from ..samples.forest import Forest
 from ..samples.predecessor import Follow
 from ..samples.trie import common
 from .breaks import Break
 from .diff import Hunk, Packed, packed
 from .merge_loss import Survival
-from .place import Place
+from .place import HunkPlace
 from .tally import Tally
 
 
 @attrs.define
-class Account:
+class DriftCounters:
     """Follows turns, ids and blocks."""
 
     forest: Forest
@@ -47,7 +47,7 @@ class Account:
                     self.restated.add(above)
                     waiting.append(above)
 
-    def cover(self, place: Place, hunk: Hunk) -> None:
+    def cover(self, place: HunkPlace, hunk: Hunk) -> None:
         """Remember which sampled ids and which turns a rendering changes."""
         for region in place.sampled:
             held = max(region.start, hunk.start), min(region.stop, hunk.stop)
@@ -56,7 +56,7 @@ class Account:
         if place.turn is not None:
             self.broken.add(place.turn.name)
 
-    def reuse(self, earlier: Call, cached: Packed, used: int, now: Packed) -> None:
+    def reuse(self, earlier: StoredCall, cached: Packed, used: int, now: Packed) -> None:
         """Count what a prefix cache has of a prompt: all of the turn before, or what messages restate of it.
 
         `cached` is the prompt of the turn before as messages render it, `used` how many ids the prompt has.

@@ -12,7 +12,7 @@ from ..normalization.receipts import OPTIONAL
 from .breaks import SAMPLED, Cause
 from .cause import Evidence, Found, causes
 from .diff import Hunk
-from .place import Place, said
+from .place import HunkPlace, said
 from .view import View, Views
 
 LAYERS = {
@@ -29,7 +29,7 @@ class Left:
     hunk: Hunk
 
 
-def explained(views: Views, view: View, hunk: Hunk, place: Place) -> tuple[Found, ...]:
+def explained(views: Views, view: View, hunk: Hunk, place: HunkPlace) -> tuple[Found, ...]:
     """Return the causes that hold for a place, in their order, each with a word about it."""
     if views.follow is None and not place.sampled:
         spelled = views.differing(view, hunk).same
@@ -57,7 +57,7 @@ def _undone(views: Views, left: Left) -> tuple[list[Found], Left | None]:
     return found, left
 
 
-def _by_text(views: Views, left: Left, place: Place) -> tuple[Found, ...]:
+def _by_text(views: Views, left: Left, place: HunkPlace) -> tuple[Found, ...]:
     seen = views.differing(left.view, _before_stop(views, left, place))
     evidence = Evidence(
         part=place.part,
@@ -73,7 +73,7 @@ def _by_text(views: Views, left: Left, place: Place) -> tuple[Found, ...]:
     return causes(attrs.evolve(evidence, verbatim=views.verbatim(place.turn, left.hunk)))
 
 
-def _before_stop(views: Views, left: Left, place: Place) -> Hunk:
+def _before_stop(views: Views, left: Left, place: HunkPlace) -> Hunk:
     """Return the place without the stop and the close, where text before them differs too."""
     hunk, markers = left.hunk, views.renderer.markers
     if not place.seam or not hunk.start < place.stop < hunk.stop:

@@ -8,37 +8,37 @@ import attrs
 
 from .cause import Found
 from .diff import Hunk
-from .place import Place
+from .place import HunkPlace
 
 NEAR = 16
 """Ids that may agree between two hunks of one break."""
 
 
 @attrs.frozen
-class Told:
+class ExplainedHunk:
     """A hunk with where it lies and why."""
 
     hunk: Hunk
-    place: Place
+    place: HunkPlace
     found: tuple[Found, ...]
     sampled: int
     """Sampled ids that it changes."""
 
-    def joins(self, other: Told) -> bool:
+    def joins(self, other: ExplainedHunk) -> bool:
         """Tell whether a later hunk is more of the same, close behind."""
         alike = self.place.owner is other.place.owner and self.place.part is other.place.part
         same = [cause for cause, _ in self.found] == [cause for cause, _ in other.found]
         return alike and same and other.hunk.start - self.hunk.stop < NEAR
 
-    def join(self, other: Told) -> Told:
+    def join(self, other: ExplainedHunk) -> ExplainedHunk:
         """Return one for both, with what agrees between them."""
         hunk = Hunk(self.hunk.start, other.hunk.stop, self.hunk.begin, other.hunk.end)
         return attrs.evolve(self, hunk=hunk, sampled=self.sampled + other.sampled)
 
 
-def joined(pieces: Iterable[Told]) -> Iterator[Told]:
+def joined(pieces: Iterable[ExplainedHunk]) -> Iterator[ExplainedHunk]:
     """Put together what follows closely and is more of the same."""
-    held: Told | None = None
+    held: ExplainedHunk | None = None
     for piece in pieces:
         if held is not None and held.joins(piece):
             held = held.join(piece)

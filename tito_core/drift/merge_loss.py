@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import attrs
 
 from ..errors import TemplateRefused
-from ..samples.call import Call
+from ..samples.call import StoredCall
 from ..samples.forest import Forest
 from ..samples.predecessor import By, Follow
 from ..samples.trie import common
@@ -45,7 +45,7 @@ def survival(forest: Forest, follows: Mapping[str, Follow], renderer: Renderer) 
     return Survival(sought, kept)
 
 
-def _rendered(call: Call, renderer: Renderer) -> Packed | None:
+def _rendered(call: StoredCall, renderer: Renderer) -> Packed | None:
     try:
         ids: Sequence[int] = renderer.ids(call.step.messages, call.step.key, add_generation_prompt=False)
     except TemplateRefused:
@@ -54,8 +54,8 @@ def _rendered(call: Call, renderer: Renderer) -> Packed | None:
 
 
 def _turns(
-    forest: Forest, follows: Mapping[str, Follow], last: Call, rendered: Packed
-) -> Iterator[tuple[Call, bool]]:
+    forest: Forest, follows: Mapping[str, Follow], last: StoredCall, rendered: Packed
+) -> Iterator[tuple[StoredCall, bool]]:
     """Yield the turns of a conversation, the last first, each with whether the rendering begins with it."""
     call, same = last, _same(last, rendered)
     while True:
@@ -68,5 +68,5 @@ def _turns(
         same = same if follow.by is By.IDS else _same(call, rendered)
 
 
-def _same(call: Call, rendered: Packed) -> int:
+def _same(call: StoredCall, rendered: Packed) -> int:
     return common(packed(call.ids.tolist()), 0, rendered, 0)

@@ -7,22 +7,22 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 
 from ..message import Message
-from ..samples.call import Call
-from .breaks import Part
+from ..samples.call import StoredCall
+from .breaks import TurnPart
 from .cause import part_at
 from .diff import Hunk, Packed
 from .region import Region
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class HunkPlace:
     """Where a hunk lies in the ids in use."""
 
     region: Region
     """The first completion with any of its ids, else what it begins in."""
-    turn: Call | None
+    turn: StoredCall | None
     """The sampled turn that it is about, if it is about one: its text, or its close."""
-    part: Part
+    part: TurnPart
     stop: int = 0
     """Where that turn's stop stands, or where it was cut."""
     cut: bool = False
@@ -33,12 +33,12 @@ class Place:
     """All completions that it has ids of."""
 
     @property
-    def owner(self) -> Call:
+    def owner(self) -> StoredCall:
         """The call that it is counted for."""
         return self.region.call if self.turn is None else self.turn
 
 
-def said(turn: Call | None) -> Message | None:
+def said(turn: StoredCall | None) -> Message | None:
     """Return the message that a turn became, if it is one."""
     return turn.step.completion[0] if turn is not None and turn.step.completion.length == 1 else None
 
@@ -49,7 +49,7 @@ def placed(
     used: Packed,
     markers: Collection[int],
     text: Callable[[Sequence[int]], str],
-) -> Place:
+) -> HunkPlace:
     """Return where a hunk lies; `found` are the regions that it may lie in, the last first."""
     ordered = found[::-1]
     sampled = tuple(region for region in ordered if region.sampled and region.holds(hunk))
@@ -57,25 +57,25 @@ def placed(
     turn = region.call if region.sampled else region.above
     asked = not region.sampled and _speaks(used, region, hunk.start, markers)
     if turn is None or asked:
-        part = Part.OPENER if asked else Part.PROMPT
-        return Place(region=region, turn=None, part=part, sampled=sampled)
+        part = TurnPart.OPENER if asked else TurnPart.PROMPT
+        return HunkPlace(region=region, turn=None, part=part, sampled=sampled)
     closed = _closed(used, turn.stop, markers)
     stop = turn.stop - (turn.step.stop is not None)
     inserted = hunk.start == hunk.stop == stop < turn.stop  # before a stop that stays: more text, no close
     if hunk.start >= stop and hunk.stop <= closed and not inserted:
-        part = Part.CLOSE
+        part = TurnPart.CLOSE
     elif region.sampled:
         part = _part(turn, hunk.start, text)
     else:
-        return Place(region=region, turn=None, part=Part.ENVIRONMENT, sampled=sampled)
+        return HunkPlace(region=region, turn=None, part=TurnPart.ENVIRONMENT, sampled=sampled)
     covers = hunk.start <= stop < hunk.stop <= closed and not turn.step.truncated
-    return Place(
+    return HunkPlace(
         region=region,
         turn=turn,
         part=part,
         stop=stop,
         cut=turn.step.truncated and hunk.start <= turn.stop <= hunk.stop,
-        seam=part is Part.CLOSE or covers,
+        seam=part is TurnPart.CLOSE or covers,
         sampled=sampled,
     )
 
@@ -91,7 +91,7 @@ def _closed(used: Packed, stop: int, markers: Collection[int]) -> int:
     return next((place + 1 for place in range(stop, len(used)) if used[place] in markers), len(used))
 
 
-def _part(turn: Call, start: int, text: Callable[[Sequence[int]], str]) -> Part:
+def _part(turn: StoredCall, start: int, text: Callable[[Sequence[int]], str]) -> TurnPart:
     ids = turn.step.completion_ids.tolist()
     place = len(text(ids[: max(start - turn.start, 0)])) if start > turn.start else 0
     return part_at(said(turn), text(ids), place)

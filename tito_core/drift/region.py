@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from ..samples.call import Call
+from ..samples.call import StoredCall
 from ..samples.forest import Forest
 from .diff import Hunk
 
@@ -15,11 +15,11 @@ from .diff import Hunk
 class Region:
     """Ids from `start` to `stop` of a path: a call's completion, or what stands in its prompt before it."""
 
-    call: Call
+    call: StoredCall
     start: int
     stop: int
     sampled: bool
-    above: Call | None = None
+    above: StoredCall | None = None
     """For what is not sampled: the call whose completion ends where the region begins; None for the first."""
 
     def holds(self, hunk: Hunk) -> int:
@@ -34,7 +34,7 @@ def regions(forest: Forest, name: str, *, whole: bool, down_to: int) -> Iterator
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids):
-    ...     return Call(name=name, step=Step(prompt=[], completion=[], prompt_ids=prompt_ids,
+    ...     return StoredCall(name=name, step=Step(prompt=[], completion=[], prompt_ids=prompt_ids,
     ...                                      completion_ids=completion_ids))
     >>> forest = Forest.of([call("a", [1], [2, 3]), call("b", [1, 2, 3, 4], [5])])
     >>> [(one.call.name, one.start, one.stop, one.sampled)

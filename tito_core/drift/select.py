@@ -15,22 +15,22 @@ from .breaks import Break, Cause
 
 
 @attrs.frozen
-class Choice:
+class BreakSelection:
     """At most `most` breaks of each cause, those with the smallest keys."""
 
     most: int
     kept: Mapping[Cause, tuple[Break, ...]] = attrs.field(factory=dict)
 
-    def with_breaks(self, breaks: Iterable[Break]) -> Choice:
+    def with_breaks(self, breaks: Iterable[Break]) -> BreakSelection:
         """Return the choice from these and more."""
         found = {cause: list(kept) for cause, kept in self.kept.items()}
         for one in breaks:
             found.setdefault(one.cause, []).append(one)
         cut = {cause: _first(found[cause], self.most) for cause in Cause if self.most and cause in found}
-        return Choice(self.most, cut)
+        return BreakSelection(self.most, cut)
 
-    def __add__(self, other: Choice) -> Choice:
-        return Choice(min(self.most, other.most), self.kept).with_breaks(chain(*other.kept.values()))
+    def __add__(self, other: BreakSelection) -> BreakSelection:
+        return BreakSelection(min(self.most, other.most), self.kept).with_breaks(chain(*other.kept.values()))
 
     @property
     def shown(self) -> tuple[Break, ...]:

@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import TemplateRefused
 from ..message import Message
-from ..samples.call import Call
+from ..samples.call import StoredCall
 from ..samples.forest import Forest
 from ..samples.predecessor import By, Follow
 from .breaks import Cause
@@ -90,7 +90,7 @@ class Views:
 
     renderer: Renderer
     forest: Forest
-    call: Call
+    call: StoredCall
     follow: Follow | None
     used: Packed
     """What a prompt that keeps ids begins with, or is."""
@@ -100,7 +100,7 @@ class Views:
     """For turns, by their calls, the view of a prompt in which they are as they were sampled."""
 
     @property
-    def earlier(self) -> Call | None:
+    def earlier(self) -> StoredCall | None:
         """The call that the prompt goes on from."""
         return None if self.follow is None else self.forest[self.follow.of].call
 
@@ -153,7 +153,7 @@ class Views:
         """And with its messages."""
         return None if self.told == self.prompt else self._view(self.told, self._key)
 
-    def verbatim(self, turn: Call, hunk: Hunk) -> bool | None:
+    def verbatim(self, turn: StoredCall, hunk: Hunk) -> bool | None:
         """Tell whether the text would be restated, had the turn come back as it was sampled."""
         place = turn.step.prompt.length
         if turn.step.completion.length != 1 or place >= len(self.told):
@@ -166,7 +166,7 @@ class Views:
         rest = view.over(hunk)
         return rest is None or self.differing(view, rest).same
 
-    def _as_sampled(self, turn: Call, place: int) -> View | None:
+    def _as_sampled(self, turn: StoredCall, place: int) -> View | None:
         ids = turn.step.completion_ids.tolist()
         said = self.renderer.text(ids if turn.step.stop is None else ids[:-1])
         message = {"role": "assistant", "content": said}

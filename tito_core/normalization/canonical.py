@@ -26,7 +26,7 @@ IDENTITY = ("role", "content", *REASONING, "tool_calls", "tool_call_id", "name")
 
 
 @attrs.frozen
-class Call:
+class CanonicalCall:
     """A tool call's identity."""
 
     id: Value
@@ -41,7 +41,7 @@ class Canonical:
     role: str
     content: Value
     reasoning: Value
-    tool_calls: tuple[Call, ...]
+    tool_calls: tuple[CanonicalCall, ...]
     tool_call_id: Value
     name: Value
 
@@ -127,14 +127,14 @@ def said_in(call: dict[str, Any]) -> dict[str, Any]:
     return function if isinstance(function, dict) else call
 
 
-def _call(call: Any) -> Call:
+def _call(call: Any) -> CanonicalCall:
     if not isinstance(call, dict):
-        return Call(None, None, ("odd", _value(call)))
+        return CanonicalCall(None, None, ("odd", _value(call)))
     said = said_in(call)
     if "name" not in said:
         rest = {key: value for key, value in call.items() if key not in ("id", "index") and value is not None}
-        return Call(_value(call.get("id")), None, ("odd", _value(rest)))
-    return Call(_value(call.get("id")), _value(said.get("name")), _arguments(said.get("arguments")))
+        return CanonicalCall(_value(call.get("id")), None, ("odd", _value(rest)))
+    return CanonicalCall(_value(call.get("id")), _value(said.get("name")), _arguments(said.get("arguments")))
 
 
 def _arguments(arguments: Any) -> Value:

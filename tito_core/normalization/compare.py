@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 
 from ..message import Message, copied
-from .canonical import Call, Canonical, Value, normal_copy, trimmed
-from .receipts import Forgiveness, spelling
+from .canonical import Canonical, CanonicalCall, Value, normal_copy, trimmed
+from .receipts import Forgiveness, receipts
 
 
 def same(
@@ -55,7 +55,7 @@ def same_copies(
     extra = _same_forms(left, right, renaming)
     if extra is None:
         return None
-    return extra | spelling(ours, theirs)
+    return extra | receipts(ours, theirs)
 
 
 def _same_forms(left: Canonical, right: Canonical, renaming: Renaming) -> frozenset[Forgiveness] | None:
@@ -96,7 +96,9 @@ def _same_reasoning(
     return None
 
 
-def _same_call(left: Call, right: Call, renaming: Renaming) -> frozenset[Forgiveness] | None:
+def _same_call(
+    left: CanonicalCall, right: CanonicalCall, renaming: Renaming
+) -> frozenset[Forgiveness] | None:
     if (left.name, left.arguments) != (right.name, right.arguments):
         return None
     return _same_tool_id(left.id, right.id, renaming)

@@ -38,10 +38,10 @@ OPTIONAL = frozenset(
 Plain: TypeAlias = dict[str, Any]
 
 
-def spelling(ours: Plain, theirs: Plain) -> frozenset[Forgiveness]:
+def receipts(ours: Plain, theirs: Plain) -> frozenset[Forgiveness]:
     """Name the ways in which two messages that are the same were written differently.
 
-    >>> spelling({"role": "user", "content": "a"}, {"role": "user", "content": "a", "name": None})
+    >>> receipts({"role": "user", "content": "a"}, {"role": "user", "content": "a", "name": None})
     frozenset({<Forgiveness.ABSENT: 'a key was missing on one side and None on the other'>})
     """
     return frozenset(name for name, differs in _SPELLINGS.items() if differs(ours, theirs))

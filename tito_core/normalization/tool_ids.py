@@ -15,7 +15,7 @@ from .canonical import calls_in
 Plain = dict[str, Any]
 
 
-def restored(ours: Iterable[Message], theirs: Sequence[Message]) -> tuple[Plain, ...]:
+def restore_tool_ids(ours: Iterable[Message], theirs: Sequence[Message]) -> tuple[Plain, ...]:
     """Return their messages with the ids that ours have, in what is new, too.
 
     `ours` are the messages that theirs begin with, under a renaming.
@@ -24,7 +24,7 @@ def restored(ours: Iterable[Message], theirs: Sequence[Message]) -> tuple[Plain,
     >>> ours = [{"role": "assistant", "tool_calls": [{"id": "a", **call}]}]
     >>> theirs = [{"role": "assistant", "tool_calls": [{"id": "x", **call}]},
     ...           {"role": "tool", "tool_call_id": "x", "content": "7"}]
-    >>> restored(ours, theirs)[1]
+    >>> restore_tool_ids(ours, theirs)[1]
     {'role': 'tool', 'tool_call_id': 'a', 'content': '7'}
     """
     held = copied(theirs, "prompt")

@@ -1,22 +1,22 @@
 """From calls to training rows: every sampled id trains exactly once."""
 
-from .call import Call, Ending
+from .call import Ending, StoredCall
 from .experts import MissingRow, RoutedExperts, RowExperts
 from .forest import Forest
-from .leave_out import Why
+from .leave_out import LeaveOutReason
 from .node import EdgeKind, Node
-from .options import Conversation, Cut, Owner, Retries, Rewards, RowPer, SampleOptions, TurnRule
+from .options import ConversationScope, Cut, Owner, Retries, Rewards, RowPer, SampleOptions, TurnRule
 from .row import Row, RowSpan, RowTurn
-from .rows import Samples, Untrained, samples
+from .rows import RowSet, Untrained, make_rows
 from .weights import WeightVersion
 
 __all__ = [
-    "Call",
-    "Conversation",
+    "ConversationScope",
     "Cut",
     "EdgeKind",
     "Ending",
     "Forest",
+    "LeaveOutReason",
     "MissingRow",
     "Node",
     "Owner",
@@ -26,13 +26,13 @@ __all__ = [
     "Row",
     "RowExperts",
     "RowPer",
+    "RowSet",
     "RowSpan",
     "RowTurn",
     "SampleOptions",
-    "Samples",
+    "StoredCall",
     "TurnRule",
     "Untrained",
     "WeightVersion",
-    "Why",
-    "samples",
+    "make_rows",
 ]

@@ -42,7 +42,7 @@ def _mapped(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class StoredCall:
     """A model call by its name. Checked once; it does not change.
 
     Raises `InputError` where a part does not fit the step.
@@ -50,7 +50,7 @@ class Call:
     >>> step = Step(prompt=[{"role": "user", "content": "hi"}],
     ...             completion=[{"role": "assistant", "content": "hello"}],
     ...             prompt_ids=[1, 2, 3], completion_ids=[4, 5])
-    >>> call = Call(name="a", step=step, finish_reason="stop", reward=1.0)
+    >>> call = StoredCall(name="a", step=step, finish_reason="stop", reward=1.0)
     >>> call.ids, call.ending.name, call.key
     (Ids([1, 2, 3, 4, 5]), 'WHOLE', (0, 'a'))
     """

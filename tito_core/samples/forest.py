@@ -17,7 +17,7 @@ from operator import attrgetter
 import attrs
 
 from ..errors import InputError
-from .call import Call
+from .call import StoredCall
 from .lineage import related
 from .node import Node
 
@@ -28,7 +28,7 @@ class Forest:
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids):
-    ...     return Call(name=name, step=Step(prompt=[], completion=[], prompt_ids=prompt_ids,
+    ...     return StoredCall(name=name, step=Step(prompt=[], completion=[], prompt_ids=prompt_ids,
     ...                                      completion_ids=completion_ids))
     >>> forest = Forest.of([call("c", [1, 2, 3], [5]), call("a", [1], [2]), call("b", [1, 2, 3], [6]),
     ...                     call("d", [9], [9])])
@@ -61,16 +61,16 @@ class Forest:
         return {node.name: node for node in self.nodes}
 
     @classmethod
-    def of(cls, calls: Iterable[Call]) -> Forest:
+    def of(cls, calls: Iterable[StoredCall]) -> Forest:
         """Make the forest of calls in any order; raises `InputError` where two have one name."""
         return cls(related(_sorted(calls)))
 
-    def add(self, *calls: Call) -> Forest:
+    def add(self, *calls: StoredCall) -> Forest:
         """Return the forest of these calls and `calls`, the same as if all had come at once."""
         return Forest.of([*self.calls, *calls])
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[StoredCall, ...]:
         """All calls by their key."""
         return tuple(node.call for node in self.nodes)
 
@@ -113,11 +113,11 @@ class Forest:
         return f"Forest({len(self.nodes)} calls, {len(self.roots)} roots, {len(self.leaves)} leaves)"
 
 
-def _sorted(calls: Iterable[Call]) -> list[Call]:
+def _sorted(calls: Iterable[StoredCall]) -> list[StoredCall]:
     """Return the calls by their key, each once."""
     found = list(calls)
     for call in found:
-        if not isinstance(call, Call):
+        if not isinstance(call, StoredCall):
             raise InputError(f"a forest holds calls, not {type(call).__name__}: Call(name=..., step=step)")
     names = {call.name for call in found}
     if len(names) < len(found):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from .call import Call, Ending
+from .call import Ending, StoredCall
 from .forest import Forest
 from .node import EdgeKind, Node
 from .options import Retries, SampleOptions, TurnRule
 
 
-class Why(Enum):
+class LeaveOutReason(Enum):
     """Why sampled ids train nothing."""
 
     DROPPED = "an option leaves out turns that ended so, and what continues them"
@@ -22,13 +22,13 @@ class Why(Enum):
     NOT_ASKED_FOR = "no row that was asked for contains them"
 
 
-def left_out(forest: Forest, options: SampleOptions) -> Mapping[str, Why]:
+def left_out(forest: Forest, options: SampleOptions) -> Mapping[str, LeaveOutReason]:
     """Return the calls that do not stay, and why.
 
     What is sent the same prompt is looked at together, shorter prompts first: a call's parent stands in
     fewer ids, so its fate is known by then.
     """
-    lost: dict[str, Why] = {}
+    lost: dict[str, LeaveOutReason] = {}
     for group in _groups(forest):
         for node in group:
             why = _own(node, forest, options, lost)
@@ -36,7 +36,7 @@ def left_out(forest: Forest, options: SampleOptions) -> Mapping[str, Why]:
                 lost[node.name] = why
         alive = [node for node in group if node.name not in lost and node.call.ending is not Ending.EMPTY]
         stay = _staying(alive, forest, options.retries)
-        lost |= {node.name: Why.RETRIED for node in alive if node.name not in stay}
+        lost |= {node.name: LeaveOutReason.RETRIED for node in alive if node.name not in stay}
     return lost
 
 
@@ -49,16 +49,20 @@ def _groups(forest: Forest) -> Iterable[list[Node]]:
     return sorted(groups.values(), key=lambda group: group[0].call.start)
 
 
-def _own(node: Node, forest: Forest, options: SampleOptions, lost: Mapping[str, Why]) -> Why | None:
+def _own(
+    node: Node, forest: Forest, options: SampleOptions, lost: Mapping[str, LeaveOutReason]
+) -> LeaveOutReason | None:
     """Return why a call is left out for itself, or with its parent."""
     if node.parent is not None:
-        above = lost.get(node.parent) or (Why.AFTER_END if ends(forest[node.parent].call, options) else None)
+        above = lost.get(node.parent) or (
+            LeaveOutReason.AFTER_END if ends(forest[node.parent].call, options) else None
+        )
         if above is not None:
             return above
-    return Why.DROPPED if options.rule(node.call.ending) is TurnRule.DROP else None
+    return LeaveOutReason.DROPPED if options.rule(node.call.ending) is TurnRule.DROP else None
 
 
-def ends(call: Call, options: SampleOptions) -> bool:
+def ends(call: StoredCall, options: SampleOptions) -> bool:
     """Tell whether rows end with this turn."""
     return options.rule(call.ending) is TurnRule.END
 

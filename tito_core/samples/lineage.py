@@ -8,16 +8,16 @@ from itertools import starmap
 
 import attrs
 
-from ..match import NOTHING, Wanted
+from ..match import NOTHING, PromptMatcher
 from ..message import Messages
-from .call import Call
+from .call import StoredCall
 from .node import EdgeKind, Node
 from .restated import Quoted, Retold
 from .ties import NOBODY, Candidates
 from .trie import Branch, Place, Trie, settled
 
 
-def related(calls: Sequence[Call]) -> tuple[Node, ...]:
+def related(calls: Sequence[StoredCall]) -> tuple[Node, ...]:
     """Return the node of each call; `calls` come by their key."""
     trie = Trie()
     ends = [trie.place(call.ids) for call in calls]
@@ -30,7 +30,7 @@ def related(calls: Sequence[Call]) -> tuple[Node, ...]:
 class Ended:
     """The places where calls end that sampled something."""
 
-    def __init__(self, ends: Iterable[tuple[Call, Place]]) -> None:
+    def __init__(self, ends: Iterable[tuple[StoredCall, Place]]) -> None:
         """Hold the calls by the places of their last ids."""
         self._calls: dict[Place, Candidates] = {}
         for call, end in ends:
@@ -61,7 +61,7 @@ class Ended:
         return found
 
 
-def _firsts(calls: Sequence[Call], starts: Sequence[Place]) -> list[str]:
+def _firsts(calls: Sequence[StoredCall], starts: Sequence[Place]) -> list[str]:
     """Return for each call the first one with the same prompt ids; without ids each is its own."""
     seen: dict[Place, str] = {}
     return [
@@ -70,7 +70,7 @@ def _firsts(calls: Sequence[Call], starts: Sequence[Place]) -> list[str]:
     ]
 
 
-def _by_ids(call: Call, first: str, candidates: Candidates) -> Node:
+def _by_ids(call: StoredCall, first: str, candidates: Candidates) -> Node:
     """Place a call by its ids."""
     parent = candidates.chosen(call)
     above = None if parent is None else parent.name
@@ -120,7 +120,7 @@ def _rewriting(node: Node, candidates: Candidates, known: int) -> Node:
     told = candidates.chosen(node.call)
     if told is None or told.step.messages.length <= known:
         return node
-    forgiven = Wanted(node.call.step.prompt, NOTHING).fits(told.step.messages)
+    forgiven = PromptMatcher(node.call.step.prompt, NOTHING).fits(told.step.messages)
     return attrs.evolve(
         node, kind=EdgeKind.REWRITES, of=told.name, rivals=candidates.names, forgiven=forgiven or NOTHING
     )

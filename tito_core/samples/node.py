@@ -7,7 +7,7 @@ from enum import Enum
 import attrs
 
 from ..normalization.receipts import Forgiveness
-from .call import Call
+from .call import StoredCall
 
 
 class EdgeKind(Enum):
@@ -26,7 +26,7 @@ class EdgeKind(Enum):
 class Node:
     """A call, what its ids continue, and how it came about."""
 
-    call: Call
+    call: StoredCall
     parent: str | None = None
     """The call whose ids begin the prompt ids, the longest one. This is the tree that rows are made of."""
     kind: EdgeKind = EdgeKind.UNRELATED

@@ -58,7 +58,7 @@ class Retries(Enum):
     EXTENDED = "those that some call continues; the last by its key where none does"
 
 
-class Conversation(Enum):
+class ConversationScope(Enum):
     """What shares one weight and one reward."""
 
     FOREST = "all calls of a forest: a rollout with its sub-agents"
@@ -90,7 +90,7 @@ class SampleOptions:
     """The most ids of a row; None for no limit."""
     cut: Cut = attrs.field(default=Cut.AT_TURN, validator=_choice)
     rewards: Rewards = attrs.field(default=Rewards.BROADCAST, validator=_choice)
-    conversation: Conversation = attrs.field(default=Conversation.FOREST, validator=_choice)
+    conversation: ConversationScope = attrs.field(default=ConversationScope.FOREST, validator=_choice)
     truncated: TurnRule = attrs.field(default=TurnRule.KEEP, validator=_choice)
     """For turns that were cut short, by length above all."""
     aborted: TurnRule = attrs.field(default=TurnRule.KEEP, validator=_choice)

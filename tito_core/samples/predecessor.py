@@ -16,7 +16,7 @@ import attrs
 
 from ..message import Messages
 from ..normalization.canonical import normal_copy
-from .call import Call
+from .call import StoredCall
 from .forest import Forest
 from .lineage import roles
 from .node import EdgeKind, Node
@@ -41,11 +41,11 @@ class Follow:
 def followed(forest: Forest) -> Mapping[str, Follow]:
     """Return for each call that restates a turn the call that it goes on from.
 
-    >>> from tito_core.samples import Call
+    >>> from tito_core.samples import StoredCall
     >>> from tito_core import Step
     >>> def call(order, prompt, prompt_ids):
     ...     said = [{"role": "assistant", "content": str(order)}]
-    ...     return Call(name=str(order), order=order, step=Step(
+    ...     return StoredCall(name=str(order), order=order, step=Step(
     ...         prompt=prompt, completion=said, prompt_ids=prompt_ids, completion_ids=[order, 2]))
     >>> user = {"role": "user", "content": "hi"}
     >>> one = call(1, [user], [7])
@@ -99,14 +99,14 @@ def _unexplained(forest: Forest, node: Node, follow: Follow | None) -> bool:
 class Repeated:
     """The calls by the roles of their messages."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[StoredCall]) -> None:
         """Hold calls that ended with a message."""
-        self._calls: dict[str, list[Call]] = {}
+        self._calls: dict[str, list[StoredCall]] = {}
         for call in calls:
             if call.step.completion:
                 self._calls.setdefault(_speakers(call.step.messages)[-1], []).append(call)
 
-    def by(self, call: Call) -> Call | None:
+    def by(self, call: StoredCall) -> StoredCall | None:
         """Return the longest earlier call that the prompt repeats, of several the latest."""
         prompt = list(call.step.prompt)
         forms: list[Any] = list(map(normal_copy, prompt))

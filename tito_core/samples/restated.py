@@ -13,7 +13,7 @@ from typing import Any
 
 from ..message import Messages
 from ..normalization.canonical import Canonical, normal_copy, sole_text
-from .call import Call
+from .call import StoredCall
 from .ties import NOBODY, Candidates
 
 TELLING = 16
@@ -23,7 +23,7 @@ TELLING = 16
 class Retold:
     """All prefixes of the messages of some calls."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[StoredCall]) -> None:
         """Place the messages of `calls`."""
         self._newer: dict[tuple[int, int], int] = {}
         self._forms: dict[Any, int] = {}
@@ -37,7 +37,7 @@ class Retold:
                 self._ends.setdefault(place, Candidates()).add(call)
         self._nearest = self._nearest_ends()
 
-    def longest(self, call: Call) -> Candidates:
+    def longest(self, call: StoredCall) -> Candidates:
         """Return the calls whose messages begin the prompt of `call`, those with the most messages."""
         return self._ends.get(self._nearest[self._place(call.step.prompt)], NOBODY)
 
@@ -96,10 +96,10 @@ class Quoted:
     with the answer's first or last line on a line of its own.
     """
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[StoredCall]) -> None:
         """Index `calls` by their last turn and by the outer lines of their answer."""
-        self._turns: dict[tuple[Canonical, Canonical], list[Call]] = {}
-        self._lines: dict[str, list[Call]] = {}
+        self._turns: dict[tuple[Canonical, Canonical], list[StoredCall]] = {}
+        self._lines: dict[str, list[StoredCall]] = {}
         for call in calls:
             said = answer(call)
             if said is None:
@@ -110,7 +110,7 @@ class Quoted:
             for line in marks(_text(said)):
                 self._lines.setdefault(line, []).append(call)
 
-    def compacted(self, call: Call) -> Call | None:
+    def compacted(self, call: StoredCall) -> StoredCall | None:
         """Return the latest earlier call that the prompt of `call` restates in fewer messages."""
         prompt = list(call.step.prompt)
         found = [*self._restated(prompt), *self._quoted(prompt)]
@@ -124,12 +124,12 @@ class Quoted:
         ]
         return max(fitting, key=lambda other: other.key, default=None)
 
-    def _restated(self, prompt: Sequence[dict[str, Any]]) -> Iterator[Call]:
+    def _restated(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
         forms = list(map(normal_copy, prompt))
         for turn in pairwise(forms):
             yield from self._turns.get(turn, ())
 
-    def _quoted(self, prompt: Sequence[dict[str, Any]]) -> Iterator[Call]:
+    def _quoted(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
         """Look up each line as an outer one of an answer, then see that the whole answer is there."""
         for message in prompt:
             if message["role"] == "assistant":
@@ -139,7 +139,7 @@ class Quoted:
                     yield from (call for call in self._lines.get(line, ()) if _says(call) in text)
 
 
-def answer(call: Call) -> dict[str, Any] | None:
+def answer(call: StoredCall) -> dict[str, Any] | None:
     """Return the assistant's message that a call ends with, if it ends with one."""
     last = call.step.completion[-1] if call.step.completion else None
     return last if last is not None and last["role"] == "assistant" else None
@@ -168,6 +168,6 @@ def _text(message: dict[str, Any]) -> str:
     return "\n".join(texts(message)).strip()
 
 
-def _says(call: Call) -> str:
+def _says(call: StoredCall) -> str:
     said = answer(call)
     return "" if said is None else _text(said)

@@ -11,7 +11,7 @@ import attrs
 
 from ..ids import PACKED, Ids
 from ..ledger import Origin
-from .call import Call, Ending
+from .call import Ending, StoredCall
 from .experts import MissingRow, RowExperts, gathered
 from .weights import runs
 
@@ -88,17 +88,17 @@ class Row:
 class Draft:
     """A row before it is known what it trains."""
 
-    path: tuple[Call, ...]
+    path: tuple[StoredCall, ...]
     """The calls on the way to the row's own, which is the last."""
     length: int
     """How many of its ids stay."""
 
     @property
-    def call(self) -> Call:
+    def call(self) -> StoredCall:
         """The row's own call."""
         return self.path[-1]
 
-    def contained(self, call: Call) -> int:
+    def contained(self, call: StoredCall) -> int:
         """Return how many sampled ids of a call on the path stay."""
         return max(min(call.stop, self.length) - call.start, 0)
 
@@ -151,7 +151,7 @@ def _turns(draft: Draft, owned: Collection[str]) -> Iterator[RowTurn]:
             )
 
 
-def _logprobs(path: Sequence[Call]) -> Iterator[float | None]:
+def _logprobs(path: Sequence[StoredCall]) -> Iterator[float | None]:
     """Yield one value an id: nothing is made up where there is none."""
     end, parts = 0, list[Iterable[float | None]]()
     for call in path:
@@ -186,7 +186,7 @@ Run = tuple[Origin, int, str | None, str | None]
 """Origin, number of ids, call, weights."""
 
 
-def _runs(path: Sequence[Call]) -> Iterator[Iterator[Run]]:
+def _runs(path: Sequence[StoredCall]) -> Iterator[Iterator[Run]]:
     end = 0
     for call in path:
         yield _brought(call, end)
@@ -194,12 +194,12 @@ def _runs(path: Sequence[Call]) -> Iterator[Iterator[Run]]:
         end = call.stop
 
 
-def _brought(call: Call, start: int) -> Iterator[Run]:
+def _brought(call: StoredCall, start: int) -> Iterator[Run]:
     """Yield what a call's prompt has after the turn that it continues."""
     for origin, count in call.step.prompt_ledger.since(start):
         yield origin, count, None if origin is Origin.SAMPLED else call.name, None
 
 
-def _sampled(call: Call) -> Iterator[Run]:
+def _sampled(call: StoredCall) -> Iterator[Run]:
     for version, count in runs(call.weight_versions, call.stop - call.start):
         yield Origin.SAMPLED, count, call.name, version

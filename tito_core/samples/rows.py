@@ -12,10 +12,10 @@ from itertools import chain
 import attrs
 
 from ..errors import InputError
-from .call import Call
+from .call import StoredCall
 from .forest import Forest
-from .leave_out import Why, left_out
-from .options import Conversation, Cut, Owner, Rewards, RowPer, SampleOptions, TurnRule
+from .leave_out import LeaveOutReason, left_out
+from .options import ConversationScope, Cut, Owner, Rewards, RowPer, SampleOptions, TurnRule
 from .row import Draft, Row, row
 
 
@@ -26,11 +26,11 @@ class Untrained:
     call: str
     start: int
     stop: int
-    why: Why
+    why: LeaveOutReason
 
 
 @attrs.frozen(kw_only=True)
-class Samples:
+class RowSet:
     """The rows of a forest, and what is not in them."""
 
     rows: tuple[Row, ...]
@@ -44,9 +44,9 @@ class Samples:
 EVERYTHING = SampleOptions()
 
 
-def samples(
+def make_rows(
     forest: Forest, options: SampleOptions = EVERYTHING, *, only: Collection[str] | None = None
-) -> Samples:
+) -> RowSet:
     """Turn a forest into training rows.
 
     `only` names the leaves (for a row per call: the calls) that get a row; what the others would have
@@ -56,15 +56,15 @@ def samples(
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids, reward=None):
-    ...     return Call(name=name, reward=reward, step=Step(
+    ...     return StoredCall(name=name, reward=reward, step=Step(
     ...         prompt=[], completion=[], prompt_ids=prompt_ids, completion_ids=completion_ids))
     >>> forest = Forest.of([call("a", [1], [2, 3]), call("b", [1, 2, 3, 9], [4]),
     ...                     call("c", [1, 2, 3, 8], [5], 0.5)])
-    >>> for made in samples(forest).rows:
+    >>> for made in make_rows(forest).rows:
     ...     print(made.name, made.ids.tolist(), list(made.loss_mask), made.reward, made.weight)
     b [1, 2, 3, 9, 4] [0, 1, 1, 0, 1] 0.5 0.75
     c [1, 2, 3, 8, 5] [0, 0, 0, 0, 1] 0.5 0.25
-    >>> last = samples(forest, SampleOptions(max_length=4), only=["c"])
+    >>> last = make_rows(forest, SampleOptions(max_length=4), only=["c"])
     >>> last.rows[0].ids.tolist(), [(one.call, one.why.name) for one in last.untrained]
     ([1, 2, 3], [('b', 'NOT_ASKED_FOR'), ('c', 'TOO_LONG')])
     """
@@ -75,7 +75,7 @@ def samples(
     for name, draft in owners.items():
         owned[draft.call.name].add(name)
     kept = [draft for draft in drafts if owned[draft.call.name]]
-    return Samples(
+    return RowSet(
         rows=tuple(_rows(forest, kept, owned, options)),
         untrained=tuple(_untrained(forest, options, lost, drafts, owners)),
         without_row=tuple(draft.call.name for draft in drafts if not owned[draft.call.name]),
@@ -83,8 +83,8 @@ def samples(
 
 
 def _paths(
-    forest: Forest, options: SampleOptions, lost: Mapping[str, Why], only: Collection[str] | None
-) -> Iterator[tuple[Call, ...]]:
+    forest: Forest, options: SampleOptions, lost: Mapping[str, LeaveOutReason], only: Collection[str] | None
+) -> Iterator[tuple[StoredCall, ...]]:
     """Yield the calls on the way to each row's own."""
     staying = [node.name for node in forest.nodes if node.name not in lost]
     continued = {forest[name].parent for name in staying} if options.rows is RowPer.LEAF else set()
@@ -96,7 +96,9 @@ def _paths(
         yield tuple(forest[above].call for above in forest.path(name))
 
 
-def _check(only: Collection[str], forest: Forest, wanted: Sequence[str], lost: Mapping[str, Why]) -> None:
+def _check(
+    only: Collection[str], forest: Forest, wanted: Sequence[str], lost: Mapping[str, LeaveOutReason]
+) -> None:
     """Refuse names that could never have a row; those that the options leave out are merely left out."""
     for name in only:
         if forest[name].name not in {*wanted, *lost}:
@@ -105,7 +107,7 @@ def _check(only: Collection[str], forest: Forest, wanted: Sequence[str], lost: M
             )
 
 
-def _draft(path: tuple[Call, ...], options: SampleOptions) -> Draft:
+def _draft(path: tuple[StoredCall, ...], options: SampleOptions) -> Draft:
     """Decide where a row ends."""
     whole, most = path[-1].stop, options.max_length
     if most is None or whole <= most:
@@ -138,7 +140,7 @@ def _rows(
 ) -> Iterator[Row]:
     """Yield the rows, each with its conversation's reward and its share of what trains there."""
     trees = {name: tree[0] for tree in forest.trees for name in tree}
-    units = trees if options.conversation is Conversation.TREE else dict.fromkeys(trees, "")
+    units = trees if options.conversation is ConversationScope.TREE else dict.fromkeys(trees, "")
     rewards = _rewards(forest, units) if options.rewards is Rewards.BROADCAST else {}
     counts = {
         draft.call.name: sum(
@@ -179,7 +181,7 @@ def _rewards(forest: Forest, units: Mapping[str, str]) -> dict[str, float]:
 def _untrained(
     forest: Forest,
     options: SampleOptions,
-    lost: Mapping[str, Why],
+    lost: Mapping[str, LeaveOutReason],
     drafts: Sequence[Draft],
     owners: Mapping[str, Draft],
 ) -> Iterator[Untrained]:
@@ -192,14 +194,16 @@ def _untrained(
             yield Untrained(call=call.name, start=start, stop=size, why=_why(call, options, lost, shown))
 
 
-def _own(draft: Draft, options: SampleOptions) -> Sequence[Call]:
+def _own(draft: Draft, options: SampleOptions) -> Sequence[StoredCall]:
     """Return the calls that a row may train."""
     return draft.path if options.rows is RowPer.LEAF else draft.path[-1:]
 
 
-def _why(call: Call, options: SampleOptions, lost: Mapping[str, Why], shown: Collection[str]) -> Why:
+def _why(
+    call: StoredCall, options: SampleOptions, lost: Mapping[str, LeaveOutReason], shown: Collection[str]
+) -> LeaveOutReason:
     if call.name in lost:
         return lost[call.name]
     if call.name not in shown:
-        return Why.NOT_ASKED_FOR
-    return Why.MASKED if options.rule(call.ending) is TurnRule.MASK else Why.TOO_LONG
+        return LeaveOutReason.NOT_ASKED_FOR
+    return LeaveOutReason.MASKED if options.rule(call.ending) is TurnRule.MASK else LeaveOutReason.TOO_LONG

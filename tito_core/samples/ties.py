@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from functools import cached_property
 from operator import attrgetter
 
-from .call import Call
+from .call import StoredCall
 
 
 class Candidates:
     """Calls by their key; gathered while a forest is made."""
 
-    def __init__(self, calls: Iterable[Call] = ()) -> None:
+    def __init__(self, calls: Iterable[StoredCall] = ()) -> None:
         """Hold `calls`, which come by their key."""
         self._calls = list(calls)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: StoredCall) -> None:
         """Hold one more, which comes after those before."""
         self._calls.append(call)
 
-    def chosen(self, call: Call) -> Call | None:
+    def chosen(self, call: StoredCall) -> StoredCall | None:
         """Return the latest that precedes `call` by its key, or the first after it where none does."""
         if not self._calls:
             return None

@@ -38,7 +38,7 @@ def _content(message: Plain) -> str | None:
 
 
 @attrs.frozen(kw_only=True)
-class Kind:
+class TurnKind:
     """The kind of an assistant turn."""
 
     before: str
@@ -53,9 +53,9 @@ class Kind:
     def of(cls, turn: Plain, before: str) -> Self | None:
         """Return the kind of a turn, None where it has no name.
 
-        >>> Kind.of({"role": "assistant", "content": "hi"}, "user")
-        Kind(before='user', reasoning=False, calls=0, content='text')
-        >>> Kind.of({"role": "assistant", "content": "hi", "audio": {"id": "a"}}, "user") is None
+        >>> TurnKind.of({"role": "assistant", "content": "hi"}, "user")
+        TurnKind(before='user', reasoning=False, calls=0, content='text')
+        >>> TurnKind.of({"role": "assistant", "content": "hi", "audio": {"id": "a"}}, "user") is None
         True
         """
         calls, content = calls_of(turn), _content(turn)
@@ -127,10 +127,10 @@ def _shape(message: Plain) -> str | None:
     return "".join((str(role), *marks))
 
 
-def sample_turn(kind: Kind, names: Sequence[str]) -> Plain:
+def sample_turn(kind: TurnKind, names: Sequence[str]) -> Plain:
     """Return a turn of a kind; its calls have these names, and ids made of them.
 
-    >>> sample_turn(Kind(before="user", reasoning=False, calls=0, content="text"), [])
+    >>> sample_turn(TurnKind(before="user", reasoning=False, calls=0, content="text"), [])
     {'role': 'assistant', 'content': 'Seven.'}
     """
     turn: Plain = {"role": "assistant"}

@@ -14,13 +14,13 @@ import attrs
 
 from ..errors import TemplateRefused
 from ..normalization.canonical import REASONING
-from ..questions import Ask, Asking, ask
+from ..questions import Question, Questions, ask
 from ..refusal import Reason, Refusal
-from .case import Kind, sample_environment, sample_turn
+from .case import TurnKind, sample_environment, sample_turn
 from .profile import Case, Mode, Recipe
-from .prove import HISTORY, UNLOCATED, Environment, Proof, Turn, showing
+from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, show_questions
 from .seam import OTHER, SHORT, common_prefix
-from .stand_in import Context, Form, contexts, forms, kindred
+from .stand_in import Context, TurnForm, akin_histories, contexts, forms
 from .tail import recognize
 
 T = TypeVar("T")
@@ -37,14 +37,14 @@ UNTAKEN = Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
 
 
 @attrs.define
-class Counter:
+class RenderCount:
     """How many renders a certificate rests on."""
 
     renders: int = 0
 
-    def counting(self, asking: Asking[T]) -> Asking[T]:
+    def counting(self, asking: Questions[T]) -> Questions[T]:
         """Run a computation, counting what it asks."""
-        resume: Callable[[], Ask] = partial(next, asking)
+        resume: Callable[[], Question] = partial(next, asking)
         while True:
             try:
                 question = resume()
@@ -59,41 +59,41 @@ class Counter:
                 resume = partial(asking.send, ids)
 
 
-def certifying(
-    kind: Kind, shape: tuple[str, ...], suffix: tuple[int, ...], stop_ids: Sequence[int] = ()
-) -> Asking[Case]:
+def certify_questions(
+    kind: TurnKind, shape: tuple[str, ...], suffix: tuple[int, ...], stop_ids: Sequence[int] = ()
+) -> Questions[Case]:
     """Ask until a case is shown, or refused; raises nothing but what whoever answers raises.
 
     A case whose tail depends on the history is shown in whole histories instead of short ones. `stop_ids`
     are what a turn may end with where the suffix does not close it.
     """
-    counter = Counter()
-    case = yield from counter.counting(_certified(Wanted(kind, shape, suffix, tuple(stop_ids))))
+    counter = RenderCount()
+    case = yield from counter.counting(_certified(CaseToShow(kind, shape, suffix, tuple(stop_ids))))
     return attrs.evolve(case, renders=counter.renders)
 
 
 @attrs.frozen
-class Wanted:
+class CaseToShow:
     """The case to show."""
 
-    kind: Kind
+    kind: TurnKind
     shape: tuple[str, ...]
     suffix: tuple[int, ...]
     stop_ids: tuple[int, ...]
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[CaseSample]:
         """Yield turns and environments that differ in words, names and numbers."""
         for (many, words), names in zip(SAMPLES, NAMES, strict=True):
             count = many if self.kind.calls > 1 else self.kind.calls
             said = sample_turn(self.kind, [names[place % 2] for place in range(count)])
-            turn = Turn(
+            turn = SampledTurn(
                 message=said,
                 after=self.kind.before,
                 history=(OPENING, ASKED),
                 suffix=self.suffix,
                 stop=None,
             )
-            yield Sample(turn, sample_environment(self.shape, said, many, words))
+            yield CaseSample(turn, sample_environment(self.shape, said, many, words))
 
     def refused(self, refusal: Refusal) -> Case:
         """Return the case that cannot be shown."""
@@ -103,14 +103,14 @@ class Wanted:
 
 
 @attrs.frozen
-class Sample:
+class CaseSample:
     """A turn and an environment to try a case with."""
 
-    turn: Turn
+    turn: SampledTurn
     environment: Environment
 
 
-def _certified(wanted: Wanted) -> Asking[Case]:
+def _certified(wanted: CaseToShow) -> Questions[Case]:
     """Try the cheap way, then the dear one."""
     free = yield from _in_mode(wanted, Mode.FREE)
     if isinstance(free, Case):
@@ -121,7 +121,7 @@ def _certified(wanted: Wanted) -> Asking[Case]:
     return whole if isinstance(whole, Case) else wanted.refused(whole)
 
 
-def _in_mode(wanted: Wanted, mode: Mode) -> Asking[Case | Refusal]:
+def _in_mode(wanted: CaseToShow, mode: Mode) -> Questions[Case | Refusal]:
     """Show a case for every sample, and that one recipe finds all the tails."""
     shown: list[Shown] = []
     for sample in wanted.samples():
@@ -154,14 +154,14 @@ class Shown:
     histories: int
 
 
-def _free(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
+def _free(wanted: CaseToShow, sample: CaseSample) -> Questions[list[Shown] | Refusal]:
     """Show that a short history gives the tail of any."""
     pasts = contexts(sample.turn.after)
     proof = yield from _proof(wanted, sample, pasts.likely)
     if isinstance(proof, Refusal):
         return proof
     agreed, strange = 0, 0
-    for history in (*pasts.likely, *pasts.unlike, *kindred(sample.turn.after, sample.turn.history)):
+    for history in (*pasts.likely, *pasts.unlike, *akin_histories(sample.turn.after, sample.turn.history)):
         try:
             ids = yield from ask(proof.found.unlike(history))
         except TemplateRefused:
@@ -172,14 +172,14 @@ def _free(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
         strange += history in pasts.unlike
     if not strange:
         return UNTAKEN
-    for place, history in enumerate(kindred(sample.turn.after, sample.turn.history)):
+    for place, history in enumerate(akin_histories(sample.turn.after, sample.turn.history)):
         shown = yield from _shown(proof, history, place, agreed)
         if shown is not None:
             return [shown]
     return Refusal(Reason.UNPROVEN_TAIL, "the tail is not recognized")
 
 
-def _whole(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
+def _whole(wanted: CaseToShow, sample: CaseSample) -> Questions[list[Shown] | Refusal]:
     """Show the tail in each of many histories and with other words.
 
     The turn is written in the first way in which its text is found: where that shows nothing, no other way
@@ -194,9 +194,9 @@ def _whole(wanted: Wanted, sample: Sample) -> Asking[list[Shown] | Refusal]:
     return refusal
 
 
-def _written(wanted: Wanted, sample: Sample, form: Form) -> Asking[list[Shown] | Refusal]:
+def _written(wanted: CaseToShow, sample: CaseSample, form: TurnForm) -> Questions[list[Shown] | Refusal]:
     pasts, found = contexts(sample.turn.after), []
-    for history in (*pasts.likely, *pasts.unlike, *kindred(sample.turn.after, sample.turn.history)):
+    for history in (*pasts.likely, *pasts.unlike, *akin_histories(sample.turn.after, sample.turn.history)):
         proof = yield from _proof(wanted, sample, (history,), (form,))
         if isinstance(proof, Refusal) and proof.reason is Reason.TEMPLATE_REFUSED:
             continue
@@ -212,12 +212,15 @@ def _written(wanted: Wanted, sample: Sample, form: Form) -> Asking[list[Shown] |
 
 
 def _proof(
-    wanted: Wanted, sample: Sample, histories: Sequence[Context], shapes: Sequence[Form] | None = None
-) -> Asking[Proof | Refusal]:
+    wanted: CaseToShow,
+    sample: CaseSample,
+    histories: Sequence[Context],
+    shapes: Sequence[TurnForm] | None = None,
+) -> Questions[Proof | Refusal]:
     """Show the tail, whichever id it may be that closes the turn."""
     refusal = Refusal(Reason.UNPROVEN_TAIL)
     for stop in (None, *wanted.stop_ids):
-        proof = yield from showing(
+        proof = yield from show_questions(
             attrs.evolve(sample.turn, stop=stop), sample.environment, histories, shapes
         )
         if isinstance(proof, Proof):
@@ -228,7 +231,7 @@ def _proof(
     return refusal
 
 
-def _shown(proof: Proof, history: Context, past: int, histories: int) -> Asking[Shown | None]:
+def _shown(proof: Proof, history: Context, past: int, histories: int) -> Questions[Shown | None]:
     """Ask as a stitch would; None where the template does not take that history."""
     found = proof.found
     messages = (*history, found.form.write(SHORT), *found.environment)
@@ -283,13 +286,13 @@ def _common_end(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]
     return one[len(one) - size :]
 
 
-def _rewritten(sample: Sample, recipe: Recipe) -> Asking[bool]:
+def _rewritten(sample: CaseSample, recipe: Recipe) -> Questions[bool]:
     """Tell whether the turn, as history, has other ids than when it was sampled.
 
     It was sampled after the generation prompt, its reasoning before its text.
     """
-    history = kindred(sample.turn.after, sample.turn.history)[recipe.past]
-    form = Form(sample.turn.message, recipe.place, recipe.as_object)
+    history = akin_histories(sample.turn.after, sample.turn.history)[recipe.past]
+    form = TurnForm(sample.turn.message, recipe.place, recipe.as_object)
     bare = {k: v for k, v in sample.turn.message.items() if k not in REASONING}
     try:
         prompt = yield from ask(history)

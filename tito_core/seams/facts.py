@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import TemplateRefused
-from ..questions import Asking, ask
+from ..questions import Questions, ask
 from .case import FOLLOWING
 from .profile import Facts
-from .seam import LONGER, SHORT, common_prefix, locate
+from .seam import LONGER, SHORT, common_prefix, find_seam
 from .stand_in import ANSWER, SYSTEM, THOUGHTFUL, USER
 
 Plain = dict[str, Any]
@@ -23,7 +23,7 @@ CALL: Plain = {
 }
 
 
-def finding(suffix: tuple[int, ...]) -> Asking[Facts]:
+def facts_questions(suffix: tuple[int, ...]) -> Questions[Facts]:
     """Ask about all of them; raises nothing but what whoever answers raises.
 
     Of a template that answers one question in two ways nothing else can be told.
@@ -47,7 +47,7 @@ def finding(suffix: tuple[int, ...]) -> Asking[Facts]:
     )
 
 
-def _try(*messages: Plain, speaking: bool = True) -> Asking[Answer]:
+def _try(*messages: Plain, speaking: bool = True) -> Questions[Answer]:
     """Ask; a refusal is an answer here."""
     try:
         return (yield from ask(messages, add_generation_prompt=speaking))
@@ -70,7 +70,7 @@ def _result(key: str, text: str) -> Plain:
     return {"role": "tool", "tool_call_id": key, "name": "find", "content": text}
 
 
-def _arguments() -> Asking[str | None]:
+def _arguments() -> Questions[str | None]:
     """Tell which form of a call's arguments is written as arguments, and not as a text in quotes."""
     told = {}
     for name, forms in (("object", ({"x": 25}, {"x": 26})), ("text", ('{"x": 25}', '{"x": 26}'))):
@@ -83,7 +83,7 @@ def _arguments() -> Asking[str | None]:
     return "either" if told["object"] == told["text"] else "object"
 
 
-def _grouped() -> Asking[bool | None]:
+def _grouped() -> Questions[bool | None]:
     """Whether two results are more together than one after the other."""
     calls = {**ANSWER, "content": "", "tool_calls": [CALL, {**CALL, "id": "b2c3d4e5f"}]}
     both = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), _result("b2c3d4e5f", "8"))
@@ -95,7 +95,7 @@ def _grouped() -> Asking[bool | None]:
     return both[: len(written)] != written
 
 
-def _default_system() -> Asking[bool | None]:
+def _default_system() -> Questions[bool | None]:
     """Whether a system text takes the place of one that is there without it."""
     without = yield from _try(USER)
     empty = yield from _try({**SYSTEM, "content": ""}, USER)
@@ -107,19 +107,19 @@ def _default_system() -> Asking[bool | None]:
     return given is not None and empty != without and given[len(given) - len(tail) :] != tail
 
 
-def _opening() -> Asking[tuple[int, ...]]:
+def _opening() -> Questions[tuple[int, ...]]:
     """Return how a conversation begins; without the system text where the template takes none."""
     both = yield from _try(SYSTEM, USER)
     return ((yield from _try(USER)) or ()) if both is None else both
 
 
-def _random() -> Asking[bool]:
+def _random() -> Questions[bool]:
     """Whether the same question has two answers."""
     one = yield from _try(SYSTEM, USER)
     return one != (yield from _try(SYSTEM, USER))
 
 
-def _content(content: object) -> Asking[str]:
+def _content(content: object) -> Questions[str]:
     """Compare a null or missing content of a turn with calls to an empty one."""
     calling = _calling({"x": 25})
     if (yield from _try(USER, calling)) is None:
@@ -130,30 +130,30 @@ def _content(content: object) -> Asking[str]:
     return _compared((yield from _try(USER, calling, result)), (yield from _try(USER, other, result)))
 
 
-def _parts() -> Asking[str]:
+def _parts() -> Questions[str]:
     parts = [{"type": "text", "text": USER["content"]}]
     return _compared((yield from _try(USER)), (yield from _try({**USER, "content": parts})))
 
 
-def _opens_thought() -> Asking[bool | None]:
+def _opens_thought() -> Questions[bool | None]:
     """Whether a plain answer, as history, does not begin as the generation prompt does."""
     prompt = yield from _try(USER)
     told = yield from _try(USER, ANSWER, USER)
     return None if prompt is None or told is None else told[: len(prompt)] != prompt
 
 
-def _drops_reasoning() -> Asking[bool | None]:
+def _drops_reasoning() -> Questions[bool | None]:
     told = yield from _try(USER, THOUGHTFUL, USER)
     return None if told is None else told == (yield from _try(USER, ANSWER, USER))
 
 
-def _trims() -> Asking[bool | None]:
+def _trims() -> Questions[bool | None]:
     plain = yield from _try(USER, ANSWER, USER)
     spaced = yield from _try(USER, {**ANSWER, "content": f"{ANSWER['content']}\n "}, USER)
     return None if plain is None else plain == spaced
 
 
-def _openers(suffix: tuple[int, ...]) -> Asking[dict[str, tuple[int, ...]]]:
+def _openers(suffix: tuple[int, ...]) -> Questions[dict[str, tuple[int, ...]]]:
     """Return what opens a message of each role that may follow an answer."""
     found: dict[str, tuple[int, ...]] = {}
     for role in FOLLOWING:
@@ -163,7 +163,7 @@ def _openers(suffix: tuple[int, ...]) -> Asking[dict[str, tuple[int, ...]]]:
     return found
 
 
-def _opener(role: str, suffix: tuple[int, ...]) -> Asking[tuple[int, ...] | None]:
+def _opener(role: str, suffix: tuple[int, ...]) -> Questions[tuple[int, ...] | None]:
     """Return what stands between a turn's close and the text of a message that follows; None for none.
 
     After a call the rest of it comes before the close; without a close there is no telling where it ends.
@@ -183,11 +183,11 @@ def _opener(role: str, suffix: tuple[int, ...]) -> Asking[tuple[int, ...] | None
     return None if called or suffix else opened
 
 
-def _tail(turn: Callable[[str], Plain], following: Plain) -> Asking[Answer]:
+def _tail(turn: Callable[[str], Plain], following: Plain) -> Questions[Answer]:
     """Return what follows a turn's text, None where that cannot be told."""
     short = yield from _try(USER, turn(SHORT), following, speaking=False)
     longer = yield from _try(USER, turn(LONGER), following, speaking=False)
-    seam = None if short is None or longer is None else locate(short, longer)
+    seam = None if short is None or longer is None else find_seam(short, longer)
     return None if seam is None else seam.tail
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..ids import checked
-from ..questions import Asking, TokenizeFn, answer
-from .case import BEFORE, Kind
-from .certify import certifying
-from .facts import finding
+from ..questions import Questions, TokenizeFn, answer
+from .case import BEFORE, TurnKind
+from .certify import certify_questions
+from .facts import facts_questions
 from .profile import Case, Profile
-from .suffix import suffix_asking
+from .suffix import suffix_questions
 
 AFTER_ANSWER = (("user",), ("user+",), ("system",), ("system", "user"), ("assistant", "user"))
 AFTER_CALL = (("tool",), ("tool", "user"), ("tool", "system"))
@@ -18,7 +18,7 @@ AFTER_CALLS = (("tool+",), ("tool+", "user"), ("tool",))
 CONTENTS = ("text", "empty", "null", "absent")
 
 
-def kinds() -> Iterator[tuple[Kind, tuple[str, ...]]]:
+def kinds() -> Iterator[tuple[TurnKind, tuple[str, ...]]]:
     """Yield the usual turns, each with the shapes that usually follow."""
     for before in BEFORE:
         for reasoning in (False, True):
@@ -29,9 +29,9 @@ def kinds() -> Iterator[tuple[Kind, tuple[str, ...]]]:
 
 def _shaped(
     shapes: Iterable[tuple[str, ...]], *, before: str, reasoning: bool, calls: int, contents: Iterable[str]
-) -> Iterator[tuple[Kind, tuple[str, ...]]]:
+) -> Iterator[tuple[TurnKind, tuple[str, ...]]]:
     for content in contents:
-        kind = Kind(before=before, reasoning=reasoning, calls=calls, content=content)
+        kind = TurnKind(before=before, reasoning=reasoning, calls=calls, content=content)
         for shape in shapes:
             yield kind, shape
 
@@ -43,15 +43,15 @@ def probe(tokenize_fn: TokenizeFn, stop_ids: Sequence[int] = ()) -> Profile:
     template loses an assistant's content, `TokenizeError` where `tokenize_fn` returns no ids, and what it
     raises.
     """
-    return answer(probing(stop_ids), tokenize_fn)
+    return answer(probe_questions(stop_ids), tokenize_fn)
 
 
-def probing(stop_ids: Sequence[int] = (), *, cases: bool = True) -> Asking[Profile]:
+def probe_questions(stop_ids: Sequence[int] = (), *, cases: bool = True) -> Questions[Profile]:
     """Ask for a profile; without `cases` only for what every case needs, a few dozen renders."""
     stops = checked(stop_ids, "stop_ids")  # before anything is asked
-    suffix = yield from suffix_asking()
-    profile = Profile(suffix=suffix, stop_ids=stops, facts=(yield from finding(suffix)))
+    suffix = yield from suffix_questions()
+    profile = Profile(suffix=suffix, stop_ids=stops, facts=(yield from facts_questions(suffix)))
     found: list[Case] = []
     for kind, shape in kinds() if cases else ():
-        found.append((yield from certifying(kind, shape, suffix, profile.stop_ids)))
+        found.append((yield from certify_questions(kind, shape, suffix, profile.stop_ids)))
     return profile.then(*found)

@@ -15,7 +15,7 @@ import attrs
 from ..errors import InputError
 from ..ids import checked
 from ..refusal import Reason
-from .case import Kind
+from .case import TurnKind
 
 VERSION = 1
 """The form of a profile; another one is not read."""
@@ -55,7 +55,7 @@ class Recipe:
 class Case:
     """One kind of turn before one shape of environment."""
 
-    kind: Kind
+    kind: TurnKind
     shape: tuple[str, ...]
     mode: Mode
     recipe: Recipe | None = None
@@ -126,7 +126,8 @@ def _stop_ids(ids: Sequence[int]) -> tuple[int, ...]:
 class Profile:
     """A chat template with one rendering (tools, template arguments), as far as it was asked.
 
-    >>> Profile(suffix=(9, 2)).case(Kind(before="user", reasoning=False, calls=0, content="text"), ("user",))
+    >>> plain = TurnKind(before="user", reasoning=False, calls=0, content="text")
+    >>> Profile(suffix=(9, 2)).case(plain, ("user",))
     """
 
     version: int = attrs.field(default=VERSION, validator=_is_known)
@@ -138,11 +139,11 @@ class Profile:
     """What it was rendered with (`render_key`), where whoever asked said so; it serves no other key then."""
     facts: Facts = attrs.field(factory=Facts)
     cases: tuple[Case, ...] = attrs.field(default=(), validator=_once)
-    known: Mapping[tuple[Kind, tuple[str, ...]], Case] = attrs.field(init=False, eq=False, repr=False)
+    known: Mapping[tuple[TurnKind, tuple[str, ...]], Case] = attrs.field(init=False, eq=False, repr=False)
     """The cases by what they are about."""
 
     @known.default
-    def _known(self) -> Mapping[tuple[Kind, tuple[str, ...]], Case]:
+    def _known(self) -> Mapping[tuple[TurnKind, tuple[str, ...]], Case]:
         return {(case.kind, case.shape): case for case in self.cases}
 
     @property
@@ -151,7 +152,7 @@ class Profile:
         opening = {ids[0] for ids in self.facts.openers.values() if ids}
         return tuple(index for index in self.stop_ids if index in opening)
 
-    def case(self, kind: Kind, shape: tuple[str, ...]) -> Case | None:
+    def case(self, kind: TurnKind, shape: tuple[str, ...]) -> Case | None:
         """Return what is known of a kind of turn before a shape of environment."""
         return self.known.get((kind, shape))
 

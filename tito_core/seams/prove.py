@@ -16,10 +16,10 @@ import attrs
 from ..errors import TemplateRefused
 from ..message import Message
 from ..normalization.clean import clean, lengthened, readings
-from ..questions import Asking, ask
+from ..questions import Questions, ask
 from ..refusal import Reason, Refusal
-from .seam import LONGER, OTHER, SHORT, Seam, after, common_prefix, locate
-from .stand_in import CALL_ID, WORDS, Context, Form, calls_of, contexts, forms, kindred
+from .seam import LONGER, OTHER, SHORT, Seam, after, common_prefix, find_seam
+from .stand_in import CALL_ID, WORDS, Context, TurnForm, akin_histories, calls_of, contexts, forms
 
 Environment = tuple[dict[str, Any], ...]
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
@@ -29,7 +29,7 @@ UNLOCATED = Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges
 
 
 @attrs.frozen
-class Turn:
+class SampledTurn:
     """The sampled turn that a bridge follows."""
 
     message: dict[str, Any]
@@ -54,11 +54,11 @@ class Turn:
 
 
 @attrs.frozen
-class Found:
+class LocatedTurn:
     """A way to ask in which the turn's text can be located."""
 
     context: Context
-    form: Form
+    form: TurnForm
     environment: Environment
     seam: Seam
 
@@ -75,7 +75,7 @@ class Found:
 class Proof:
     """A tail that can be believed."""
 
-    found: Found
+    found: LocatedTurn
     cut: int
     """Where in the tail the turn's own text is over and its close begins."""
     close: tuple[int, ...]
@@ -93,7 +93,7 @@ class Proof:
         return self.found.seam.ends(ids, self.cut)
 
 
-def proving(turn: Turn, environment: Environment) -> Asking[Proof | Refusal]:
+def prove_questions(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
     """Ask for the tail after `turn`, in a bounded number of questions, each as long as what is new."""
     refusal = Refusal(Reason.UNPROVEN_TAIL, "results answer several calls of earlier turns")
     if len(_orphans(turn, environment)) > 1:
@@ -108,39 +108,42 @@ def proving(turn: Turn, environment: Environment) -> Asking[Proof | Refusal]:
     return refusal
 
 
-def _proving(turn: Turn, environment: Environment) -> Asking[Proof | Refusal]:
-    proof = yield from showing(turn, environment, contexts(turn.after).likely)
+def _proving(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
+    proof = yield from show_questions(turn, environment, contexts(turn.after).likely)
     if isinstance(proof, Refusal) or (yield from _agrees(turn, proof)):
         return proof
     return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
 
 
-def showing(
-    turn: Turn, environment: Environment, histories: Sequence[Context], shapes: Sequence[Form] | None = None
-) -> Asking[Proof | Refusal]:
+def show_questions(
+    turn: SampledTurn,
+    environment: Environment,
+    histories: Sequence[Context],
+    shapes: Sequence[TurnForm] | None = None,
+) -> Questions[Proof | Refusal]:
     """Show the tail after `turn` in the first of some histories; it may be another after other ones.
 
     `shapes` are the ways to write the turn; the first in which its text can be located counts.
     """
     found = yield from _locate(environment, histories, shapes or forms(turn.message))
-    return (yield from _shown(turn, found)) if isinstance(found, Found) else found
+    return (yield from _shown(turn, found)) if isinstance(found, LocatedTurn) else found
 
 
 def _locate(
-    environment: Environment, histories: Sequence[Context], shapes: Sequence[Form]
-) -> Asking[Found | Refusal]:
+    environment: Environment, histories: Sequence[Context], shapes: Sequence[TurnForm]
+) -> Questions[LocatedTurn | Refusal]:
     """Find the first way to write the turn in which its text can be located."""
     seen = Refusal(Reason.TEMPLATE_REFUSED)
     for context in histories:
         for form in shapes:
             seam = yield from _seam(context, form, environment)
             if isinstance(seam, Seam):
-                return Found(context, form, environment, seam)
+                return LocatedTurn(context, form, environment, seam)
             seen = seam if seen.reason is Reason.TEMPLATE_REFUSED else seen
     return seen
 
 
-def _shown(turn: Turn, found: Found) -> Asking[Proof | Refusal]:
+def _shown(turn: SampledTurn, found: LocatedTurn) -> Questions[Proof | Refusal]:
     """Return the proof if everything about it can be shown."""
     cut = yield from _cut(turn, found)
     if isinstance(cut, Refusal):
@@ -154,33 +157,33 @@ def _shown(turn: Turn, found: Found) -> Asking[Proof | Refusal]:
     return Proof(found, cut, _close(turn, tail), min(prompt, len(tail)))
 
 
-def _close(turn: Turn, tail: tuple[int, ...]) -> tuple[int, ...]:
+def _close(turn: SampledTurn, tail: tuple[int, ...]) -> tuple[int, ...]:
     """Return what begins a tail: the whole suffix, or the stop."""
     if tail[: len(turn.suffix)] == turn.suffix:
         return turn.suffix or tail[: int(tail[:1] == (turn.stop,))]
     return tail[:1]
 
 
-def _seam(context: Context, form: Form, environment: Environment) -> Asking[Seam | Refusal]:
+def _seam(context: Context, form: TurnForm, environment: Environment) -> Questions[Seam | Refusal]:
     try:
         short = yield from ask((*context, form.write(SHORT), *environment))
         longer = yield from ask((*context, form.write(LONGER), *environment))
     except TemplateRefused as refused:
         return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-    return locate(short, longer) or UNLOCATED
+    return find_seam(short, longer) or UNLOCATED
 
 
-def _agrees(turn: Turn, proof: Proof) -> Asking[bool]:
+def _agrees(turn: SampledTurn, proof: Proof) -> Questions[bool]:
     """Tell whether an unlike history gives the same tail, and one that begins and asks as the real one."""
     call_id = next(iter(_orphans(turn, proof.found.environment)), CALL_ID)
     unlike = yield from _first_taken(proof.found, contexts(turn.after, call_id).unlike)
     if unlike is None or not proof.ends(unlike):
         return False
-    akin = yield from _first_taken(proof.found, kindred(turn.after, turn.history))
+    akin = yield from _first_taken(proof.found, akin_histories(turn.after, turn.history))
     return akin is not None and proof.ends(akin)
 
 
-def _first_taken(found: Found, histories: Iterable[Context]) -> Asking[tuple[int, ...] | None]:
+def _first_taken(found: LocatedTurn, histories: Iterable[Context]) -> Questions[tuple[int, ...] | None]:
     """Render with other words in the first of some histories that the template takes."""
     for context in histories:
         try:
@@ -190,7 +193,7 @@ def _first_taken(found: Found, histories: Iterable[Context]) -> Asking[tuple[int
     return None
 
 
-def _swallowed(found: Found) -> Asking[int | None]:
+def _swallowed(found: LocatedTurn) -> Questions[int | None]:
     """Return the position of a new message whose text leaves no trace after the turn.
 
     A template may drop it, or collect such texts in front of the conversation. All are lengthened at once;
@@ -209,7 +212,7 @@ def _swallowed(found: Found) -> Asking[int | None]:
     return None
 
 
-def _added(found: Found, positions: Iterable[int]) -> Asking[int | None]:
+def _added(found: LocatedTurn, positions: Iterable[int]) -> Questions[int | None]:
     """Return how many ids come after the turn with more text in some messages.
 
     None where the template rejects that.
@@ -222,7 +225,7 @@ def _added(found: Found, positions: Iterable[int]) -> Asking[int | None]:
     return 0 if elsewhere or ids == found.seam.ids else len(ids) - len(found.seam.ids)
 
 
-def _generation_prompt(found: Found) -> Asking[int]:
+def _generation_prompt(found: LocatedTurn) -> Questions[int]:
     """Return how many ids of the tail appear only because the model is to speak next."""
     try:
         ids = yield from ask(found.messages(found.environment), add_generation_prompt=False)
@@ -232,7 +235,7 @@ def _generation_prompt(found: Found) -> Asking[int]:
     return len(found.seam.ids) - shared if shared > found.seam.place else 0
 
 
-def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:
+def _cut(turn: SampledTurn, found: LocatedTurn) -> Questions[int | Refusal]:
     """Return where in the tail the turn's own text is over and its close begins."""
     tail, size = found.seam.tail, len(turn.suffix)
     if not calls_of(turn.message):
@@ -250,7 +253,7 @@ def _cut(turn: Turn, found: Found) -> Asking[int | Refusal]:
     return Refusal(Reason.UNPROVEN_TAIL, f"{len(places)} places where the tool call's turn may end")
 
 
-def _orphans(turn: Turn, environment: Environment) -> set[str]:
+def _orphans(turn: SampledTurn, environment: Environment) -> set[str]:
     """Return the ids that results answer and that neither the turn nor a later message called."""
     called = [call.get("id") for message in (turn.message, *environment) for call in calls_of(message)]
     answered = [message.get("tool_call_id") for message in environment]
@@ -261,14 +264,14 @@ def _mismatch() -> Refusal:
     return Refusal(Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn")
 
 
-def _suffixes(tail: tuple[int, ...], turn: Turn, call: CallClose) -> list[int]:
+def _suffixes(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list[int]:
     """Return where the suffix stands in what is always written, or right after it."""
     size = len(turn.suffix)
     places = [*range(call.shared - size + 1), *([call.end] if call.end == call.shared else [])]
     return [i for i in places if size and tail[i : i + size] == turn.suffix]
 
 
-def _stops(tail: tuple[int, ...], turn: Turn, call: CallClose) -> list[int]:
+def _stops(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list[int]:
     """Return where the id that the turn stopped with closes the call, or opens what follows.
 
     It closes where it is the last id before anything follows, and stands there once; it opens where nothing
@@ -292,7 +295,7 @@ class CallClose:
     """How many of them stand there before anything follows: the rest of the call, and its close."""
 
 
-def _call_close(found: Found) -> Asking[CallClose | None]:
+def _call_close(found: LocatedTurn) -> Questions[CallClose | None]:
     """Render the call with nothing after it, once with the generation prompt and once without."""
     try:
         other = yield from ask(found.messages(found.environment, OTHER))

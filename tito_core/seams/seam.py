@@ -37,16 +37,16 @@ class Seam:
         return tuple(ids[-len(end) :]) == end
 
 
-def locate(short: Sequence[int], longer: Sequence[int]) -> Seam | None:
+def find_seam(short: Sequence[int], longer: Sequence[int]) -> Seam | None:
     """Return the seam of `short`, or None where its text was lost, repeated, measured or merged.
 
-    >>> locate([1, 50, 9, 2], [1, 50, 51, 9, 2])
+    >>> find_seam([1, 50, 9, 2], [1, 50, 51, 9, 2])
     Seam(ids=(1, 50, 9, 2), place=2)
-    >>> locate([1, 9, 2], [1, 9, 2]) is None                          # the template dropped the text
+    >>> find_seam([1, 9, 2], [1, 9, 2]) is None                          # the template dropped the text
     True
-    >>> locate([1, 50, 9, 50, 2], [1, 50, 51, 9, 50, 51, 2]) is None  # it wrote the text twice
+    >>> find_seam([1, 50, 9, 50, 2], [1, 50, 51, 9, 50, 51, 2]) is None  # it wrote the text twice
     True
-    >>> locate([1, 59, 2], [1, 50, 51, 9, 2]) is None                 # 50 and 9 merged to 59
+    >>> find_seam([1, 59, 2], [1, 50, 51, 9, 2]) is None                 # 50 and 9 merged to 59
     True
     """
     place = common_prefix(short, longer)

@@ -83,12 +83,12 @@ def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
     return Contexts(likely=(end,), histories=tuple((*past, *end) for past in pasts))
 
 
-def kindred(role: str, history: Context) -> tuple[Context, ...]:
+def akin_histories(role: str, history: Context) -> tuple[Context, ...]:
     """Return short histories that hold these messages of the real one and end with a message of this role.
 
     Templates look for switches in system and user texts, and for whether there is a user at all.
 
-    >>> kindred("user", ({"role": "user", "content": "x"},))
+    >>> akin_histories("user", ({"role": "user", "content": "x"},))
     (({'role': 'user', 'content': 'x'},),)
     """
     if role == "tool":
@@ -126,7 +126,7 @@ WRITTEN = frozenset(("role", "content", *REASONING, "tool_calls"))
 
 
 @attrs.frozen
-class Form:
+class TurnForm:
     """A way to write the turn before the seam, given the text to locate."""
 
     turn: Plain
@@ -139,7 +139,7 @@ class Form:
     def write(self, text: str, words: str = WORDS[0]) -> Plain:
         """Return the turn with `text` in its place.
 
-        >>> Form({"role": "assistant", "content": "x"}).write("hi")
+        >>> TurnForm({"role": "assistant", "content": "x"}).write("hi")
         {'role': 'assistant', 'content': 'hi'}
         """
         made = {name: value for name, value in self.turn.items() if name not in WRITTEN}
@@ -156,7 +156,7 @@ class Form:
     def within(self, text: str) -> Plain:
         """Return the turn with `text` in its place, and all else that it says as it is.
 
-        >>> Form({"role": "assistant", "content": "x", "reasoning": "y"}).within("hi")
+        >>> TurnForm({"role": "assistant", "content": "x", "reasoning": "y"}).within("hi")
         {'role': 'assistant', 'content': 'hi', 'reasoning': 'y'}
         """
         made = dict(self.turn)
@@ -198,7 +198,7 @@ def _arguments(call: Plain) -> Any:
     return spelled if isinstance(spelled, dict) else given
 
 
-def forms(turn: Plain) -> list[Form]:
+def forms(turn: Plain) -> list[TurnForm]:
     """Return the ways to write a turn, the likest first.
 
     With calls the text stands in the arguments of the last, or of the first where a template writes only
@@ -209,9 +209,9 @@ def forms(turn: Plain) -> list[Form]:
     """
     count = len(calls_of(turn))
     if not count:
-        return [Form(turn)]
+        return [TurnForm(turn)]
     places = (-1, 0, None) if count > 1 else (-1, None)
-    return [Form(turn, place, spell) for place in places for spell in (False, True)]
+    return [TurnForm(turn, place, spell) for place in places for spell in (False, True)]
 
 
 def calls_of(turn: Plain) -> list[Plain]:

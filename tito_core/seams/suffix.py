@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..errors import InputError, TemplateRefused
-from ..questions import Asking, TokenizeFn, answer, ask
-from .seam import LONGER, SHORT, common_prefix, locate
-from .stand_in import SYSTEM, USER, Form
+from ..questions import Questions, TokenizeFn, answer, ask
+from .seam import LONGER, SHORT, common_prefix, find_seam
+from .stand_in import SYSTEM, USER, TurnForm
 
-SPOKEN = Form({"role": "assistant"})
+SPOKEN = TurnForm({"role": "assistant"})
 
 
 def suffix_ids(tokenize_fn: TokenizeFn) -> tuple[int, ...]:
@@ -22,10 +22,10 @@ def suffix_ids(tokenize_fn: TokenizeFn) -> tuple[int, ...]:
     >>> suffix_ids(tokenize)
     (2,)
     """
-    return answer(suffix_asking(), tokenize_fn)
+    return answer(suffix_questions(), tokenize_fn)
 
 
-def suffix_asking() -> Asking[tuple[int, ...]]:
+def suffix_questions() -> Questions[tuple[int, ...]]:
     """Ask for the close: what follows a turn when the model speaks next, less what makes it speak.
 
     What stands there only before a user or only before a system text is that message's opener.
@@ -42,11 +42,11 @@ def suffix_asking() -> Asking[tuple[int, ...]]:
     return close
 
 
-def _after(following: tuple[dict[str, str], ...]) -> Asking[tuple[int, ...]]:
+def _after(following: tuple[dict[str, str], ...]) -> Questions[tuple[int, ...]]:
     """Return the ids after an assistant's content."""
     short = yield from ask((USER, SPOKEN.write(SHORT), *following))
     longer = yield from ask((USER, SPOKEN.write(LONGER), *following))
-    seam = locate(short, longer)
+    seam = find_seam(short, longer)
     if seam is None:
         raise InputError(
             "the chat template loses an assistant's content, or merges it: nothing can be stitched"
@@ -54,7 +54,7 @@ def _after(following: tuple[dict[str, str], ...]) -> Asking[tuple[int, ...]]:
     return seam.tail
 
 
-def _opener() -> Asking[tuple[int, ...]]:
+def _opener() -> Questions[tuple[int, ...]]:
     """Return the generation prompt."""
     speaking = yield from ask((USER,))
     silent = yield from ask((USER,), add_generation_prompt=False)

@@ -10,17 +10,17 @@ import attrs
 
 from ..errors import TemplateRefused
 from ..normalization.clean import readings, says
-from ..questions import Asking, ask
+from ..questions import Questions, ask
 from ..refusal import Refusal
-from .case import Kind, shape_of
+from .case import TurnKind, shape_of
 from .profile import Case, Mode, Profile, Recipe
-from .prove import RETRIED, Environment, Proof, Turn, proving
+from .prove import RETRIED, Environment, Proof, SampledTurn, prove_questions
 from .seam import SHORT, after
-from .stand_in import Form, kindred
+from .stand_in import TurnForm, akin_histories
 
 
 @attrs.frozen
-class Bridge:
+class ProvenTail:
     """What the template writes after a turn's own text, proven."""
 
     ids: tuple[int, ...]
@@ -29,9 +29,9 @@ class Bridge:
     """How many of the ids, at the end, are the generation prompt."""
 
 
-def bridging(
-    turn: Turn, environment: Environment, suffix: tuple[int, ...], profile: Profile | None = None
-) -> Asking[Bridge | Refusal]:
+def tail_questions(
+    turn: SampledTurn, environment: Environment, suffix: tuple[int, ...], profile: Profile | None = None
+) -> Questions[ProvenTail | Refusal]:
     """Ask for the bridge after `turn`: once where the profile knows how, else until it is proven."""
     for reading in readings(environment):
         case = _known(profile, turn, reading)
@@ -40,32 +40,34 @@ def bridging(
             return known
         if case is None or case.reason not in RETRIED:
             break
-    proof = yield from proving(attrs.evolve(turn, suffix=suffix), environment)
-    return Bridge(proof.bridge, proof.generation_prompt) if isinstance(proof, Proof) else proof
+    proof = yield from prove_questions(attrs.evolve(turn, suffix=suffix), environment)
+    return ProvenTail(proof.bridge, proof.generation_prompt) if isinstance(proof, Proof) else proof
 
 
-def named_case(turn: Turn, environment: Environment) -> tuple[Kind, tuple[str, ...]] | None:
+def named_case(turn: SampledTurn, environment: Environment) -> tuple[TurnKind, tuple[str, ...]] | None:
     """Return the kind of a turn and the shape of what follows it, None where they have no name."""
-    kind, shape = Kind.of(turn.message, turn.after), shape_of(environment, turn.message)
+    kind, shape = TurnKind.of(turn.message, turn.after), shape_of(environment, turn.message)
     return None if kind is None or shape is None else (kind, shape)
 
 
-def _known(profile: Profile | None, turn: Turn, environment: Environment) -> Case | None:
+def _known(profile: Profile | None, turn: SampledTurn, environment: Environment) -> Case | None:
     """Return the profile's case of a turn and what follows it, None where it has none."""
     named = None if profile is None else named_case(turn, environment)
     return None if profile is None or named is None else profile.case(*named)
 
 
-def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Asking[Bridge | None]:
+def _recognized(
+    turn: SampledTurn, environment: Environment, case: Case | None
+) -> Questions[ProvenTail | None]:
     """Ask once; None where the answer is not what the case foretells."""
     recipe = case.recipe if case is not None else None
     if case is None or recipe is None:
         return None
-    short = kindred(turn.after, turn.history)
+    short = akin_histories(turn.after, turn.history)
     if not 0 <= recipe.past < len(short):
         return None
     past = turn.past if case.mode is Mode.HISTORY else short[recipe.past]
-    form = Form(turn.message, recipe.place, recipe.as_object)
+    form = TurnForm(turn.message, recipe.place, recipe.as_object)
     whole = not recipe.cut or says((*past, *environment), SHORT)  # templates write earlier texts later, too
     asked = (*past, form.write(SHORT), *environment)
     try:
@@ -73,7 +75,7 @@ def _recognized(turn: Turn, environment: Environment, case: Case | None) -> Aski
     except TemplateRefused:
         return None
     bridge = recognize(recipe, ids)
-    return None if bridge is None else Bridge(bridge, len(recipe.speaks))
+    return None if bridge is None else ProvenTail(bridge, len(recipe.speaks))
 
 
 def recognize(recipe: Recipe, ids: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -20,10 +20,10 @@ from tito_io.cli.errors import BAD_INPUT, fail
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
-    from tito_io.samples.line_groups import Reading
+    from tito_io.samples.line_groups import ReadOptions
 
-    from .rendering import Rendering
-    from .report import Report
+    from .rendering import AuditRendering
+    from .report import AuditReport
 
 DRIFT, INCOMPLETE = 1, 3
 PYTHON = {"True": "true", "False": "false", "None": "null"}
@@ -68,7 +68,7 @@ Causes, in the order in which they are named: a break has the first that holds, 
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class AuditOptions:
     """What `tito audit` was asked to do."""
 
     file: Path
@@ -86,11 +86,11 @@ class Options:
     as_json: bool
     html: Path | None
 
-    def rendering(self) -> Rendering:
+    def rendering(self) -> AuditRendering:
         """Return what to render with."""
-        from .rendering import Rendering  # noqa: PLC0415  # heavy, and not needed for --help
+        from .rendering import AuditRendering  # noqa: PLC0415  # heavy, and not needed for --help
 
-        return Rendering(
+        return AuditRendering(
             family=self.family,
             template=self.template,
             tools=None if self.tools is None else _tools(self.tools),
@@ -155,7 +155,7 @@ def audit(**given: Any) -> None:
     Every later prompt is rendered and tokenized as a stack would that sends messages, and compared with the
     ids that the engine saw and sampled.
     """
-    options = Options(**given)
+    options = AuditOptions(**given)
     try:
         report = _audited(options)
         if options.html is not None:
@@ -166,21 +166,21 @@ def audit(**given: Any) -> None:
     sys.exit(status(report))
 
 
-def status(report: Report) -> int:
+def status(report: AuditReport) -> int:
     """Return the exit status."""
     if report.tally.breaks:
         return DRIFT
     return 0 if report.whole else INCOMPLETE
 
 
-def _audited(options: Options) -> Report:
-    from tito_io.samples.line_groups import Group, Reading  # noqa: PLC0415  # heavy, and not needed for --help
+def _audited(options: AuditOptions) -> AuditReport:
+    from tito_io.samples.line_groups import Group, ReadOptions  # noqa: PLC0415  # heavy, and not needed for --help
     from tito_io.samples.ray import aside  # noqa: PLC0415  # likewise
 
     from .report import to_json  # noqa: PLC0415  # likewise
     from .run import audit_file  # noqa: PLC0415  # likewise
 
-    reading = Reading(form=options.form, group=Group[options.group.upper()], id_field=options.id_field)
+    reading = ReadOptions(form=options.form, group=Group[options.group.upper()], id_field=options.id_field)
     with _progress(options.file) as tick, aside(options.ray) as out:
         each = (lambda one: _line(to_json(one), out)) if options.as_json else (lambda _: None)
         if options.ray is not None:
@@ -197,11 +197,11 @@ def _audited(options: Options) -> Report:
 
 
 def _spread(
-    options: Options, reading: Reading, each: Callable[[Break], None], tick: Callable[[int], None]
-) -> Report:
-    from .distributed import Work, spread_file  # noqa: PLC0415  # Ray is heavier still
+    options: AuditOptions, reading: ReadOptions, each: Callable[[Break], None], tick: Callable[[int], None]
+) -> AuditReport:
+    from .distributed import AuditWork, spread_file  # noqa: PLC0415  # Ray is heavier still
 
-    work = Work(
+    work = AuditWork(
         rendering=attrs.evolve(options.rendering(), family=options.family.absolute()),
         reading=reading,
         block=options.block_size,
@@ -223,7 +223,7 @@ def _progress(file: Path) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def _show(report: Report, options: Options) -> None:
+def _show(report: AuditReport, options: AuditOptions) -> None:
     if options.as_json:
         from .report import summary  # noqa: PLC0415  # heavy, and not needed for --help
 
@@ -236,7 +236,7 @@ def _show(report: Report, options: Options) -> None:
     Console().print(table(report))
 
 
-def _write_page(path: Path, report: Report, options: Options) -> None:
+def _write_page(path: Path, report: AuditReport, options: AuditOptions) -> None:
     from .page import Heading, page  # noqa: PLC0415  # heavy, and not needed for --help
 
     family = options.family.name or str(options.family)

@@ -15,16 +15,16 @@ from pathlib import Path
 import attrs
 
 from tito_core.drift.breaks import Break
-from tito_core.drift.select import Choice
+from tito_core.drift.select import BreakSelection
 from tito_io.samples.distributed import Reach
-from tito_io.samples.line_groups import Reading
+from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.lines import regular
 from tito_io.samples.problem import Problem
 from tito_io.samples.ray import knock, spread
 
 from .offsets import again, places
-from .rendering import FamilyRenderer, Rendering
-from .report import Report
+from .rendering import AuditRendering, FamilyRenderer
+from .report import AuditReport
 from .run import audit_each
 
 TOGETHER = 32
@@ -32,11 +32,11 @@ TOGETHER = 32
 
 
 @attrs.frozen(kw_only=True)
-class Work:
+class AuditWork:
     """What each machine needs to know beside the places."""
 
-    rendering: Rendering
-    reading: Reading
+    rendering: AuditRendering
+    reading: ReadOptions
     block: int
     show: int
     every_break: bool
@@ -44,16 +44,16 @@ class Work:
 
 
 @attrs.frozen
-class Made:
+class PartialReport:
     """What came of a piece of work."""
 
-    report: Report
+    report: AuditReport
     breaks: tuple[Break, ...]
 
 
 def spread_file(
-    address: str, path: Path, work: Work, each: Callable[[Break], None], tick: Callable[[int], None]
-) -> Report:
+    address: str, path: Path, work: AuditWork, each: Callable[[Break], None], tick: Callable[[int], None]
+) -> AuditReport:
     """Return the report that one process would make; `each` is told of the breaks in their order.
 
     Raises `InputError` where there is no cluster, or the file is compressed or of no known form.
@@ -68,7 +68,7 @@ def spread_file(
             problems.append(one)
         else:
             found.append(one)
-    report = Report(choice=Choice(work.show)).with_problems(problems)
+    report = AuditReport(choice=BreakSelection(work.show)).with_problems(problems)
     rest = iter(found)
     batches = list(iter(lambda: tuple(islice(rest, TOGETHER)), ()))
     for made in spread(partial(made_of, work=work), batches, address):
@@ -78,19 +78,19 @@ def spread_file(
     return report
 
 
-def made_of(found: Sequence[Reach], work: Work) -> Made:
+def made_of(found: Sequence[Reach], work: AuditWork) -> PartialReport:
     """Audit the conversations at some places: a pure function, but for the file and the family."""
     breaks: list[Break] = []
     conversations = (one for place in found for one in again(place, work.reading))
     each = breaks.append if work.every_break else lambda _: None
     report = audit_each(conversations, _loaded(work.rendering), block=work.block, show=work.show, each=each)
-    return Made(report, tuple(breaks))
+    return PartialReport(report, tuple(breaks))
 
 
 _FAMILIES: dict[bytes, FamilyRenderer] = {}
 
 
-def _loaded(rendering: Rendering) -> FamilyRenderer:
+def _loaded(rendering: AuditRendering) -> FamilyRenderer:
     """Return the family, loaded once a process."""
     key = pickle.dumps(rendering)
     if key not in _FAMILIES:

@@ -8,10 +8,10 @@ from importlib.resources import files
 import attrs
 from jinja2 import Environment, StrictUndefined
 
-from tito_core.drift.breaks import Break, Cause, Piece
+from tito_core.drift.breaks import Break, BreakText, Cause
 
 from .rates import FAMILY, figures
-from .report import Report
+from .report import AuditReport
 from .wording import count, plain, seen
 
 
@@ -26,7 +26,7 @@ class Heading:
     """When; the caller knows the time."""
 
 
-def page(report: Report, heading: Heading) -> str:
+def page(report: AuditReport, heading: Heading) -> str:
     """Return the page as HTML."""
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {"seen": seen, "plain": plain, "number": "{:,}".format}
@@ -49,7 +49,7 @@ def page(report: Report, heading: Heading) -> str:
     )
 
 
-def _causes(report: Report) -> list[tuple[Cause, int, int, float]]:
+def _causes(report: AuditReport) -> list[tuple[Cause, int, int, float]]:
     """Return the causes that occur: breaks, breaks that have it beside another cause, and a bar's width."""
     tally = report.tally
     most = max(tally.causes.values(), default=1)
@@ -60,6 +60,6 @@ def _causes(report: Report) -> list[tuple[Cause, int, int, float]]:
     ]
 
 
-def _more(one: Break, pieces: tuple[Piece, ...]) -> int:
+def _more(one: Break, pieces: tuple[BreakText, ...]) -> int:
     """Return how many tokens of a side the page does not show."""
     return (one.used_ids if pieces is one.used else one.rendered_ids) - len(pieces)

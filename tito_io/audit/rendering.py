@@ -18,7 +18,7 @@ HELD = 64
 
 
 @attrs.frozen(kw_only=True)
-class Rendering:
+class AuditRendering:
     """What to render with: a few values that can be sent elsewhere, unlike a loaded family."""
 
     family: Path
@@ -50,7 +50,7 @@ class FamilyRenderer:
     """Renders and decodes for the audit."""
 
     family: Family
-    given: Rendering
+    given: AuditRendering
     markers: frozenset[int] = attrs.field(init=False)
     bound: dict[str | None, Bound] = attrs.field(init=False, factory=dict)
 

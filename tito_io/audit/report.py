@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from tito_core.drift.breaks import Break
-from tito_core.drift.select import Choice
+from tito_core.drift.select import BreakSelection
 from tito_core.drift.tally import Tally
 from tito_io.samples.problem import Problem
 
@@ -17,24 +17,24 @@ FIRST = 20
 
 
 @attrs.frozen(kw_only=True)
-class Report:
+class AuditReport:
     """Counts, the breaks to show, and what could not be read."""
 
     tally: Tally = attrs.field(factory=Tally)
-    choice: Choice
+    choice: BreakSelection
     problems: int = 0
     first: tuple[Problem, ...] = ()
     """The first problems by their lines."""
 
-    def with_problems(self, problems: Iterable[Problem]) -> Report:
+    def with_problems(self, problems: Iterable[Problem]) -> AuditReport:
         """Return this report with lines that nobody could read, or audit."""
         found = list(problems)
         first = sorted({*self.first, *found}, key=lambda one: (one.line, one.reason))[:FIRST]
         more = sum(1 + one.more for one in found)
         return attrs.evolve(self, problems=self.problems + more, first=tuple(first))
 
-    def __add__(self, other: Report) -> Report:
-        both = Report(
+    def __add__(self, other: AuditReport) -> AuditReport:
+        both = AuditReport(
             tally=self.tally + other.tally,
             choice=self.choice + other.choice,
             problems=self.problems,
@@ -61,7 +61,7 @@ def to_json(one: Break) -> dict[str, Any]:
     return {**data, "part": one.part.name, "cause": one.cause.name, "also": [also.name for also in one.also]}
 
 
-def summary(report: Report) -> dict[str, Any]:
+def summary(report: AuditReport) -> dict[str, Any]:
     """Return the counts and rates as plain data; a rate of nothing is null."""
     tally = report.tally
     rates = {

@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tito_core.drift.breaks import Break, Cause, Piece
+from tito_core.drift.breaks import Break, BreakText, Cause
 from tito_core.drift.tally import Tally
 
 from .rates import FAMILY, UNSEEN, figures
-from .report import Report
+from .report import AuditReport
 from .wording import count, plain, seen
 
 COLOURS = {
@@ -27,7 +27,7 @@ TOKENS = 24
 """Tokens of a side that a line has room for."""
 
 
-def table(report: Report) -> Group:
+def table(report: AuditReport) -> Group:
     """Return causes, rates and the chosen breaks."""
     tally = report.tally
     parts: list[RenderableType] = [verdict(report)]
@@ -36,7 +36,7 @@ def table(report: Report) -> Group:
     return Group(*parts, rates(report))
 
 
-def verdict(report: Report) -> Text:
+def verdict(report: AuditReport) -> Text:
     """Return the first line."""
     tally = report.tally
     if not tally.compared:
@@ -86,7 +86,7 @@ def _line(size: int, name: str, side: Text) -> Text:
     return made.append_text(side)
 
 
-def _side(pieces: Sequence[Piece], size: int, colour: str) -> Text:
+def _side(pieces: Sequence[BreakText], size: int, colour: str) -> Text:
     """Return the first tokens, every other one underlined so that the borders show."""
     if not pieces:
         return Text("nothing", style="dim italic")
@@ -96,7 +96,7 @@ def _side(pieces: Sequence[Piece], size: int, colour: str) -> Text:
     return made.append("…" * (size > min(len(pieces), TOKENS)), style="dim")
 
 
-def rates(report: Report) -> Text:
+def rates(report: AuditReport) -> Text:
     """Return the closing lines."""
     tally = report.tally
     lines = [f"{one.name:<20}{one.percent:>7}  ({one.counted})" for one in figures(tally)]
@@ -110,7 +110,7 @@ def rates(report: Report) -> Text:
     return Text("\n".join(lines))
 
 
-def _missing(report: Report) -> list[str]:
+def _missing(report: AuditReport) -> list[str]:
     """Name what was not compared."""
     tally = report.tally
     lines = [f"not audited: {plain(str(one))}" for one in report.first]

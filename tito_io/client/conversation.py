@@ -20,14 +20,14 @@ from tito_core import (
     Stitched,
     TemplateRefused,
     Trajectory,
-    continuing,
+    continue_questions,
     locate,
     render_key,
-    suffix_asking,
+    suffix_questions,
 )
 from tito_core.message import copied
-from tito_core.recheck import checking
-from tito_core.seams.certify import certifying
+from tito_core.recheck import recheck_questions
+from tito_core.seams.certify import certify_questions
 from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling
 
 from .driver import AsyncTokenizeFn, answer
@@ -42,7 +42,7 @@ class Route(Enum):
 
 
 @attrs.frozen
-class Turn:
+class ClientTurn:
     """One turn, and how it came about."""
 
     route: Route
@@ -81,7 +81,7 @@ class Conversation:
     differed: int = attrs.field(default=0, init=False)
     """How many of them ended otherwise."""
 
-    async def turn(self, prompt: Sequence[Message]) -> Turn:
+    async def turn(self, prompt: Sequence[Message]) -> ClientTurn:
         """Send the whole conversation and keep the answer.
 
         Raises the engine's errors as they are. An engine in trouble is never asked again by another route.
@@ -93,21 +93,21 @@ class Conversation:
         found = await self._stitch(prompt) if self.trajectory else None
         if isinstance(found, Stitched):
             reply = await self.engine.from_ids(found.ids, self.sampling, self.rendering)
-            return self._keep(Turn(Route.TITO, _continued(found, reply), reply, found, None))
+            return self._keep(ClientTurn(Route.TITO, _continued(found, reply), reply, found, None))
         reply = await self.engine.from_messages(prompt, self.rendering, self.sampling)
-        return self._keep(Turn(Route.MITO, self._begun(prompt, reply), reply, None, found))
+        return self._keep(ClientTurn(Route.MITO, self._begun(prompt, reply), reply, None, found))
 
-    async def _told(self, prompt: Sequence[Message]) -> Turn:
+    async def _told(self, prompt: Sequence[Message]) -> ClientTurn:
         """Take a turn at an engine that keeps the ids itself, and compare them with what came before."""
         reply = await self.engine.from_messages(prompt, self.rendering, self.sampling)
         step = self._begun(prompt, reply)
         kept = bool(self.trajectory) and step.prompt_ids.starts_with(self.trajectory[-1].ids)
-        return Turn(Route.KEPT if kept else Route.MITO, step, reply, None, None)
+        return ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, None)
 
     async def close(self) -> tuple[int, ...]:
         """Return the template's turn close."""
         if self.suffix is None:
-            self.suffix = await answer(suffix_asking(), self.render)
+            self.suffix = await answer(suffix_questions(), self.render)
         return self.suffix
 
     @property
@@ -128,7 +128,7 @@ class Conversation:
             profile = await self._learnt(located)
         except TemplateRefused as refused:  # a template that does not even close a turn
             return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-        found = await answer(continuing(located, profile.suffix, profile=profile), self.render)
+        found = await answer(continue_questions(located, profile.suffix, profile=profile), self.render)
         due = self.check_every > 0 and len(self.trajectory) % self.check_every == 0
         return await self._checked(found, prompt) if isinstance(found, Stitched) and due else found
 
@@ -138,13 +138,13 @@ class Conversation:
             self.profile = Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.key)
         named = located.case
         if named is not None and self.profile.case(*named) is None:
-            asking = certifying(*named, self.profile.suffix, self.profile.stop_ids)
+            asking = certify_questions(*named, self.profile.suffix, self.profile.stop_ids)
             self.profile = self.profile.then(await answer(asking, self.render))
         return self.profile
 
     async def _checked(self, found: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return what was found if the whole conversation's render ends with it."""
-        same = await answer(checking(found, prompt), self.render)
+        same = await answer(recheck_questions(found, prompt), self.render)
         self.checked += same is not None
         self.differed += same is False
         if same is False:
@@ -162,7 +162,7 @@ class Conversation:
             key=self.key,
         )
 
-    def _keep(self, turn: Turn) -> Turn:
+    def _keep(self, turn: ClientTurn) -> ClientTurn:
         self.trajectory = self.trajectory.append(turn.step)
         return turn
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar, cast
 
-from tito_core import Ask, Asking, Message, TemplateRefused
+from tito_core import Message, Question, Questions, TemplateRefused
 
 T = TypeVar("T")
 
@@ -20,12 +20,12 @@ class AsyncTokenizeFn(Protocol):
         """Return ids; raises `TemplateRefused` where the template rejects the messages."""
 
 
-async def answer(asking: Asking[T], tokenize_fn: AsyncTokenizeFn) -> T:
+async def answer(asking: Questions[T], tokenize_fn: AsyncTokenizeFn) -> T:
     """Run a computation to its end, awaiting each answer.
 
     What `tokenize_fn` raises comes out unchanged, except `TemplateRefused`, which the computation is told.
     """
-    resume: Callable[[], Ask] = partial(next, asking)
+    resume: Callable[[], Question] = partial(next, asking)
     while True:
         try:
             question = resume()

@@ -29,7 +29,7 @@ LENGTHS = ("max_tokens", "max_completion_tokens")
 
 
 @attrs.frozen
-class Asked:
+class SamplingArgs:
     """Sampling arguments, understood."""
 
     sampling: Sampling
@@ -37,7 +37,7 @@ class Asked:
     """What the chat template is given: it changes the prompt's ids, and the bridge's."""
 
 
-def understood(args: Mapping[str, Any] | None) -> Asked:
+def understood(args: Mapping[str, Any] | None) -> SamplingArgs:
     """Return what sampling arguments say; raises `InputError` naming the one that is wrong.
 
     Where `extra_body` repeats an argument, `extra_body` holds, as it does in the client library.
@@ -60,7 +60,7 @@ def understood(args: Mapping[str, Any] | None) -> Asked:
         extra={},
     )
     template_args = _taken(said, "chat_template_kwargs", _mapping) or {}
-    return Asked(attrs.evolve(sampling, extra=said), template_args)
+    return SamplingArgs(attrs.evolve(sampling, extra=said), template_args)
 
 
 def _merged(args: Mapping[str, Any]) -> dict[str, Any]:

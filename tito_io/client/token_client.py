@@ -16,7 +16,7 @@ from tito_core import Message, Policy, Profile, Reason, Step, Trajectory
 from tito_io.engines.length_check import Bounded
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
 
-from .conversation import Conversation, Route, Turn, spoken
+from .conversation import ClientTurn, Conversation, Route, spoken
 from .driver import AsyncTokenizeFn
 from .sampling import understood
 
@@ -28,7 +28,7 @@ Renderer = Callable[[Rendering], AsyncTokenizeFn]
 class Taken:
     """What a request came to: a turn, or several after the same prompt."""
 
-    turn: Turn
+    turn: ClientTurn
     steps: tuple[Step, ...]
     """A step for each turn that was sampled, the first of them the turn's."""
 
@@ -121,13 +121,13 @@ class TokenClient:
         """Let go of the engine's connections."""
         await self.engine.aclose()
 
-    def _count(self, turn: Turn) -> None:
+    def _count(self, turn: ClientTurn) -> None:
         self.counts.routes[turn.route] += 1
         if turn.refusal is not None:
             self.counts.refusals[turn.refusal.reason] += 1
 
 
-def _whole(turn: Turn) -> Turn:
+def _whole(turn: ClientTurn) -> ClientTurn:
     """Return a turn that the engine did not give up."""
     if turn.reply.finish_reason != "abort":
         return turn

@@ -2,18 +2,26 @@
 
 from .anthropic import Anthropic
 from .chat import Chat
-from .protocol import Answer, Asked, Dialect, Reading, Said, Telling, UntranslatableError
+from .protocol import (
+    Dialect,
+    ParsedRequest,
+    SampledMessage,
+    StreamReading,
+    Telling,
+    TurnAnswer,
+    UntranslatableError,
+)
 from .responses import Responses
 
 __all__ = [
-    "Answer",
     "Anthropic",
-    "Asked",
     "Chat",
     "Dialect",
-    "Reading",
+    "ParsedRequest",
     "Responses",
-    "Said",
+    "SampledMessage",
+    "StreamReading",
     "Telling",
+    "TurnAnswer",
     "UntranslatableError",
 ]

@@ -12,7 +12,7 @@ from tito_core import InputError, Message
 
 
 @attrs.frozen
-class Call:
+class ToolCall:
     """A tool call; its arguments are text exactly as the message has them."""
 
     id: str
@@ -34,7 +34,7 @@ class Spoken:
 
     reasoning: str
     content: str
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCall, ...]
 
     @classmethod
     def of(cls, message: Message) -> Spoken:
@@ -52,7 +52,7 @@ class Spoken:
         return cls(next(iter(thought), ""), content or "", calls)
 
 
-def _call(call: Mapping[str, Any], place: int) -> Call:
+def _call(call: Mapping[str, Any], place: int) -> ToolCall:
     function = call.get("function")
     said = function if isinstance(function, Mapping) else call
     identifier, name = call.get("id"), said.get("name")
@@ -60,4 +60,4 @@ def _call(call: Mapping[str, Any], place: int) -> Call:
         raise InputError(f"an engine's message has a tool call without an id or a name at {place}")
     arguments = said.get("arguments") or ""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Call(identifier, name, text)
+    return ToolCall(identifier, name, text)

@@ -1,8 +1,8 @@
 """What a dialect is asked, and what it answers: translation alone, without IO, clocks or chance.
 
-What a client says in its API becomes `Asked`, in the project's words; what a turn came to is an `Answer`, and
+A client's request becomes a `ParsedRequest`; what a turn came to is a `TurnAnswer`, and
 becomes a body or a stream again. Nothing that changes a meaning is dropped on the way: what cannot be
-translated is refused by name, and what is accepted without effect is listed in `Asked.ignored`.
+translated is refused by name, and what is accepted without effect is listed in `ParsedRequest.ignored`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UntranslatableError(InputError):
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class ParsedRequest:
     """What a request asks for, in the project's words."""
 
     messages: tuple[Message, ...]
@@ -75,7 +75,7 @@ class Asked:
 
 
 @attrs.frozen(kw_only=True)
-class Said:
+class SampledMessage:
     """One sampled turn."""
 
     message: Message
@@ -99,7 +99,7 @@ class Said:
 
 
 @attrs.frozen(kw_only=True)
-class Answer:
+class TurnAnswer:
     """What a request came to."""
 
     id: str
@@ -107,7 +107,7 @@ class Answer:
     created: int
     """Seconds since 1970."""
     model: str
-    said: tuple[Said, ...] = attrs.field(validator=attrs.validators.min_len(1))
+    said: tuple[SampledMessage, ...] = attrs.field(validator=attrs.validators.min_len(1))
     """A turn, or as many as the request's `n`."""
     prompt_ids: Sequence[int]
     usage: Usage
@@ -117,7 +117,7 @@ class Answer:
     @classmethod
     def of(cls, reply: Reply, *, id: str, created: int, model: str, spell: Spell = as_id) -> Self:  # noqa: A002  # the word of every API
         """Return the answer that a reply and its siblings make."""
-        turns = tuple(Said.of(one) for one in (reply, *reply.siblings))
+        turns = tuple(SampledMessage.of(one) for one in (reply, *reply.siblings))
         return cls(
             id=id,
             created=created,
@@ -130,7 +130,7 @@ class Answer:
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
+class StreamReading:
     """How the text of a stream's deltas is to be read, before the message is known.
 
     The default is right for every engine here, if late for some: what looks like a tag of a thought or of a
@@ -148,7 +148,7 @@ class Reading:
 
 
 @attrs.frozen(kw_only=True)
-class Stamp:
+class ReplyStamp:
     """What is known of an answer before it is there."""
 
     id: str
@@ -156,7 +156,7 @@ class Stamp:
     """Seconds since 1970."""
     model: str
     spell: Spell = as_id
-    reading: Reading = Reading()
+    reading: StreamReading = StreamReading()
 
 
 class ToldOtherwiseError(Exception):
@@ -172,7 +172,7 @@ class Telling(Protocol):
     def delta(self, delta: Delta) -> bytes:
         """Return the events that a delta makes certain; perhaps none."""
 
-    def ended(self, answer: Answer) -> bytes:
+    def ended(self, answer: TurnAnswer) -> bytes:
         """Return all events that are left; raises `ToldOtherwiseError` where they cannot make it right."""
 
     def broken(self, status: int, kind: str, message: str) -> bytes:
@@ -189,13 +189,13 @@ class Dialect(Protocol):
     def name(self) -> str:
         """What the API is called in counts and records."""
 
-    def asked(self, body: object) -> Asked:
+    def asked(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `InputError`, mostly `UntranslatableError`."""
 
-    def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
+    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return the body that answers in one piece."""
 
-    def telling(self, asked: Asked, stamp: Stamp) -> Telling:
+    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> Telling:
         """Begin a stream."""
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from tito_io.engines.replies.harmony import MARKERS
 from tito_io.engines.replies.hermes import CALL, THINK, THOUGHT
 
 from .message_parts import Spoken
-from .protocol import Reading, ToldOtherwiseError
+from .protocol import StreamReading, ToldOtherwiseError
 
 RECIPIENT = "to="
 """How harmony's header of a call goes on where the prompt has opened it."""
 OPENINGS = (THINK, THOUGHT, CALL, RECIPIENT, *MARKERS)
 
 
-class Place(Enum):
+class TextPlace(Enum):
     """Where in a turn the text is."""
 
     BEFORE = auto()
@@ -35,7 +35,7 @@ class Place(Enum):
 
 
 @attrs.frozen
-class Piece:
+class CertainText:
     """What has become certain; empty where nothing has."""
 
     reasoning: str = ""
@@ -43,12 +43,12 @@ class Piece:
 
 
 @attrs.define
-class Screen:
+class StreamText:
     """The reader of one turn's deltas."""
 
     tools: bool
     """Whether there is anything to call."""
-    place: Place
+    place: TextPlace
     thought: list[str] = attrs.field(init=False, factory=list)
     """What was told of the thought."""
     said: list[str] = attrs.field(init=False, factory=list)
@@ -59,45 +59,45 @@ class Screen:
     """Whether a thought has been closed."""
 
     @classmethod
-    def of(cls, reading: Reading, *, tools: bool, ordered: bool) -> Screen:
+    def of(cls, reading: StreamReading, *, tools: bool, ordered: bool) -> StreamText:
         """Begin to read; `ordered` where a thought cannot be told of after what was said."""
         if reading.held or (ordered and reading.hidden):
-            return cls(tools, Place.HELD)
-        return cls(tools, Place.THOUGHT if reading.thinking else Place.BEFORE)
+            return cls(tools, TextPlace.HELD)
+        return cls(tools, TextPlace.THOUGHT if reading.thinking else TextPlace.BEFORE)
 
-    def fed(self, delta: Delta) -> Piece:
+    def fed(self, delta: Delta) -> CertainText:
         """Return what a delta makes certain."""
-        if self.place is Place.HELD or not delta.text:
-            return Piece()
+        if self.place is TextPlace.HELD or not delta.text:
+            return CertainText()
         self._text += delta.text
         alone = delta.text if len(delta.ids) == 1 else ""
-        if self.place is Place.BEFORE:
+        if self.place is TextPlace.BEFORE:
             self._begun(alone)
-        reasoning = self._told_thought(alone) if self.place is Place.THOUGHT else ""
-        content = self._told_content() if self.place is Place.SAID else ""
+        reasoning = self._told_thought(alone) if self.place is TextPlace.THOUGHT else ""
+        content = self._told_content() if self.place is TextPlace.SAID else ""
         self.thought += filter(None, (reasoning,))
         self.said += filter(None, (content,))
-        return Piece(reasoning, content)
+        return CertainText(reasoning, content)
 
-    def rest(self, message: Message) -> Piece:
+    def rest(self, message: Message) -> CertainText:
         """Return what is left to tell of; raises `ToldOtherwiseError` where something else was told."""
         whole, thought, said = Spoken.of(message), "".join(self.thought), "".join(self.said)
         if not (whole.reasoning.startswith(thought) and whole.content.startswith(said)):
             raise ToldOtherwiseError("the turn's message does not begin with what was streamed of it")
         if thought and said and whole.reasoning != thought:
             raise ToldOtherwiseError("the turn's thought goes on behind the content that was streamed")
-        return Piece(whole.reasoning[len(thought) :], whole.content[len(said) :])
+        return CertainText(whole.reasoning[len(thought) :], whole.content[len(said) :])
 
     def _begun(self, alone: str) -> None:
         """Find out what the turn begins with, where that can be told."""
         text = self._text.lstrip()
         if text.startswith(THINK):
-            self.place = Place.THOUGHT if text == alone == THINK else Place.HELD
+            self.place = TextPlace.THOUGHT if text == alone == THINK else TextPlace.HELD
             self._text = ""
         elif text.startswith(RECIPIENT):
-            self.place = Place.HELD
+            self.place = TextPlace.HELD
         elif text and not any(tag.startswith(text) for tag in OPENINGS):
-            self.place = Place.SAID
+            self.place = TextPlace.SAID
 
     def _told_thought(self, alone: str) -> str:
         """Return what was thought for certain: without the line breaks around it."""
@@ -105,7 +105,7 @@ class Screen:
         certain, tag, _ = _parted(text, (THOUGHT, *MARKERS))
         if tag:
             real = tag == alone == THOUGHT and text.endswith(tag)
-            self.place, self._closed, self._text = (Place.SAID if real else Place.HELD), True, ""
+            self.place, self._closed, self._text = (TextPlace.SAID if real else TextPlace.HELD), True, ""
             return certain.rstrip("\n")
         certain = certain.rstrip("\n")
         self._text = text[len(certain) :]
@@ -120,7 +120,7 @@ class Screen:
         certain = certain.rstrip("\n") if self.tools or tag else certain
         self._text = text[len(certain) :]
         if tag:
-            self.place = Place.HELD
+            self.place = TextPlace.HELD
         return certain
 
 

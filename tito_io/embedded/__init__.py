@@ -8,7 +8,7 @@ plain letters, broken calls, odd ends, halves of characters.
 from .app import app, family
 from .draws import TIDY, Habits
 from .folder import MAX_MODEL_LEN, MODEL, write_family
-from .generation import Generation, Sampled, Sampling, generate
+from .generation import Generation, SampledId, SamplingSettings, generate
 from .sampler import Sampler
 from .vocabulary import Vocabulary, vocabulary
 
@@ -18,9 +18,9 @@ __all__ = [
     "TIDY",
     "Generation",
     "Habits",
-    "Sampled",
+    "SampledId",
     "Sampler",
-    "Sampling",
+    "SamplingSettings",
     "Vocabulary",
     "app",
     "family",

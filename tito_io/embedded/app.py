@@ -19,9 +19,9 @@ from tito_io.families.family import Family
 from .chat import chat
 from .completions import completions, detokenize, tokenize
 from .draws import Habits
-from .engine import Engine
+from .engine import EmbeddedEngine
 from .folder import MAX_MODEL_LEN, MODEL, write_family
-from .http import JSON, Refused
+from .http import JSON, BadRequest
 from .reply_parts import VERSION
 from .sampler import Sampler
 
@@ -54,17 +54,19 @@ def app(
     The same `seed`, prompt ids and request seed give the same reply on every route, in any order, in any
     process. `max_new_tokens` limits every reply (None: the context does); `habits` say what goes wrong.
     """
-    engine = Engine(
+    engine = EmbeddedEngine(
         family=family(),
         sampler=Sampler(seed, habits or Habits()),
         model=model,
         max_model_len=max_model_len,
         max_new_tokens=max_new_tokens,
     )
-    return Starlette(routes=_routes(engine), exception_handlers={Refused: _refused, HTTPException: _missing})
+    return Starlette(
+        routes=_routes(engine), exception_handlers={BadRequest: _refused, HTTPException: _missing}
+    )
 
 
-def _routes(engine: Engine) -> list[Route]:
+def _routes(engine: EmbeddedEngine) -> list[Route]:
     asked = {"/health": _health, "/version": _version, "/v1/models": _models}
     posted = {
         "/tokenize": tokenize,
@@ -83,15 +85,15 @@ def _route(path: str, answer: Callable[[Request], Awaitable[Response]], method: 
     return Route(path, answer, methods=[method])
 
 
-async def _health(_engine: Engine, _request: Request) -> Response:
+async def _health(_engine: EmbeddedEngine, _request: Request) -> Response:
     return Response()
 
 
-async def _version(_engine: Engine, _request: Request) -> Response:
+async def _version(_engine: EmbeddedEngine, _request: Request) -> Response:
     return JSON({"version": VERSION})
 
 
-async def _models(engine: Engine, _request: Request) -> Response:
+async def _models(engine: EmbeddedEngine, _request: Request) -> Response:
     now = int(time.time())
     card = {"id": engine.model, "object": "model", "created": now, "owned_by": "vllm", "root": engine.model}
     return JSON(
@@ -112,12 +114,12 @@ def _rights(now: int) -> dict[str, Any]:
 
 async def _gated(_request: Request) -> Response:
     text = "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."
-    refused = Refused(text, kind="PermissionDeniedError", status=403)
+    refused = BadRequest(text, kind="PermissionDeniedError", status=403)
     return JSON(refused.body(), status_code=refused.status)
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)  # noqa: S101  # registered for this class alone
+    assert isinstance(error, BadRequest)  # noqa: S101  # registered for this class alone
     return JSON(error.body(), status_code=error.status)
 
 

@@ -10,10 +10,10 @@ from attrs import define, evolve, field, frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .engine import Engine, Run
-from .generation import Generation, Sampled
-from .http import JSON, Body, Refused, bad, stream, token_ids
-from .parsing import Deltas, Parsed, parse
+from .engine import EmbeddedEngine, PromptReplies
+from .generation import Generation, SampledId
+from .http import JSON, BadRequest, Body, bad, stream, token_ids
+from .parsing import Deltas, ParsedText, parse
 from .reply_parts import (
     FINGERPRINT,
     Stamp,
@@ -26,7 +26,7 @@ from .reply_parts import (
     thoughts,
     usage,
 )
-from .request import Asked, Rendering, asked
+from .request import RenderRequest, SamplingRequest, asked
 from .vocabulary import CALL, CLOSE, OPEN, THINK, THOUGHT, vocabulary
 
 GIVEN = "kv_transfer_params.prompt_token_ids"
@@ -45,13 +45,13 @@ class Tools:
     """Whether it was chosen by name: such a reply ends with `stop`."""
 
 
-async def chat(engine: Engine, request: Request) -> Response:
+async def chat(engine: EmbeddedEngine, request: Request) -> Response:
     """Answer one request."""
     body = await Body.read(request)
     body.need("messages")
     engine.check_model(body)
     tools = _tools(body)
-    rendering = Rendering.read(body, renamed=True)
+    rendering = RenderRequest.read(body, renamed=True)
     prompt = _prompt(engine, body, rendering)
     wanted = _asked(engine, body, prompt, tools)
     run = engine.run(prompt, wanted.sampling, wanted.count)
@@ -69,7 +69,7 @@ async def chat(engine: Engine, request: Request) -> Response:
     return stream(chunks(answer)) if wanted.stream else JSON(answer.body())
 
 
-def _prompt(engine: Engine, body: Body, rendering: Rendering) -> list[int]:
+def _prompt(engine: EmbeddedEngine, body: Body, rendering: RenderRequest) -> list[int]:
     """Return the ids that the request brings along, or those of its messages."""
     given = body.object("kv_transfer_params").get("prompt_token_ids")
     if given is None:
@@ -78,7 +78,7 @@ def _prompt(engine: Engine, body: Body, rendering: Rendering) -> list[int]:
     engine.check_ids(ids, GIVEN)
     if len(ids) > engine.max_model_len:
         text = f"Input length ({len(ids)}) exceeds model's maximum context length ({engine.max_model_len})."
-        raise Refused(text)
+        raise BadRequest(text)
     return ids
 
 
@@ -86,7 +86,7 @@ def _given(ids: Any) -> list[int]:
     """Return the ids that a request brings along, at least one."""
     try:
         found = token_ids(ids, GIVEN)
-    except Refused:
+    except BadRequest:
         found = []
     if not found:
         text = "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of non-negative integers."
@@ -94,7 +94,7 @@ def _given(ids: Any) -> list[int]:
     return found
 
 
-def _asked(engine: Engine, body: Body, prompt: list[int], tools: Tools) -> Asked:
+def _asked(engine: EmbeddedEngine, body: Body, prompt: list[int], tools: Tools) -> SamplingRequest:
     """Read the options: without a limit the reply may fill the context."""
     newer = body.integer("max_completion_tokens")
     limit = body.integer("max_tokens") if newer is None else newer
@@ -149,8 +149,8 @@ class ChatAnswer:
     stamp: Stamp
     prompt: list[int]
     prompt_text: str | None
-    run: Run
-    asked: Asked
+    run: PromptReplies
+    asked: SamplingRequest
     thinking: bool
     tools: bool
     calls_end: bool
@@ -196,7 +196,7 @@ class ChatAnswer:
             "routed_experts": None,
         }
 
-    def _parsed(self, reply: Generation) -> Parsed:
+    def _parsed(self, reply: Generation) -> ParsedText:
         parsed = parse(reply.text, thinking=self.thinking, tools=self.tools)
         if self.asked.sampling.must_call is not None:
             parsed = evolve(parsed, content=parsed.content or "")
@@ -209,7 +209,7 @@ Chunk = dict[str, Any]
 def chunks(answer: ChatAnswer) -> Iterator[Chunk]:
     """Yield the chunks; those of several choices take turns."""
     fields = evolve(answer.stamp, kind="chat.completion.chunk").fields()
-    choices = [Choice(answer, place, reply) for place, reply in enumerate(answer.run.replies)]
+    choices = [StreamedChoice(answer, place, reply) for place, reply in enumerate(answer.run.replies)]
     yield from ({**fields, **choice.first()} for choice in choices)
     rounds = zip_longest(*(choice.chunks() for choice in choices))
     yield from ({**fields, **chunk} for chunk in chain.from_iterable(rounds) if chunk is not None)
@@ -219,7 +219,7 @@ def chunks(answer: ChatAnswer) -> Iterator[Chunk]:
 
 
 @define
-class Choice:
+class StreamedChoice:
     """One of the replies, while it is streamed."""
 
     answer: ChatAnswer
@@ -249,7 +249,7 @@ class Choice:
             if delta or over or asked.return_ids or asked.logprobs is not None:
                 yield self._chunk(steps, delta, over=over)
 
-    def _chunk(self, steps: Sequence[Sampled], delta: Chunk, *, over: bool) -> Chunk:
+    def _chunk(self, steps: Sequence[SampledId], delta: Chunk, *, over: bool) -> Chunk:
         asked = self.answer.asked
         shown = None
         if asked.logprobs is not None:

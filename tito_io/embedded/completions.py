@@ -10,18 +10,18 @@ from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .engine import Engine, Run
-from .generation import Generation, Sampled
-from .http import JSON, Body, Refused, bad, invalid, stream, token_ids
+from .engine import EmbeddedEngine, PromptReplies
+from .generation import Generation, SampledId
+from .http import JSON, BadRequest, Body, bad, invalid, stream, token_ids
 from .reply_parts import FINGERPRINT, Stamp, cached, completion_logprobs, full, prompt_logprobs, stamp, usage
-from .request import Asked, Rendering, asked
+from .request import RenderRequest, SamplingRequest, asked
 from .vocabulary import vocabulary
 
 DEFAULT_TOKENS = 16
 """How long a reply is where the request does not say."""
 
 
-async def completions(engine: Engine, request: Request) -> Response:
+async def completions(engine: EmbeddedEngine, request: Request) -> Response:
     """Answer one request, for one prompt or several."""
     body = await Body.read(request)
     if body.get("prompt") in (None, ""):
@@ -36,7 +36,7 @@ async def completions(engine: Engine, request: Request) -> Response:
         for ids, text in prompts
     ]
     runs = [engine.run(ids, plan.sampling, plan.count) for (ids, _), plan in zip(prompts, plans, strict=True)]
-    answer = Answer(stamp(request, "cmpl", "text_completion", engine.model), runs, plans[0])
+    answer = CompletionsAnswer(stamp(request, "cmpl", "text_completion", engine.model), runs, plans[0])
     return stream(answer.chunks()) if plans[0].stream else JSON(answer.body())
 
 
@@ -47,27 +47,27 @@ def _prompts(given: Any) -> list[Any]:
     if not isinstance(given, list):
         return [token_ids(given, "body.prompt")]
     if not given:
-        raise Refused("You must pass at least one prompt")
+        raise BadRequest("You must pass at least one prompt")
     return given if isinstance(given[0], str | list) else [given]
 
 
-def _ids(engine: Engine, prompt: Any) -> tuple[list[int], bool]:
+def _ids(engine: EmbeddedEngine, prompt: Any) -> tuple[list[int], bool]:
     """Return a prompt's ids, and whether they were made from text here."""
     text = isinstance(prompt, str)
     ids = engine.family.encode(prompt) if text else token_ids(prompt, "body.prompt")
     if not ids:
-        raise Refused("The decoder prompt cannot be empty")
+        raise BadRequest("The decoder prompt cannot be empty")
     engine.check_ids(ids)
     return ids, text
 
 
 @frozen
-class Answer:
+class CompletionsAnswer:
     """The replies to every prompt, the choices numbered through."""
 
     stamp: Stamp
-    runs: list[Run]
-    asked: Asked
+    runs: list[PromptReplies]
+    asked: SamplingRequest
 
     def replies(self) -> list[Generation]:
         """Return all replies in the order of their choices."""
@@ -125,7 +125,7 @@ class Answer:
             yield {"choices": [choice], **self._told(reply, sent)}
 
     def _delta(
-        self, place: int, steps: Sequence[Sampled], over: Generation | None, offset: int
+        self, place: int, steps: Sequence[SampledId], over: Generation | None, offset: int
     ) -> dict[str, Any]:
         return {
             "index": place,
@@ -144,13 +144,13 @@ class Answer:
             told["usage"] = usage(len(reply.prompt), sent)
         return told
 
-    def _logprobs(self, steps: Sequence[Sampled], offset: int = 0) -> dict[str, Any] | None:
+    def _logprobs(self, steps: Sequence[SampledId], offset: int = 0) -> dict[str, Any] | None:
         if self.asked.logprobs is None:
             return None
         return completion_logprobs(steps, self.asked.logprobs, as_ids=self.asked.ids_as_tokens, offset=offset)
 
 
-async def tokenize(engine: Engine, request: Request) -> Response:
+async def tokenize(engine: EmbeddedEngine, request: Request) -> Response:
     """Answer with the ids of messages or of a text."""
     body = await Body.read(request)
     if body.get("messages") is None and body.text("prompt") is None:
@@ -162,7 +162,7 @@ async def tokenize(engine: Engine, request: Request) -> Response:
     return JSON({**answer, "token_strs": pieces if body.flag("return_token_strs") else None})
 
 
-async def detokenize(engine: Engine, request: Request) -> Response:
+async def detokenize(engine: EmbeddedEngine, request: Request) -> Response:
     """Answer with the text of ids, special tokens too; an id that does not exist has none."""
     body = await Body.read(request)
     ids = token_ids(body.need("tokens"), "body.tokens")
@@ -170,7 +170,7 @@ async def detokenize(engine: Engine, request: Request) -> Response:
     return JSON({"prompt": engine.family.decode([one for one in ids if one < engine.family.vocab_size])})
 
 
-def _rendered(engine: Engine, body: Body) -> list[int]:
+def _rendered(engine: EmbeddedEngine, body: Body) -> list[int]:
     if body.get("messages") is not None:
-        return Rendering.read(body).ids(engine.family)
+        return RenderRequest.read(body).ids(engine.family)
     return engine.family.encode(body.text("prompt") or "")

@@ -9,8 +9,8 @@ from attrs import field, frozen
 from tito_io.families.family import Family
 
 from .folder import MAX_MODEL_LEN, MODEL
-from .generation import Generation, Sampling, generate
-from .http import Body, Refused, bad, unknown_model
+from .generation import Generation, SamplingSettings, generate
+from .http import BadRequest, Body, bad, unknown_model
 from .sampler import Sampler
 
 BLOCK = 16
@@ -61,7 +61,7 @@ def _chain(ids: Sequence[int]) -> list[int]:
 
 
 @frozen(eq=False, kw_only=True)
-class Engine:
+class EmbeddedEngine:
     """What one application answers with. Only `cache` changes, and no reply depends on it."""
 
     family: Family
@@ -83,7 +83,7 @@ class Engine:
         largest = max(ids, default=0)
         if largest >= self.family.vocab_size:
             text = f"Token id {largest} is out of vocabulary"
-            raise bad(text, param) if param else Refused(text)
+            raise bad(text, param) if param else BadRequest(text)
 
     def room(self, prompt: Sequence[int], wanted: int | None, *, from_text: bool) -> int:
         """Return how many ids the reply may have: `wanted`, or fewer where the context has less room.
@@ -95,15 +95,15 @@ class Engine:
         limits = (self.max_model_len - len(prompt), wanted, self.max_new_tokens)
         return min(limit for limit in limits if limit is not None)
 
-    def run(self, prompt: Sequence[int], sampling: Sampling, count: int = 1) -> Run:
+    def run(self, prompt: Sequence[int], sampling: SamplingSettings, count: int = 1) -> PromptReplies:
         """Sample `count` replies."""
         cached = self.cache.cached(prompt)
         replies = [generate(self.sampler, prompt, sampling, draw) for draw in range(count)]
         for reply in replies:
             self.cache.keep([*prompt, *reply.ids[:-1]])
-        return Run(replies, cached)
+        return PromptReplies(replies, cached)
 
-    def _too_long(self, length: int, *, from_text: bool) -> Refused:
+    def _too_long(self, length: int, *, from_text: bool) -> BadRequest:
         """Refuse a prompt; of a text, the engine counts no more ids than it needs to know that."""
         found = self.max_model_len + 1 if from_text else length
         counted = f"{'at least ' if found == self.max_model_len + 1 else ''}{found}"
@@ -116,7 +116,7 @@ class Engine:
 
 
 @frozen
-class Run:
+class PromptReplies:
     """The replies to one prompt, and how much of the prompt was known before."""
 
     replies: list[Generation]

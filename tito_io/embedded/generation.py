@@ -15,7 +15,7 @@ from .vocabulary import CLOSE, OVER, Vocabulary, vocabulary
 
 
 @frozen
-class Sampled:
+class SampledId:
     """One id with what it adds."""
 
     id: int
@@ -31,7 +31,7 @@ class Generation:
     """A finished reply. Its ids hold the end token; its text does not."""
 
     prompt: tuple[int, ...]
-    steps: tuple[Sampled, ...]
+    steps: tuple[SampledId, ...]
     finish_reason: str
     """`stop`, or `length` where a limit ended it."""
     stop_reason: int | str | None
@@ -49,7 +49,7 @@ class Generation:
         """Return the text without the end."""
         return "".join(step.text for step in self.steps)
 
-    def events(self) -> Iterator[tuple[Sampled, ...]]:
+    def events(self) -> Iterator[tuple[SampledId, ...]]:
         """Yield the steps in the groups that a stream sends."""
         start = 0
         for size in self.sizes:
@@ -57,7 +57,9 @@ class Generation:
             start += size
 
 
-def generate(sampler: Sampler, prompt: Sequence[int], sampling: Sampling, draw: int = 0) -> Generation:
+def generate(
+    sampler: Sampler, prompt: Sequence[int], sampling: SamplingSettings, draw: int = 0
+) -> Generation:
     """Sample one reply to `prompt`, the `draw`-th of those asked for."""
     words = vocabulary()
     writer = Writer(words.tokenizer, prompt, sampling)
@@ -74,10 +76,10 @@ class _Loop:
     """What an engine does with each id until the reply is over."""
 
     words: Vocabulary
-    sampling: Sampling
+    sampling: SamplingSettings
     writer: Writer
     tail: list[int]
-    steps: list[Sampled] = field(factory=list)
+    steps: list[SampledId] = field(factory=list)
     finish_reason: str = "length"
     stop_reason: int | str | None = None
 
@@ -106,7 +108,7 @@ class _Loop:
 
     def _keep(self, identifier: int, text: str) -> None:
         before = tuple(self.tail)
-        self.steps.append(Sampled(identifier, logprob(before, identifier), before, text))
+        self.steps.append(SampledId(identifier, logprob(before, identifier), before, text))
         self.tail = [*self.tail, identifier][-REACH:]
 
 
@@ -121,7 +123,7 @@ def _sizes(count: int, dice: Dice, bunches: float) -> tuple[int, ...]:
 
 
 @frozen(kw_only=True)
-class Sampling:
+class SamplingSettings:
     """What shapes a distribution (`top_p`, penalties) is not here: there is none to shape."""
 
     max_tokens: int
@@ -150,7 +152,7 @@ PRIMED = 8
 class Writer:
     """The text of one reply, while it grows."""
 
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], sampling: Sampling) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], sampling: SamplingSettings) -> None:
         """Begin after `prompt`."""
         self.text = ""
         self._tokenizer = tokenizer

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 
-class Refused(Exception):  # noqa: N818  # it names what happened to the request
+class BadRequest(Exception):  # noqa: N818  # it names what happened to the request
     """A request that gets an error body. The texts are those that clients of the engine already know."""
 
     def __init__(
@@ -33,33 +33,33 @@ class Refused(Exception):  # noqa: N818  # it names what happened to the request
         return {"error": error}
 
 
-def bad(message: str, param: str, value: object = None) -> Refused:
+def bad(message: str, param: str, value: object = None) -> BadRequest:
     """Refuse a parameter's value, which the message repeats at its end.
 
     >>> bad("n must be at least 1, got 0.", "n", 0).message
     'n must be at least 1, got 0. (parameter=n, value=0)'
     """
     told = f"parameter={param}" + ("" if value is None else f", value={value}")
-    return Refused(f"{message} ({told})", param=param)
+    return BadRequest(f"{message} ({told})", param=param)
 
 
-def unsupported(name: str) -> Refused:
+def unsupported(name: str) -> BadRequest:
     """Refuse a parameter that a real engine acts on and a sampler of words cannot."""
     return bad(f"`{name}` is not supported by the embedded sampler; leave it out.", name)
 
 
-def invalid(kind: str, place: str, told: str, given: object, context: object = None) -> Refused:
+def invalid(kind: str, place: str, told: str, given: object, context: object = None) -> BadRequest:
     """Refuse a body of the wrong shape: `place` is a path such as `body.messages`."""
     found = {"type": kind, "loc": place, "msg": told, "input": _shown(given)}
     if context is not None:
         found["ctx"] = context
-    return Refused(f"1 validation error:\n  {found}", param=place, kind="Bad Request")
+    return BadRequest(f"1 validation error:\n  {found}", param=place, kind="Bad Request")
 
 
-def unknown_model(asked: str, served: str) -> Refused:
+def unknown_model(asked: str, served: str) -> BadRequest:
     """Refuse a model that is not served."""
     text = f"The model `{asked}` does not exist. Valid aliases: {served}."
-    return Refused(text, param="model", kind="NotFoundError", status=404)
+    return BadRequest(text, param="model", kind="NotFoundError", status=404)
 
 
 def _shown(given: object) -> object:
@@ -89,7 +89,7 @@ class Body:
         media = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if media != "application/json":
             text = "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
-            raise Refused(text, kind="Bad Request")
+            raise BadRequest(text, kind="Bad Request")
         values = _decoded(await request.body())
         if not isinstance(values, dict):
             text = "Input should be a valid dictionary or object to extract fields from"

@@ -20,7 +20,7 @@ BODY = re.compile(f"{CALL}(.*?){CALLED}|{CALL}(.*)", re.DOTALL)
 
 
 @frozen
-class Call:
+class ParsedCall:
     """One tool call: a name and a JSON text."""
 
     name: str
@@ -28,12 +28,12 @@ class Call:
 
 
 @frozen
-class Parsed:
+class ParsedText:
     """The parts; None where there is nothing of a kind."""
 
     reasoning: str | None
     content: str | None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ParsedCall, ...] = ()
 
     def message(self, call_id: Callable[[int], str]) -> dict[str, Any]:
         """Return the assistant message of a chat answer; `call_id` names each call."""
@@ -43,13 +43,13 @@ class Parsed:
         return {**message, **({"tool_calls": calls} if calls else {}), "reasoning": self.reasoning}
 
 
-def wire_call(identifier: str, call: Call) -> dict[str, Any]:
+def wire_call(identifier: str, call: ParsedCall) -> dict[str, Any]:
     """Return a call as it stands in a message."""
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": identifier, "type": "function", "function": function}
 
 
-def parse(text: str, *, thinking: bool, tools: bool) -> Parsed:
+def parse(text: str, *, thinking: bool, tools: bool) -> ParsedText:
     """Take a text apart; without `thinking` nothing is a thought, without `tools` nothing is a call.
 
     >>> parse("<think>a</think>b", thinking=True, tools=False)
@@ -58,9 +58,9 @@ def parse(text: str, *, thinking: bool, tools: bool) -> Parsed:
     thought, said = divide(text, final=True) if thinking else ("", text)
     found = _calls(said) if tools and said else ()
     if not found:
-        return Parsed(thought or None, said or (None if thinking else ""))
+        return ParsedText(thought or None, said or (None if thinking else ""))
     before = (said or "").partition(CALL)[0]
-    return Parsed(thought or None, before if before.strip() else None, found)
+    return ParsedText(thought or None, before if before.strip() else None, found)
 
 
 def divide(text: str, *, final: bool) -> tuple[str, str | None]:
@@ -91,7 +91,7 @@ def held(text: str, *tags: str) -> int:
     return 0
 
 
-def _calls(said: str) -> tuple[Call, ...]:
+def _calls(said: str) -> tuple[ParsedCall, ...]:
     """Read every call; none at all where one of them cannot be read."""
     try:
         return tuple(_call(closed or unclosed) for closed, unclosed in BODY.findall(said))
@@ -99,12 +99,12 @@ def _calls(said: str) -> tuple[Call, ...]:
         return ()
 
 
-def _call(body: str) -> Call:
+def _call(body: str) -> ParsedCall:
     call = json.loads(body)
     name, arguments = call["name"], json.dumps(call["arguments"], ensure_ascii=False)
     if not isinstance(name, str):
         raise TypeError("the name of a call is a string")
-    return Call(name, arguments)
+    return ParsedCall(name, arguments)
 
 
 NAME = re.compile(r'"name"\s*:\s*"([^"]+)"')

@@ -41,7 +41,7 @@ class Tool:
 
 
 @frozen
-class Scene:
+class PromptView:
     """One prompt, read."""
 
     opening: Opening
@@ -52,15 +52,15 @@ class Scene:
     """Whether that turn was a tool's."""
 
 
-def read(ids: Sequence[int], words: Vocabulary) -> Scene:
+def read(ids: Sequence[int], words: Vocabulary) -> PromptView:
     """Read a prompt. Any ids will do: what cannot be understood is not there."""
     start = _last(ids, words.id(OPEN), len(ids))
     if start < 0:
-        return Scene(Opening.ELSEWHERE, (), _heard(words.decode(ids)[-HEARD:]), after_results=False)
+        return PromptView(Opening.ELSEWHERE, (), _heard(words.decode(ids)[-HEARD:]), after_results=False)
     before = _last(ids, words.id(OPEN), start)
     role, _, spoken = words.decode(ids[before + 1 : start]).partition("\n")
     opening = _opening(ids[start + 1 :], words)
-    return Scene(opening, _tools(ids, words), _heard(spoken[-HEARD:]), after_results=role == "tool")
+    return PromptView(opening, _tools(ids, words), _heard(spoken[-HEARD:]), after_results=role == "tool")
 
 
 def _last(ids: Sequence[int], wanted: int, stop: int) -> int:

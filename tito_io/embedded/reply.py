@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from .draws import Dice, Habits
-from .prompt_view import Opening, Scene, Tool
+from .prompt_view import Opening, PromptView, Tool
 from .vocabulary import (
     ABROAD,
     CALL,
@@ -31,36 +31,38 @@ WIDE = sorted({letter for word in ABROAD for letter in word if not letter.isasci
 
 
 @frozen
-class Reply:
+class ReplyPlan:
     """What will be said, as text; `sampler.py` makes ids of it."""
 
-    pieces: list[Piece] = field(factory=list)
+    pieces: list[TextPiece] = field(factory=list)
     end: str | None = CLOSE
     """The token that ends it, or None for a reply that goes on for ever."""
     half: str = ""
     """A character that is begun after the pieces and not finished."""
 
 
-def compose(scene: Scene, dice: Dice, habits: Habits, must_call: Sequence[Tool] = ()) -> Reply:
+def compose(scene: PromptView, dice: Dice, habits: Habits, must_call: Sequence[Tool] = ()) -> ReplyPlan:
     """Draw a reply to `scene`; with `must_call`, one that calls one of these tools and nothing else."""
     if must_call:
-        return Reply([*_thought(scene, dice, habits), *calls(must_call, dice, evolve(habits, malformed=0.0))])
+        return ReplyPlan(
+            [*_thought(scene, dice, habits), *calls(must_call, dice, evolve(habits, malformed=0.0))]
+        )
     if dice.chance(habits.silent):
-        return Reply()
+        return ReplyPlan()
     if dice.chance(habits.runs_on):
         return _endless(scene, dice, habits)
     pieces = [*_thought(scene, dice, habits), *_answer(scene, dice, habits)]
-    return _ended(Reply(pieces), dice, habits)
+    return _ended(ReplyPlan(pieces), dice, habits)
 
 
-def _endless(scene: Scene, dice: Dice, habits: Habits) -> Reply:
+def _endless(scene: PromptView, dice: Dice, habits: Habits) -> ReplyPlan:
     """Return a reply without an end: it never stops thinking, or never stops talking."""
     if scene.opening is Opening.FRESH and dice.chance(0.4):
-        return Reply([Piece(THINK + "\n" + passage(dice, scene.heard) + " ")], end=None)
-    return Reply([*_thought(scene, dice, habits), Piece(passage(dice, scene.heard) + " ")], end=None)
+        return ReplyPlan([TextPiece(THINK + "\n" + passage(dice, scene.heard) + " ")], end=None)
+    return ReplyPlan([*_thought(scene, dice, habits), TextPiece(passage(dice, scene.heard) + " ")], end=None)
 
 
-def _thought(scene: Scene, dice: Dice, habits: Habits) -> list[Piece]:
+def _thought(scene: PromptView, dice: Dice, habits: Habits) -> list[TextPiece]:
     """Return the thought: nothing, the empty one, or words between tags."""
     if scene.opening not in (Opening.FRESH, Opening.THINKING):
         return []
@@ -70,10 +72,10 @@ def _thought(scene: Scene, dice: Dice, habits: Habits) -> list[Piece]:
         behind = dice.pick(("", "\n", "\n\n\n", " "))
     said = passage(dice, scene.heard) if dice.chance(habits.thinks) else ""
     opened = THINK + before if scene.opening is Opening.FRESH else ""
-    return [Piece(opened + said + after + THOUGHT + behind)]
+    return [TextPiece(opened + said + after + THOUGHT + behind)]
 
 
-def _answer(scene: Scene, dice: Dice, habits: Habits) -> list[Piece]:
+def _answer(scene: PromptView, dice: Dice, habits: Habits) -> list[TextPiece]:
     """Return words, or a call with or without words before it."""
     rate = habits.calls / 2 if scene.after_results else habits.calls
     called = bool(scene.tools) and scene.opening is not Opening.ELSEWHERE and dice.chance(rate)
@@ -81,20 +83,24 @@ def _answer(scene: Scene, dice: Dice, habits: Habits) -> list[Piece]:
         return _words(scene, dice, habits)
     spoken = _words(scene, dice, habits) if dice.chance(0.5) else []
     between = dice.pick(("", "\n\n", " ")) if dice.chance(habits.loose) else "\n"
-    return [*spoken, *([Piece(between)] if spoken else []), *calls(scene.tools, dice, habits)]
+    return [*spoken, *([TextPiece(between)] if spoken else []), *calls(scene.tools, dice, habits)]
 
 
-def _words(scene: Scene, dice: Dice, habits: Habits) -> list[Piece]:
-    said = [Piece(passage(dice, scene.heard))]
+def _words(scene: PromptView, dice: Dice, habits: Habits) -> list[TextPiece]:
+    said = [TextPiece(passage(dice, scene.heard))]
     if dice.chance(habits.spells_special):
-        said += [Piece(" "), Piece(dice.pick((CLOSE, OVER)), spelled=True), Piece(" " + passage(dice))]
+        said += [
+            TextPiece(" "),
+            TextPiece(dice.pick((CLOSE, OVER)), spelled=True),
+            TextPiece(" " + passage(dice)),
+        ]
     return said
 
 
-def _ended(reply: Reply, dice: Dice, habits: Habits) -> Reply:
+def _ended(reply: ReplyPlan, dice: Dice, habits: Habits) -> ReplyPlan:
     """Draw how the reply ends."""
     if dice.chance(habits.loose):
-        reply = evolve(reply, pieces=[*reply.pieces, Piece(dice.pick((" ", "\n", "\n\n")))])
+        reply = evolve(reply, pieces=[*reply.pieces, TextPiece(dice.pick((" ", "\n", "\n\n")))])
     if dice.chance(habits.half_characters):
         reply = evolve(reply, half=dice.pick(WIDE))
     return evolve(reply, end=OVER) if dice.chance(habits.odd_stops) else reply
@@ -178,22 +184,26 @@ def _texts(dice: Dice) -> Sequence[str]:
     )
 
 
-def calls(tools: Sequence[Tool], dice: Dice, habits: Habits) -> list[Piece]:
+def calls(tools: Sequence[Tool], dice: Dice, habits: Habits) -> list[TextPiece]:
     """Return the pieces of one call, now and then of two."""
     first = _call(dice.pick(tools), dice, habits)
     if not dice.chance(habits.twice):
         return first
-    return [*first, Piece("\n"), *_call(dice.pick(tools), dice, habits)]
+    return [*first, TextPiece("\n"), *_call(dice.pick(tools), dice, habits)]
 
 
-def _call(tool: Tool, dice: Dice, habits: Habits) -> list[Piece]:
+def _call(tool: Tool, dice: Dice, habits: Habits) -> list[TextPiece]:
     spelled = dice.chance(habits.spells_tags)
     body = _tidy(tool, dice) if habits.loose == 0 else written(tool.name, arguments(tool.schema, dice), dice)
     end = CALLED
     if dice.chance(habits.malformed):
         body, end = dice.pick(_damages(body))
     around = dice.pick(("", " ", "\n\n")) if dice.chance(habits.loose) else "\n"
-    return [Piece(CALL, spelled=spelled), Piece(around + body + around), Piece(end, spelled=spelled)]
+    return [
+        TextPiece(CALL, spelled=spelled),
+        TextPiece(around + body + around),
+        TextPiece(end, spelled=spelled),
+    ]
 
 
 def _tidy(tool: Tool, dice: Dice) -> str:
@@ -214,7 +224,7 @@ def _damages(body: str) -> Sequence[tuple[str, str]]:
 
 
 @frozen
-class Piece:
+class TextPiece:
     """Text that becomes ids together with its neighbours, or letter by letter like ordinary text."""
 
     text: str
@@ -222,7 +232,7 @@ class Piece:
     """Whether a tag or a special token in it is spelled out with ordinary ids."""
 
 
-def ids_of(pieces: Iterable[Piece], words: Vocabulary) -> list[int]:
+def ids_of(pieces: Iterable[TextPiece], words: Vocabulary) -> list[int]:
     """Return the ids; neighbours that are not spelled out are encoded as one text, as a template's are."""
     found: list[int] = []
     for spelled, group in groupby(pieces, lambda piece: piece.spelled):

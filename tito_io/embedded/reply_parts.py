@@ -11,7 +11,7 @@ from attrs import frozen
 from starlette.requests import Request
 
 from .draws import REACH, alternatives, digest, logprob, pack, rank
-from .generation import Generation, Sampled
+from .generation import Generation, SampledId
 from .vocabulary import CALL, CLOSE, OVER, THINK, THOUGHT, vocabulary
 
 VERSION = "0.32.0"
@@ -48,7 +48,7 @@ def call_ids(reply: Generation) -> Callable[[int], str]:
 HALF = "\N{REPLACEMENT CHARACTER}"
 
 
-def chat_logprobs(steps: Sequence[Sampled], count: int, *, as_ids: bool) -> dict[str, Any]:
+def chat_logprobs(steps: Sequence[SampledId], count: int, *, as_ids: bool) -> dict[str, Any]:
     """Return the chat form: an entry for each id, the sampled one first among its `count` shown ids."""
     entries = []
     for step in steps:
@@ -58,7 +58,7 @@ def chat_logprobs(steps: Sequence[Sampled], count: int, *, as_ids: bool) -> dict
 
 
 def completion_logprobs(
-    steps: Sequence[Sampled], count: int, *, as_ids: bool, offset: int = 0
+    steps: Sequence[SampledId], count: int, *, as_ids: bool, offset: int = 0
 ) -> dict[str, Any]:
     """Return the completions form: lists side by side, text offsets counted from `offset`."""
     ranked = [list(_ranked(step, count, as_ids=as_ids)) for step in steps]
@@ -91,7 +91,7 @@ def _scored(identifier: int, value: float, place: int) -> dict[str, Any]:
     return {"logprob": value, "rank": place, "decoded_token": vocabulary().decode([identifier])}
 
 
-def _ranked(step: Sampled, count: int, *, as_ids: bool) -> Iterator[tuple[str, float, str]]:
+def _ranked(step: SampledId, count: int, *, as_ids: bool) -> Iterator[tuple[str, float, str]]:
     """Yield name, value and text of the sampled id, then of up to `count` others."""
     text = _text(step)
     yield (f"token_id:{step.id}" if as_ids else text, step.logprob, text)
@@ -105,7 +105,7 @@ def _entry(name: str, value: float, text: str) -> dict[str, Any]:
     return {"token": name, "logprob": value, "bytes": list(text.encode())}
 
 
-def _text(step: Sampled) -> str:
+def _text(step: SampledId) -> str:
     """Return the text of an id: its own, or with its last byte that of the character it completes."""
     words = vocabulary()
     own = words.decode([step.id])

@@ -11,8 +11,8 @@ from attrs import frozen
 from tito_core import InputError, TemplateRefused
 from tito_io.families.family import Family
 
-from .generation import Sampling
-from .http import Body, Refused, bad, invalid, unsupported
+from .generation import SamplingSettings
+from .http import BadRequest, Body, bad, invalid, unsupported
 
 MOST_LOGPROBS = 20
 REFUSED = (
@@ -23,10 +23,10 @@ REFUSED = (
 
 
 @frozen(kw_only=True)
-class Asked:
+class SamplingRequest:
     """The options that decide what a reply looks like on the wire, and which reply it is."""
 
-    sampling: Sampling
+    sampling: SamplingSettings
     count: int
     """How many replies to each prompt."""
     logprobs: int | None
@@ -41,7 +41,7 @@ class Asked:
     usage_always: bool
 
 
-def asked(body: Body, *, max_tokens: int, logprobs: int | None, **sampling: Any) -> Asked:
+def asked(body: Body, *, max_tokens: int, logprobs: int | None, **sampling: Any) -> SamplingRequest:
     """Read the options that both routes share; `sampling` are those that only one has."""
     _possible(body)
     stream, options = body.flag("stream"), Body(body.object("stream_options"))
@@ -49,7 +49,7 @@ def asked(body: Body, *, max_tokens: int, logprobs: int | None, **sampling: Any)
         raise bad("Stream options can only be defined when `stream=True`.", "stream_options")
     greedy = body.number("temperature") == 0
     at_end = options.flag("include_usage")
-    return Asked(
+    return SamplingRequest(
         sampling=_checked(body, max_tokens, greedy=greedy, **sampling),
         count=_count(body, greedy=greedy),
         logprobs=_few(logprobs),
@@ -80,7 +80,7 @@ def _scored(body: Body, *, stream: bool) -> int | None:
     return _few(count)
 
 
-def _checked(body: Body, max_tokens: int, *, greedy: bool, **sampling: Any) -> Sampling:
+def _checked(body: Body, max_tokens: int, *, greedy: bool, **sampling: Any) -> SamplingSettings:
     """Read what decides the ids. Without temperature the seed decides nothing."""
     temperature, least = body.number("temperature"), body.integer("min_tokens") or 0
     if temperature is not None and temperature < 0:
@@ -89,11 +89,11 @@ def _checked(body: Body, max_tokens: int, *, greedy: bool, **sampling: Any) -> S
     if max_tokens < 1:
         raise bad(f"max_tokens must be at least 1, got {max_tokens}.", "max_tokens", max_tokens)
     if not 0 <= least <= max_tokens:
-        raise Refused(f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {least}.")
+        raise BadRequest(f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {least}.")
     stop = body.texts("stop")
     if "" in stop:
-        raise Refused("stop cannot contain an empty string.")
-    return Sampling(
+        raise BadRequest("stop cannot contain an empty string.")
+    return SamplingSettings(
         max_tokens=max_tokens,
         min_tokens=least,
         seed=None if greedy else body.integer("seed"),
@@ -111,9 +111,9 @@ def _count(body: Body, *, greedy: bool) -> int:
     if count is None:
         return 1
     if count < 1:
-        raise Refused(f"n must be at least 1, got {count}.")
+        raise BadRequest(f"n must be at least 1, got {count}.")
     if count > 1 and greedy:
-        raise Refused(f"n must be 1 when using greedy sampling, got {count}.")
+        raise BadRequest(f"n must be 1 when using greedy sampling, got {count}.")
     return count
 
 
@@ -127,7 +127,7 @@ def _few(logprobs: int | None) -> int | None:
 def readied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages for the template; at least one is needed."""
     if not messages:
-        raise Refused("Cannot apply chat template to an empty conversation. Provide at least one message.")
+        raise BadRequest("Cannot apply chat template to an empty conversation. Provide at least one message.")
     return [_readied(message, f"body.messages.{place}") for place, message in enumerate(messages)]
 
 
@@ -161,7 +161,7 @@ def _part(part: Any, place: str) -> str:
     kind = part.get("type")
     if kind in ("text", "input_text", "output_text", "refusal"):
         return str(part.get("refusal" if kind == "refusal" else "text") or "")
-    raise Refused(f"This model takes text alone; a content part of type {kind!r} cannot be answered.")
+    raise BadRequest(f"This model takes text alone; a content part of type {kind!r} cannot be answered.")
 
 
 def _thought(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ UNSAID = f"{GOES_ON} and {OPENED} are not compatible, and the latter is the defa
 
 
 @frozen
-class Rendering:
+class RenderRequest:
     """What to render, and how."""
 
     messages: list[dict[str, Any]]
@@ -214,14 +214,14 @@ class Rendering:
     arguments: Mapping[str, Any]
 
     @classmethod
-    def read(cls, body: Body, *, renamed: bool = False) -> Rendering:
+    def read(cls, body: Body, *, renamed: bool = False) -> RenderRequest:
         """Read it; a template in the request is not trusted.
 
         Where `renamed`, `reasoning_content` is read as `reasoning`. The engine does that for chat alone: its
         `/tokenize` renders such a message without its thought.
         """
         if body.get("chat_template") is not None:
-            raise Refused("A chat template in a request is not trusted; render on your side and send ids.")
+            raise BadRequest("A chat template in a request is not trusted; render on your side and send ids.")
         prompted, continued = _ending(body)
         return cls(
             messages=_messages(body, renamed=renamed),
@@ -248,7 +248,7 @@ class Rendering:
             )
             return family.encode(text)
         except (TemplateRefused, InputError) as error:
-            raise Refused(str(error.__cause__ or error)) from error
+            raise BadRequest(str(error.__cause__ or error)) from error
 
 
 def _ending(body: Body) -> tuple[bool, bool]:
@@ -258,13 +258,13 @@ def _ending(body: Body) -> tuple[bool, bool]:
     both say anything, and the word "false" does; null is no value of theirs.
     """
     if body.get(GOES_ON) and body.get(OPENED):
-        raise Refused(BOTH)
+        raise BadRequest(BOTH)
     for name in (OPENED, GOES_ON):
         if body.values.get(name, True) is None:
             raise invalid("bool_type", f"body.{name}", "Input should be a valid boolean", None)
     prompted, continued = body.flag(OPENED, default=True), body.flag(GOES_ON)
     if prompted and continued:
-        raise Refused(UNSAID)
+        raise BadRequest(UNSAID)
     return prompted, continued
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from attrs import field, frozen
 
 from .draws import Dice, Habits, pack
-from .prompt_view import Scene, Tool, read
-from .reply import Piece, Reply, compose, ids_of
+from .prompt_view import PromptView, Tool, read
+from .reply import ReplyPlan, TextPiece, compose, ids_of
 from .vocabulary import Vocabulary, passage, vocabulary
 
 
@@ -40,10 +40,10 @@ class Sampler:
         drifts = dice.chance(self.habits.drifts)
         yield from self._said(reply, dice, words, drifts=drifts)
         while True:
-            more = ids_of([Piece(passage(dice, scene.heard) + " ")], words)
+            more = ids_of([TextPiece(passage(dice, scene.heard) + " ")], words)
             yield from drifted(more, dice, words) if drifts else more
 
-    def _said(self, reply: Reply, dice: Dice, words: Vocabulary, *, drifts: bool) -> Iterator[int]:
+    def _said(self, reply: ReplyPlan, dice: Dice, words: Vocabulary, *, drifts: bool) -> Iterator[int]:
         """Yield the ids of the pieces, of half a character where there is one, and of the end."""
         ids = ids_of(reply.pieces, words)
         yield from drifted(ids, dice, words) if drifts else ids
@@ -53,7 +53,7 @@ class Sampler:
             yield words.id(reply.end)
 
 
-def _wanted(scene: Scene, must_call: str | None) -> list[Tool]:
+def _wanted(scene: PromptView, must_call: str | None) -> list[Tool]:
     """Return the tools of which one must be called; none where nothing must or can be."""
     if must_call is None:
         return []

@@ -17,8 +17,8 @@ import attrs
 from tito_core import TemplateRefused
 
 from .protocol import (
-    Answer,
     AuthenticationError,
+    EngineAnswer,
     EngineError,
     OverlongError,
     RequestError,
@@ -114,7 +114,7 @@ def refused_by_template(error: RequestError, otherwise: re.Pattern[str]) -> Temp
     Servers put what a template raises into the envelope of their own complaints, without a parameter;
     `otherwise` are the words of those.
     """
-    answer = error.answer or Answer(0, None)
+    answer = error.answer or EngineAnswer(0, None)
     complaint = Complaint.of(answer.body)
     by_template = answer.status == HTTPStatus.BAD_REQUEST and complaint.kind == "BadRequestError"
     if not by_template or complaint.param or otherwise.search(complaint.message):
@@ -134,7 +134,7 @@ def _room(inner: Mapping[str, Any]) -> tuple[int, int] | None:
     return (actual, limit) if type(actual) is int and type(limit) is int else None
 
 
-def fault(where: str, answer: Answer) -> EngineError:
+def fault(where: str, answer: EngineAnswer) -> EngineError:
     """Return the error for a refusal; `where` is the request, as errors name it."""
     complaint = Complaint.of(answer.body)
     kind, advice = _kind(answer.status, complaint)

@@ -52,7 +52,7 @@ class Usage:
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class ModelLimits:
     """How much an engine's model takes; None where the engine does not say."""
 
     max_model_len: int | None = None
@@ -156,7 +156,7 @@ class Engine(Protocol):
         the message is parsed: without tools there is nothing that a sampled text could call.
         """
 
-    async def limits(self) -> Limits:
+    async def limits(self) -> ModelLimits:
         """Return how much the model takes; asked of the engine once."""
 
     async def aclose(self) -> None:
@@ -164,7 +164,7 @@ class Engine(Protocol):
 
 
 @attrs.frozen
-class Answer:
+class EngineAnswer:
     """What an engine answered, kept for whoever must look into an error."""
 
     status: int
@@ -179,7 +179,7 @@ class EngineError(TitoError):
 
     None where no id was received. Its finish reason is `abort` unless it is whole."""
 
-    def __init__(self, message: str, answer: Answer | None = None) -> None:
+    def __init__(self, message: str, answer: EngineAnswer | None = None) -> None:
         """Say what happened; `answer` is what the engine sent, if it did."""
         super().__init__(message)
         self.answer = answer

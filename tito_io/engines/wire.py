@@ -20,7 +20,7 @@ from tito_core import Ids, InputError
 
 from .digits import Digits
 from .errors import fault
-from .protocol import Answer, EngineError, InvalidReplyError, TimedOutError, UnreachableError
+from .protocol import EngineAnswer, EngineError, InvalidReplyError, TimedOutError, UnreachableError
 
 CONNECT_SECONDS = 10.0
 DRAIN_SECONDS = 1.0
@@ -219,12 +219,12 @@ def _read(where: str, response: httpx2.Response) -> Any:
         body = orjson.loads(response.content)
     except orjson.JSONDecodeError:
         if response.is_success:
-            answer = Answer(response.status_code, response.content)
+            answer = EngineAnswer(response.status_code, response.content)
             raise InvalidReplyError(f"{where}: the answer is no JSON; is it an engine?", answer) from None
-        raise fault(where, Answer(response.status_code, response.text)) from None
+        raise fault(where, EngineAnswer(response.status_code, response.text)) from None
     if response.is_success and not _is_error(body):
         return body
-    raise fault(where, Answer(_status(response, body), body))
+    raise fault(where, EngineAnswer(_status(response, body), body))
 
 
 async def _events(where: str, response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
@@ -235,7 +235,7 @@ async def _events(where: str, response: httpx2.Response) -> AsyncGenerator[dict[
         body = _read(where, response)
         raise InvalidReplyError(
             f"{where}: a stream was asked for, and {kind or 'something else'} came",
-            Answer(response.status_code, body),
+            EngineAnswer(response.status_code, body),
         )
     source = aiter(httpx2.EventSource(response, max_event_size=None))
     try:
@@ -276,11 +276,13 @@ def _event(where: str, response: httpx2.Response, data: str) -> dict[str, Any]:
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise InvalidReplyError(f"{where}: an event is no JSON", Answer(response.status_code, data)) from None
+        raise InvalidReplyError(
+            f"{where}: an event is no JSON", EngineAnswer(response.status_code, data)
+        ) from None
     if not isinstance(body, dict):
-        raise InvalidReplyError(f"{where}: an event is no object", Answer(response.status_code, body))
+        raise InvalidReplyError(f"{where}: an event is no object", EngineAnswer(response.status_code, body))
     if body.get("error") or body.get("object") == "error":
-        raise fault(where, Answer(_status(response, body), body))
+        raise fault(where, EngineAnswer(_status(response, body), body))
     return body
 
 

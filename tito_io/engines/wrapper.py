@@ -8,7 +8,7 @@ import attrs
 
 from tito_core import Message
 
-from .protocol import Engine, Limits, Rendering, Reply, Sampling, Watch
+from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, Watch
 
 
 @attrs.define
@@ -55,7 +55,7 @@ class Through:
         """Sample a turn after ids."""
         return await self.engine.from_ids(ids, sampling, rendering, watch=watch)
 
-    async def limits(self) -> Limits:
+    async def limits(self) -> ModelLimits:
         """Return how much the model takes."""
         return await self.engine.limits()
 

@@ -15,7 +15,7 @@ from tito_core import InputError
 
 from .continuation import continuation
 from .folder import Folder, FolderError
-from .limits import Limits
+from .limits import TemplateLimits
 from .template import ChatTemplate
 from .template_values import plain, plain_messages, plain_objects
 from .tokenizer import load_tokenizer, special_tokens
@@ -61,7 +61,7 @@ class Family:
         *,
         template: str | None = None,
         clock: Callable[[], datetime] | None = None,
-        limits: Limits | None = None,
+        limits: TemplateLimits | None = None,
     ) -> Self:
         """Load the folder at `path`, or raise a `FolderError` that says what is wrong with it.
 

@@ -12,18 +12,18 @@ from jinja2.ext import Extension
 from jinja2.runtime import Context
 from jinja2.utils import Namespace
 
-from .limits import Meter
+from .limits import RenderMeter
 
 if TYPE_CHECKING:
     from jinja2.parser import Parser
 
 METER = " meter"
-"""Where a render's `Meter` stands among its variables: the space keeps it out of a template's reach."""
+"""Where a render's `RenderMeter` stands among its variables: the space keeps it out of a template's reach."""
 
 
-def meter(context: Context) -> Meter:
+def meter(context: Context) -> RenderMeter:
     """Return the meter of the render that `context` belongs to."""
-    found: Meter = context.parent[METER]
+    found: RenderMeter = context.parent[METER]
     return found
 
 
@@ -31,7 +31,7 @@ class Raised(TemplateError):  # noqa: N818  # not ours to fail: the template spo
     """A template called `raise_exception`."""
 
 
-class Generation(Extension):
+class GenerationBlock(Extension):
     """`{% generation %}` marks what the assistant says. Rendering prints its body, in a scope of its own."""
 
     tags = frozenset({"generation"})  # type: ignore[assignment]  # jinja2 declares a set and only reads it
@@ -59,7 +59,7 @@ class DictFunction:
         return dict.fromkeys(*args)
 
 
-class Names(Namespace):
+class TemplateNames(Namespace):
     """A namespace without underscore names, by which the interpreter would find methods on it."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:

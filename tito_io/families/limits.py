@@ -37,11 +37,11 @@ _TICKS_PER_LOOK = 16
 
 
 class LimitReached(SecurityError):  # noqa: N818  # it is an event of a render, named like jinja2's own
-    """A template wants more than its `Limits`. A template cannot catch it."""
+    """A template wants more than its `TemplateLimits`. A template cannot catch it."""
 
 
 @frozen(kw_only=True)
-class Limits:
+class TemplateLimits:
     """What one render may use. The defaults are far above any conversation and far below harm."""
 
     characters: int = field(default=1 << 25)
@@ -56,7 +56,7 @@ class Limits:
     def text(self, length: int) -> int:
         """Return `length` if a text may be that long.
 
-        >>> Limits(characters=10).text(7)
+        >>> TemplateLimits(characters=10).text(7)
         7
         """
         if length > self.characters:
@@ -80,7 +80,7 @@ class Limits:
         A few lists that hold each other make a tree too large to print, compare or hash, so the walk stops
         at the limit.
 
-        >>> Limits().weigh("abc"), Limits().weigh(["abc", "abc"])
+        >>> TemplateLimits().weigh("abc"), TemplateLimits().weigh(["abc", "abc"])
         (5, 14)
         """
         total, parts, waiting = 0, 0, [value]
@@ -101,7 +101,7 @@ class Limits:
     def joined(self, pieces: Iterable[str]) -> str:
         """Join `pieces`, which may be endless.
 
-        >>> Limits().joined(iter(["to", "ken"]))
+        >>> TemplateLimits().joined(iter(["to", "ken"]))
         'token'
         """
         kept, total = [], 0
@@ -137,12 +137,12 @@ def _parts(item: Any) -> tuple[int, Iterable[Any]]:
     return 2, ()
 
 
-class Meter:
+class RenderMeter:
     """What one render has: its time of day and what is left of its processor time."""
 
     __slots__ = ("_ends", "_ticks", "now")
 
-    def __init__(self, limits: Limits, now: datetime) -> None:
+    def __init__(self, limits: TemplateLimits, now: datetime) -> None:
         """Start the meter for a render at `now`."""
         self.now = now
         self._ends = time.thread_time() + limits.seconds

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .limits import Limits
+    from .limits import TemplateLimits
 
 _NUMBER = re.compile(r"\d+")
 _WIDTHS = re.compile(r"[-#0 +]*(\d*)\.?(\d*)")
 """What may follow the `%` of a conversion that names no key."""
 
 
-def product(limits: Limits, left: Any, right: Any) -> None:
+def product(limits: TemplateLimits, left: Any, right: Any) -> None:
     """Weigh `left * right`: a repeated text or list, or an integer."""
     if isinstance(left, int) and isinstance(right, int):
         limits.integer(left.bit_length() + right.bit_length())
@@ -30,13 +30,13 @@ def product(limits: Limits, left: Any, right: Any) -> None:
             limits.count(len(many) * times)
 
 
-def power(limits: Limits, base: Any, exponent: Any) -> None:
+def power(limits: TemplateLimits, base: Any, exponent: Any) -> None:
     """Weigh `base ** exponent`."""
     if isinstance(base, int) and isinstance(exponent, int):
         limits.integer(base.bit_length() * abs(exponent))
 
 
-def pattern(limits: Limits, left: Any, right: Any) -> None:
+def pattern(limits: TemplateLimits, left: Any, right: Any) -> None:
     """Weigh `left % right`, where `left` is a text with widths in it: `"%9999d"`, or `"%*d"`."""
     if not isinstance(left, str | bytes):
         return
@@ -60,36 +60,40 @@ def _widths(part: str) -> list[int]:
     return [int(number) for number in numbers if number]
 
 
-def spec(limits: Limits, text: str) -> None:
+def spec(limits: TemplateLimits, text: str) -> None:
     """Weigh a format specification, `">9999"`."""
     for number in _NUMBER.findall(text):
         limits.text(int(number))
 
 
-OPERATORS: Mapping[str, Callable[[Limits, Any, Any], None]] = {"*": product, "**": power, "%": pattern}
+OPERATORS: Mapping[str, Callable[[TemplateLimits, Any, Any], None]] = {
+    "*": product,
+    "**": power,
+    "%": pattern,
+}
 
 
-def _width(_limits: Limits, _text: Any, width: int = 0, *_: Any) -> int:
+def _width(_limits: TemplateLimits, _text: Any, width: int = 0, *_: Any) -> int:
     return width
 
 
-def _expanded(_limits: Limits, text: Any, tabsize: int = 8) -> int:
+def _expanded(_limits: TemplateLimits, text: Any, tabsize: int = 8) -> int:
     return len(text) * (1 + tabsize)
 
 
-def _replaced(_limits: Limits, text: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
+def _replaced(_limits: TemplateLimits, text: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
     return len(text) + int(text.count(old)) * len(new)
 
 
-def _put_together(limits: Limits, separator: Any, parts: Any) -> int:
+def _put_together(limits: TemplateLimits, separator: Any, parts: Any) -> int:
     return limits.weigh(parts) + len(separator) * len(parts)
 
 
-def _translated(limits: Limits, text: Any, table: Any, *_: Any) -> int:
+def _translated(limits: TemplateLimits, text: Any, table: Any, *_: Any) -> int:
     return len(text) * (limits.weigh(table) if isinstance(table, dict) else 1)
 
 
-def _bytes(_limits: Limits, _number: Any, length: int = 1, *_: Any, **__: Any) -> int:
+def _bytes(_limits: TemplateLimits, _number: Any, length: int = 1, *_: Any, **__: Any) -> int:
     return length
 
 
@@ -106,25 +110,25 @@ METHODS: Mapping[str, Callable[..., int]] = {
 }
 
 
-def _centred(_limits: Limits, _value: Any, width: int = 80) -> int:
+def _centred(_limits: TemplateLimits, _value: Any, width: int = 80) -> int:
     return width
 
 
-def _indented(_limits: Limits, s: Any, width: int | str = 4, *_: Any, **__: Any) -> int:
+def _indented(_limits: TemplateLimits, s: Any, width: int | str = 4, *_: Any, **__: Any) -> int:
     text = str(s)
     return len(text) + (width if isinstance(width, int) else len(width)) * (len(text.splitlines()) + 1)
 
 
-def _substituted(_limits: Limits, s: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
+def _substituted(_limits: TemplateLimits, s: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
     return len(str(s)) + str(s).count(str(old)) * len(str(new))
 
 
-def _joined(limits: Limits, value: Any, d: Any = "", *_: Any, **__: Any) -> int:
+def _joined(limits: TemplateLimits, value: Any, d: Any = "", *_: Any, **__: Any) -> int:
     return limits.weigh(value) + len(str(d)) * (len(value) if hasattr(value, "__len__") else 0)
 
 
 def _json(
-    limits: Limits, x: Any, _ascii: Any = None, indent: Any = None, separators: Any = None, **_: Any
+    limits: TemplateLimits, x: Any, _ascii: Any = None, indent: Any = None, separators: Any = None, **_: Any
 ) -> int:
     length = limits.weigh(x)
     if indent is None and separators is None:
@@ -153,11 +157,11 @@ def _inside(item: Any) -> Iterable[Any]:
     return item if isinstance(item, list | tuple) else ()
 
 
-def _filled(limits: Limits, _value: Any, length: int, *_: Any, **__: Any) -> int:
+def _filled(limits: TemplateLimits, _value: Any, length: int, *_: Any, **__: Any) -> int:
     return limits.count(length)
 
 
-def _formatted(limits: Limits, value: Any, *args: Any, **kwargs: Any) -> int:
+def _formatted(limits: TemplateLimits, value: Any, *args: Any, **kwargs: Any) -> int:
     pattern(limits, str(value), args or tuple(kwargs.values()))
     return 0
 

@@ -1,7 +1,7 @@
 """The Jinja environment in which strangers' templates run.
 
 It renders what transformers' environment renders: the same options, tags, filters and functions. On top,
-nothing in it reaches the interpreter, nothing is random, and every operation stays within `Limits`.
+nothing in it reaches the interpreter, nothing is random, and every operation stays within `TemplateLimits`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,16 @@ from markupsafe import Markup
 
 from . import result_size as growth
 from .guards import TICK, WEIGHED, Guards
-from .jinja_extensions import DictFunction, Generation, Names, meter, raise_exception, strftime_now, tojson
-from .limits import SCALARS, Limits
+from .jinja_extensions import (
+    DictFunction,
+    GenerationBlock,
+    TemplateNames,
+    meter,
+    raise_exception,
+    strftime_now,
+    tojson,
+)
+from .limits import SCALARS, TemplateLimits
 
 _SHALLOW = frozenset(
     {"attr", "batch", "count", "d", "default", "first", "items", "last", "length", "list"}
@@ -79,19 +87,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TemplateLimits) -> None:
         """Make an environment whose templates stay within `limits`."""
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=[Generation, loopcontrols],
+            extensions=[GenerationBlock, loopcontrols],
             finalize=limits.printable,
         )
         self.limits = limits
         del self.globals["lipsum"]
         self.globals |= {
             "dict": DictFunction(),
-            "namespace": Names,
+            "namespace": TemplateNames,
             "raise_exception": raise_exception,
             "strftime_now": strftime_now,
         }
@@ -211,7 +219,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return bounded
 
 
-def _weighing(limits: Limits, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _weighing(limits: TemplateLimits, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the filter `function`, its value weighed before and its text measured after."""
     first = 1 if hasattr(function, "jinja_pass_arg") else 0
     expected = growth.FILTERS.get(name)
@@ -230,7 +238,7 @@ def _weighing(limits: Limits, name: str, function: Callable[..., Any]) -> Callab
     return bounded
 
 
-def _short(limits: Limits, made: Any) -> Any:
+def _short(limits: TemplateLimits, made: Any) -> Any:
     if isinstance(made, str):
         limits.text(len(made))
     elif isinstance(made, list):
@@ -238,7 +246,7 @@ def _short(limits: Limits, made: Any) -> Any:
     return made
 
 
-def _comparing(limits: Limits, function: Callable[..., Any]) -> Callable[..., Any]:
+def _comparing(limits: TemplateLimits, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def bounded(*args: Any) -> Any:
         return function(*map(limits.printable, args))

@@ -13,7 +13,7 @@ from tito_core import TemplateRefused
 
 from .folder import FolderError, Source
 from .jinja_extensions import METER, Raised
-from .limits import Limits, Meter
+from .limits import RenderMeter, TemplateLimits
 from .sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ class ChatTemplate:
     source: Source
     """Its text, and the file that it came from."""
 
-    limits: Limits
+    limits: TemplateLimits
     """What one render may use."""
 
     _compiled: jinja2.Template = field(repr=False)
 
     @classmethod
-    def compile(cls, source: Source, limits: Limits | None = None) -> Self:
+    def compile(cls, source: Source, limits: TemplateLimits | None = None) -> Self:
         """Compile `source`; a `FolderError` names the line that is wrong.
 
         >>> from datetime import datetime
@@ -44,12 +44,12 @@ class ChatTemplate:
         >>> template.render({"messages": [{"content": "hi"}]}, now=datetime(2026, 1, 1))
         'hi!'
         """
-        allowed = Limits() if limits is None else limits
+        allowed = TemplateLimits() if limits is None else limits
         return cls(source, allowed, _compile(source, Sandbox(allowed)))
 
     def render(self, variables: Mapping[str, Any], *, now: datetime) -> str:
         """Render plain `variables` at `now`. Whatever the template does wrong is a `TemplateRefused`."""
-        meter = Meter(self.limits, now)
+        meter = RenderMeter(self.limits, now)
         try:
             return self._compiled.render({**variables, METER: meter})
         except MemoryError:  # an outage: the limits kept the template from making anything that large

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tito_core import Reason
 from tito_io.cli.visible import visible
 
-from .report import Divergence, Finding, Look, Report
+from .report import Divergence, Finding, LintReport, Look
 
 FOLLOWING = {
     "user": "a user message",
@@ -94,7 +94,7 @@ def refusals(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     return grouped((one.reason, one) for one in findings if one.refused)
 
 
-def advice(report: Report) -> tuple[str, ...]:
+def advice(report: LintReport) -> tuple[str, ...]:
     """Return what to know, the dearest first."""
     look = report.looks[0]
     said = (*_refusals(report), *_stops(report), *_drifts(report), *_facts(look), *_renderings(report))
@@ -105,21 +105,21 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
-def _refusals(report: Report) -> Iterator[str]:
+def _refusals(report: LintReport) -> Iterator[str]:
     """Say why cases are refused, and what would help."""
     for reason, found in refusals(report.findings).items():
         told = f" ({found[0].detail})" if found[0].detail and not found[0].rejected else ""
         yield f"{several(found)} is refused, {reason}{told}: {HELPS.get(reason, BY_MESSAGES)}"
 
 
-def _drifts(report: Report) -> Iterator[str]:
+def _drifts(report: LintReport) -> Iterator[str]:
     """Say where a history that is rendered again is not what was sampled."""
     for told, found in drifts(report.findings).items():
         keeps = "TITO is refused here too" if all(one.refused for one in found) else "TITO keeps it"
         yield f"{several(found)} {told}: MITO will drift here; {keeps}"
 
 
-def _stops(report: Report) -> Iterator[str]:
+def _stops(report: LintReport) -> Iterator[str]:
     ends = {token.id for token, _ in report.stops}
     if not ends:
         yield "no stop ids are known: give those that end its turns, --stop-id ID or --stop-id TOKEN"
@@ -142,7 +142,7 @@ def _facts(look: Look) -> Iterator[str]:
         yield "a null or missing content beside tool calls is written otherwise than an empty one"
 
 
-def _renderings(report: Report) -> Iterator[str]:
+def _renderings(report: LintReport) -> Iterator[str]:
     """Say where another rendering behaves otherwise, and what changes nothing."""
     if all(look.rendering.tools for look in report.looks):
         yield "it is the same with tools and without: it writes nothing of them"

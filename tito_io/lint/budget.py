@@ -66,7 +66,7 @@ class Budget:
 
 
 @attrs.frozen
-class Meter:
+class LintBudget:
     """Answers the kernel's questions about one rendering of a template, within a budget."""
 
     bound: Bound

@@ -16,9 +16,9 @@ from tito_io.cli.bounds import FiniteRange
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 
 from .budget import SECONDS
-from .report import Report
+from .report import LintReport
 from .run import Wish, linted
-from .subject import LintError, Subject, Wanted, subjects
+from .subject import LintError, Subject, SubjectOptions, subjects
 
 if TYPE_CHECKING:
     from tito_io.cli.console import Console
@@ -44,7 +44,7 @@ Exit status:
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class LintOptions:
     """What `tito lint` was asked to do."""
 
     paths: tuple[str, ...]
@@ -59,11 +59,11 @@ class Options:
     html: Path | None
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> SubjectOptions:
         """Which templates; raises `LintError` for a token of no letters."""
         if "" in self.special_token:
             raise LintError("--special-token is empty; name the token that is lacking")
-        return Wanted(template=self.template, tokenizer=self.tokenizer, special=self.special_token)
+        return SubjectOptions(template=self.template, tokenizer=self.tokenizer, special=self.special_token)
 
     @property
     def wish(self) -> Wish:
@@ -102,16 +102,16 @@ def lint(**given: Any) -> None:
     id of a model on the Hugging Face hub. Each template is rendered with a tool and without, and with
     thinking on and off where it has a switch for that.
     """
-    options = Options(**given)
+    options = LintOptions(**given)
     try:
         sys.exit(_lint(options))
     except TitoError as error:
         fail(error, BAD_INPUT)
 
 
-def _lint(options: Options) -> int:
+def _lint(options: LintOptions) -> int:
     _check_page(options.html)
-    reports: list[Report] = []
+    reports: list[LintReport] = []
     for report in _reports(options):
         if report.error not in {earlier.error for earlier in reports} - {None}:
             _told(report, options)
@@ -125,7 +125,7 @@ def _lint(options: Options) -> int:
     return status(reports, options.accept)
 
 
-def status(reports: Sequence[Report], accepted: Sequence[str] = ()) -> int:
+def status(reports: Sequence[LintReport], accepted: Sequence[str] = ()) -> int:
     """Return the exit status of some reports."""
     if any(report.error is not None for report in reports):
         return BAD_INPUT
@@ -133,7 +133,7 @@ def status(reports: Sequence[Report], accepted: Sequence[str] = ()) -> int:
     return REFUSED if refused else 0
 
 
-def _reports(options: Options) -> Iterator[Report]:
+def _reports(options: LintOptions) -> Iterator[LintReport]:
     """Yield the report of each template, showing progress."""
     wish = options.wish
     for path in options.paths:
@@ -141,13 +141,13 @@ def _reports(options: Options) -> Iterator[Report]:
             found = list(subjects(path, options.wanted))
         except TitoError as error:
             text = str(error)
-            yield Report(path=path, template="", error=text if path in text else f"{path}: {text}")
+            yield LintReport(path=path, template="", error=text if path in text else f"{path}: {text}")
             continue
         for subject in found:
             yield _with_progress(subject, wish)
 
 
-def _with_progress(subject: Subject, wish: Wish) -> Report:
+def _with_progress(subject: Subject, wish: Wish) -> LintReport:
     from rich.console import Console  # noqa: PLC0415  # what only this needs is loaded here
     from rich.progress import Progress  # noqa: PLC0415  # likewise
 
@@ -157,7 +157,7 @@ def _with_progress(subject: Subject, wish: Wish) -> Report:
         return linted(subject, wish, lambda done: progress.update(task, completed=done))
 
 
-def _told(report: Report, options: Options) -> None:
+def _told(report: LintReport, options: LintOptions) -> None:
     """Print one report, an error on stderr."""
     from .table import show  # noqa: PLC0415  # likewise
 
@@ -167,7 +167,7 @@ def _told(report: Report, options: Options) -> None:
         show(report, _console())
 
 
-def _print_json(reports: Sequence[Report]) -> None:
+def _print_json(reports: Sequence[LintReport]) -> None:
     import orjson  # noqa: PLC0415  # likewise
 
     from .data import data  # noqa: PLC0415  # likewise
@@ -195,7 +195,7 @@ def _check_page(file: Path | None) -> None:
         raise LintError(f"--html {file}: is no file in a folder that exists")
 
 
-def _write(file: Path, reports: Sequence[Report]) -> None:
+def _write(file: Path, reports: Sequence[LintReport]) -> None:
     from .page import page  # noqa: PLC0415  # likewise
 
     try:

@@ -6,10 +6,10 @@ from typing import Any
 
 import attrs
 
-from .report import Divergence, Finding, Look, Report, Token
+from .report import Divergence, Finding, LintReport, Look, Token
 
 
-def data(report: Report) -> dict[str, Any]:
+def data(report: LintReport) -> dict[str, Any]:
     """Return a report as plain data."""
     return {
         "path": report.path,

@@ -9,10 +9,10 @@ from attrs import evolve, frozen
 from tokenizers import Encoding
 
 from tito_core import TemplateRefused
-from tito_core.seams.case import Kind, sample_environment, sample_turn
+from tito_core.seams.case import TurnKind, sample_environment, sample_turn
 from tito_core.seams.seam import common_prefix
 
-from .budget import Meter
+from .budget import LintBudget
 
 Plain = dict[str, Any]
 SYSTEM: Plain = {"role": "system", "content": "Answer in one word."}
@@ -35,7 +35,7 @@ FOLLOWS = "And tomorrow"
 
 
 @frozen
-class Scene:
+class ExampleConversation:
     """A conversation around a turn."""
 
     history: tuple[Plain, ...]
@@ -52,7 +52,7 @@ class Scene:
 class Played:
     """A scene as ids."""
 
-    scene: Scene
+    scene: ExampleConversation
     prompt: tuple[int, ...]
     sampled: tuple[int, ...]
     rendered: tuple[int, ...]
@@ -79,12 +79,12 @@ class Played:
 class Play:
     """How a turn is played: with which ids it may end."""
 
-    meter: Meter
+    meter: LintBudget
     ends: frozenset[int]
     stops: frozenset[int]
 
 
-def scenes(kind: Kind, shape: Sequence[str], spellings: Sequence[bool]) -> Iterator[Scene]:
+def scenes(kind: TurnKind, shape: Sequence[str], spellings: Sequence[bool]) -> Iterator[ExampleConversation]:
     """Yield conversations of a case, the one that most templates take first.
 
     `spellings` say whether arguments are written as an object.
@@ -93,10 +93,10 @@ def scenes(kind: Kind, shape: Sequence[str], spellings: Sequence[bool]) -> Itera
         turn = _turn(kind, as_object=as_object)
         environment = sample_environment(shape, turn, 2, FOLLOWS)
         for opening in ((SYSTEM, USER), (USER,)):
-            yield Scene((*opening, *_loop(kind, as_object=as_object)), turn, environment)
+            yield ExampleConversation((*opening, *_loop(kind, as_object=as_object)), turn, environment)
 
 
-def _turn(kind: Kind, *, as_object: bool) -> Plain:
+def _turn(kind: TurnKind, *, as_object: bool) -> Plain:
     turn = sample_turn(kind, ["find"] * kind.calls)
     said = {"content": SPOKEN} if turn.get("content") else {}
     return _spelled({**turn, **said}, ARGUMENT, as_object=as_object)
@@ -113,16 +113,16 @@ def _spelled(turn: Plain, word: str, *, as_object: bool) -> Plain:
     return {**turn, "tool_calls": calls}
 
 
-def _loop(kind: Kind, *, as_object: bool) -> tuple[Plain, ...]:
+def _loop(kind: TurnKind, *, as_object: bool) -> tuple[Plain, ...]:
     """Return the call and result before a turn in a tool loop; it thought there as the turn does."""
     if kind.before != "tool":
         return ()
-    earlier = Kind(before="user", reasoning=kind.reasoning, calls=1, content="empty")
+    earlier = TurnKind(before="user", reasoning=kind.reasoning, calls=1, content="empty")
     call = _spelled(sample_turn(earlier, ["seek"]), EARLIER, as_object=as_object)
     return (call, *sample_environment(("tool",), call, 1, "Rain"))
 
 
-def played(play: Play, scene: Scene, *, cut: bool) -> Played | None:
+def played(play: Play, scene: ExampleConversation, *, cut: bool) -> Played | None:
     """Return the scene as ids, None where the template does not take it or does not show the turn.
 
     The turn is sampled as the template writes it where nothing follows. `cut` ends it after its own words.
@@ -140,14 +140,14 @@ def played(play: Play, scene: Scene, *, cut: bool) -> Played | None:
         return None
 
 
-def _own(meter: Meter, prompt: str, last: str, turn: Plain) -> str:
+def _own(meter: LintBudget, prompt: str, last: str, turn: Plain) -> str:
     """Return the text of a turn; reasoning that the template writes nowhere is put in front, words alone."""
     own = last[len(prompt) :] if last.startswith(prompt) else _parting(meter, prompt, last)
     thought = turn.get("reasoning", "")
     return own if thought in own else f"{thought}\n{own}"
 
 
-def _parting(meter: Meter, prompt: str, last: str) -> str:
+def _parting(meter: LintBudget, prompt: str, last: str) -> str:
     """Return the text from the first token on that is not the prompt's."""
     found = meter.encoded(last)
     at = common_prefix(meter.encoded(prompt).ids, found.ids)
@@ -158,7 +158,9 @@ def _last_word(text: str) -> str | None:
     return max((word for word in (ARGUMENT, SPOKEN) if word in text), key=text.rfind, default=None)
 
 
-def _ids(play: Play, scene: Scene, texts: tuple[str, str, str], word: str, *, cut: bool) -> Played:
+def _ids(
+    play: Play, scene: ExampleConversation, texts: tuple[str, str, str], word: str, *, cut: bool
+) -> Played:
     """Tokenize; the turn ends with the first id after its own words that ends turns."""
     before, turn, rendered = map(play.meter.encoded, texts)
     said, shown = _after(turn, texts[1], word), _after(rendered, texts[2], word)

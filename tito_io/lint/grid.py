@@ -64,7 +64,7 @@ class Cell:
 
 
 @frozen
-class Row:
+class GridRow:
     """What follows, and a cell for each column."""
 
     title: str
@@ -76,7 +76,7 @@ class Grid:
     """The columns that have something in them, and the rows."""
 
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[GridRow, ...]
 
 
 def grid(look: Look) -> Grid:
@@ -86,10 +86,10 @@ def grid(look: Look) -> Grid:
     return Grid(columns, tuple(_row(shape, columns, look.findings) for shape in shapes))
 
 
-def _row(shape: str, columns: Sequence[str], findings: Sequence[Finding]) -> Row:
+def _row(shape: str, columns: Sequence[str], findings: Sequence[Finding]) -> GridRow:
     here = [one for one in findings if one.following == shape]
     cells = (Cell(tuple(one for one in here if column(one) == name)) for name in columns)
-    return Row(FOLLOWING.get(shape, shape), tuple(cells))
+    return GridRow(FOLLOWING.get(shape, shape), tuple(cells))
 
 
 def counts(findings: Iterable[Finding]) -> Counter[State]:

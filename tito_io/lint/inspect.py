@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from tito_core import InputError, Profile, Reason, answer
-from tito_core.seams.case import Kind
-from tito_core.seams.certify import certifying
-from tito_core.seams.facts import SAME, finding
-from tito_core.seams.probe import AFTER_ANSWER, AFTER_CALL, kinds, probing
+from tito_core.seams.case import TurnKind
+from tito_core.seams.certify import certify_questions
+from tito_core.seams.facts import SAME, facts_questions
+from tito_core.seams.probe import AFTER_ANSWER, AFTER_CALL, kinds, probe_questions
 from tito_core.seams.profile import Case, Mode
 from tito_io.families.family import Family
 
-from .budget import Meter
-from .report import Finding, Look, Rendering
+from .budget import LintBudget
+from .report import Finding, Look, RenderingReport
 from .seams import seams
 from .traits import traits
 from .verdict import Judge
 
-Named = tuple[Kind, tuple[str, ...]]
+Named = tuple[TurnKind, tuple[str, ...]]
 Tick = Callable[[float], None]
 """Told how far a look is, from 0 to 1."""
 PROBED = 0.7
@@ -28,17 +28,17 @@ PROBED = 0.7
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class Inspection:
     """What to look into a template with."""
 
     family: Family
-    rendering: Rendering
-    meter: Meter
+    rendering: RenderingReport
+    meter: LintBudget
     stop_ids: tuple[int, ...]
     tick: Tick = lambda _: None
 
 
-def look(asked: Asked) -> Look:
+def look(asked: Inspection) -> Look:
     """Return all that was found; raises `Hostile`, and `TemplateRefused` where not even a chat is taken."""
     budget = asked.meter.budget
     renders, seconds = budget.renders, budget.used
@@ -54,17 +54,17 @@ def look(asked: Asked) -> Look:
     )
 
 
-def _profile(asked: Asked) -> Profile:
+def _profile(asked: Inspection) -> Profile:
     """Return a profile without cases; with all of them, refused, where an answer's content is lost."""
     try:
-        return answer(probing(asked.stop_ids, cases=False), asked.meter)
+        return answer(probe_questions(asked.stop_ids, cases=False), asked.meter)
     except InputError as error:
         told = str(error)
-    lost = Profile(suffix=(), stop_ids=asked.stop_ids, facts=answer(finding(()), asked.meter))
+    lost = Profile(suffix=(), stop_ids=asked.stop_ids, facts=answer(facts_questions(()), asked.meter))
     return lost.then(*(_lost(named, told) for named in wanted(asked.rendering, lost)))
 
 
-def _findings(asked: Asked, profile: Profile) -> Iterator[Finding]:
+def _findings(asked: Inspection, profile: Profile) -> Iterator[Finding]:
     """Yield what becomes of each case, and then of those whose turn was cut short."""
     judge = Judge(asked.family, asked.meter, profile)
     usual = [(named, False) for named in wanted(asked.rendering, profile)]
@@ -74,7 +74,7 @@ def _findings(asked: Asked, profile: Profile) -> Iterator[Finding]:
         asked.tick(PROBED + (1 - PROBED) * place / len(every))
 
 
-def wanted(rendering: Rendering, profile: Profile) -> Iterator[Named]:
+def wanted(rendering: RenderingReport, profile: Profile) -> Iterator[Named]:
     """Yield the cases to look into: tool calls only where there are tools, reasoning where it is not off.
 
     Calls beside a null or missing content count only where the template tells those from an empty one.
@@ -98,12 +98,12 @@ def _may_be_cut(named: Named) -> bool:
     return kind.calls <= 1 and kind.content == "text" and shape in usual
 
 
-def _certified(asked: Asked, profile: Profile) -> Profile:
+def _certified(asked: Inspection, profile: Profile) -> Profile:
     """Return the profile with every case, asked for or refused already."""
     missing = [named for named in wanted(asked.rendering, profile) if named not in profile.known]
     found: list[Case] = []
     for place, named in enumerate(missing):
-        found.append(answer(certifying(*named, profile.suffix, profile.stop_ids), asked.meter))
+        found.append(answer(certify_questions(*named, profile.suffix, profile.stop_ids), asked.meter))
         asked.tick(PROBED * place / len(missing))
     return profile.then(*found)
 

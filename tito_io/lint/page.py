@@ -14,12 +14,12 @@ from tito_io.cli.visible import visible
 
 from .advice import drifts, refusals, several, situation
 from .grid import LEGEND, State, counts, grid
-from .report import Report
+from .report import LintReport
 
 SYMBOLS = {State.EXACT: "✓", State.REWRITTEN: "≈", State.REFUSED: "✕", State.REJECTED: "–"}  # noqa: RUF001  # signs, no letters
 
 
-def page(reports: Sequence[Report]) -> str:
+def page(reports: Sequence[LintReport]) -> str:
     """Return the page."""
     return _template().render(
         reports=reports,

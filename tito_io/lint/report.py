@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from tito_core import Profile, Reason
-from tito_core.seams.case import Kind
+from tito_core.seams.case import TurnKind
 
 SWITCHES = ("enable_thinking", "thinking")
 """What templates call the switch for thinking. Another one is given by hand: `--arg NAME=VALUE`."""
@@ -60,7 +60,7 @@ class Finding:
     """One kind of turn before one shape of environment."""
 
     shape: tuple[str, ...]
-    kind: Kind
+    kind: TurnKind
     cut: bool
     """Whether the turn was cut short."""
     verdict: Verdict
@@ -96,7 +96,7 @@ class Finding:
 
 
 @frozen
-class Part:
+class SeamPart:
     """A piece of the seam."""
 
     name: str
@@ -109,11 +109,11 @@ class Drawn:
     """What the template writes after a sampled turn, in pieces."""
 
     role: str
-    parts: tuple[Part, ...]
+    parts: tuple[SeamPart, ...]
 
 
 @frozen(kw_only=True)
-class Rendering:
+class RenderingReport:
     """What a template is rendered with beside messages."""
 
     tools: bool
@@ -128,7 +128,7 @@ class Rendering:
     def label(self) -> str:
         """What it is called.
 
-        >>> Rendering(tools=True, args={"enable_thinking": False}).label
+        >>> RenderingReport(tools=True, args={"enable_thinking": False}).label
         'with tools, enable_thinking=false'
         """
         told = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.args.items()]
@@ -139,7 +139,7 @@ class Rendering:
 class Look:
     """A template with one rendering."""
 
-    rendering: Rendering
+    rendering: RenderingReport
     profile: Profile
     findings: tuple[Finding, ...]
     seams: tuple[Drawn, ...]
@@ -150,7 +150,7 @@ class Look:
 
 
 @frozen(kw_only=True)
-class Report:
+class LintReport:
     """A template, looked into as far as it went."""
 
     path: str

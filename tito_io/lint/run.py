@@ -13,11 +13,11 @@ from tito_io.cli.visible import visible
 from tito_io.families.family import Family
 
 from .advice import advice
-from .budget import SECONDS, Budget, Hostile, Meter
+from .budget import SECONDS, Budget, Hostile, LintBudget
 from .example_conversation import TOOL
-from .inspect import Asked, Tick, look
+from .inspect import Inspection, Tick, look
 from .renderings import renderings
-from .report import Look, Rendering, Report
+from .report import LintReport, Look, RenderingReport
 from .subject import LintError, Subject
 from .tokens import tokens
 from .traits import at, running
@@ -34,9 +34,9 @@ class Wish:
     seconds: float = SECONDS
 
 
-def linted(subject: Subject, wish: Wish, tick: Tick = lambda _: None) -> Report:
+def linted(subject: Subject, wish: Wish, tick: Tick = lambda _: None) -> LintReport:
     """Return what was found; what cannot be linted is a report with an error."""
-    named = Report(path=subject.path, template=subject.template)
+    named = LintReport(path=subject.path, template=subject.template)
     try:
         family, notes = subject.load()
         lint = Lint(at(family, running()), _stops(family, wish.stops), Budget(wish.seconds))
@@ -64,7 +64,7 @@ class Lint:
     stop_ids: tuple[int, ...]
     budget: Budget
 
-    def report(self, named: Report, args: Mapping[str, Any], tick: Tick) -> Report:
+    def report(self, named: LintReport, args: Mapping[str, Any], tick: Tick) -> LintReport:
         """Look into every rendering; raises `LintError` where none takes a conversation."""
         every = renderings(self.meter, args)
         looks: list[Look] = []
@@ -78,13 +78,13 @@ class Lint:
             raise LintError("; ".join(errors))
         return self._told(attrs.evolve(named, notes=(*named.notes, *errors), looks=tuple(looks)))
 
-    def meter(self, rendering: Rendering) -> Meter:
+    def meter(self, rendering: RenderingReport) -> LintBudget:
         """Return what answers the kernel."""
         tools = [TOOL] if rendering.tools else None
-        return Meter(self.family.tokenize_fn(tools=tools, **rendering.args), self.budget)
+        return LintBudget(self.family.tokenize_fn(tools=tools, **rendering.args), self.budget)
 
-    def _asked(self, rendering: Rendering, tick: Tick) -> Asked:
-        return Asked(
+    def _asked(self, rendering: RenderingReport, tick: Tick) -> Inspection:
+        return Inspection(
             family=self.family,
             rendering=rendering,
             meter=self.meter(rendering),
@@ -92,7 +92,7 @@ class Lint:
             tick=tick,
         )
 
-    def _told(self, report: Report) -> Report:
+    def _told(self, report: LintReport) -> LintReport:
         first = report.looks[0]
         opening = _opening(first)
         whole = attrs.evolve(

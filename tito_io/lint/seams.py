@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from tito_core import Profile, TemplateRefused
-from tito_core.seams.case import Kind, sample_environment, sample_turn
+from tito_core.seams.case import TurnKind, sample_environment, sample_turn
 from tito_core.seams.profile import Case
 from tito_core.seams.seam import SHORT, common_prefix
-from tito_core.seams.stand_in import Form, kindred
+from tito_core.seams.stand_in import TurnForm, akin_histories
 from tito_core.seams.tail import recognize
 from tito_io.families.family import Family
 
-from .budget import Meter
+from .budget import LintBudget
 from .example_conversation import SYSTEM, USER
-from .report import Drawn, Part
+from .report import Drawn, SeamPart
 from .tokens import tokens
 
 Plain = dict[str, Any]
@@ -23,7 +23,7 @@ WORDS = ("Lisbon", "Quite 40 of them")
 """Texts without a common beginning or end; what differs between two bridges is the text."""
 
 
-def seams(family: Family, profile: Profile, meter: Meter) -> tuple[Drawn, ...]:
+def seams(family: Family, profile: Profile, meter: LintBudget) -> tuple[Drawn, ...]:
     """Return the seam before each role that may follow a turn."""
     found = []
     for role in ("user", "tool", "system"):
@@ -33,24 +33,24 @@ def seams(family: Family, profile: Profile, meter: Meter) -> tuple[Drawn, ...]:
     return tuple(found)
 
 
-def _drawn(family: Family, profile: Profile, meter: Meter, role: str) -> Iterator[Drawn]:
+def _drawn(family: Family, profile: Profile, meter: LintBudget, role: str) -> Iterator[Drawn]:
     """Yield the seam from each certified case that shows it."""
     for content in ("text", "empty"):
-        kind = Kind(before="user", reasoning=False, calls=int(role == "tool"), content=content)
+        kind = TurnKind(before="user", reasoning=False, calls=int(role == "tool"), content=content)
         case = profile.case(kind, (role,))
         pair = bridges(case, meter) if case is not None else None
         if pair is not None and case is not None and case.recipe is not None:
             yield Drawn(role=role, parts=_parts(family, profile, pair, len(case.recipe.speaks)))
 
 
-def bridges(case: Case, meter: Meter) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def bridges(case: Case, meter: LintBudget) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return what follows a turn of a case, asked with two texts; None where it is refused."""
     recipe = case.recipe
     if recipe is None:
         return None
-    history = kindred(case.kind.before, (SYSTEM, USER))[recipe.past]
+    history = akin_histories(case.kind.before, (SYSTEM, USER))[recipe.past]
     turn = sample_turn(case.kind, ["find"] * case.kind.calls)
-    form = Form(turn, recipe.place, recipe.as_object)
+    form = TurnForm(turn, recipe.place, recipe.as_object)
     found = []
     for words in WORDS:
         (message,) = sample_environment(case.shape, turn, 1, words)
@@ -67,7 +67,7 @@ def bridges(case: Case, meter: Meter) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 def _parts(
     family: Family, profile: Profile, pair: tuple[tuple[int, ...], tuple[int, ...]], speaks: int
-) -> tuple[Part, ...]:
+) -> tuple[SeamPart, ...]:
     one, two = pair
     size = len(profile.suffix) if one[: len(profile.suffix)] == profile.suffix else 0
     opened = common_prefix(one, two)
@@ -81,4 +81,4 @@ def _parts(
         ("generation prompt", spoken, len(one)),
     )
     named = ((name, one[begin:end]) for name, begin, end in places)
-    return tuple(Part(name, tokens(family, ids)) for name, ids in named if ids)
+    return tuple(SeamPart(name, tokens(family, ids)) for name, ids in named if ids)

@@ -12,13 +12,13 @@ from tito_core import TitoError
 from tito_io.extras import install
 from tito_io.families.family import Family
 from tito_io.families.folder import Folder, FolderError
-from tito_io.families.limits import Limits
+from tito_io.families.limits import TemplateLimits
 
 from .markers import lacking, markers
 
 MARK = "\ufeff"
 """What some editors begin a file with. Engines hand it to the template's reader like any letter."""
-LIMITS = Limits(characters=1 << 17, items=1 << 14, seconds=2.0)
+LIMITS = TemplateLimits(characters=1 << 17, items=1 << 14, seconds=2.0)
 """What one render may use: far above the short conversations that a template is asked about here."""
 MARKED = (
     "the template begins with a byte order mark, which engines write at the start of every prompt, and so do "
@@ -48,7 +48,7 @@ class Subject:
 
 
 @frozen(kw_only=True)
-class Wanted:
+class SubjectOptions:
     """What about a path is to be linted."""
 
     template: str | None = None
@@ -56,7 +56,7 @@ class Wanted:
     special: tuple[str, ...] = ()
 
 
-def subjects(path: str, wanted: Wanted) -> Iterator[Subject]:
+def subjects(path: str, wanted: SubjectOptions) -> Iterator[Subject]:
     """Yield the templates that a path names; raises `LintError` or `FolderError` where there are none."""
     if not path:
         raise LintError("PATH is empty; name a model folder, a .jinja file, or a model on the hub")
@@ -92,7 +92,7 @@ def _loader(
     return load
 
 
-def _bare(path: str, wanted: Wanted) -> Subject:
+def _bare(path: str, wanted: SubjectOptions) -> Subject:
     tokenizer = wanted.tokenizer
     if tokenizer is None:
         raise LintError(f"{path}: a template by itself has no vocabulary; add --tokenizer MODEL_FOLDER")

@@ -14,7 +14,7 @@ from tito_io.cli.visible import visible
 
 from .advice import drifts, several
 from .grid import LEGEND, Cell, State, grid
-from .report import Divergence, Drawn, Finding, Look, Report, Token
+from .report import Divergence, Drawn, Finding, LintReport, Look, Token
 
 STYLES = {
     State.EXACT: "green",
@@ -29,13 +29,13 @@ SHOWN = 6
 """How many kinds of divergence are shown in context; the rest is in the JSON and on the page."""
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: LintReport, console: Console) -> None:
     """Print a report."""
     for piece in _pieces(report):
         console.print(piece)
 
 
-def _pieces(report: Report) -> Iterator[RenderableType]:
+def _pieces(report: LintReport) -> Iterator[RenderableType]:
     yield Text(f"{visible(report.path)}  {report.template}", style="bold")
     yield Padding(_ends(report), (0, 2), expand=False)
     for note in report.notes:
@@ -54,7 +54,7 @@ def _pieces(report: Report) -> Iterator[RenderableType]:
     yield Padding(_advice(report.advice), (1, 2, 1, 2), expand=False)
 
 
-def _ends(report: Report) -> Text:
+def _ends(report: LintReport) -> Text:
     suffix = "".join(token.text for token in report.suffix)
     stops = ", ".join(f"{token.id} {visible(token.text)}" for token, _ in report.stops) or "unknown"
     close = visible(suffix) if suffix else "nothing but the next opener"

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 
 from tito_core import Profile, TemplateRefused
-from tito_core.seams.case import Kind
+from tito_core.seams.case import TurnKind
 from tito_io.families.family import Bound, Family
 
-from .budget import Meter
+from .budget import LintBudget
 from .example_conversation import SYSTEM, USER
 from .seams import bridges
 
@@ -22,7 +22,7 @@ LATER = NOW + timedelta(days=400, hours=5, minutes=7, seconds=11)
 OPENING, TAIL = "in the opening", "after each turn"
 
 
-def traits(family: Family, profile: Profile, meter: Meter) -> Mapping[str, Any]:
+def traits(family: Family, profile: Profile, meter: LintBudget) -> Mapping[str, Any]:
     """Return the facts by name, and where the template prints the time of day (`clock`), None for nowhere."""
     facts = {
         field.name: getattr(profile.facts, field.name)
@@ -46,22 +46,22 @@ def running() -> Callable[[], datetime]:
     return lambda: NOW + timedelta(microseconds=next(ticks))
 
 
-def _clock(family: Family, profile: Profile, meter: Meter) -> str | None:
+def _clock(family: Family, profile: Profile, meter: LintBudget) -> str | None:
     """Render under two clocks."""
     now, later = (_timed(family, meter, when) for when in (NOW, LATER))
-    case = profile.case(Kind(before="user", reasoning=False, calls=0, content="text"), ("user",))
+    case = profile.case(TurnKind(before="user", reasoning=False, calls=0, content="text"), ("user",))
     if case is not None and bridges(case, now) != bridges(case, later):
         return TAIL
     return OPENING if any(_text(now, ask) != _text(later, ask) for ask in ((USER,), (SYSTEM, USER))) else None
 
 
-def _timed(family: Family, meter: Meter, when: datetime) -> Meter:
+def _timed(family: Family, meter: LintBudget, when: datetime) -> LintBudget:
     """Return a meter of a family at another time, with the same budget."""
     bound = Bound(at(family, lambda: when), meter.bound.template, meter.bound.variables)
-    return Meter(bound, meter.budget)
+    return LintBudget(bound, meter.budget)
 
 
-def _text(meter: Meter, messages: tuple[dict[str, Any], ...]) -> str | None:
+def _text(meter: LintBudget, messages: tuple[dict[str, Any], ...]) -> str | None:
     try:
         return meter.text(messages, speaking=True)
     except TemplateRefused:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import attrs
 
-from tito_core import OddStop, Policy, Profile, Reason, Refusal, Step, Stitched, answer, stitching
+from tito_core import OddStop, Policy, Profile, Reason, Refusal, Step, Stitched, answer, stitch_questions
 from tito_core.seams.profile import Case, Mode
 from tito_io.cli.visible import visible
 from tito_io.families.family import Family
 
-from .budget import Meter
+from .budget import LintBudget
 from .divergence import divergence
 from .example_conversation import Play, Played, played, scenes
 from .report import Finding, Verdict
@@ -29,7 +29,7 @@ class Judge:
     """Judges the cases of one template with one rendering."""
 
     family: Family
-    meter: Meter
+    meter: LintBudget
     profile: Profile
 
     def finding(self, case: Case, *, cut: bool) -> Finding:
@@ -87,7 +87,7 @@ class Judge:
             completion_ids=shown.sampled,
             truncated=found.cut,
         )
-        asking = stitching(
+        asking = stitch_questions(
             [step], shown.scene.prompt, self.profile.suffix, policy=policy, profile=self.profile
         )
         return answer(asking, self.meter)

@@ -19,14 +19,14 @@ from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, Tru
 from tito_io.cli.bounds import FiniteRange, WholeRange
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, TROUBLE, complain, told
-from tito_io.client.conversation import Conversation, Turn
+from tito_io.client.conversation import ClientTurn, Conversation
 from tito_io.client.threaded import Threaded
 from tito_io.engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
 from tito_io.engines.registry import ENGINES, Address, chosen
 from tito_io.families.family import Family
 
 from .report import table, verdict
-from .run import Rollout, Row, to_json
+from .run import Rollout, RolloutTurn, to_json
 from .script import load, shipped
 
 LOST, FULL = 1, 4
@@ -48,7 +48,7 @@ def _choice(kind: type[OddStop | Truncated]) -> click.Choice[str]:
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class RolloutOptions:
     """What `tito rollout` was asked to do."""
 
     engine: str
@@ -135,7 +135,7 @@ def rollout(**given: Any) -> None:
     Without options it runs the embedded engine, which is a seeded sampler and not a language model.
     """
     try:
-        sys.exit(anyio.run(_rollout, Options(**given)))
+        sys.exit(anyio.run(_rollout, RolloutOptions(**given)))
     except TitoError as error:
         complain(_ended(error, 0))
         sys.exit(_status_of(error))
@@ -158,7 +158,7 @@ def _ended(error: TitoError, turns: int) -> str:
     return f"{full}; ask for fewer with --turns, or for shorter ones with --max-tokens: {told(error)}"
 
 
-async def _rollout(options: Options) -> int:
+async def _rollout(options: RolloutOptions) -> int:
     script = load(options.script) if options.script else shipped()
     family = Family.load(options.family) if options.family else None
     address = Address(
@@ -195,7 +195,7 @@ def _kept(run: Rollout, path: Path | None) -> Iterator[None]:
         return
     from tito_io.samples.call_file import CallFile  # noqa: PLC0415  # its readers know every engine's replies
 
-    def keep(turn: Turn) -> None:
+    def keep(turn: ClientTurn) -> None:
         try:
             calls.add(turn)
         except OSError as error:
@@ -216,7 +216,7 @@ async def _opened(engine: Engine) -> AsyncIterator[Engine]:
         await engine.aclose()
 
 
-async def _each(run: Rollout, show: Callable[[Row], None]) -> TitoError | None:
+async def _each(run: Rollout, show: Callable[[RolloutTurn], None]) -> TitoError | None:
     """Show every row as it comes; return what stopped the rollout, if anything did."""
     try:
         async for row in run.run():

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from .run import Row, Summary
+from .run import RolloutTurn, Summary
 
 CAPTION = (
     "Numbers of ids: the prompt, how many of its ids earlier turns gave, how many were tokenized for this "
@@ -35,7 +35,7 @@ ROOMY = 72
 """A console of as many columns has room between those of the table."""
 
 
-def table(rows: Sequence[Row], title: str, width: int = ROOMY) -> Table:
+def table(rows: Sequence[RolloutTurn], title: str, width: int = ROOMY) -> Table:
     """Return the turns as a table for a console of `width` columns; in a narrow one notes are broken."""
     room = (0, width >= ROOMY, 0, 0)
     made = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=room)
@@ -47,7 +47,7 @@ def table(rows: Sequence[Row], title: str, width: int = ROOMY) -> Table:
     return made
 
 
-def _cells(row: Row) -> list[str | Text]:
+def _cells(row: RolloutTurn) -> list[str | Text]:
     return [
         str(row.turn),
         Text(row.route, style="yellow" if row.route == "MITO" else "green"),
@@ -61,7 +61,7 @@ def _cells(row: Row) -> list[str | Text]:
     ]
 
 
-def _note(row: Row) -> str:
+def _note(row: RolloutTurn) -> str:
     notes = [row.odd, row.refusal or ""]
     notes.append(f"lost {row.lost_ids}" if row.lost_ids else "")
     return ", ".join(filter(None, notes))

@@ -12,13 +12,13 @@ from anyio.lowlevel import checkpoint
 from tito_core import Message, Step
 from tito_core.drift.rerender import drift
 from tito_core.seams.seam import common_prefix
-from tito_io.client.conversation import Conversation, Route, Turn, spoken
+from tito_io.client.conversation import ClientTurn, Conversation, Route, spoken
 
 from .script import Script
 
 
 @attrs.frozen(kw_only=True)
-class Row:
+class RolloutTurn:
     """One turn of a rollout, in numbers of ids."""
 
     turn: int
@@ -45,7 +45,7 @@ class Row:
 
 
 @attrs.define
-class Account:
+class IdAccount:
     """Follows every sampled id from prompt to prompt."""
 
     sampled: int = 0
@@ -55,7 +55,7 @@ class Account:
     alive: list[bool] = attrs.field(factory=list)
     """For each id of the latest step, whether it was sampled and has stood there ever since."""
 
-    def add(self, turn: Turn) -> int:
+    def add(self, turn: ClientTurn) -> int:
         """Take in a turn; return how many sampled ids its prompt lost."""
         before = sum(self.alive)
         self.alive = self._carried(turn.step)
@@ -124,13 +124,13 @@ class Rollout:
     turns: int
     compare: bool = True
     """Whether each prompt is also rendered afresh, to see what would have changed: O(history) a turn."""
-    told: Callable[[Turn], None] = lambda _: None
+    told: Callable[[ClientTurn], None] = lambda _: None
     """Told of every turn as it is taken."""
-    account: Account = attrs.field(factory=Account)
-    rows: list[Row] = attrs.field(factory=list)
+    account: IdAccount = attrs.field(factory=IdAccount)
+    rows: list[RolloutTurn] = attrs.field(factory=list)
     retokenized: int = 0
 
-    async def run(self) -> AsyncIterator[Row]:
+    async def run(self) -> AsyncIterator[RolloutTurn]:
         """Yield a row a turn. An engine's error ends the rollout; the rows so far stay."""
         prompt = self.script.opening()
         for number in range(1, self.turns + 1):
@@ -144,7 +144,7 @@ class Rollout:
             message = spoken(turn.reply)
             prompt = [*prompt, message, *self.script.reply_to(number, message)]
 
-    async def _row(self, number: int, turn: Turn, prompt: Sequence[Message]) -> Row:
+    async def _row(self, number: int, turn: ClientTurn, prompt: Sequence[Message]) -> RolloutTurn:
         step = turn.step
         reused = len(turn.stitched.step.ids) if turn.stitched else 0
         if turn.route is Route.KEPT and self.account.previous is not None:
@@ -154,7 +154,7 @@ class Rollout:
             self.retokenized += min(
                 self.rows[-1].prompt_ids + self.rows[-1].sampled_ids, len(step.prompt_ids)
             )
-        return Row(
+        return RolloutTurn(
             turn=number,
             route=turn.route.name,
             refusal=turn.refusal.reason.name if turn.refusal else None,
@@ -169,7 +169,7 @@ class Rollout:
             odd=_odd(turn),
         )
 
-    async def _drift(self, turn: Turn, prompt: Sequence[Message]) -> int | None:
+    async def _drift(self, turn: ClientTurn, prompt: Sequence[Message]) -> int | None:
         """Return how many ids a fresh rendering would have changed in a prompt that went by ids."""
         if not self.compare or turn.route is Route.KEPT:
             return None
@@ -201,7 +201,7 @@ class Rollout:
         )
 
 
-def _odd(turn: Turn) -> str:
+def _odd(turn: ClientTurn) -> str:
     """Say what the bridge had to do beside continue."""
     found = turn.stitched
     if found is None:
@@ -213,6 +213,6 @@ def _odd(turn: Turn) -> str:
     return "" if found.kept_stop is None else "stop kept"
 
 
-def to_json(row: Row) -> dict[str, Any]:
+def to_json(row: RolloutTurn) -> dict[str, Any]:
     """Return a row as plain data."""
     return attrs.asdict(row)

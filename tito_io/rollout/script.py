@@ -19,7 +19,7 @@ KNOWN = ", ".join(sorted(KEYS))
 
 
 @attrs.frozen
-class Line:
+class ScriptLine:
     """What the world says at one turn."""
 
     user: str
@@ -32,7 +32,7 @@ class Line:
 class Script:
     """A system text, tools, and lines, which are said over and over for as long as a rollout lasts."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ScriptLine, ...]
     system: str | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
 
@@ -88,7 +88,7 @@ def parse(lines: Iterable[bytes], name: str) -> Script:
     return Script(tuple(said), head.get("system"), tuple(head.get("tools") or ()))
 
 
-def _said(data: Mapping[str, Any], where: str, *, first: bool) -> Line:
+def _said(data: Mapping[str, Any], where: str, *, first: bool) -> ScriptLine:
     """Return what a line says; nothing is made up where it has no words, and nothing that it has left out."""
     late = sorted(data.keys() & HEAD)
     if late and not first:
@@ -96,7 +96,7 @@ def _said(data: Mapping[str, Any], where: str, *, first: bool) -> Line:
     if not data.get("user"):
         tool = "; `tool` is heard only where the model called one" if "tool" in data else ""
         raise InputError(f"{where}: give a `user` text that is not empty{tool}")
-    return Line(data["user"], data.get("tool"))
+    return ScriptLine(data["user"], data.get("tool"))
 
 
 def _object(line: bytes, where: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from uuid import uuid4
 import attrs
 
 from tito_core import InputError
-from tito_core.samples import Call
-from tito_io.client.conversation import Turn
+from tito_core.samples import StoredCall
+from tito_io.client.conversation import ClientTurn
 from tito_io.samples.forms.tito import call_of, write_calls
 
 
@@ -26,7 +26,7 @@ class CallFile:
     conversation: str = attrs.field(factory=lambda: f"rollout-{uuid4().hex[:16]}")
     """What the conversation is called; no two are alike unless told, so that files may be joined."""
     _file: BinaryIO | None = attrs.field(default=None, init=False)
-    _last: Call | None = attrs.field(default=None, init=False)
+    _last: StoredCall | None = attrs.field(default=None, init=False)
     _count: int = attrs.field(default=0, init=False)
 
     def __enter__(self) -> Self:
@@ -42,7 +42,7 @@ class CallFile:
         if self._file is not None:
             self._file.close()
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: ClientTurn) -> None:
         """Write a turn; the file is open."""
         if self._file is None:
             raise ValueError("the file is not open: use it in a with statement")

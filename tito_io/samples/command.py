@@ -21,13 +21,13 @@ from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.samples.forms.exchange import ID_FIELDS
 
 from .forms import FORMS
-from .line_groups import Group, Reading
-from .make import Made, made
+from .line_groups import Group, ReadOptions
+from .make import ConversationRows, made
 from .problem import Problem
 from .ray import aside
 from .read import conversations
 from .sink import Sink, opened
-from .tally import Tally
+from .tally import FileTally
 
 SOME_UNREAD = 1
 STATUSES = """\b
@@ -126,9 +126,9 @@ def samples(
     is reported, and so is every line that cannot be read.
     """
     try:
-        reading = Reading(form=form, group=Group[group.upper()], id_field=id_field)
+        reading = ReadOptions(form=form, group=Group[group.upper()], id_field=id_field)
         _apart(file, output)
-        work = Work(file=file, reading=reading, options=options(given), ray=ray)
+        work = SamplesRun(file=file, reading=reading, options=options(given), ray=ray)
         with opened(output, sys.stdout.buffer, spare=True) as sink, aside(ray):
             tally = work.into(sink)
         sys.stdout.flush()
@@ -147,41 +147,41 @@ def _apart(file: Path, output: Path | None) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class Work:
+class SamplesRun:
     """One run of the command."""
 
     file: Path
-    reading: Reading
+    reading: ReadOptions
     options: SampleOptions
     ray: str | None
 
-    def into(self, sink: Sink) -> Tally:
+    def into(self, sink: Sink) -> FileTally:
         """Write every row; return the numbers."""
-        tally = Tally()
+        tally = FileTally()
         with _progress(self.file) as tick:
             for one in self._made(tick):
-                if isinstance(one, Made):
+                if isinstance(one, ConversationRows):
                     tally.join(one.tally)
                     self._write(one, sink, tally)
                 else:
                     self._complain(one, tally)
         return tally
 
-    def _made(self, tick: Callable[[int], None]) -> Iterator[Made | Problem]:
+    def _made(self, tick: Callable[[int], None]) -> Iterator[ConversationRows | Problem]:
         if self.ray is None:
             return made(conversations(self.file, self.reading, tick), self.options)
         from .distributed import spread_over  # noqa: PLC0415  # Ray is heavy, and an extra
 
         return spread_over(self.ray, self.file, self.reading, self.options, tick)
 
-    def _write(self, one: Made, sink: Sink, tally: Tally) -> None:
+    def _write(self, one: ConversationRows, sink: Sink, tally: FileTally) -> None:
         for entry in one.entries:
             try:
                 sink.write(entry)
             except InputError as error:
                 self._complain(Problem(entry.line, str(error)), tally)
 
-    def _complain(self, problem: Problem, tally: Tally) -> None:
+    def _complain(self, problem: Problem, tally: FileTally) -> None:
         tally.problems += 1 + problem.more
         complain(f"{self.file}, {problem}")
 
@@ -198,7 +198,7 @@ def _progress(file: Path) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def _summarize(tally: Tally, title: str, *, as_json: bool, aside: bool) -> None:
+def _summarize(tally: FileTally, title: str, *, as_json: bool, aside: bool) -> None:
     if as_json:
         click.echo(orjson.dumps(tally.to_json()).decode(), err=aside)
         return

@@ -16,9 +16,9 @@ from tito_core import InputError
 from tito_core.samples import SampleOptions
 
 from .forms import FORMS
-from .line_groups import Chunk, Collector, Reading
-from .lines import Line, regular
-from .make import Made, made
+from .line_groups import Chunk, Collector, ReadOptions
+from .lines import FileLine, regular
+from .make import ConversationRows, made
 from .problem import Problem
 from .ray import knock, spread
 from .read import chunks, stored
@@ -46,7 +46,7 @@ def reach(path: Path, chunk: Chunk) -> Reach:
     )
 
 
-def rows_of(found: Reach, reading: Reading, options: SampleOptions) -> list[Made | Problem]:
+def rows_of(found: Reach, reading: ReadOptions, options: SampleOptions) -> list[ConversationRows | Problem]:
     """Return the rows of lines: a pure function, but for the file that it reads."""
     try:
         return [one for chunk in _again(found, reading) for one in made(stored(chunk), options)]
@@ -54,13 +54,13 @@ def rows_of(found: Reach, reading: Reading, options: SampleOptions) -> list[Made
         return [Problem(found.numbers[0], f"the file has changed: {error}")]
 
 
-def _again(found: Reach, reading: Reading) -> Iterator[Chunk]:
+def _again(found: Reach, reading: ReadOptions) -> Iterator[Chunk]:
     """Yield the lines once more; raises `InputError` where they are not what they were."""
     collected = Collector(found.path, reading, form=FORMS[found.form])
     with found.path.open("rb") as file:
         for number, start in zip(found.numbers, found.starts, strict=True):
             file.seek(start)
-            for one in collected.add(Line(number, start, file.readline())):
+            for one in collected.add(FileLine(number, start, file.readline())):
                 raise InputError(f"{one if isinstance(one, Problem) else 'its lines lie otherwise'}")
     yield from collected.rest()
 
@@ -68,10 +68,10 @@ def _again(found: Reach, reading: Reading) -> Iterator[Chunk]:
 def spread_over(
     address: str,
     path: Path,
-    reading: Reading,
+    reading: ReadOptions,
     options: SampleOptions,
     tick: Callable[[int], None] = lambda _: None,
-) -> Iterator[Made | Problem]:
+) -> Iterator[ConversationRows | Problem]:
     """Yield what one process would: first what belongs nowhere, then the conversations in their order.
 
     Raises `InputError` where there is no cluster, or the file is compressed or none of ours.

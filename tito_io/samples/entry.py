@@ -15,9 +15,9 @@ import attrs
 import orjson
 
 from tito_core import Ids, InputError, Origin
-from tito_core.samples import Ending, Row, RowExperts, RowSpan, RowTurn, SampleOptions, Samples, samples
+from tito_core.samples import Ending, Row, RowExperts, RowSet, RowSpan, RowTurn, SampleOptions, make_rows
 
-from .read import Stored
+from .read import StoredConversation
 
 E = TypeVar("E", bound=Enum)
 HIGHEST = 2**31 - 1
@@ -36,9 +36,9 @@ class Entry:
     row: Row
 
 
-def entries(found: Stored, options: SampleOptions) -> tuple[list[Entry], Samples]:
+def entries(found: StoredConversation, options: SampleOptions) -> tuple[list[Entry], RowSet]:
     """Return the rows of a conversation, and what the kernel says of it; raises its `InputError`."""
-    made = samples(found.forest, options)
+    made = make_rows(found.forest, options)
     rows = [
         Entry(conversation=found.name, line=found.first, place=place, row=row)
         for place, row in enumerate(made.rows)

@@ -14,14 +14,14 @@ import attrs
 
 from tito_core import InputError, TitoError
 
-from .forms import FORMS, Batch, Form, Record, recognized
-from .lines import Line
+from .forms import FORMS, Batch, Record, StoredForm, recognized
+from .lines import FileLine
 from .open_conversation import Growing
 from .problem import Nameless, Problem
-from .reading import Group, Reading
+from .reading import Group, ReadOptions
 from .record import NoIdError, id_at, keys_of, record_of
 
-__all__ = ["Chunk", "Collector", "Group", "Reading", "Spot"]
+__all__ = ["Chunk", "Collector", "Group", "ReadOptions", "Spot"]
 
 
 Named = tuple[str, Batch]
@@ -43,7 +43,7 @@ class Spot:
 class Chunk:
     """Lines that are read together."""
 
-    form: Form
+    form: StoredForm
     lines: tuple[Spot, ...] = attrs.field(repr=False)
     conversations: Mapping[str, Growing] = attrs.field(repr=False)
     """The conversations that they make, by name; more than one where a line has several."""
@@ -54,8 +54,8 @@ class Collector:
     """Puts lines together as they come."""
 
     path: Path
-    reading: Reading
-    form: Form | None = None
+    reading: ReadOptions
+    form: StoredForm | None = None
     """That of the first line that has one."""
     troubles: list[Problem] = attrs.field(factory=list)
     """Those that nobody was told of: all before the first line of a known form."""
@@ -67,7 +67,7 @@ class Collector:
     _growing: dict[str, Growing] = attrs.field(factory=dict)
     _done: set[bytes] = attrs.field(factory=set)
 
-    def add(self, line: Line) -> Iterator[Chunk | Problem]:
+    def add(self, line: FileLine) -> Iterator[Chunk | Problem]:
         """Take in a line; yield what it completes, or why it belongs nowhere.
 
         Raises `InputError` where the file's first object is of no form, or not of the one that was named,
@@ -104,7 +104,7 @@ class Collector:
             yield Chunk(form=self.form, lines=tuple(self._lines), conversations=self._growing)
         self._names, self._lines, self._growing = None, [], {}
 
-    def _take(self, line: Line, batches: list[Named]) -> None:
+    def _take(self, line: FileLine, batches: list[Named]) -> None:
         self._lines.append(Spot(line.number, line.start))
         for name, batch in batches if self.make else ():
             self._growing.setdefault(name, Growing(name, line.number)).take(batch, line.number)

@@ -23,7 +23,7 @@ COMPRESSED = frozenset((".gz", ".zst"))
 
 
 @attrs.frozen
-class Line:
+class FileLine:
     """One line as it stands in the file."""
 
     number: int
@@ -44,7 +44,7 @@ class Line:
         return self.start + len(self.raw)
 
 
-def lines(path: Path, tick: Callable[[int], None] = lambda _: None) -> Iterator[Line]:
+def lines(path: Path, tick: Callable[[int], None] = lambda _: None) -> Iterator[FileLine]:
     """Yield the lines that are not blank; `tick` is told how many bytes of the file are read.
 
     A pipe is read as it comes. Raises `InputError` where there is no such file, or it is a folder, no text,
@@ -56,7 +56,7 @@ def lines(path: Path, tick: Callable[[int], None] = lambda _: None) -> Iterator[
         _look(file, path)
         with _opened(path, file) as text:
             for number, raw in enumerate(_each(text, path), 1):
-                line = Line(number, start, raw)
+                line = FileLine(number, start, raw)
                 if line.text.strip():
                     yield line
                 start += len(raw)

@@ -11,19 +11,21 @@ from tito_core.samples import SampleOptions
 
 from .entry import Entry, entries
 from .problem import Problem
-from .read import Stored
-from .tally import Tally
+from .read import StoredConversation
+from .tally import FileTally
 
 
 @attrs.frozen
-class Made:
+class ConversationRows:
     """The rows of a conversation, with what they amount to."""
 
     entries: tuple[Entry, ...]
-    tally: Tally
+    tally: FileTally
 
 
-def made(found: Iterable[Stored | Problem], options: SampleOptions) -> Iterator[Made | Problem]:
+def made(
+    found: Iterable[StoredConversation | Problem], options: SampleOptions
+) -> Iterator[ConversationRows | Problem]:
     """Yield the rows of each conversation in its turn.
 
     A conversation of which the kernel can make no rows, by two different rewards for example, is a problem
@@ -38,6 +40,6 @@ def made(found: Iterable[Stored | Problem], options: SampleOptions) -> Iterator[
         except InputError as error:
             yield Problem(one.first, f"conversation {one.name!r:.60}: {error}")
             continue
-        tally = Tally()
+        tally = FileTally()
         tally.add(one.forest, sampled)
-        yield Made(tuple(rows), tally)
+        yield ConversationRows(tuple(rows), tally)

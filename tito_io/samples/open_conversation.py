@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import attrs
 
 from tito_core import InputError, TitoError
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 
-from .forms import Batch, Place
+from .forms import Batch, CallPlace
 from .problem import Problem
 from .share_history import Thrift
 
@@ -22,7 +22,7 @@ class Growing:
     first: int
     """Its first line, counted from 1."""
     last: int = attrs.field(init=False, default=0)
-    calls: dict[str, Call] = attrs.field(factory=dict)
+    calls: dict[str, StoredCall] = attrs.field(factory=dict)
     """By name, as they came."""
     problems: list[Problem] = attrs.field(factory=list)
     """What could not be read, as it came."""
@@ -33,11 +33,11 @@ class Growing:
         self.last = line
         for make in batch.parts:
             try:
-                self._keep(make(Place(line, self.calls)))
+                self._keep(make(CallPlace(line, self.calls)))
             except TitoError as error:
                 self.problems.append(Problem(line, str(error)))
 
-    def _keep(self, made: Iterable[Call]) -> None:
+    def _keep(self, made: Iterable[StoredCall]) -> None:
         for call in made:
             if call.name in self.calls:
                 raise InputError(f"a second call of its conversation has the name {call.name!r:.60}")

@@ -14,13 +14,13 @@ import attrs
 from tito_core import InputError
 from tito_core.samples import Forest
 
-from .line_groups import Chunk, Collector, Reading
+from .line_groups import Chunk, Collector, ReadOptions
 from .lines import lines
 from .problem import GIVE, Nameless, Problem, without_id
 
 
 @attrs.frozen(kw_only=True)
-class Stored:
+class StoredConversation:
     """A conversation that was read."""
 
     name: str
@@ -31,8 +31,8 @@ class Stored:
 
 
 def conversations(
-    path: Path, reading: Reading | None = None, tick: Callable[[int], None] = lambda _: None
-) -> Iterator[Stored | Problem]:
+    path: Path, reading: ReadOptions | None = None, tick: Callable[[int], None] = lambda _: None
+) -> Iterator[StoredConversation | Problem]:
     """Yield the conversations of a file in its order, and what could not be read.
 
     `tick` is told how many bytes of the file are read. Raises `InputError` where there is no such file, or
@@ -47,7 +47,7 @@ def conversations(
 
 def chunks(
     path: Path,
-    reading: Reading | None = None,
+    reading: ReadOptions | None = None,
     tick: Callable[[int], None] = lambda _: None,
     *,
     make: bool = True,
@@ -57,7 +57,7 @@ def chunks(
     With `make=False` they are told apart and not read any further: `stored` has nothing to say of them.
     Lines without the id that was asked for are one problem, at the end; `InputError` where no line has it.
     """
-    reading = reading or Reading()
+    reading = reading or ReadOptions()
     collected, nameless, count = Collector(path, reading, make=make), 0, 0
     for line in lines(path, tick):
         for one in collected.add(line):
@@ -74,7 +74,7 @@ def chunks(
         yield Problem(nameless, without_id(str(reading.id_field), count - 1), count - 1)
 
 
-def stored(chunk: Chunk) -> Iterator[Stored | Problem]:
+def stored(chunk: Chunk) -> Iterator[StoredConversation | Problem]:
     """Yield the conversations of some lines, and what of them could not be read."""
     told: set[Problem] = set()
     for one in chunk.conversations.values():
@@ -82,4 +82,4 @@ def stored(chunk: Chunk) -> Iterator[Stored | Problem]:
         told.update(one.problems)
         if one.calls:
             forest = Forest.of(one.calls.values())
-            yield Stored(name=one.name, forest=forest, first=one.first, last=one.last)
+            yield StoredConversation(name=one.name, forest=forest, first=one.first, last=one.last)

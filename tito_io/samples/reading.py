@@ -20,7 +20,7 @@ class Group(Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
+class ReadOptions:
     """How to read a file; raises `InputError` for a form that there is none of."""
 
     form: str | None = attrs.field(default=None)

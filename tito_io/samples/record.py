@@ -11,7 +11,7 @@ from tito_core import InputError
 from tito_io.samples.forms.form import named
 
 from .forms import Record
-from .lines import Line
+from .lines import FileLine
 from .problem import without_id
 
 NOUNS: Mapping[type, str] = {
@@ -29,7 +29,7 @@ class NoIdError(InputError):
     """A line has no id where ids were to be."""
 
 
-def record_of(line: Line) -> dict[str, Any] | str:
+def record_of(line: FileLine) -> dict[str, Any] | str:
     """Return a line's object, or why it has none."""
     try:
         found = orjson.loads(line.text)

@@ -15,7 +15,7 @@ import orjson
 
 from tito_core import Ids, Messages
 from tito_core.ids import PACKED
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 
 RECENT = 64
 """How many calls are looked at for one that a call continues: the agents that speak at a time."""
@@ -27,7 +27,7 @@ TAIL = 8
 class _Seen:
     """A call, and what it ends with."""
 
-    call: Call
+    call: StoredCall
     tail: tuple[int, ...]
 
 
@@ -37,7 +37,7 @@ class Thrift:
 
     _seen: deque[_Seen] = attrs.field(factory=lambda: deque(maxlen=RECENT))
 
-    def share(self, call: Call) -> Call:
+    def share(self, call: StoredCall) -> StoredCall:
         """Return an equal call that shares its history with one before it, if it has one."""
         step = call.step
         if step.prompt_ids.parent is None:  # whatever has parts shares them already
@@ -48,7 +48,7 @@ class Thrift:
         self._seen.appendleft(_Seen(call, _last(call.ids)))
         return call
 
-    def _continued(self, ids: Ids) -> Call | None:
+    def _continued(self, ids: Ids) -> StoredCall | None:
         """Return the latest call that has the most of these ids, from the first one on."""
         part, found = ids.part, None
         for seen in self._seen:

@@ -9,11 +9,11 @@ import attrs
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tito_core.samples import Forest, Samples, Why
+from tito_core.samples import Forest, LeaveOutReason, RowSet
 
 
 @attrs.define
-class Tally:
+class FileTally:
     """Numbers that add up over conversations, whoever counted them."""
 
     conversations: int = 0
@@ -32,7 +32,7 @@ class Tally:
     problems: int = 0
     """What could not be read, or gave no row by an error."""
 
-    def add(self, forest: Forest, made: Samples) -> None:
+    def add(self, forest: Forest, made: RowSet) -> None:
         """Count a conversation."""
         self.conversations += 1
         self.calls += len(forest)
@@ -44,9 +44,9 @@ class Tally:
         for one in made.untrained:
             self.untrained[one.why.name.lower()] += one.stop - one.start
 
-    def join(self, other: Tally) -> None:
+    def join(self, other: FileTally) -> None:
         """Add what somebody else counted."""
-        for field in attrs.fields(Tally):
+        for field in attrs.fields(FileTally):
             name = field.name
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -58,7 +58,8 @@ class Tally:
         if not self.sampled:
             return "no rows: no call in it sampled anything"
         reasons = "; ".join(
-            f"{name} {count:,}: {Why[name.upper()].value}" for name, count in self.untrained.items()
+            f"{name} {count:,}: {LeaveOutReason[name.upper()].value}"
+            for name, count in self.untrained.items()
         )
         return f"no rows: all {self.sampled:,} sampled ids are left out ({reasons})"
 
@@ -79,7 +80,8 @@ class Tally:
 
     def _lines(self) -> list[tuple[str, int, str]]:
         untrained = [
-            (f"  {name}", count, Why[name.upper()].value) for name, count in sorted(self.untrained.items())
+            (f"  {name}", count, LeaveOutReason[name.upper()].value)
+            for name, count in sorted(self.untrained.items())
         ]
         problems = [("problems", self.problems, "the lines above say which")] * bool(self.problems)
         return [

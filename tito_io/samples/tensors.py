@@ -23,9 +23,9 @@ import orjson
 
 from tito_core import InputError
 from tito_core.samples import Ending, Row
-from tito_io.engines.protocol import Answer, EngineError
+from tito_io.engines.protocol import EngineAnswer, EngineError
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.samples_container import META, TENSORS, Sample, samples
+from tito_io.engines.replies.samples_container import META, TENSORS, MilesSample, samples
 
 from .entry import Entry, from_columns, to_columns
 
@@ -159,7 +159,7 @@ def read(path: Path) -> Iterator[Entry]:
     """Yield the rows of a container that `Tensors` wrote; raises `InputError` where it is none."""
     try:
         payload = path.read_bytes()
-        found = samples(Check(str(path), Answer(200, None)), payload)
+        found = samples(Check(str(path), EngineAnswer(200, None)), payload)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except EngineError as error:
@@ -168,7 +168,7 @@ def read(path: Path) -> Iterator[Entry]:
         yield from_columns(_columns(sample, path))
 
 
-def _columns(sample: Sample, path: Path) -> Mapping[str, Any]:
+def _columns(sample: MilesSample, path: Path) -> Mapping[str, Any]:
     """Return a sample as the columns of a row."""
     said = sample.more.get("tito")
     if not isinstance(said, dict) or sample.loss_mask is None:
@@ -183,7 +183,7 @@ def _columns(sample: Sample, path: Path) -> Mapping[str, Any]:
     }
 
 
-def _filled(sample: Sample, said: Mapping[str, Any], start: int) -> list[float | None]:
+def _filled(sample: MilesSample, said: Mapping[str, Any], start: int) -> list[float | None]:
     """Return log-probabilities with the holes that a container cannot have."""
     if sample.rollout_log_probs is None:
         return list(said["logprobs"])
@@ -193,7 +193,7 @@ def _filled(sample: Sample, said: Mapping[str, Any], start: int) -> list[float |
     return found
 
 
-def _experts(sample: Sample, said: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _experts(sample: MilesSample, said: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return routed experts in the width that they had."""
     if said is None or sample.rollout_routed_experts is None:
         return None

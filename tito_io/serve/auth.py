@@ -18,7 +18,7 @@ from http import HTTPStatus
 import attrs
 from starlette.requests import Request
 
-from .refusals import Refused, not_found
+from .refusals import RequestRefused, not_found
 
 HEADER = "x-tito-session"
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
@@ -56,18 +56,18 @@ class Named:
 
 
 @attrs.frozen
-class Names:
+class Keys:
     """The keys of a gateway; without any, whoever reaches it may use it."""
 
     keys: Sequence[str] = ()
 
     def admit(self, request: Request) -> None:
-        """Let in who has a key; raises `Refused`."""
+        """Let in who has a key; raises `RequestRefused`."""
         if self.keys and not self._known(token_of(request)):
             raise _unknown()
 
     def session(self, request: Request) -> Named:
-        """Return the session that a request names; raises `Refused` where it names none, or may not."""
+        """Return the session that a request names; raises `RequestRefused` for no name or a forbidden one."""
         token, path = token_of(request), request.path_params.get("session")
         if path is not None:
             if self.keys and not self._known(token) and not same(token or "", path):
@@ -81,7 +81,7 @@ class Names:
             return Named(token, opens=False)
         self.admit(request)
         if self.keys or token is None:
-            raise Refused(
+            raise RequestRefused(
                 HTTPStatus.BAD_REQUEST,
                 "NoSessionError",
                 f"no session is named: use the base URL /sessions/ID/v1, the header {HEADER}, or the "
@@ -111,7 +111,7 @@ def _named(header: str, token: str) -> Named:
     return Named(derived("header", token, header), opens=True)
 
 
-def _unknown() -> Refused:
-    return Refused(
+def _unknown() -> RequestRefused:
+    return RequestRefused(
         HTTPStatus.UNAUTHORIZED, "AuthenticationError", "the API key is none of this gateway's; pass another"
     )

@@ -10,7 +10,7 @@ from http import HTTPStatus
 import attrs
 import httpx2
 
-from .refusals import Refused, no_route
+from .refusals import RequestRefused, no_route
 
 ALLOWED = frozenset(
     (
@@ -43,14 +43,14 @@ class Backend:
         return cls(client)
 
     async def passed(self, method: str, path: str, body: bytes) -> httpx2.Response:
-        """Return the engine's answer, whatever it says; raises `Refused` for what is not passed on."""
+        """Return the engine's answer, whatever it says; raises `RequestRefused` for what is not passed on."""
         if (method, path) not in ALLOWED:
             raise no_route(method, f"/{path}")
         kind = {"Content-Type": "application/json"} if body else {}
         try:
             return await self.client.request(method, f"/{path}", content=body or None, headers=kind)
         except httpx2.RequestError as error:
-            raise Refused(
+            raise RequestRefused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "UnreachableError",
                 f"{method} /{path}: the engine does not answer ({type(error).__name__})",

@@ -13,17 +13,17 @@ from tito_io.dialects.protocol import Spell, as_id
 from tito_io.engines.protocol import Engine
 from tito_io.families.family import Family
 
-from .auth import Names
+from .auth import Keys
 from .backend import Backend
 from .client_noise import DEFAULT, Door, Rule
 from .gateway import Gateway
 from .limits import Caps
 from .metrics import Metrics
 from .sessions import Sessions
-from .sglang_fields import Wire
+from .sglang_fields import SessionWire
 from .special_tokens import Guard
 from .store import Store
-from .turns import Turns
+from .turns import TurnTaker
 
 SPELLED = 65_536
 """How many ids' texts are kept."""
@@ -66,7 +66,7 @@ def made(
     chosen, metrics = choices or Choices(), Metrics()
     here = None if engine.keeps_ids else family
     return Gateway(
-        turns=Turns(
+        turns=TurnTaker(
             engine=engine,
             model=model,
             policy=_policy(chosen),
@@ -76,10 +76,10 @@ def made(
             metrics=metrics,
         ),
         sessions=Sessions(store, chosen.caps, metrics),
-        names=Names(chosen.keys),
+        names=Keys(chosen.keys),
         metrics=metrics,
         caps=chosen.caps,
-        wire=Wire(later=chosen.later_wire),
+        wire=SessionWire(later=chosen.later_wire),
         ignoring=chosen.ignoring,
         backend=backend,
         spell=as_id if family is None else _spell(family),

@@ -37,7 +37,7 @@ CAPS = Caps()
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class ServeOptions:
     """What `tito serve` was asked to do."""
 
     engine: str
@@ -193,7 +193,7 @@ def serve(**given: Any) -> None:
         fail(error, BAD_INPUT)
 
 
-def _options(given: dict[str, Any]) -> Options:
+def _options(given: dict[str, Any]) -> ServeOptions:
     caps = Caps(
         body_bytes=given.pop("max_body") * MIB,
         turns=given.pop("max_turns"),
@@ -203,10 +203,10 @@ def _options(given: dict[str, Any]) -> Options:
         idle_seconds=given.pop("max_idle"),
         calls=given.pop("max_calls"),
     )
-    return Options(caps=caps, **given)
+    return ServeOptions(caps=caps, **given)
 
 
-async def _serve(options: Options) -> int:
+async def _serve(options: ServeOptions) -> int:
     from .server import Socket, serve  # noqa: PLC0415  # the server's libraries are an extra
 
     gateway = await gateway_of(options)
@@ -215,7 +215,7 @@ async def _serve(options: Options) -> int:
     return 0
 
 
-async def gateway_of(options: Options) -> Gateway:
+async def gateway_of(options: ServeOptions) -> Gateway:
     """Return the gateway that options describe."""
     try:
         from .build import Choices, made  # noqa: PLC0415  # likewise
@@ -245,7 +245,7 @@ async def gateway_of(options: Options) -> Gateway:
     return made(engine, store, model=model, family=family, choices=choices, backend=_backend(options))
 
 
-def _demand(options: Options, family: Family | None) -> None:
+def _demand(options: ServeOptions, family: Family | None) -> None:
     """Refuse options that would have no effect beside the others."""
     if options.durable and not options.store.startswith("sqlite:"):
         raise InputError(
@@ -267,7 +267,7 @@ async def _check(store: Store) -> None:
         raise
 
 
-def _family(options: Options) -> Family | None:
+def _family(options: ServeOptions) -> Family | None:
     if options.family is not None:
         return Family.load(options.family)
     if options.engine != "embedded":
@@ -277,7 +277,7 @@ def _family(options: Options) -> Family | None:
     return family()
 
 
-def _address(options: Options, family: Family | None) -> Address:
+def _address(options: ServeOptions, family: Family | None) -> Address:
     return Address(
         base_url=options.base_url,
         model=options.model,
@@ -288,7 +288,7 @@ def _address(options: Options, family: Family | None) -> Address:
     )
 
 
-async def _model(engine: Engine, options: Options) -> str:
+async def _model(engine: Engine, options: ServeOptions) -> str:
     """Return the model's name, asked of engines that tell; "" where one is not there yet, which is told."""
     try:
         return options.model or await named_by(engine)
@@ -306,7 +306,7 @@ def _keys(path: Path | None) -> tuple[str, ...]:
     return keys
 
 
-def _backend(options: Options) -> Backend | None:
+def _backend(options: ServeOptions) -> Backend | None:
     from .backend import Backend  # noqa: PLC0415  # likewise
 
     if options.base_url is None or options.engine == "embedded":

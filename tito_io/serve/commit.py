@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 
 from tito_core import Step
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 
 
 @attrs.frozen(kw_only=True)
-class Origin:
+class TurnOrigin:
     """How a turn came about."""
 
     dialect: str
@@ -40,14 +40,14 @@ class Origin:
 class Commit:
     """A node of a session."""
 
-    call: Call
+    call: StoredCall
     parent: str | None
     """The commit whose messages it goes on from; it shares what is the same."""
     response: str
     """The id of the response that told of it; turns of one request share it."""
     at: float
     """When it was committed, in seconds since 1970."""
-    origin: Origin
+    origin: TurnOrigin
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ STREAMED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 @attrs.define
-class Line:
+class ClientConnection:
     """One answer on its way."""
 
     send: Send

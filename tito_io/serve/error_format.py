@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from tito_io.dialects import Anthropic, Chat, Dialect
 
-from .refusals import Told
+from .refusals import ErrorReply
 
 ANTHROPIC = "anthropic-version"
 """What each request of Anthropic's clients says, wherever it goes."""
@@ -21,7 +21,7 @@ def manner(request: Request) -> Dialect:
     return Anthropic() if asks else Chat()
 
 
-def error_body(said: Told, dialect: Dialect | None) -> Mapping[str, Any]:
+def error_body(said: ErrorReply, dialect: Dialect | None) -> Mapping[str, Any]:
     """Return an error's body: in its dialect, or `{"error": text}` for a session's own routes.
 
     The session protocol has the latter on chats too, but those who chat have OpenAI's clients, which read no

@@ -14,27 +14,27 @@ from starlette.requests import Request
 
 from tito_io.dialects.protocol import Spell, as_id
 
-from .auth import Names
+from .auth import Keys
 from .backend import Backend
 from .limits import Caps
 from .metrics import Metrics
-from .refusals import Refused, told, too_long
+from .refusals import RequestRefused, told, too_long
 from .session import Head
 from .sessions import Sessions
-from .sglang_fields import Wire
-from .turns import Turns
+from .sglang_fields import SessionWire
+from .turns import TurnTaker
 
 
 @attrs.define(kw_only=True, eq=False)
 class Gateway:
     """A gateway, ready to be served by `app.app`."""
 
-    turns: Turns
+    turns: TurnTaker
     sessions: Sessions
-    names: Names
+    names: Keys
     metrics: Metrics
     caps: Caps
-    wire: Wire = attrs.field(factory=Wire)
+    wire: SessionWire = attrs.field(factory=SessionWire)
     ignoring: frozenset[str] = frozenset()
     """Request fields that are accepted without effect."""
     backend: Backend | None = None
@@ -85,5 +85,5 @@ class Gateway:
         return said.status, {"x-should-retry": "false"} if said.final else {}
 
 
-def _bad(message: str) -> Refused:
-    return Refused(HTTPStatus.BAD_REQUEST, "BadRequestError", message)
+def _bad(message: str) -> RequestRefused:
+    return RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", message)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import attrs
 
-from .store import Claim, FencedError, GoneError, LostError, Stored, beginning
+from .store import Claim, FencedError, GoneError, LostError, StoredSession, beginning
 
 
 @attrs.define
@@ -49,10 +49,10 @@ class MemoryStore:
     async def release(self, name: str, epoch: int) -> None:
         """Do nothing: an owner of this store is never in another's way."""
 
-    async def load(self, name: str) -> Stored:
+    async def load(self, name: str) -> StoredSession:
         """Return a session."""
         kept = self._kept(name)
-        return Stored(kept.head, dict(sorted(kept.rows.items())))
+        return StoredSession(kept.head, dict(sorted(kept.rows.items())))
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Keep a row."""

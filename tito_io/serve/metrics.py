@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tito_io.client.conversation import Turn
+from tito_io.client.conversation import ClientTurn
 
-from .commit import Origin
+from .commit import TurnOrigin
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BORN = re.compile(rb"^(?:# \w+ )?tito_\w+_created\b.*\n", re.MULTILINE)
@@ -55,7 +55,7 @@ class Metrics:
     def _gauge(self, name: str, told: str) -> Gauge:
         return Gauge(f"tito_{name}", told, registry=self.registry)
 
-    def took(self, origin: Origin, turn: Turn, seconds: float) -> None:
+    def took(self, origin: TurnOrigin, turn: ClientTurn, seconds: float) -> None:
         """Count a turn that was sampled."""
         self.turns.labels(origin.route, origin.dialect).inc()
         if origin.refusal is not None:

@@ -17,7 +17,7 @@ import attrs
 import orjson
 
 from tito_core import InputError
-from tito_core.samples import Forest, Row, SampleOptions, samples
+from tito_core.samples import Forest, Row, SampleOptions, make_rows
 from tito_core.samples.options import Cut
 
 from .session import Session
@@ -65,7 +65,7 @@ def payload(
     """Return all samples of at most `max_seq_len` ids."""
     options = SampleOptions(max_length=max_seq_len, cut=Cut.INSIDE)
     forest, tensors = session.forest, Tensors()
-    found = samples(forest, options).rows
+    found = make_rows(forest, options).rows
     made = _Made(session, forest, tensors, told or {}, decode)
     rows = [made.sample(place, row) for place, row in enumerate(found)]
     reason = None if rows else "all_truncated" if session.commits else "no_records"

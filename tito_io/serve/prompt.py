@@ -16,7 +16,7 @@ from tito_core import Forgiveness, Message, Refusal, Trajectory
 from tito_core.locate import find
 from tito_core.message import is_multimodal
 from tito_core.normalization.compare import same
-from tito_core.normalization.tool_ids import restored
+from tito_core.normalization.tool_ids import restore_tool_ids
 
 from .client_noise import Door
 from .commit import Commit
@@ -118,7 +118,7 @@ def met(
         return Met(prompt.messages)
     known, new = found.step.messages, prompt.messages
     if Forgiveness.RENAMED_TOOL_IDS in found.forgiven:  # results too must name the calls as they are kept
-        new = list(restored(known, new))
+        new = list(restore_tool_ids(known, new))
     return Met(known.then(new[known.length :]), _names(found.forgiven))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tito_core.samples import Forest
 from tito_io.dialects import Chat
-from tito_io.dialects.protocol import Answer, Asked, Said
+from tito_io.dialects.protocol import ParsedRequest, SampledMessage, TurnAnswer
 from tito_io.engines.protocol import Reply, Usage
 
 from .commit import Commit
@@ -67,12 +67,12 @@ def _node(commit: Commit, parent: str | None) -> dict[str, Any]:
 def _record(commit: Commit) -> dict[str, Any]:
     """Return one turn: the request as it amounts to, and the engine's answer with all its ids."""
     reply = replied(commit)
-    asked = Asked(messages=tuple(commit.step.prompt), logprobs=True, body=commit.origin.asked)
-    answer = Answer(
+    asked = ParsedRequest(messages=tuple(commit.step.prompt), logprobs=True, body=commit.origin.asked)
+    answer = TurnAnswer(
         id=commit.response,
         created=int(commit.at),
         model=str(commit.origin.asked.get("model") or "default"),
-        said=(Said.of(reply),),
+        said=(SampledMessage.of(reply),),
         prompt_ids=reply.prompt_ids,
         usage=reply.usage,
     )

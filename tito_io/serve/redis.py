@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from tito_core import InputError
 
-from .store import BusyError, Claim, FencedError, GoneError, LostError, Stored, StoreError, beginning
+from .store import BusyError, Claim, FencedError, GoneError, LostError, StoredSession, StoreError, beginning
 
 PREFIX = "tito:session:"
 LEASE_SECONDS = 10.0
@@ -131,14 +131,14 @@ class RedisStore:
         """Let another own the session."""
         await self._script(RELEASE, [_lease(name)], self.owner)
 
-    async def load(self, name: str) -> Stored:
+    async def load(self, name: str) -> StoredSession:
         """Return a session."""
         head = await self._asked(self.client.hget(_head(name), "data"))
         if head is None:
             raise GoneError("there is no such session")
         found = await self._asked(self.client.hgetall(_rows(name)))
         rows = {int(place): row for place, row in found.items()}
-        return Stored(head, dict(sorted(rows.items())))
+        return StoredSession(head, dict(sorted(rows.items())))
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Keep a row."""

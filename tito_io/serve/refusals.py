@@ -30,7 +30,7 @@ from .redact import quoted
 from .store import GoneError, StoreError
 
 
-class Refused(TitoError):  # noqa: N818  # it is an answer, and no failure of the gateway
+class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failure of the gateway
     """A request that is answered with no."""
 
     def __init__(self, status: int, kind: str, message: str, *, final: bool = True) -> None:
@@ -39,31 +39,31 @@ class Refused(TitoError):  # noqa: N818  # it is an answer, and no failure of th
         self.status, self.kind, self.final = status, kind, final
 
 
-def not_found(name: str, hint: str = "") -> Refused:
+def not_found(name: str, hint: str = "") -> RequestRefused:
     """Return the refusal of a session that is not there; its first words are the session protocol's."""
     text = f"session not found: session_id={name:.64}{hint}"
-    return Refused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", text)
+    return RequestRefused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", text)
 
 
-def no_route(method: str, path: str, allowed: str = "") -> Refused:
+def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
     """Return the refusal of what is no route, or is one for other methods: those that are `allowed`."""
     if allowed:
         text = f"{method} {path:.200}: this route takes {allowed}"
-        return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowedError", text)
+        return RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowedError", text)
     text = (
         f"{method} {path:.200}: there is no such route; the base URL is http://HOST:PORT/sessions/ID/v1 for "
         "OpenAI's clients, and the same without /v1 for Anthropic's"
     )
-    return Refused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
+    return RequestRefused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
 
 
-def capped(what: str, found: int, most: int, option: str) -> Refused:
+def capped(what: str, found: int, most: int, option: str) -> RequestRefused:
     """Return the refusal of what is more than a cap allows."""
     text = f"{what}: {found}, and at most {most}; raise {option}"
-    return Refused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text)
+    return RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text)
 
 
-def too_long(most: int, said: int | None = None) -> Refused:
+def too_long(most: int, said: int | None = None) -> RequestRefused:
     """Return the refusal of a body of more than so many bytes; `said` is its length, where that is known.
 
     >>> str(too_long(64 << 20, 70_000_000))
@@ -71,7 +71,7 @@ def too_long(most: int, said: int | None = None) -> Refused:
     """
     found = f"more than {_size(most)}" if said is None else _size(said, up=True)
     text = f"this body has {found}, and at most {_size(most)} are read; raise --max-body"
-    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "CapReachedError", text)
+    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "CapReachedError", text)
 
 
 def _size(count: int, *, up: bool = False) -> str:
@@ -80,7 +80,7 @@ def _size(count: int, *, up: bool = False) -> str:
 
 
 @attrs.frozen
-class Told:
+class ErrorReply:
     """An error as a client is told of it."""
 
     status: int
@@ -114,23 +114,25 @@ PASSED_ON = frozenset((400, 404, 408, 413, 422, 429))
 """Statuses of an engine that speak of the request, and so are the client's to know."""
 
 
-def told(error: Exception, said: Mapping[str, Any] | None = None) -> Told:
+def told(error: Exception, said: Mapping[str, Any] | None = None) -> ErrorReply:
     """Return what a client is told of an error.
 
     An engine's own words go along where they are about the request, `said`, which is its author's to know;
     but for those that repeat what the conversation says: error texts end up in logs.
     """
-    if isinstance(error, Refused):
-        return Told(error.status, error.kind, str(error), final=error.final)
+    if isinstance(error, RequestRefused):
+        return ErrorReply(error.status, error.kind, str(error), final=error.final)
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
     if status is None and isinstance(error, RequestError):
         status = _engines(error)
     if status is None:
-        return Told(500, "InternalError", f"the gateway failed ({type(error).__name__}); its log says where")
+        return ErrorReply(
+            500, "InternalError", f"the gateway failed ({type(error).__name__}); its log says where"
+        )
     param = getattr(error, "field", None)
     text = str(error).removesuffix(KEPT) + quoted(error, said)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
-    return Told(status, type(error).__name__, words, param if isinstance(param, str) else None)
+    return ErrorReply(status, type(error).__name__, words, param if isinstance(param, str) else None)
 
 
 def _engines(error: EngineError) -> int:

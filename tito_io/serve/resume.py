@@ -11,7 +11,7 @@ from typing import Any
 
 from tito_core import Forgiveness, Ids, InputError, Ledger, Message, Step, Trajectory
 from tito_core.locate import matches
-from tito_io.client.conversation import Route, Turn, spoken
+from tito_io.client.conversation import ClientTurn, Route, spoken
 from tito_io.client.sampling import understood
 from tito_io.client.token_client import Taken
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
@@ -51,7 +51,7 @@ async def resumed(  # noqa: PLR0913  # what a request says, and what the session
         error.partial = reply
         raise error
     made = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
-    return Taken(Turn(Route.TITO, made[0], reply, None, None), made)
+    return Taken(ClientTurn(Route.TITO, made[0], reply, None, None), made)
 
 
 def _ended(steps: Trajectory, prompt: Prompt, key: str, forgive: frozenset[Forgiveness]) -> Step:

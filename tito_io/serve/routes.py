@@ -22,10 +22,10 @@ from .gateway import Gateway
 from .metrics import CONTENT_TYPE
 from .payload import checked_length, payload
 from .records import metadata, shown
-from .refusals import Refused, no_route, not_found, told
+from .refusals import RequestRefused, no_route, not_found, told
 from .session import Head, Session
 from .sglang_fields import DEFAULTS
-from .turn_handler import Talk
+from .turn_handler import TurnResponse
 from .view import page
 
 GENERATION = "x-miles-session-generation"
@@ -99,7 +99,7 @@ def _modest(request: Request, most: int) -> None:
     size = sum(len(name) + len(value) for name, value in request.headers.raw)
     if size > most:
         text = f"the headers have {size} bytes, and at most {most} are read"
-        raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "CapReachedError", text)
+        raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "CapReachedError", text)
 
 
 def refusal(gateway: Gateway, error: Exception, dialect: Dialect | None) -> Response:
@@ -132,7 +132,7 @@ async def _talk(gateway: Gateway, request: Request, dialect: Dialect) -> Respons
     """Answer with a turn."""
     name = await gateway.session_name(request)
     body = await gateway.json(request)
-    talk: Any = Talk(gateway, dialect, name, body)  # an ASGI application, which is what a response is
+    talk: Any = TurnResponse(gateway, dialect, name, body)  # an ASGI application, which is what a response is
     found: Response = talk
     return found
 
@@ -174,9 +174,9 @@ async def _delete(gateway: Gateway, request: Request) -> Response:
 def _unused(session: Session, given: str) -> None:
     """Refuse to delete what was used since its samples were taken."""
     if not given.isdecimal():
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "BadRequestError", f"{GENERATION} is no number")
+        raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "BadRequestError", f"{GENERATION} is no number")
     if int(given) != session.generation:
-        raise Refused(HTTPStatus.PRECONDITION_FAILED, "SessionUsedError", "session generation changed")
+        raise RequestRefused(HTTPStatus.PRECONDITION_FAILED, "SessionUsedError", "session generation changed")
 
 
 async def _samples(gateway: Gateway, request: Request) -> Response:
@@ -184,7 +184,7 @@ async def _samples(gateway: Gateway, request: Request) -> Response:
     name, body = gateway.names.session(request).name, await gateway.json(request)
     length, given = checked_length(_longest(request, body)), body.get("metadata")
     if given is not None and not isinstance(given, dict):
-        raise Refused(HTTPStatus.BAD_REQUEST, "BadRequestError", "metadata is no JSON object")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", "metadata is no JSON object")
     async with gateway.sessions.using(name) as session:
         said = metadata(session) | ({} if given is None else {"agent": given})
         contained = payload(session, length, given, said, gateway.decode)

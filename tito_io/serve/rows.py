@@ -14,9 +14,9 @@ import orjson
 
 from tito_core import Ids, InputError, Ledger, Messages, Step
 from tito_core.ledger import Origin as Wrote
-from tito_core.samples import Call, RoutedExperts, WeightVersion
+from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 
-from .commit import Commit, Origin
+from .commit import Commit, TurnOrigin
 
 VERSION = 1
 
@@ -69,7 +69,7 @@ def decode(data: bytes, found: Callable[[str], Commit]) -> Commit:
 
 
 def _commit(row: Mapping[str, Any], base: Step | None) -> Commit:
-    call = Call(
+    call = StoredCall(
         name=row["name"],
         step=_step(row, base),
         order=row["order"],
@@ -79,7 +79,7 @@ def _commit(row: Mapping[str, Any], base: Step | None) -> Commit:
     )
     origin = {**row["origin"], "forgiven": tuple(row["origin"]["forgiven"])}
     return Commit(
-        call=call, parent=row["parent"], response=row["response"], at=row["at"], origin=Origin(**origin)
+        call=call, parent=row["parent"], response=row["response"], at=row["at"], origin=TurnOrigin(**origin)
     )
 
 

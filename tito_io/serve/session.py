@@ -23,7 +23,7 @@ from .limits import Caps
 from .prompt import Heard
 from .refusals import capped
 from .rows import decode, encode
-from .store import LostError, Store, Stored, StoreError
+from .store import LostError, Store, StoredSession, StoreError
 
 
 @attrs.frozen(kw_only=True)
@@ -77,7 +77,7 @@ class Session:
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
     @classmethod
-    def restored(cls, name: str, stored: Stored, store: Store, caps: Caps, epoch: int) -> Session:
+    def restored(cls, name: str, stored: StoredSession, store: Store, caps: Caps, epoch: int) -> Session:
         """Return a session as it was stored."""
         made = cls(name, Head.of(stored.head), store, caps, epoch)
         for place, row in stored.rows.items():

@@ -13,7 +13,7 @@ import attrs
 from .auth import new_name
 from .limits import Caps
 from .metrics import Metrics
-from .refusals import Refused, capped, not_found
+from .refusals import RequestRefused, capped, not_found
 from .session import Head, Session
 from .store import BusyError, Claim, GoneError, Store, StoreError
 
@@ -57,7 +57,7 @@ class Sessions:
 
     @asynccontextmanager
     async def using(self, name: str) -> AsyncIterator[Session]:
-        """Use a session; raises `Refused` where there is none, or another gateway does not let go of it."""
+        """Use a session; raises `RequestRefused` where there is none, or another gateway holds it."""
         gate = self._gates.setdefault(name, anyio.Lock())
         async with gate:
             session = await self._entered(name)
@@ -121,7 +121,7 @@ class Sessions:
                 raise not_found(name) from None
             except BusyError as busy:
                 if time.monotonic() > late:
-                    raise Refused(503, "SessionBusyError", f"{busy}; ask again", final=False) from busy
+                    raise RequestRefused(503, "SessionBusyError", f"{busy}; ask again", final=False) from busy
             await anyio.sleep(KNOCK_SECONDS)
 
     async def _left(self, session: Session) -> None:

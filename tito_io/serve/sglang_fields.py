@@ -13,7 +13,7 @@ import attrs
 
 from tito_io.engines.protocol import Reply
 
-from .refusals import Refused
+from .refusals import RequestRefused
 from .session import Head
 
 OWNED = frozenset(("input_ids", "routed_experts_start_len", "logprob_start_len"))
@@ -35,14 +35,14 @@ class Wishes:
 
 
 @attrs.frozen
-class Wire:
+class SessionWire:
     """A generation of the session protocol's wire."""
 
     later: bool = True
     """Whether an answer tells only what was asked for, and what only the server sets is refused."""
 
     def read(self, body: dict[str, Any], head: Head) -> tuple[dict[str, Any], Wishes]:
-        """Return a chat's body without SGLang's keys, and what they wish; raises `Refused`."""
+        """Return a chat's body without SGLang's keys, and what they wish; raises `RequestRefused`."""
         owned = sorted(name for name in OWNED if body.get(name) is not None)
         if owned and self.later:
             raise _bad(f"{owned[0]} is not accepted: the session's server sets it; leave it out")
@@ -101,5 +101,5 @@ def _reason(reply: Reply) -> Mapping[str, Any]:
     return {"type": kind, **({} if reply.stop_reason is None else {"matched": reply.stop_reason})}
 
 
-def _bad(message: str) -> Refused:
-    return Refused(HTTPStatus.BAD_REQUEST, "BadRequestError", message)
+def _bad(message: str) -> RequestRefused:
+    return RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", message)

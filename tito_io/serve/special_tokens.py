@@ -102,7 +102,7 @@ class Guard:
         changed = sum(one.said != text for one, (text, _) in zip(apart, whole, strict=True))
         return hidden, sum(count for _, count in whole) + changed
 
-    def _apart(self, texts: list[Told]) -> list[Told]:
+    def _apart(self, texts: list[FoundText]) -> list[FoundText]:
         """Return texts that spell nothing where they are put side by side: what begins a token is hidden."""
         begins = {match.start() for match in self.pattern.finditer(_joined(texts))}
         if not begins:
@@ -123,7 +123,7 @@ class Guard:
 
 
 @attrs.frozen
-class Told:
+class FoundText:
     """A text somewhere in a message."""
 
     said: str
@@ -161,20 +161,20 @@ def special_texts(tokenizer: Tokenizer) -> list[str]:
     return [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
 
 
-def _texts(value: Any, *, beside: bool = True) -> Iterator[Told]:
+def _texts(value: Any, *, beside: bool = True) -> Iterator[FoundText]:
     """Yield every text in a value, in order."""
     if isinstance(value, str):
-        yield Told(value, beside)
+        yield FoundText(value, beside)
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield Told(str(name), beside=False)
+            yield FoundText(str(name), beside=False)
             yield from _texts(item, beside=beside and name != "type")
     elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         for item in value:
             yield from _texts(item, beside=beside)
 
 
-def _retold(value: Any, texts: Iterator[Told]) -> Any:
+def _retold(value: Any, texts: Iterator[FoundText]) -> Any:
     """Return a value with other texts, in the order of `_texts`."""
     if isinstance(value, str):
         return next(texts).said
@@ -185,7 +185,7 @@ def _retold(value: Any, texts: Iterator[Told]) -> Any:
     return value
 
 
-def _joined(texts: Iterable[Told]) -> str:
+def _joined(texts: Iterable[FoundText]) -> str:
     """Return what a template may make of texts."""
     return "".join(one.said for one in texts if one.beside)
 

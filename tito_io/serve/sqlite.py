@@ -23,7 +23,7 @@ import attrs
 
 from tito_core import InputError
 
-from .store import Claim, FencedError, GoneError, LostError, Stored, StoreError, beginning
+from .store import Claim, FencedError, GoneError, LostError, StoredSession, StoreError, beginning
 
 T = TypeVar("T")
 VERSION = 1
@@ -89,7 +89,7 @@ class SqliteStore:
     async def release(self, name: str, epoch: int) -> None:
         """Do nothing: the file's lock keeps other gateways out."""
 
-    async def load(self, name: str) -> Stored:
+    async def load(self, name: str) -> StoredSession:
         """Return a session."""
         return await self._run(partial(self._load, name))
 
@@ -146,12 +146,12 @@ class SqliteStore:
             raise GoneError("there is no such session")
         return Claim(found[0][0], found[0][0] - 1)
 
-    def _load(self, name: str) -> Stored:
+    def _load(self, name: str) -> StoredSession:
         head = self._rows("SELECT head FROM sessions WHERE name = ?", name)
         if not head:
             raise GoneError("there is no such session")
         rows = self._rows("SELECT place, data FROM turns WHERE name = ? ORDER BY place", name)
-        return Stored(head[0][0], dict(rows))
+        return StoredSession(head[0][0], dict(rows))
 
     def _put(self, name: str, epoch: int, place: int, row: bytes, after: int | None) -> None:
         self._db.execute("BEGIN IMMEDIATE")

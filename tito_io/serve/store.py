@@ -63,7 +63,7 @@ class Claim:
 
 
 @attrs.frozen
-class Stored:
+class StoredSession:
     """A session as it is stored."""
 
     head: bytes
@@ -96,7 +96,7 @@ class Store(Protocol):
     async def release(self, name: str, epoch: int) -> None:
         """Let another own the session. Whoever does not come to it loses it when its lease ends."""
 
-    async def load(self, name: str) -> Stored:
+    async def load(self, name: str) -> StoredSession:
         """Return a session; raises `GoneError`."""
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:

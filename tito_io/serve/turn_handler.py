@@ -16,32 +16,32 @@ import attrs
 from starlette.types import Receive, Scope, Send
 
 from tito_io.dialects.protocol import (
-    Answer,
-    Asked,
     Dialect,
-    Reading,
-    Stamp,
+    ParsedRequest,
+    ReplyStamp,
+    StreamReading,
     Telling,
     ToldOtherwiseError,
+    TurnAnswer,
 )
 from tito_io.engines.protocol import Delta, Reply
 
 from .auth import HEADER
-from .connection import Line
+from .connection import ClientConnection
 from .error_format import error_body
 from .gateway import Gateway
-from .refusals import Told, told
+from .refusals import ErrorReply, told
 from .session import Session
 from .sglang_fields import Wishes, enriched
 from .turn_engine import Tap
-from .turns import Sampled, response_id
+from .turns import UnreceivedTurn, response_id
 
 LOG = logging.getLogger("tito.serve")
 PREFIXES = {"chat": "chatcmpl-", "anthropic": "msg_", "responses": "resp_"}
 
 
 @attrs.define(eq=False)
-class Talk:
+class TurnResponse:
     """The answer to one request for a turn, as an ASGI application."""
 
     gateway: Gateway
@@ -64,20 +64,20 @@ class Talk:
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client goes away first."""
-        line = Line(send)
+        line = ClientConnection(send)
         async with anyio.create_task_group() as group:
             group.start_soon(line.listen, receive, group.cancel_scope)
             await self._answer(line)
             group.cancel_scope.cancel()
 
-    async def _answer(self, line: Line) -> None:
+    async def _answer(self, line: ClientConnection) -> None:
         try:
             async with self.gateway.sessions.using(self.name) as session:
                 await self._turn(session, line)
         except Exception as error:  # noqa: BLE001  # whatever it is, the client is told, and the log
             await self._failed(line, error)
 
-    async def _turn(self, session: Session, line: Line) -> None:
+    async def _turn(self, session: Session, line: ClientConnection) -> None:
         """Take a turn and hand it over."""
         asked, wishes = self._asked(session)
         turns = self.gateway.turns
@@ -102,22 +102,26 @@ class Talk:
             body = self._whole(asked, sampled.reply, wishes)
             await self._hand_over(session, sampled, line, lambda: line.json(200, body, self._headers()))
 
-    def _asked(self, session: Session) -> tuple[Asked, Wishes]:
+    def _asked(self, session: Session) -> tuple[ParsedRequest, Wishes]:
         """Return what is asked; a chat may have SGLang's words in it."""
         if self.dialect.name != "chat":
             return self.dialect.asked(self.body), Wishes()
         body, wishes = self.gateway.wire.read(self.body, session.head)
         return self.dialect.asked(body), wishes
 
-    def _whole(self, asked: Asked, reply: Reply, wishes: Wishes) -> dict[str, Any]:
+    def _whole(self, asked: ParsedRequest, reply: Reply, wishes: Wishes) -> dict[str, Any]:
         body = self.dialect.whole(asked, self._told(asked, reply))
         return enriched(body, reply, wishes) if wishes.meta or wishes.prompt else body
 
-    def _told(self, asked: Asked, reply: Reply) -> Answer:
+    def _told(self, asked: ParsedRequest, reply: Reply) -> TurnAnswer:
         model = asked.model or self.gateway.turns.model
-        return Answer.of(reply, id=self.response, created=self.created, model=model, spell=self.gateway.spell)
+        return TurnAnswer.of(
+            reply, id=self.response, created=self.created, model=model, spell=self.gateway.spell
+        )
 
-    def _watch(self, line: Line, asked: Asked, tap: Tap) -> Callable[[Delta], Awaitable[None]]:
+    def _watch(
+        self, line: ClientConnection, asked: ParsedRequest, tap: Tap
+    ) -> Callable[[Delta], Awaitable[None]]:
         """Return what passes deltas on as they come."""
 
         async def watch(delta: Delta) -> None:
@@ -126,28 +130,34 @@ class Talk:
 
         return watch
 
-    async def _begun(self, line: Line, asked: Asked, tap: Tap) -> Telling:
+    async def _begun(self, line: ClientConnection, asked: ParsedRequest, tap: Tap) -> Telling:
         """Return the stream, begun with the first delta: until then an error has a status of its own."""
         if self.telling is None:
-            stamp = Stamp(
+            stamp = ReplyStamp(
                 id=self.response,
                 created=self.created,
                 model=asked.model or self.gateway.turns.model,
                 spell=self.gateway.spell,
-                reading=Reading(thinking=tap.thinking, hidden=tap.parsed),
+                reading=StreamReading(thinking=tap.thinking, hidden=tap.parsed),
             )
             self.telling = self.dialect.telling(asked, stamp)
             await line.stream(self._headers())
             await line.more(self.telling.started())
         return self.telling
 
-    async def _end(self, line: Line, asked: Asked, tap: Tap, sampled: Sampled) -> bytes:
+    async def _end(
+        self, line: ClientConnection, asked: ParsedRequest, tap: Tap, sampled: UnreceivedTurn
+    ) -> bytes:
         """Return what is left of a stream."""
         telling = await self._begun(line, asked, tap)
         return telling.ended(self._told(asked, sampled.reply))
 
     async def _hand_over(
-        self, session: Session, sampled: Sampled, line: Line, end: Callable[[], Awaitable[None]]
+        self,
+        session: Session,
+        sampled: UnreceivedTurn,
+        line: ClientConnection,
+        end: Callable[[], Awaitable[None]],
     ) -> None:
         """Commit a turn and hand over the end of its answer, both or neither."""
         with anyio.CancelScope(shield=True):
@@ -164,7 +174,7 @@ class Talk:
                     self.gateway.metrics.unreceived.inc(len(commits))
                     await session.take_back(commits)
 
-    async def _failed(self, line: Line, error: Exception) -> None:
+    async def _failed(self, line: ClientConnection, error: Exception) -> None:
         """Tell a client of an error: with a status where nothing was sent yet, else with an event."""
         status, headers = self.gateway.declined(error)
         said = told(error, self.body)
@@ -180,7 +190,7 @@ class Talk:
         return {HEADER: self.name}
 
 
-def _log(said: Told, error: Exception, session: str) -> None:
+def _log(said: ErrorReply, error: Exception, session: str) -> None:
     """Log an error by its kind: its words may be a client's."""
     if isinstance(error, ToldOtherwiseError) or said.status >= 500:  # noqa: PLR2004  # the first that is no client's fault
         place = _place(error) if said.status == 500 else ""  # noqa: PLR2004  # nobody foresaw it

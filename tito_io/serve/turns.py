@@ -12,21 +12,21 @@ import anyio
 import attrs
 
 from tito_core import Message, Policy, Profile, Step, render_key
-from tito_core.samples import Call
-from tito_io.client.conversation import Conversation, Route, Turn
+from tito_core.samples import StoredCall
+from tito_io.client.conversation import ClientTurn, Conversation, Route
 from tito_io.client.driver import AsyncTokenizeFn
 from tito_io.client.sampling import understood
 from tito_io.client.token_client import Renderer, Taken, TokenClient
-from tito_io.dialects.protocol import Asked
+from tito_io.dialects.protocol import ParsedRequest
 from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
 
 from .client_noise import Door
-from .commit import Commit, Origin
+from .commit import Commit, TurnOrigin
 from .limits import Caps
 from .metrics import Metrics
 from .model_name import named_by
 from .prompt import Heard, Prompt, met, read
-from .refusals import Refused, capped
+from .refusals import RequestRefused, capped
 from .resume import resumed
 from .session import Session
 from .special_tokens import Guard
@@ -39,7 +39,7 @@ UNSAID = frozenset(("messages", "tools", "input", "system", "instructions"))
 
 
 @attrs.frozen(kw_only=True)
-class Sampled:
+class UnreceivedTurn:
     """A turn that nobody has received yet."""
 
     taken: Taken
@@ -55,7 +55,7 @@ class Sampled:
 
 
 @attrs.define(kw_only=True)
-class Turns:
+class TurnTaker:
     """Takes turns with one engine."""
 
     engine: Engine
@@ -84,7 +84,7 @@ class Turns:
         """Return the engine for one turn."""
         return Tap(self.engine, self.places, self.guard)
 
-    def prompt(self, session: Session, asked: Asked) -> Prompt:
+    def prompt(self, session: Session, asked: ParsedRequest) -> Prompt:
         """Return the conversation that a request is about, if there is room for it."""
         session.room()
         found = read(self.door, self._said(session, asked), asked.tools, session.heard)
@@ -98,14 +98,14 @@ class Turns:
     async def take(
         self,
         session: Session,
-        asked: Asked,
+        asked: ParsedRequest,
         prompt: Prompt,
         tap: Tap,
         *,
         response: str,
         dialect: str,
         watch: Watch | None = None,
-    ) -> Sampled:
+    ) -> UnreceivedTurn:
         """Sample a turn. Nothing is committed; an error or a cancellation has changed nothing."""
         requested = time.time()
         goes_on = asked.continue_final_message
@@ -116,10 +116,10 @@ class Turns:
         self.metrics.took(origin, taken.turn, time.time() - requested)
         commits = tuple(_commits(taken, origin, response))
         heard = None if goes_on else Heard(prompt, response, forgiven)
-        return Sampled(taken=taken, commits=commits, heard=heard)
+        return UnreceivedTurn(taken=taken, commits=commits, heard=heard)
 
     async def _taken(
-        self, session: Session, asked: Asked, prompt: Prompt, tap: Tap, watch: Watch | None
+        self, session: Session, asked: ParsedRequest, prompt: Prompt, tap: Tap, watch: Watch | None
     ) -> tuple[Taken, tuple[str, ...]]:
         """Answer a prompt; return what was forgiven to know its history, too."""
         steps, key = session.trajectory, _key(asked, prompt)
@@ -131,7 +131,7 @@ class Turns:
         return taken, found.forgiven
 
     async def _resumed(
-        self, session: Session, asked: Asked, prompt: Prompt, tap: Tap, watch: Watch | None
+        self, session: Session, asked: ParsedRequest, prompt: Prompt, tap: Tap, watch: Watch | None
     ) -> tuple[Taken, tuple[str, ...]]:
         """Go on with the last message."""
         steps, key, forgive = session.trajectory, _key(asked, prompt), self.policy.forgive
@@ -177,13 +177,13 @@ class Turns:
         for key in list(self.profiles)[: max(len(self.profiles) - PROFILES, 0)]:
             del self.profiles[key]
 
-    def _said(self, session: Session, asked: Asked) -> Sequence[Message]:
+    def _said(self, session: Session, asked: ParsedRequest) -> Sequence[Message]:
         """Return what is said, after the stored conversation that a request goes on from by name."""
         if asked.previous_response_id is None:
             return asked.messages
         commit = session.response(asked.previous_response_id)
         if commit is None:
-            raise Refused(
+            raise RequestRefused(
                 404, "ResponseNotFoundError", "previous_response_id: this session has no such response"
             )
         own = asked.messages[: int(instructed(asked))]
@@ -191,7 +191,7 @@ class Turns:
         return [*own, *earlier, *asked.messages[len(own) :]]
 
 
-def _key(asked: Asked, prompt: Prompt) -> str:
+def _key(asked: ParsedRequest, prompt: Prompt) -> str:
     """Return what a prompt is rendered with."""
     return render_key(prompt.tools, understood(asked.sampling).template_args)
 
@@ -202,9 +202,11 @@ def _unseen(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[len(roles) - roles.index("assistant") :] if "assistant" in roles else messages
 
 
-def _origin(taken: Taken, asked: Asked, forgiven: tuple[str, ...], dialect: str, requested: float) -> Origin:
+def _origin(
+    taken: Taken, asked: ParsedRequest, forgiven: tuple[str, ...], dialect: str, requested: float
+) -> TurnOrigin:
     turn, found = taken.turn, taken.turn.stitched
-    return Origin(
+    return TurnOrigin(
         dialect=dialect,
         route=turn.route.name,
         requested=requested,
@@ -218,21 +220,21 @@ def _origin(taken: Taken, asked: Asked, forgiven: tuple[str, ...], dialect: str,
     )
 
 
-def _expected(turn: Turn) -> int:
+def _expected(turn: ClientTurn) -> int:
     """Return how many of a prompt's ids an earlier turn had: where it goes on from one's very end, all."""
     if turn.route is not Route.TITO:
         return 0
     return len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
 
 
-def _commits(taken: Taken, origin: Origin, response: str) -> list[Commit]:
+def _commits(taken: Taken, origin: TurnOrigin, response: str) -> list[Commit]:
     replies = (taken.turn.reply, *taken.turn.reply.siblings)
     pairs = zip(taken.steps, replies, strict=True)
     return [_commit(step, reply, origin, response, place) for place, (step, reply) in enumerate(pairs)]
 
 
-def _commit(step: Step, reply: Reply, origin: Origin, response: str, place: int) -> Commit:
-    call = Call(
+def _commit(step: Step, reply: Reply, origin: TurnOrigin, response: str, place: int) -> Commit:
+    call = StoredCall(
         name=f"{response}.{place}" if place else response,
         step=_kept(step, origin),
         finish_reason=reply.finish_reason,
@@ -248,12 +250,12 @@ def response_id(prefix: str) -> str:
     return prefix + secrets.token_hex(16)
 
 
-def instructed(asked: Asked) -> bool:
+def instructed(asked: ParsedRequest) -> bool:
     """Tell whether the first message is a response's own instructions."""
     return bool(asked.body.get("instructions"))
 
 
-def _kept(step: Step, origin: Origin) -> Step:
+def _kept(step: Step, origin: TurnOrigin) -> Step:
     """Return a step as it is to be kept.
 
     Its key is the one that others with the same tools hold: a key spells them all out. One whose ids were

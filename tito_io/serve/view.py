@@ -18,7 +18,7 @@ from tito_io.engines.protocol import EngineError, Rendering
 from .commit import Commit
 from .fresh_diff import drifted
 from .gateway import Gateway
-from .refusals import Refused
+from .refusals import RequestRefused
 from .session import Session
 
 MOST = 50_000
@@ -42,12 +42,14 @@ STYLE = (
 async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> str:
     """Return the page; of a path's ids the last ones, and how many are left out.
 
-    Raises `Refused` where the session has no turn named `leaf`.
+    Raises `RequestRefused` where the session has no turn named `leaf`.
     """
     forest = session.forest
     commit = session.newest if leaf is None else session.commits.get(leaf)
     if commit is None and leaf is not None:
-        raise Refused(HTTPStatus.NOT_FOUND, "NotFoundError", "leaf: this session has no turn of that name")
+        raise RequestRefused(
+            HTTPStatus.NOT_FOUND, "NotFoundError", "leaf: this session has no turn of that name"
+        )
     title = f"Session {escape(session.name)}"
     parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"]
     parts.append(f"<h1>{title}</h1>{_legend()}<h2>Turns</h2>{''.join(_table(session, forest))}")

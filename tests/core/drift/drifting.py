@@ -13,7 +13,7 @@ from tests.toys.tokenizer import Tokenizer
 from tests.toys.toy import calls_of, reasoning_of, text_of
 from tito_core import Message, Step, TemplateRefused, render_key
 from tito_core.drift.audit import Audited, audit
-from tito_core.samples import Call, Forest
+from tito_core.samples import Forest, StoredCall
 
 Voice = Callable[[Message, bool], str]
 """Writes what an assistant said; told whether it is history, that is, whether a user spoke after it."""
@@ -124,7 +124,7 @@ class Talk:
     """Grows a conversation call by call."""
 
     tools: Sequence[Mapping[str, Any]] = ()
-    calls: list[Call] = attrs.field(factory=list)
+    calls: list[StoredCall] = attrs.field(factory=list)
     by_ids: bool = True
 
     def turn(  # noqa: PLR0913  # each names one thing that may be out of the ordinary
@@ -157,11 +157,11 @@ class Talk:
             truncated=truncated,
             key=key,
         )
-        self.calls.append(Call(name=f"t{len(self.calls)}", order=len(self.calls), step=step))
+        self.calls.append(StoredCall(name=f"t{len(self.calls)}", order=len(self.calls), step=step))
         return self
 
     def _prompt_ids(
-        self, last: Call | None, messages: Sequence[Message], new: Sequence[Message], key: str
+        self, last: StoredCall | None, messages: Sequence[Message], new: Sequence[Message], key: str
     ) -> list[int]:
         if last is None or not self.by_ids:
             return list(TOY.ids(messages, key, add_generation_prompt=True))

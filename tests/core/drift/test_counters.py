@@ -10,12 +10,12 @@ import pytest
 from tests.core.drift.drifting import END, TOY, Family, Talk, forgetful, found, letters, says, user
 from tito_core import InputError, Message, Step
 from tito_core.drift.audit import audit
-from tito_core.drift.breaks import Part
+from tito_core.drift.breaks import TurnPart
 from tito_core.drift.cause import Evidence, causes, fields, part_at, thinking
 from tito_core.drift.diff import Hunk, packed
 from tito_core.drift.tally import Tally
 from tito_core.drift.text import differing
-from tito_core.samples import Call, Forest
+from tito_core.samples import Forest, StoredCall
 from tito_core.samples.predecessor import By, followed
 
 SPELLED = letters("abba" + END)
@@ -95,7 +95,7 @@ def test_media_are_not_compared() -> None:
 
 def test_calls_without_messages_are_counted() -> None:
     step = Step(prompt=[], completion=[], prompt_ids=[1, 2], completion_ids=[3])
-    tally = audit(Forest.of([Call(name="a", step=step)]), TOY).tally
+    tally = audit(Forest.of([StoredCall(name="a", step=step)]), TOY).tally
     assert (tally.wordless, tally.compared, tally.breaks) == (1, 0, 0)
 
 
@@ -152,12 +152,12 @@ def test_a_circle_of_ids_and_messages_is_cut() -> None:
     )
     prompt = [*one.messages, user("more")]
     two = Step(prompt=prompt, completion=[says("b")], prompt_ids=[5], completion_ids=[6])
-    forest = Forest.of([Call(name="one", step=one, order=1), Call(name="two", step=two, order=2)])
+    forest = Forest.of([StoredCall(name="one", step=one, order=1), StoredCall(name="two", step=two, order=2)])
     assert len(followed(forest)) < 2
     assert audit(forest, TOY).tally.calls == audit(forest, TOY).tally.compared == 2
 
 
-def seen(part: Part, used: str, rendered: str, **more: object) -> list[str]:
+def seen(part: TurnPart, used: str, rendered: str, **more: object) -> list[str]:
     evidence = Evidence(part=part, used=used, rendered=rendered, **more)  # type: ignore[arg-type]  # by name
     return [cause.name for cause, _ in causes(evidence)]
 
@@ -182,19 +182,19 @@ CALLED = {
 def test_where_the_template_cannot_be_asked_the_message_is_evidence(
     used: str, rendered: str, message: dict[str, object] | None, cause: str
 ) -> None:
-    assert seen(Part.CALLS, used, rendered, message=message) == [cause]
+    assert seen(TurnPart.CALLS, used, rendered, message=message) == [cause]
 
 
 def test_a_cut_turn_that_loses_its_text_is_no_truncation() -> None:
-    assert seen(Part.CONTENT, "gone", "", cut=True, message=says("gone"), verbatim=False) == ["REWRITTEN"]
+    assert seen(TurnPart.CONTENT, "gone", "", cut=True, message=says("gone"), verbatim=False) == ["REWRITTEN"]
 
 
 def test_white_space_between_turns_is_the_templates() -> None:
-    assert seen(Part.ENVIRONMENT, "\n", "\n\n") == ["WHITESPACE"]
+    assert seen(TurnPart.ENVIRONMENT, "\n", "\n\n") == ["WHITESPACE"]
 
 
 def test_marks_of_thinking_in_a_generation_prompt() -> None:
-    assert seen(Part.OPENER, "<think>\n", "") == ["THINKING"]
+    assert seen(TurnPart.OPENER, "<think>\n", "") == ["THINKING"]
 
 
 class Opening(Family):
@@ -222,8 +222,8 @@ def test_reading_a_message() -> None:
     assert (
         fields(says(None, reasoning="r", tool_calls=["odd", {"name": "f", "arguments": "{}"}])) == "r\nf\n{}"
     )
-    assert part_at(None, "text", 2) is Part.CONTENT
-    assert part_at(CALLED, "<tool_call>", 0) is Part.CALLS
+    assert part_at(None, "text", 2) is TurnPart.CONTENT
+    assert part_at(CALLED, "<tool_call>", 0) is TurnPart.CALLS
 
 
 def test_the_last_id_of_a_prompt_is_never_cached() -> None:

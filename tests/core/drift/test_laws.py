@@ -29,10 +29,10 @@ from tests.forests import CALLS
 from tito_core.drift.audit import Audited, Auditor, audit
 from tito_core.drift.breaks import Break, Cause
 from tito_core.drift.diff import Hunk, hunks, packed
-from tito_core.drift.select import Choice
+from tito_core.drift.select import BreakSelection
 from tito_core.drift.tally import Tally
 from tito_core.drift.view import View, Views, compared
-from tito_core.samples import Call, Forest
+from tito_core.samples import Forest, StoredCall
 from tito_core.samples.predecessor import By, followed
 
 VOICES: tuple[Voice, ...] = (spoken, forgetful, trimming, shouting, closing)
@@ -86,9 +86,9 @@ def message(turn: Turn) -> dict[str, object]:
     return says(turn.text.strip() if turn.parsed == "stripped" else turn.text)
 
 
-def talked(turns: Sequence[Turn]) -> list[Call]:
+def talked(turns: Sequence[Turn]) -> list[StoredCall]:
     """Take turns, some of which go back to an earlier one."""
-    made: list[Call] = []
+    made: list[StoredCall] = []
     for number, turn in enumerate(turns):
         base = made[-1 - turn.back] if len(made) > turn.back else None
         talk = Talk(calls=[] if base is None else [base], by_ids=turn.by_ids)
@@ -235,7 +235,7 @@ class Lettered(Family):
 
 
 @given(CALLS)
-def test_no_forest_is_too_wild(calls: list[Call]) -> None:
+def test_no_forest_is_too_wild(calls: list[StoredCall]) -> None:
     """Whatever ids and messages tell, every call is looked at and nothing is raised."""
     tally = audit(Forest.of(calls), Lettered(), block=2).tally
     assert tally.compared + tally.wordless == len(calls)
@@ -249,19 +249,19 @@ def _audits(lists: Sequence[Sequence[Turn]]) -> list[Audited]:
 @given(st.lists(TURNS, min_size=3, max_size=3), st.permutations(range(3)), st.integers(0, 3))
 def test_adding_is_commutative_and_associative(lists: list[list[Turn]], order: list[int], most: int) -> None:
     audits = _audits(lists)
-    values = [(one.tally, Choice(most).with_breaks(one.breaks)) for one in audits]
+    values = [(one.tally, BreakSelection(most).with_breaks(one.breaks)) for one in audits]
     (a, x), (b, y), (c, z) = values
     (d, u), (e, v), (f, w) = (values[place] for place in order)
     assert (a + b) + c == a + (b + c) == (d + e) + f
     assert (x + y) + z == x + (y + z) == (u + v) + w
     assert a + Tally() == a
-    assert x + Choice(most) == x
+    assert x + BreakSelection(most) == x
 
 
 @given(st.lists(TURNS, min_size=1, max_size=3), st.integers(1, 4))
 def test_what_is_shown_is_bounded_and_has_every_cause_first(lists: list[list[Turn]], most: int) -> None:
     breaks: list[Break] = [one for audited in _audits(lists) for one in audited.breaks]
-    shown = Choice(most).with_breaks(breaks).shown
+    shown = BreakSelection(most).with_breaks(breaks).shown
     causes = [cause for cause in Cause if any(one.cause is cause for one in breaks)]
     assert len(shown) == min(most, len(breaks))
     assert {one.cause for one in shown} >= set(causes[:most]) or len(shown) < len(causes)

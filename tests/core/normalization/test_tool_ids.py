@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tests.core import talk
-from tito_core import Forgiveness, Messages, Policy, Step, Stitched, Trajectory, answer, locate, stitching
+from tito_core import (
+    Forgiveness,
+    Messages,
+    Policy,
+    Step,
+    Stitched,
+    Trajectory,
+    answer,
+    locate,
+    stitch_questions,
+)
 from tito_core.locate import Located
-from tito_core.normalization.tool_ids import restored
+from tito_core.normalization.tool_ids import restore_tool_ids
 
 SUFFIX = (talk.CLOSE,)
 RENAMED = Policy(forgive=frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
@@ -35,7 +45,7 @@ def test_a_client_with_names_of_its_own_goes_on_turn_after_turn() -> None:
     steps, chat = Trajectory([called([talk.user()], "ours0")]), [talk.user()]
     for turn in range(4):
         chat += [calling(f"theirs{turn}"), result(f"theirs{turn}", str(turn))]
-        found = answer(stitching(steps, chat, SUFFIX, policy=RENAMED), talk.tokenize)
+        found = answer(stitch_questions(steps, chat, SUFFIX, policy=RENAMED), talk.tokenize)
         assert isinstance(found, Stitched)
         assert found.step is steps[-1]
         assert found.forgiven == {Forgiveness.RENAMED_TOOL_IDS}
@@ -84,7 +94,7 @@ def test_what_has_no_name_in_the_history_keeps_its_own() -> None:
             "tool_calls": ["f", {"function": {}}, *calling("new", "x")["tool_calls"]],
         },
     ]
-    assert restored(ours, odd) == (
+    assert restore_tool_ids(ours, odd) == (
         talk.user(),
         calling("a"),
         result("a"),

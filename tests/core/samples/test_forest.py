@@ -14,7 +14,7 @@ from tests.core import talk
 from tests.core.talk import said, user
 from tito_core import Forgiveness, Ids, InputError, Message, Step, Trajectory
 from tito_core.samples import trie
-from tito_core.samples.call import Call, Ending
+from tito_core.samples.call import Ending, StoredCall
 from tito_core.samples.experts import RoutedExperts
 from tito_core.samples.forest import Forest
 from tito_core.samples.node import EdgeKind
@@ -32,7 +32,7 @@ def call(
     prompt: Sequence[Message] = (),
     words: str | None = None,
     **more: Any,
-) -> Call:
+) -> StoredCall:
     """Return a call; what is about ids alone has no messages."""
     completion = [] if words is None else [said(words)]
     truncated = more.pop("truncated", False)
@@ -43,10 +43,10 @@ def call(
         completion_ids=completion_ids,
         truncated=truncated,
     )
-    return Call(name=name, step=step, **more)
+    return StoredCall(name=name, step=step, **more)
 
 
-def kinds(*calls: Call) -> dict[str, tuple[str | None, str, str | None]]:
+def kinds(*calls: StoredCall) -> dict[str, tuple[str | None, str, str | None]]:
     return {node.name: (node.parent, node.kind.name, node.of) for node in Forest.of(calls).nodes}
 
 
@@ -262,7 +262,7 @@ BAD_CALLS: list[tuple[dict[str, Any], str]] = [
 def test_a_bad_call_is_refused_by_name(change: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"name": "a", "step": STEP} | change
     with pytest.raises(InputError, match=said):
-        Call(**given)
+        StoredCall(**given)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_turn_ends_in_one_of_four_ways(change: dict[str, Any], ending: Ending)
 
 def test_what_a_caller_edits_later_does_not_reach_a_call() -> None:
     metadata, versions = {"a": 1}, [WeightVersion(version="a", start=0, stop=1)]
-    made = Call(name="a", step=STEP, metadata=metadata, weight_versions=versions)
+    made = StoredCall(name="a", step=STEP, metadata=metadata, weight_versions=versions)
     metadata["a"] = 2
     versions.clear()
     assert (made.metadata, len(made.weight_versions)) == ({"a": 1}, 1)
@@ -345,7 +345,7 @@ def test_a_forest_survives_a_trip_to_another_process() -> None:
 # --- cost -----------------------------------------------------------------------------------------------
 
 
-def rollout(turns: int, size: int = 1) -> list[Call]:
+def rollout(turns: int, size: int = 1) -> list[StoredCall]:
     """Return a conversation whose steps share their history, each of `size` sampled words and a stop."""
     trajectory, prompt, ids = Trajectory(), STEP.prompt, Ids.of(list(STEP.prompt_ids))
     for turn in range(turns):
@@ -358,7 +358,7 @@ def rollout(turns: int, size: int = 1) -> list[Call]:
         trajectory = trajectory.append(step)
         last = trajectory[-1]
         prompt, ids = last.messages.then([user(f"{turn}")]), last.ids.then((turn, 7)).packed()
-    return [Call(name=f"{i}", order=i, step=step) for i, step in enumerate(trajectory)]
+    return [StoredCall(name=f"{i}", order=i, step=step) for i, step in enumerate(trajectory)]
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> list[int]:
@@ -375,7 +375,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> list[int
 
 @pytest.mark.parametrize("turned", [lambda calls: calls, lambda calls: calls[::-1]], ids=["forth", "back"])
 def test_shared_histories_cost_what_is_new(
-    turned: Callable[[list[Call]], list[Call]], monkeypatch: pytest.MonkeyPatch
+    turned: Callable[[list[StoredCall]], list[StoredCall]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice the turns are twice the work: no history is compared or hashed again."""
     work = []

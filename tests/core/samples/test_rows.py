@@ -10,11 +10,11 @@ import pytest
 
 from tests.core.samples.test_forest import call, rollout
 from tito_core import InputError, Ledger, Origin, Step
-from tito_core.samples.call import Call
+from tito_core.samples.call import StoredCall
 from tito_core.samples.experts import MissingRow, RoutedExperts, gathered
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import (
-    Conversation,
+    ConversationScope,
     Cut,
     Owner,
     Retries,
@@ -24,7 +24,7 @@ from tito_core.samples.options import (
     TurnRule,
 )
 from tito_core.samples.row import Row
-from tito_core.samples.rows import Samples, samples
+from tito_core.samples.rows import RowSet, make_rows
 from tito_core.samples.weights import WeightVersion
 
 ROOT = call("a", [1], [2, 3], reward=1.0)
@@ -33,7 +33,7 @@ RIGHT = call("c", [1, 2, 3, 6], [7, 8])
 FORK = Forest.of([ROOT, LEFT, RIGHT])
 
 
-def shown(made: Samples) -> dict[str, str]:
+def shown(made: RowSet) -> dict[str, str]:
     """Return each row's ids, those that train in brackets."""
     return {row.name: " ".join(map(_shown, row.ids, row.loss_mask)) for row in made.rows}
 
@@ -42,7 +42,7 @@ def _shown(number: int, bit: int) -> str:
     return f"[{number}]" if bit else str(number)
 
 
-def missing(made: Samples) -> list[tuple[str, int, int, str]]:
+def missing(made: RowSet) -> list[tuple[str, int, int, str]]:
     return [(one.call, one.start, one.stop, one.why.name) for one in made.untrained]
 
 
@@ -55,33 +55,33 @@ def missing(made: Samples) -> list[tuple[str, int, int, str]]:
     ],
 )
 def test_shared_ids_train_in_one_branch(owner: Owner, rows: dict[str, str]) -> None:
-    assert shown(samples(FORK, SampleOptions(owner=owner))) == rows
+    assert shown(make_rows(FORK, SampleOptions(owner=owner))) == rows
 
 
 def test_of_equally_long_branches_the_first_owns() -> None:
     forest = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 6], [7])])
-    made = samples(forest, SampleOptions(owner=Owner.LONGEST))
+    made = make_rows(forest, SampleOptions(owner=Owner.LONGEST))
     assert shown(made) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
 
 
 def test_the_longest_branch_is_the_longest_before_it_is_cut() -> None:
-    made = samples(FORK, SampleOptions(owner=Owner.LONGEST, max_length=4, cut=Cut.INSIDE))
+    made = make_rows(FORK, SampleOptions(owner=Owner.LONGEST, max_length=4, cut=Cut.INSIDE))
     assert shown(made) == {"c": "1 [2] [3] 6"}
     assert made.without_row == ("b",)
 
 
 def test_a_row_per_call_trains_its_completion() -> None:
-    made = samples(FORK, SampleOptions(rows=RowPer.CALL))
+    made = make_rows(FORK, SampleOptions(rows=RowPer.CALL))
     assert shown(made) == {"a": "1 [2] [3]", "b": "1 2 3 4 [5]", "c": "1 2 3 6 [7] [8]"}
     assert [row.weight for row in made.rows] == [2 / 5, 1 / 5, 2 / 5]
 
 
 def test_what_an_unwanted_leaf_owned_moves() -> None:
-    made = samples(FORK, only=["c"])
+    made = make_rows(FORK, only=["c"])
     assert shown(made) == {"c": "1 [2] [3] 6 [7] [8]"}
     assert missing(made) == [("b", 0, 1, "NOT_ASKED_FOR")]
     assert made.rows[0].weight == 1.0
-    assert missing(samples(FORK, only=[])) == [
+    assert missing(make_rows(FORK, only=[])) == [
         ("a", 0, 2, "NOT_ASKED_FOR"),
         ("b", 0, 1, "NOT_ASKED_FOR"),
         ("c", 0, 2, "NOT_ASKED_FOR"),
@@ -90,10 +90,10 @@ def test_what_an_unwanted_leaf_owned_moves() -> None:
 
 def test_only_names_leaves() -> None:
     with pytest.raises(InputError, match="only names 'a', which others continue"):
-        samples(FORK, only=["a"])
+        make_rows(FORK, only=["a"])
     with pytest.raises(InputError, match="'x' is none of 3 calls"):
-        samples(FORK, only=["x"])
-    assert shown(samples(FORK, SampleOptions(rows=RowPer.CALL), only=["a"])) == {"a": "1 [2] [3]"}
+        make_rows(FORK, only=["x"])
+    assert shown(make_rows(FORK, SampleOptions(rows=RowPer.CALL), only=["a"])) == {"a": "1 [2] [3]"}
 
 
 CUT = call("b", [1, 2, 3, 4], [5, 6], truncated=True, finish_reason="length")
@@ -116,23 +116,23 @@ def test_a_cut_turn_in_the_middle(
     reason = {"truncated": "length", "aborted": "abort"}[kind]
     calls = [attrs.evolve(one, finish_reason=reason) if one.name == "b" else one for one in CHAIN.calls]
     chosen: dict[str, Any] = {kind: rule}
-    made = samples(Forest.of(calls), SampleOptions(**chosen))
+    made = make_rows(Forest.of(calls), SampleOptions(**chosen))
     assert shown(made) == rows
     assert missing(made) == untrained
     assert made.rows[0].turns[-1].call == made.rows[0].name
 
 
 def test_one_kind_of_ending_is_not_the_other() -> None:
-    assert shown(samples(CHAIN, SampleOptions(aborted=TurnRule.DROP))) == shown(samples(CHAIN))
+    assert shown(make_rows(CHAIN, SampleOptions(aborted=TurnRule.DROP))) == shown(make_rows(CHAIN))
 
 
 def test_an_empty_call_is_a_node_and_gives_no_row() -> None:
     forest = Forest.of([ROOT, call("b", [1, 2, 3, 4], [])])
-    assert shown(samples(forest)) == {"a": "1 [2] [3]"}
-    kept = samples(forest, SampleOptions(empty=TurnRule.KEEP))
+    assert shown(make_rows(forest)) == {"a": "1 [2] [3]"}
+    kept = make_rows(forest, SampleOptions(empty=TurnRule.KEEP))
     assert shown(kept) == {"b": "1 [2] [3] 4"}
     assert kept.untrained == ()
-    alone = samples(Forest.of([call("b", [1], [])]), SampleOptions(empty=TurnRule.KEEP))
+    alone = make_rows(Forest.of([call("b", [1], [])]), SampleOptions(empty=TurnRule.KEEP))
     assert (alone.rows, alone.untrained, alone.without_row) == ((), (), ("b",))
 
 
@@ -148,21 +148,21 @@ RETRIED = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 4], [6]), call("d", [1, 2, 
     ],
 )
 def test_two_replies_to_one_prompt(retries: Retries, rows: dict[str, str], untrained: list[Any]) -> None:
-    made = samples(RETRIED, SampleOptions(retries=retries))
+    made = make_rows(RETRIED, SampleOptions(retries=retries))
     assert shown(made) == rows
     assert missing(made) == untrained
 
 
 def test_where_no_retry_was_extended_the_newest_counts() -> None:
     forest = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 4], [6])])
-    assert shown(samples(forest, SampleOptions(retries=Retries.EXTENDED))) == {"c": "1 [2] [3] 4 [6]"}
+    assert shown(make_rows(forest, SampleOptions(retries=Retries.EXTENDED))) == {"c": "1 [2] [3] 4 [6]"}
 
 
 def test_the_newest_retry_is_one_that_stays() -> None:
     """Neither an empty call nor a turn that is left out pushes a good one aside."""
     cut = call("c", [1, 2, 3, 4], [6], truncated=True)
     forest = Forest.of([ROOT, LEFT, cut, call("d", [1, 2, 3, 4], [])])
-    made = samples(
+    made = make_rows(
         forest, SampleOptions(retries=Retries.NEWEST, truncated=TurnRule.DROP, empty=TurnRule.KEEP)
     )
     assert shown(made) == {"b": "1 [2] [3] 4 [5]"}
@@ -182,7 +182,7 @@ def test_the_newest_retry_is_one_that_stays() -> None:
     ],
 )
 def test_a_row_ends_at_the_maximum(cut: Cut, most: int, rows: dict[str, str], untrained: list[Any]) -> None:
-    made = samples(CHAIN, SampleOptions(max_length=most, cut=cut))
+    made = make_rows(CHAIN, SampleOptions(max_length=most, cut=cut))
     assert shown(made) == rows
     assert missing(made) == untrained
     assert [row.left_out for row in made.rows] == [9 - len(row) for row in made.rows]
@@ -191,7 +191,7 @@ def test_a_row_ends_at_the_maximum(cut: Cut, most: int, rows: dict[str, str], un
 
 def test_a_replaced_stop_trains_in_a_row_of_its_own() -> None:
     forest = Forest.of([ROOT, call("b", [1, 2, 9, 4], [5])])
-    assert shown(samples(forest)) == {"a": "1 [2] [3]", "b": "1 2 9 4 [5]"}
+    assert shown(make_rows(forest)) == {"a": "1 [2] [3]", "b": "1 2 9 4 [5]"}
 
 
 def test_every_id_says_where_it_comes_from() -> None:
@@ -208,10 +208,10 @@ def test_every_id_says_where_it_comes_from() -> None:
         prompt_ledger=ledger,
     )
     versions = [WeightVersion(version="v1", start=0, stop=1), WeightVersion(version="v2", start=1, stop=2)]
-    second = Call(
+    second = StoredCall(
         name="b", step=step, weight_versions=versions, finish_reason="tool_calls", metadata={"x": 1}
     )
-    [row] = samples(Forest.of([ROOT, second])).rows
+    [row] = make_rows(Forest.of([ROOT, second])).rows
     assert [(s.origin.name, s.start, s.stop, s.call, s.weights, s.trained) for s in row.ledger] == [
         ("PROMPT", 0, 1, "a", None, False),
         ("SAMPLED", 1, 3, "a", None, True),
@@ -233,7 +233,7 @@ def test_every_id_says_where_it_comes_from() -> None:
 def test_ids_that_no_call_of_the_forest_sampled_do_not_train() -> None:
     """A prompt's ledger may know of a turn whose call was not given."""
     step = attrs.evolve(LEFT.step, prompt_ledger=Ledger.of([(Origin.PROMPT, 1), (Origin.SAMPLED, 3)]))
-    [row] = samples(Forest.of([Call(name="b", step=step)])).rows
+    [row] = make_rows(Forest.of([StoredCall(name="b", step=step)])).rows
     assert [(span.origin.name, span.call, span.trained) for span in row.ledger] == [
         ("PROMPT", "b", False),
         ("SAMPLED", None, False),
@@ -244,7 +244,7 @@ def test_ids_that_no_call_of_the_forest_sampled_do_not_train() -> None:
 def test_a_missing_logprob_is_none() -> None:
     first = attrs.evolve(ROOT, step=attrs.evolve(ROOT.step, logprobs=[-0.5, None]))
     forest = Forest.of([first, LEFT, RIGHT])
-    made = samples(forest, SampleOptions(truncated=TurnRule.MASK))
+    made = make_rows(forest, SampleOptions(truncated=TurnRule.MASK))
     assert [row.logprobs for row in made.rows] == [
         (None, -0.5, None, None, None),
         (None, -0.5, None, None, None, None),
@@ -260,7 +260,7 @@ OTHER = call("x", [9], [9])
     ("options", "rewards", "weights"),
     [
         (SampleOptions(), [1.0, 1.0, 1.0], [3 / 6, 2 / 6, 1 / 6]),
-        (SampleOptions(conversation=Conversation.TREE), [1.0, 1.0, None], [3 / 5, 2 / 5, 1.0]),
+        (SampleOptions(conversation=ConversationScope.TREE), [1.0, 1.0, None], [3 / 5, 2 / 5, 1.0]),
         (SampleOptions(rewards=Rewards.PER_LEAF), [None, None, None], [3 / 6, 2 / 6, 1 / 6]),
         (
             SampleOptions(rewards=Rewards.PER_LEAF, rows=RowPer.CALL),
@@ -270,7 +270,7 @@ OTHER = call("x", [9], [9])
     ],
 )
 def test_rewards_and_weights(options: SampleOptions, rewards: list[Any], weights: list[float]) -> None:
-    made = samples(FORK.add(OTHER), options)
+    made = make_rows(FORK.add(OTHER), options)
     assert [row.reward for row in made.rows] == rewards
     assert [row.weight for row in made.rows] == pytest.approx(weights)
     assert {row.tree for row in made.rows} == {"a", "x"}
@@ -281,12 +281,12 @@ def test_two_rewards_are_not_one() -> None:
     with pytest.raises(
         InputError, match=r"calls 'a' and 'x' of one conversation have the rewards 1\.0 and 0\.0"
     ):
-        samples(forest)
-    trees = samples(forest, SampleOptions(conversation=Conversation.TREE))
+        make_rows(forest)
+    trees = make_rows(forest, SampleOptions(conversation=ConversationScope.TREE))
     assert [row.reward for row in trees.rows] == [1.0, 1.0, 0.0]
-    leaves = samples(forest, SampleOptions(rewards=Rewards.PER_LEAF))
+    leaves = make_rows(forest, SampleOptions(rewards=Rewards.PER_LEAF))
     assert [row.reward for row in leaves.rows] == [None, None, 0.0]
-    assert [row.reward for row in samples(FORK.add(attrs.evolve(OTHER, reward=1))).rows] == [1.0, 1.0, 1.0]
+    assert [row.reward for row in make_rows(FORK.add(attrs.evolve(OTHER, reward=1))).rows] == [1.0, 1.0, 1.0]
 
 
 # --- routed experts -------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def rows(start: int, *numbers: int, dtype: str = "uint16") -> RoutedExperts:
 def routed(*experts: RoutedExperts | None, missing: MissingRow = MissingRow.SHORTER, **more: Any) -> Row:
     """Return the row of two turns, five ids."""
     calls = [attrs.evolve(one, routed_experts=sent) for one, sent in zip((ROOT, LEFT), experts, strict=True)]
-    [row] = samples(Forest.of(calls), SampleOptions(missing_row=missing, **more)).rows
+    [row] = make_rows(Forest.of(calls), SampleOptions(missing_row=missing, **more)).rows
     return row
 
 
@@ -388,7 +388,7 @@ def test_a_wrong_option_is_refused_by_name(change: dict[str, Any], said: str) ->
 
 
 def test_an_empty_forest_has_no_rows() -> None:
-    assert samples(Forest.of([])) == Samples(rows=(), untrained=(), without_row=())
+    assert make_rows(Forest.of([])) == RowSet(rows=(), untrained=(), without_row=())
 
 
 def test_rows_hold_at_most_sixty_four_bytes_an_id() -> None:
@@ -396,7 +396,7 @@ def test_rows_hold_at_most_sixty_four_bytes_an_id() -> None:
     forest = Forest.of(rollout(200, size=20))
     for options in (SampleOptions(), SampleOptions(rows=RowPer.CALL)):
         tracemalloc.start()
-        made = samples(forest, options)
+        made = make_rows(forest, options)
         bytes_in_use, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert bytes_in_use <= 64 * sum(map(len, made.rows))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tito_core.seams.case import Kind, sample_environment, sample_turn, shape_of
+from tito_core.seams.case import TurnKind, sample_environment, sample_turn, shape_of
 from tito_core.seams.probe import kinds
 
 Plain = dict[str, Any]
@@ -47,7 +47,9 @@ NAMED = [
 @pytest.mark.parametrize(("turn", "before", "kind"), NAMED)
 def test_a_turn_is_of_a_kind(turn: Plain, before: str, kind: tuple[bool, int, str]) -> None:
     reasoning, calls, content = kind
-    assert Kind.of(turn, before) == Kind(before=before, reasoning=reasoning, calls=calls, content=content)
+    assert TurnKind.of(turn, before) == TurnKind(
+        before=before, reasoning=reasoning, calls=calls, content=content
+    )
 
 
 NAMELESS = {
@@ -75,12 +77,12 @@ NAMELESS = {
 
 @pytest.mark.parametrize(("turn", "before"), NAMELESS.values(), ids=NAMELESS.keys())
 def test_what_is_unusual_has_no_name(turn: Plain, before: str) -> None:
-    assert Kind.of(turn, before) is None
+    assert TurnKind.of(turn, before) is None
 
 
 def test_a_usual_name_is_words() -> None:
     for name in ("f", "get_weather", "mcp:tool.v1-2", "f" * 128):
-        assert Kind.of(said(tool_calls=[call(name, name)]), "user") is not None
+        assert TurnKind.of(said(tool_calls=[call(name, name)]), "user") is not None
 
 
 CALLING = said(tool_calls=[call("a"), call("b")])
@@ -153,12 +155,12 @@ def test_a_sample_is_of_the_kind_and_the_shape_that_it_stands_for(many: int) -> 
     for kind, shape in [*USUAL, (USUAL[0][0], ("user:empty", "assistant+"))]:
         turn = sample_turn(kind, ["find"] * (many if kind.calls > 1 else kind.calls))
         environment = sample_environment(shape, turn, many, "Well")
-        assert Kind.of(turn, kind.before) == kind
+        assert TurnKind.of(turn, kind.before) == kind
         assert shape_of(environment, turn) == shape
 
 
 def test_a_sample_says_what_it_is_told_to() -> None:
-    kind = Kind(before="user", reasoning=True, calls=2, content="null")
+    kind = TurnKind(before="user", reasoning=True, calls=2, content="null")
     turn = sample_turn(kind, ["f", "get_weather"])
     assert (turn["content"], bool(turn["reasoning"]), turn["reasoning_content"]) == (
         None,
@@ -187,4 +189,4 @@ def test_a_sample_says_what_it_is_told_to() -> None:
 )
 def test_a_kind_has_a_label(kind: tuple[str, bool, int], label: str) -> None:
     before, reasoning, calls = kind
-    assert Kind(before=before, reasoning=reasoning, calls=calls, content="text").label == label
+    assert TurnKind(before=before, reasoning=reasoning, calls=calls, content="text").label == label

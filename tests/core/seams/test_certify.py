@@ -9,19 +9,19 @@ import pytest
 
 from tests.toys import TOYS, Message, Toy
 from tito_core import Reason, TemplateRefused, answer
-from tito_core.seams.case import Kind
-from tito_core.seams.certify import certifying
-from tito_core.seams.probe import kinds, probe, probing
+from tito_core.seams.case import TurnKind
+from tito_core.seams.certify import certify_questions
+from tito_core.seams.probe import kinds, probe, probe_questions
 from tito_core.seams.profile import Case, Mode
 
 BY_NAME = {toy.name: toy for toy in TOYS}
-PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
-CALL = Kind(before="user", reasoning=False, calls=1, content="empty")
-CALLS = Kind(before="tool", reasoning=True, calls=2, content="absent")
+PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
+CALL = TurnKind(before="user", reasoning=False, calls=1, content="empty")
+CALLS = TurnKind(before="tool", reasoning=True, calls=2, content="absent")
 
 
-def certified(toy: Toy, kind: Kind, *shape: str) -> Case:
-    return answer(certifying(kind, shape, toy.suffix, toy.stop_ids), toy)
+def certified(toy: Toy, kind: TurnKind, *shape: str) -> Case:
+    return answer(certify_questions(kind, shape, toy.suffix, toy.stop_ids), toy)
 
 
 SHOWN = [  # mode, (renders, histories), rewritten, (place of the text, arguments as an object)
@@ -43,7 +43,7 @@ SHOWN = [  # mode, (renders, histories), rewritten, (place of the text, argument
 @pytest.mark.parametrize(("name", "kind", "shape", "mode", "rests", "rewritten", "form"), SHOWN)
 def test_a_case_is_shown_in_unlike_histories(  # one row of the table
     name: str,
-    kind: Kind,
+    kind: TurnKind,
     shape: tuple[str, ...],
     mode: Mode,
     rests: tuple[int, int],
@@ -81,14 +81,14 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "kind", "shape", "reason", "detail", "renders"), REFUSED)
 def test_a_case_is_refused_with_its_reason(  # one row of the table
-    name: str, kind: Kind, shape: tuple[str, ...], reason: Reason, detail: str, renders: int
+    name: str, kind: TurnKind, shape: tuple[str, ...], reason: Reason, detail: str, renders: int
 ) -> None:
     refused = Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=reason, detail=detail, renders=renders)
     assert certified(BY_NAME[name], kind, *shape) == refused
 
 
 @pytest.mark.parametrize("kind", [PLAIN, CALL])
-def test_a_case_that_only_one_history_takes_is_refused(kind: Kind) -> None:
+def test_a_case_that_only_one_history_takes_is_refused(kind: TurnKind) -> None:
     """What holds in one history alone was not shown to hold in others."""
     toy = BY_NAME["chatml"]
 
@@ -98,7 +98,7 @@ def test_a_case_that_only_one_history_takes_is_refused(kind: Kind) -> None:
         return toy(messages, add_generation_prompt=add_generation_prompt)
 
     shape = "tool" if kind is CALL else "user"
-    case = answer(certifying(kind, (shape,), toy.suffix, toy.stop_ids), short)
+    case = answer(certify_questions(kind, (shape,), toy.suffix, toy.stop_ids), short)
     assert (case.mode, case.reason, case.recipe) == (Mode.REFUSED, Reason.UNPROVEN_TAIL, None)
     assert case.detail == "too few histories are taken"
 
@@ -127,6 +127,6 @@ def test_a_profile_has_all_usual_cases_as_each_is_shown_alone() -> None:
     profile = probe(toy, list(toy.stop_ids))
     assert [(case.kind, case.shape) for case in profile.cases] == list(kinds())
     assert all(case == certified(toy, case.kind, *case.shape) for case in profile.cases[::7])
-    bare: Any = answer(probing(toy.stop_ids, cases=False), toy)
+    bare: Any = answer(probe_questions(toy.stop_ids, cases=False), toy)
     assert (profile.suffix, profile.facts, profile.stop_ids) == (bare.suffix, bare.facts, bare.stop_ids)
     assert bare.cases == ()

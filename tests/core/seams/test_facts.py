@@ -10,8 +10,8 @@ import pytest
 
 from tests.toys import TOYS, Message, Toy
 from tito_core import TemplateRefused, answer
-from tito_core.seams.facts import finding
-from tito_core.seams.probe import probing
+from tito_core.seams.facts import facts_questions
+from tito_core.seams.probe import probe_questions
 from tito_core.seams.profile import Facts
 
 BY_NAME = {toy.name: toy for toy in TOYS}
@@ -66,7 +66,7 @@ UNUSUAL: dict[str, dict[str, Any]] = {
 
 
 def told(toy: Toy) -> Facts:
-    return answer(finding(toy.suffix), toy)
+    return answer(facts_questions(toy.suffix), toy)
 
 
 @pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=repr)
@@ -100,7 +100,7 @@ def test_the_opening_is_without_a_system_text_where_none_is_taken() -> None:
             raise TemplateRefused("no system texts")
         return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
 
-    found = answer(finding(BY_NAME["chatml"].suffix), choosy)
+    found = answer(facts_questions(BY_NAME["chatml"].suffix), choosy)
     text = BY_NAME["chatml"].tokenizer.decode(found.opening)
     assert text == "<|im_start|>user\nHello.<|im_end|>\n<|im_start|>assistant\n"
     assert (found.default_system, found.random) == (False, False)
@@ -132,7 +132,7 @@ def test_a_template_that_refuses_everything_but_what_must_be_has_no_facts() -> N
             raise TemplateRefused("one message, of text")
         return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
 
-    found = answer(finding(BY_NAME["chatml"].suffix), lonely)
+    found = answer(facts_questions(BY_NAME["chatml"].suffix), lonely)
     assert found == Facts(
         default_system=False,
         null_content="same",
@@ -151,14 +151,14 @@ def test_the_form_of_arguments_that_is_taken_is_told(form: str, taken: type) -> 
             raise TemplateRefused(f"arguments are {taken}")
         return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
 
-    found = answer(finding(BY_NAME["chatml"].suffix), picky)
+    found = answer(facts_questions(BY_NAME["chatml"].suffix), picky)
     assert found.arguments == form
     assert (found.null_content, found.absent_content) == ("same", "same")
 
 
 def test_a_profile_without_cases_holds_the_suffix_the_stops_and_the_facts() -> None:
     toy = BY_NAME["markers"]
-    profile = answer(probing(list(toy.stop_ids), cases=False), toy)
+    profile = answer(probe_questions(list(toy.stop_ids), cases=False), toy)
     assert (profile.suffix, profile.stop_ids, profile.cases) == (toy.suffix, toy.stop_ids, ())
     assert profile.facts == told(toy)
     assert {toy.tokenizer.decode([index]) for index in profile.markers} == {"<|user|>"}

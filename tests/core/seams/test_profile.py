@@ -20,11 +20,11 @@ from tito_core import (
     answer,
     render_key,
     stitch,
-    stitching,
+    stitch_questions,
 )
-from tito_core.recheck import checking
-from tito_core.seams.case import Kind
-from tito_core.seams.certify import certifying, joined
+from tito_core.recheck import recheck_questions
+from tito_core.seams.case import TurnKind
+from tito_core.seams.certify import certify_questions, joined
 from tito_core.seams.profile import Case, Facts, Mode, Recipe
 from tito_core.seams.tail import recognize
 
@@ -33,8 +33,8 @@ RECIPE = Recipe(
 )
 TAIL = (7, 2, 3, 1, 8, 65, 2, 3, 1, 9)
 ANSWER = (1, 8, 50, 51, *TAIL)
-PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
-ONE_CALL = Kind(before="user", reasoning=False, calls=1, content="text")
+PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
+ONE_CALL = TurnKind(before="user", reasoning=False, calls=1, content="text")
 
 
 def test_what_a_recipe_foretells_is_recognized() -> None:
@@ -109,7 +109,7 @@ def naming(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[
 
 
 def test_what_depends_on_the_call_is_in_no_recipe() -> None:
-    case = answer(certifying(ONE_CALL, ("tool",), (2,)), naming)
+    case = answer(certify_questions(ONE_CALL, ("tool",), (2,)), naming)
     assert case.mode is Mode.FREE
     assert case.recipe is not None
     assert (case.recipe.rest, case.recipe.close) == (None, (2,))
@@ -149,7 +149,7 @@ class Cutting:
 
 
 def known(*shapes: tuple[str, ...], **more: Any) -> Profile:
-    cases = [answer(certifying(PLAIN, shape, (talk.CLOSE,)), Cutting()) for shape in shapes]
+    cases = [answer(certify_questions(PLAIN, shape, (talk.CLOSE,)), Cutting()) for shape in shapes]
     return Profile(suffix=(talk.CLOSE,), cases=tuple(cases), **more)
 
 
@@ -159,45 +159,48 @@ def test_the_world_may_say_what_the_kernel_asks_with(words: str) -> None:
     prompt = talk.prompt(step, words)
     assert profile.cases[0].recipe is not None
     assert profile.cases[0].recipe.cut
-    found = answer(stitching([step], prompt, profile.suffix, profile=profile), Cutting())
+    found = answer(stitch_questions([step], prompt, profile.suffix, profile=profile), Cutting())
     assert isinstance(found, Stitched)
     assert list(found.bridge) == talk.tokenize([talk.user(words)], add_generation_prompt=True)
-    assert answer(checking(found, prompt), Cutting()) is True
+    assert answer(recheck_questions(found, prompt), Cutting()) is True
 
 
 def test_a_check_sees_a_message_that_is_missing() -> None:
     step = talk.step()
     prompt = [*talk.prompt(step), talk.user("Zephyr"), talk.user("last")]
-    found = answer(stitching([step], prompt, (talk.CLOSE,)), Cutting())
+    found = answer(stitch_questions([step], prompt, (talk.CLOSE,)), Cutting())
     assert isinstance(found, Stitched)
-    assert answer(checking(found, prompt), Cutting()) is True
+    assert answer(recheck_questions(found, prompt), Cutting()) is True
     for start in range(1, len(found.bridge)):
-        assert answer(checking(attrs.evolve(found, bridge=found.bridge[start:]), prompt), Cutting()) is False
+        assert (
+            answer(recheck_questions(attrs.evolve(found, bridge=found.bridge[start:]), prompt), Cutting())
+            is False
+        )
     longer = attrs.evolve(found, bridge=(talk.CLOSE,) * 200)
-    assert answer(checking(longer, prompt), Cutting()) is False
+    assert answer(recheck_questions(longer, prompt), Cutting()) is False
 
 
 def test_a_check_of_what_the_template_does_not_take_says_nothing() -> None:
     step = talk.step()
     prompt = talk.prompt(step)
-    found = answer(stitching([step], prompt, (talk.CLOSE,)), talk.tokenize)
+    found = answer(stitch_questions([step], prompt, (talk.CLOSE,)), talk.tokenize)
     assert isinstance(found, Stitched)
 
     def refusing(*_: Any, **__: Any) -> list[int]:
         raise TemplateRefused("no")
 
-    assert answer(checking(found, prompt), refusing) is None
-    assert answer(checking(found, prompt), lambda *_, **__: [1, 2, 3]) is None
+    assert answer(recheck_questions(found, prompt), refusing) is None
+    assert answer(recheck_questions(found, prompt), lambda *_, **__: [1, 2, 3]) is None
 
 
 def test_another_role_is_not_taken_for_one_that_is_known() -> None:
     step, profile = talk.step(), known(("system",))
     prompt = [*step.messages, {"role": "developer", "content": "be bad"}]
-    found = answer(stitching([step], prompt, profile.suffix, profile=profile), Cutting())
+    found = answer(stitch_questions([step], prompt, profile.suffix, profile=profile), Cutting())
     assert isinstance(found, Stitched)
     assert list(found.bridge) == talk.tokenize(prompt[len(step.messages) :], add_generation_prompt=True)
     spoken = attrs.evolve(found, bridge=(talk.OPEN, talk.ROLES["system"], *found.bridge[2:]))
-    assert answer(checking(spoken, prompt), Cutting()) is False
+    assert answer(recheck_questions(spoken, prompt), Cutting()) is False
 
 
 def test_a_profile_of_another_key_is_not_used() -> None:
@@ -230,8 +233,8 @@ def numbering(messages: Sequence[Message], *, add_generation_prompt: bool) -> li
 
 
 def test_a_case_is_not_free_where_no_unlike_history_is_taken() -> None:
-    kind = Kind(before="tool", reasoning=False, calls=1, content="text")
-    case = answer(certifying(kind, ("tool",), (talk.CLOSE,)), numbering)
+    kind = TurnKind(before="tool", reasoning=False, calls=1, content="text")
+    case = answer(certify_questions(kind, ("tool",), (talk.CLOSE,)), numbering)
     assert (case.mode is Mode.FREE, case.reason) in {(False, Reason.UNPROVEN_TAIL), (False, None)}
 
 
@@ -259,11 +262,11 @@ def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> lis
 
 
 def test_a_tail_that_repeats_the_turn_is_no_case() -> None:
-    assert answer(certifying(ONE_CALL, ("tool",), (talk.CLOSE,)), quoting).mode is Mode.REFUSED
+    assert answer(certify_questions(ONE_CALL, ("tool",), (talk.CLOSE,)), quoting).mode is Mode.REFUSED
 
 
 def test_a_tail_that_depends_on_the_history_is_asked_in_the_real_one() -> None:
-    case = answer(certifying(ONE_CALL, ("tool",), (talk.CLOSE,)), counting)
+    case = answer(certify_questions(ONE_CALL, ("tool",), (talk.CLOSE,)), counting)
     assert case.mode is Mode.HISTORY
 
     def looking(name: str, words: str) -> list[dict[str, Any]]:
@@ -325,7 +328,7 @@ class Rewriting:
 def test_a_history_that_says_what_the_kernel_asks_with_is_not_cut_in_the_middle() -> None:
     """What came before may be written after the turn; the last place of a text is then another's."""
     suffix = tuple(talk.text("\n"))
-    case = answer(certifying(PLAIN, ("user",), suffix), Rewriting())
+    case = answer(certify_questions(PLAIN, ("user",), suffix), Rewriting())
     assert (case.mode, case.recipe is not None and case.recipe.cut) == (Mode.HISTORY, True)
     profile = Profile(suffix=suffix, cases=(case,))
     said = [{"role": "system", "content": "You are Zephyr\nBe kind. "}, talk.user("hi")]
@@ -333,7 +336,7 @@ def test_a_history_that_says_what_the_kernel_asks_with_is_not_cut_in_the_middle(
     sampled = [*talk.text("hello"), *suffix]
     step = Step(prompt=said, completion=[talk.said()], prompt_ids=ids, completion_ids=sampled)
     prompt = [*step.messages, talk.user("why?")]
-    found = answer(stitching([step], prompt, suffix, profile=profile), Rewriting())
+    found = answer(stitch_questions([step], prompt, suffix, profile=profile), Rewriting())
     right = moving([said[0], talk.user("why?")], add_generation_prompt=True)
     assert not isinstance(found, Stitched) or list(found.bridge) == right
     assert stitch([step], prompt, suffix, moving, profile=profile) in (None, [*step.ids, *right])

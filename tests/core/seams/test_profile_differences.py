@@ -7,18 +7,18 @@ import attrs
 from tests.core import talk
 from tito_core import Profile, answer
 from tito_core.refusal import Reason
-from tito_core.seams.case import Kind
-from tito_core.seams.certify import certifying
-from tito_core.seams.probe import probing
+from tito_core.seams.case import TurnKind
+from tito_core.seams.certify import certify_questions
+from tito_core.seams.probe import probe_questions
 from tito_core.seams.profile import Mode
 from tito_core.seams.profile_differences import differences
 
-PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
+PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
 
 
 def known(*shapes: tuple[str, ...]) -> Profile:
-    profile = answer(probing([talk.CLOSE], cases=False), talk.tokenize)
-    cases = [answer(certifying(PLAIN, shape, profile.suffix), talk.tokenize) for shape in shapes]
+    profile = answer(probe_questions([talk.CLOSE], cases=False), talk.tokenize)
+    cases = [answer(certify_questions(PLAIN, shape, profile.suffix), talk.tokenize) for shape in shapes]
     return profile.then(*cases)
 
 

@@ -10,18 +10,29 @@ import pytest
 
 from tests.core import talk
 from tests.toys import STEADY
-from tito_core import Message, Reason, Refusal, Stitched, answer, stitch, stitching
-from tito_core.seams.prove import CallClose, Found, Proof, Turn, _call_close, _stops, _suffixes, proving
+from tito_core import Message, Reason, Refusal, Stitched, answer, stitch, stitch_questions
+from tito_core.seams.prove import (
+    CallClose,
+    LocatedTurn,
+    Proof,
+    SampledTurn,
+    _call_close,
+    _stops,
+    _suffixes,
+    prove_questions,
+)
 from tito_core.seams.seam import OTHER, SHORT, Seam
-from tito_core.seams.stand_in import Form
+from tito_core.seams.stand_in import TurnForm
 
 CHATML = next(toy for toy in STEADY if toy.name == "chatml")
 SUFFIX = (2, 3)
 
 
-def turn(suffix: tuple[int, ...] = SUFFIX, stop: int | None = None, **more: Any) -> Turn:
+def turn(suffix: tuple[int, ...] = SUFFIX, stop: int | None = None, **more: Any) -> SampledTurn:
     message = more.pop("message", {"role": "assistant", "content": "x"})
-    return Turn(message=message, after="user", history=(talk.user(),), suffix=suffix, stop=stop, **more)
+    return SampledTurn(
+        message=message, after="user", history=(talk.user(),), suffix=suffix, stop=stop, **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,11 +98,11 @@ class Recorder:
         return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
 
-def found(environment: tuple[dict[str, Any], ...] = (RESULT,)) -> Found:
-    context, form = (talk.user("Hello."),), Form(CALLING, -1)
+def found(environment: tuple[dict[str, Any], ...] = (RESULT,)) -> LocatedTurn:
+    context, form = (talk.user("Hello."),), TurnForm(CALLING, -1)
     ids = talk.tokenize([*context, form.write(SHORT), *environment], add_generation_prompt=True)
     rest = talk.tokenize(environment, add_generation_prompt=True)
-    return Found(context, form, environment, Seam(tuple(ids), len(ids) - len(rest) - 3))
+    return LocatedTurn(context, form, environment, Seam(tuple(ids), len(ids) - len(rest) - 3))
 
 
 def test_the_end_of_a_call_is_asked_with_nothing_after_it() -> None:
@@ -132,14 +143,14 @@ def test_a_call_that_is_not_written_at_the_end_has_no_close() -> None:
 
 def test_a_proof_is_the_tail_from_its_cut_on() -> None:
     seam = Seam(ids=(1, 50, 7, 2, 9), place=2)
-    proof = Proof(Found((), Form({}), (), seam), cut=1, close=(2,), generation_prompt=1)
+    proof = Proof(LocatedTurn((), TurnForm({}), (), seam), cut=1, close=(2,), generation_prompt=1)
     assert proof.bridge == (2, 9)
     assert proof.ends((8, 7, 2, 9))
     assert not proof.ends((8, 8, 2, 9))  # the id before the close may be half of a merge
 
 
-def proved(asked: Turn, environment: Any, tokenize: Any = talk.tokenize) -> Proof | Refusal:
-    return answer(proving(asked, tuple(environment)), tokenize)
+def proved(asked: SampledTurn, environment: Any, tokenize: Any = talk.tokenize) -> Proof | Refusal:
+    return answer(prove_questions(asked, tuple(environment)), tokenize)
 
 
 def test_a_plain_turn_is_closed_by_the_suffix_or_by_its_stop() -> None:
@@ -233,7 +244,7 @@ def test_the_stitched_prompt_of_a_call_has_its_close_once() -> None:
     rendered = CHATML([*asked, said, RESULT], add_generation_prompt=True)
     start = len(CHATML(asked, add_generation_prompt=True))
     assert ids[2:] == rendered[start:]
-    result = answer(stitching([step], [*step.messages, RESULT], CHATML.suffix), CHATML)
+    result = answer(stitch_questions([step], [*step.messages, RESULT], CHATML.suffix), CHATML)
     assert isinstance(result, Stitched)
     assert result.inserted_close == CHATML.suffix[1:]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tito_core.seams.seam import Seam, after, common_prefix, locate
+from tito_core.seams.seam import Seam, after, common_prefix, find_seam
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_common_prefix_ends_with_the_first_difference(
 
 
 def test_a_seam_is_where_the_longer_render_goes_on() -> None:
-    seam = locate([1, 50, 9, 2], [1, 50, 51, 9, 2])
+    seam = find_seam([1, 50, 9, 2], [1, 50, 51, 9, 2])
     assert seam == Seam(ids=(1, 50, 9, 2), place=2)
     assert seam.tail == (9, 2)
 
@@ -73,7 +73,7 @@ def test_a_seam_is_where_the_longer_render_goes_on() -> None:
     ],
 )
 def test_a_text_that_was_not_just_lengthened_has_no_seam(short: list[int], longer: list[int]) -> None:
-    assert locate(short, longer) is None
+    assert find_seam(short, longer) is None
 
 
 def test_another_render_ends_with_the_tail_and_the_id_before_it() -> None:

@@ -13,11 +13,11 @@ from tito_core.seams.stand_in import (
     SYSTEM,
     USER,
     WORDS,
-    Form,
+    TurnForm,
+    akin_histories,
     calls_of,
     contexts,
     forms,
-    kindred,
 )
 
 Plain = dict[str, Any]
@@ -36,7 +36,7 @@ def spelled(value: str) -> str:
 
 
 def test_a_plain_turn_is_its_role_and_the_text() -> None:
-    assert Form({"role": "assistant", "content": "real"}).write("hi") == {
+    assert TurnForm({"role": "assistant", "content": "real"}).write("hi") == {
         "role": "assistant",
         "content": "hi",
     }
@@ -45,13 +45,13 @@ def test_a_plain_turn_is_its_role_and_the_text() -> None:
 def test_what_else_a_turn_has_stays_for_a_template_may_look_at_it() -> None:
     """A name, say, that a template writes after the text."""
     turn = {"role": "assistant", "content": "real", "name": "ann", "reasoning": "why", "x": None}
-    assert Form(turn).write("hi", "so") == {**turn, "content": "hi", "reasoning": "so"}
+    assert TurnForm(turn).write("hi", "so") == {**turn, "content": "hi", "reasoning": "so"}
 
 
 def test_reasoning_is_written_under_the_names_that_the_turn_has() -> None:
-    form = Form({"role": "assistant", "content": "real", "reasoning": "t", "reasoning_content": ""})
+    form = TurnForm({"role": "assistant", "content": "real", "reasoning": "t", "reasoning_content": ""})
     assert form.write("hi") == {"role": "assistant", "reasoning": WORDS[0], "content": "hi"}
-    other = Form({"role": "assistant", "reasoning_content": "t"})
+    other = TurnForm({"role": "assistant", "reasoning_content": "t"})
     assert other.write("hi", "Hm.") == {"role": "assistant", "reasoning_content": "Hm.", "content": "hi"}
 
 
@@ -62,7 +62,7 @@ def test_reasoning_is_written_under_the_names_that_the_turn_has() -> None:
 def test_the_text_stands_in_one_place_and_other_words_elsewhere(
     place: int | None, arguments: list[str]
 ) -> None:
-    made = Form(turn(call("a", "f"), call("b", "g"), content="real"), place).write("hi")
+    made = TurnForm(turn(call("a", "f"), call("b", "g"), content="real"), place).write("hi")
     assert made["tool_calls"] == [
         {"id": "a", "type": "function", "function": {"name": "f", "arguments": spelled(arguments[0])}},
         {"id": "b", "type": "function", "function": {"name": "g", "arguments": spelled(arguments[1])}},
@@ -80,21 +80,21 @@ def test_the_text_stands_in_one_place_and_other_words_elsewhere(
     ],
 )
 def test_a_content_keeps_its_kind_beside_a_call(more: Plain, content: Plain) -> None:
-    made = Form(turn(call("a", "f"), **more), place=-1).write("hi")
+    made = TurnForm(turn(call("a", "f"), **more), place=-1).write("hi")
     assert {key: value for key, value in made.items() if key not in {"role", "tool_calls"}} == content
 
 
 def test_arguments_are_written_as_text_or_as_an_object() -> None:
-    written = [Form(turn(call("a", "f")), -1, as_object).write("hi") for as_object in (False, True)]
+    written = [TurnForm(turn(call("a", "f")), -1, as_object).write("hi") for as_object in (False, True)]
     given = [made["tool_calls"][0]["function"]["arguments"] for made in written]
     assert given == [spelled("hi"), {"value": "hi"}]
 
 
 def test_a_flat_call_stays_flat_and_other_keys_are_left_out() -> None:
     flat = {"id": "a", "name": "f", "arguments": "real", "index": 0}
-    made = Form(turn(flat), -1).write("hi")
+    made = TurnForm(turn(flat), -1).write("hi")
     assert made["tool_calls"] == [{"id": "a", "name": "f", "arguments": spelled("hi")}]
-    nameless = Form(turn({"function": {}}), -1).write("hi")
+    nameless = TurnForm(turn({"function": {}}), -1).write("hi")
     assert nameless["tool_calls"] == [{"function": {"name": None, "arguments": spelled("hi")}}]
 
 
@@ -211,11 +211,11 @@ TEXT: Plain = {"role": "system", "content": "real"}
 def test_kin_of_the_real_history_hold_its_messages(
     role: str, history: tuple[Plain, ...], kin: list[tuple[Plain, ...]]
 ) -> None:
-    assert list(kindred(role, history)) == kin
+    assert list(akin_histories(role, history)) == kin
 
 
 def test_kin_in_a_tool_loop_end_with_a_result_in_both_spellings() -> None:
-    first, second = kindred("tool", (TEXT, USER))
+    first, second = akin_histories("tool", (TEXT, USER))
     assert first[:2] == second[:2] == (TEXT, USER)
     assert (lookup(first)[0], lookup(second)[0]) == ({"x": 3}, '{"x": 3}')
     assert roles(first) == roles(second) == "suat"
@@ -237,7 +237,7 @@ def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:
             {"id": "z", "function": {"name": "z", "arguments": "{}"}},
         ],
     }
-    as_object, as_text = (Form(turn, -1, spell).within("Hm.") for spell in (True, False))
+    as_object, as_text = (TurnForm(turn, -1, spell).within("Hm.") for spell in (True, False))
     assert [call["function"]["arguments"] for call in as_object["tool_calls"]] == [
         {"x": 1},
         "{malformed",
@@ -254,4 +254,4 @@ def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:
     ]
     for made in (as_object, as_text):
         assert (made["content"], made["reasoning_content"]) == ("Look.", "Why?")
-    assert Form(turn).within("Hm.")["content"] == "Hm."
+    assert TurnForm(turn).within("Hm.")["content"] == "Hm."

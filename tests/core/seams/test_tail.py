@@ -10,28 +10,28 @@ import pytest
 
 from tests.core import talk
 from tito_core import (
-    Ask,
     Located,
     Message,
     Profile,
+    Question,
     Reason,
     Step,
     Stitched,
     TemplateRefused,
     answer,
-    continuing,
+    continue_questions,
     locate,
 )
-from tito_core.seams.case import Kind
+from tito_core.seams.case import TurnKind
 from tito_core.seams.profile import Case, Mode, Recipe
 
 SUFFIX = (talk.CLOSE,)
-PLAIN = Kind(before="user", reasoning=False, calls=0, content="text")
+PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
 ZEPHYR = tuple(talk.text("Zephyr"))
 """The text that stands for the turn's own, as `talk` writes it."""
 
 
-def case(*shape: str, kind: Kind = PLAIN, mode: Mode = Mode.FREE, **more: Any) -> Case:
+def case(*shape: str, kind: TurnKind = PLAIN, mode: Mode = Mode.FREE, **more: Any) -> Case:
     """Return a case that is known, with the recipe of the usual turn but for what is said here."""
     usual: dict[str, Any] = {"place": None, "as_object": False, "past": 0, "mark": ZEPHYR, "rest": ()}
     usual |= {"close": SUFFIX, "speaks": (talk.OPEN, talk.ROLES["assistant"]), "cut": False}
@@ -44,9 +44,9 @@ def place(step: Step, *new: Message) -> Located:
     return found
 
 
-def first(located: Located, *cases: Case) -> Ask:
+def first(located: Located, *cases: Case) -> Question:
     """Return the first question of a stitch whose profile knows these cases."""
-    return next(continuing(located, SUFFIX, profile=Profile(suffix=SUFFIX, cases=cases)))
+    return next(continue_questions(located, SUFFIX, profile=Profile(suffix=SUFFIX, cases=cases)))
 
 
 def asked_once(located: Located, tokenize: Any, *cases: Case) -> None:
@@ -59,10 +59,10 @@ def asked_once(located: Located, tokenize: Any, *cases: Case) -> None:
         return ids
 
     profile = Profile(suffix=SUFFIX, cases=cases)
-    found = answer(continuing(located, SUFFIX, profile=profile), counting)
+    found = answer(continue_questions(located, SUFFIX, profile=profile), counting)
     assert len(questions) == 1
     assert isinstance(found, Stitched)
-    assert found == answer(continuing(located, SUFFIX), tokenize)
+    assert found == answer(continue_questions(located, SUFFIX), tokenize)
 
 
 def strict(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -100,7 +100,7 @@ def test_the_arguments_of_a_call_are_written_as_the_recipe_says() -> None:
     function = {"name": "f", "arguments": {"x": 1}}
     turn = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]}
     step = Step(prompt=[talk.user()], completion=[turn], prompt_ids=[1], completion_ids=[900, talk.CLOSE])
-    kind = Kind(before="user", reasoning=False, calls=1, content="empty")
+    kind = TurnKind(before="user", reasoning=False, calls=1, content="empty")
     rest = tuple(talk.text("'}"))
     known = case("tool", kind=kind, place=-1, as_object=True, rest=rest)
     asked_once(place(step, {"role": "tool", "tool_call_id": "c", "content": "7"}), strict, known)
@@ -108,7 +108,7 @@ def test_the_arguments_of_a_call_are_written_as_the_recipe_says() -> None:
 
 def test_only_what_follows_the_text_is_asked_for_where_an_answer_may_be_cut() -> None:
     located = place(talk.step(), talk.user("more"))
-    assert first(located, case("user", cut=True)) == Ask(
+    assert first(located, case("user", cut=True)) == Question(
         (talk.user(), talk.said("Zephyr"), talk.user("more")), add_generation_prompt=True, since="Zephyr"
     )
     assert first(located, case("user", cut=False)).since is None

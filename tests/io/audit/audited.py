@@ -17,10 +17,10 @@ from tito_core import (
     Trajectory,
     answer,
     render_key,
-    stitching,
+    stitch_questions,
     suffix_ids,
 )
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import write_calls
 
@@ -61,7 +61,9 @@ class Speaker:
     def step(self, past: Trajectory, messages: Sequence[Message], dice: random.Random, *, cut: bool) -> Step:
         """Take a turn, by ids where the kernel can."""
         policy = Policy(odd_stop=OddStop.KEEP)
-        found = answer(stitching(past, messages, self.suffix, policy=policy, key=render_key()), self.fn)
+        found = answer(
+            stitch_questions(past, messages, self.suffix, policy=policy, key=render_key()), self.fn
+        )
         ids, said = self.sampled(dice, cut=cut)
         if not isinstance(found, Refusal):
             return found.then(completion=[said], completion_ids=ids, truncated=cut)
@@ -75,17 +77,19 @@ class Speaker:
             key=render_key(),
         )
 
-    def calls(self, seed: int, turns: int) -> list[Call]:
+    def calls(self, seed: int, turns: int) -> list[StoredCall]:
         """Return a conversation with a branch, and a cut turn where ids are wild."""
-        dice, past, found = random.Random(seed), Trajectory(), list[Call]()  # noqa: S311  # seeded on purpose
+        dice, past, found = random.Random(seed), Trajectory(), list[StoredCall]()  # noqa: S311  # seeded on purpose
         messages = [user("hello")]
         for number in range(turns):
             if number == BRANCH:
                 other = [*messages[:-1], user("or else?")]
-                found.append(Call(name="side", order=number, step=self.step(past, other, dice, cut=False)))
+                found.append(
+                    StoredCall(name="side", order=number, step=self.step(past, other, dice, cut=False))
+                )
             step = self.step(past, messages, dice, cut=self.wild and number == CUT)
             past = past.append(step)
-            found.append(Call(name=f"t{number}", order=number, step=step))
+            found.append(StoredCall(name=f"t{number}", order=number, step=step))
             messages = [*step.messages, user(f"question {number}")]
         return found
 

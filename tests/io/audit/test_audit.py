@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from tests.io.audit.audited import KEEPING, Speaker, family_folder, replace, store
 from tito_core import InputError, render_key
 from tito_core.drift.breaks import Break
-from tito_core.drift.select import Choice
+from tito_core.drift.select import BreakSelection
 from tito_core.drift.tally import Tally
 from tito_core.samples import Forest
-from tito_io.audit.distributed import Work, made_of
+from tito_io.audit.distributed import AuditWork, made_of
 from tito_io.audit.offsets import places
-from tito_io.audit.rendering import FamilyRenderer, Rendering, opened
-from tito_io.audit.report import FIRST, Report, summary, to_json
+from tito_io.audit.rendering import AuditRendering, FamilyRenderer, opened
+from tito_io.audit.report import FIRST, AuditReport, summary, to_json
 from tito_io.audit.run import audit_each, audit_file
 from tito_io.families.folder import FolderError
 from tito_io.samples.distributed import Reach
-from tito_io.samples.line_groups import Reading
+from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.problem import Problem
-from tito_io.samples.read import Stored, conversations
+from tito_io.samples.read import StoredConversation, conversations
 
 FAMILIES = sorted(Path(os.environ.get("TITO_FAMILIES", "/nowhere")).glob("*/tokenizer.json"))
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def renderer(folder: Path) -> FamilyRenderer:
-    return Rendering(family=folder).load()
+    return AuditRendering(family=folder).load()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_family_that_keeps_everything_restates_what_its_tokenizer_spelled(
 def test_in_real_families_wild_ids_drift_and_tidy_ones_only_where_the_template_rewrites(
     folder: Path, tmp_path: Path
 ) -> None:
-    renderer = Rendering(family=folder).load()
+    renderer = AuditRendering(family=folder).load()
     wild = audit_file(store(tmp_path / "wild.jsonl", renderer.family, wild=True), renderer).tally
     tidy = audit_file(store(tmp_path / "tidy.jsonl", renderer.family, wild=False), renderer).tally
     assert wild.causes.get("RETOKENIZED", 0) + wild.also.get("RETOKENIZED", 0) > 0
@@ -106,7 +106,7 @@ def test_a_line_that_cannot_be_read_is_a_problem_and_stops_nothing(
 def test_a_conversation_whose_key_is_no_key_is_a_problem(renderer: FamilyRenderer) -> None:
     calls = Speaker(renderer.family, wild=True).calls(0, 2)
     odd = [attrs.evolve(call, step=attrs.evolve(call.step, key="gpt")) for call in calls]
-    fine = Stored(name="fine", forest=Forest.of(calls), first=1, last=2)
+    fine = StoredConversation(name="fine", forest=Forest.of(calls), first=1, last=2)
     report = audit_each([attrs.evolve(fine, name="odd", forest=Forest.of(odd)), fine], renderer)
     assert (report.problems, report.tally.conversations) == (1, 1)
     assert "key is 'gpt'" in str(report.first[0])
@@ -114,11 +114,11 @@ def test_a_conversation_whose_key_is_no_key_is_a_problem(renderer: FamilyRendere
 
 def test_what_is_wrong_with_the_family_is_no_conversations_fault(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="nowhere"):
-        Rendering(family=tmp_path / "nowhere").load()
+        AuditRendering(family=tmp_path / "nowhere").load()
 
 
 def test_memory_does_not_grow_with_the_file(renderer: FamilyRenderer) -> None:
-    found = Stored(
+    found = StoredConversation(
         name="c", forest=Forest.of(Speaker(renderer.family, wild=True).calls(0, 4)), first=1, last=5
     )
 
@@ -141,7 +141,7 @@ def test_tools_and_arguments_are_those_of_the_calls_key(tmp_path: Path) -> None:
         family_folder(tmp_path / "family"),
         chat_template__jinja="{{ tools | tojson if tools else 'none' }}{{ mode | default('') }}<|done|>",
     )
-    given = Rendering(family=folder, tools=[{"name": "given"}], template_args={"mode": "fast"}).load()
+    given = AuditRendering(family=folder, tools=[{"name": "given"}], template_args={"mode": "fast"}).load()
     said = [{"role": "user", "content": "hi"}]
 
     def text(key: str | None) -> str:
@@ -174,12 +174,16 @@ def test_json_names_causes_and_parts(wild: Path, renderer: FamilyRenderer) -> No
     told = orjson.loads(orjson.dumps(summary(report)))
     assert told["by_token"] == told["changed_ids"] / told["followed_ids"]
     assert told["causes"] == {"RETOKENIZED": told["breaks"]}
-    assert summary(Report(choice=Choice(0)))["by_turn"] is None
+    assert summary(AuditReport(choice=BreakSelection(0)))["by_turn"] is None
 
 
-def _work(folder: Path, *, every_break: bool = True) -> Work:
-    return Work(
-        rendering=Rendering(family=folder), reading=Reading(), block=16, show=4, every_break=every_break
+def _work(folder: Path, *, every_break: bool = True) -> AuditWork:
+    return AuditWork(
+        rendering=AuditRendering(family=folder),
+        reading=ReadOptions(),
+        block=16,
+        show=4,
+        every_break=every_break,
     )
 
 
@@ -187,10 +191,10 @@ def test_parts_of_a_file_add_up_to_the_whole(wild: Path, folder: Path, renderer:
     """What machines make of a conversation each, in any order, is what one process makes of the file."""
     told: list[Break] = []
     whole = audit_file(wild, renderer, show=4, each=told.append)
-    found = [one for one in places(wild, Reading()) if isinstance(one, Reach)]
+    found = [one for one in places(wild, ReadOptions()) if isinstance(one, Reach)]
     parts = [made_of([place], _work(folder)) for place in found]
     for order in (parts, parts[::-1], [parts[1], parts[2], parts[0]]):
-        report = Report(choice=Choice(4))
+        report = AuditReport(choice=BreakSelection(4))
         for part in order:
             report += part.report
         assert report == whole
@@ -202,7 +206,7 @@ def test_parts_of_a_file_add_up_to_the_whole(wild: Path, folder: Path, renderer:
 def test_a_file_that_changed_under_a_machine_is_a_problem(wild: Path, folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(wild.read_bytes())
-    found = [one for one in places(copy, Reading()) if isinstance(one, Reach)]
+    found = [one for one in places(copy, ReadOptions()) if isinstance(one, Reach)]
     copy.write_bytes(b"{no\n" + wild.read_bytes())
     assert made_of(found, _work(folder)).report.problems > 0
     copy.unlink()
@@ -214,17 +218,21 @@ PROBLEMS = st.lists(
     st.builds(Problem, st.integers(1, 60), st.sampled_from(("a", "b"))), max_size=30, unique=True
 )
 REPORTS = st.builds(
-    lambda problems, breaks: Report(tally=Tally(breaks=breaks), choice=Choice(3)).with_problems(problems),
+    lambda problems, breaks: AuditReport(tally=Tally(breaks=breaks), choice=BreakSelection(3)).with_problems(
+        problems
+    ),
     PROBLEMS,
     st.integers(0, 9),
 )
 
 
 @given(REPORTS, REPORTS, REPORTS)
-def test_reports_add_up_in_any_order_and_in_any_groups(one: Report, two: Report, three: Report) -> None:
+def test_reports_add_up_in_any_order_and_in_any_groups(
+    one: AuditReport, two: AuditReport, three: AuditReport
+) -> None:
     assert (one + two) + three == one + (two + three) == (three + one) + two
     assert one + two == two + one
-    assert one + Report(choice=Choice(3)) == one
+    assert one + AuditReport(choice=BreakSelection(3)) == one
     assert len((one + two).first) <= FIRST
     assert (one + two).problems == one.problems + two.problems
 
@@ -234,7 +242,7 @@ def test_conversations_are_read_as_they_come(wild: Path, renderer: FamilyRendere
     at: list[int] = []
     read = iter(conversations(wild))
 
-    def watched() -> Iterator[Stored | Problem]:
+    def watched() -> Iterator[StoredConversation | Problem]:
         for number, one in enumerate(read):
             at.append(number)
             yield one

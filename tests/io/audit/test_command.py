@@ -14,11 +14,11 @@ from tests.io.audit.audited import KEEPING, family_folder, replace, store
 from tito_core import Step, render_key
 from tito_core.drift.breaks import Cause
 from tito_core.drift.tally import Tally
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 from tito_io.audit.command import DRIFT, INCOMPLETE, STATUSES, audit
 from tito_io.audit.rates import UNSEEN, figures
-from tito_io.audit.rendering import Rendering
-from tito_io.audit.report import Report
+from tito_io.audit.rendering import AuditRendering
+from tito_io.audit.report import AuditReport
 from tito_io.audit.run import audit_file
 from tito_io.audit.table import table
 from tito_io.audit.wording import seen
@@ -65,7 +65,7 @@ def test_drift_is_1_and_the_table_shows_both_sides(wild: Path, folder: Path) -> 
     assert "prefix cache lost" in result.stdout
 
 
-def narrow(report: Report, width: int) -> list[str]:
+def narrow(report: AuditReport, width: int) -> list[str]:
     console = Console(width=width)
     with console.capture() as caught:
         console.print(table(report))
@@ -73,7 +73,7 @@ def narrow(report: Report, width: int) -> list[str]:
 
 
 def test_a_break_takes_three_lines_however_narrow_the_terminal(wild: Path, folder: Path) -> None:
-    report = audit_file(wild, Rendering(family=folder).load(), show=3)
+    report = audit_file(wild, AuditRendering(family=folder).load(), show=3)
     for width in (80, 60, 160):
         lines = narrow(report, width)
         start = next(at for at, line in enumerate(lines) if line.startswith("3 of "))
@@ -256,7 +256,7 @@ def _dated(path: Path, folder: Path, key: str | None) -> Path:
     said = [{"role": "assistant", "content": "yes"}]
     step = Step(prompt=messages, completion=said, prompt_ids=ids, completion_ids=[5], key=key)
     with path.open("wb") as file:
-        write_calls(file, "c", [Call(name="a", step=step)])
+        write_calls(file, "c", [StoredCall(name="a", step=step)])
     return path
 
 

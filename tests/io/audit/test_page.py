@@ -11,12 +11,12 @@ import attrs
 import pytest
 from rich.console import Console
 
-from tito_core.drift.breaks import Break, Cause, Part, Piece
-from tito_core.drift.select import Choice
+from tito_core.drift.breaks import Break, BreakText, Cause, TurnPart
+from tito_core.drift.select import BreakSelection
 from tito_core.drift.tally import Tally
 from tito_io.audit.page import Heading, page
 from tito_io.audit.rates import figures
-from tito_io.audit.report import Report
+from tito_io.audit.report import AuditReport
 from tito_io.audit.table import table
 from tito_io.samples.problem import Problem
 
@@ -29,7 +29,7 @@ BREAK = Break(
     call="t1",
     order=1,
     turn="t0",
-    part=Part.CONTENT,
+    part=TurnPart.CONTENT,
     cause=Cause.RETOKENIZED,
     detail="the same text",
     happened=False,
@@ -37,20 +37,20 @@ BREAK = Break(
     used_ids=2,
     rendered_ids=1,
     sampled_ids=2,
-    used=(Piece(5, "un"), Piece(6, "do ne\n")),
-    rendered=(Piece(7, "undo ne\n"),),
+    used=(BreakText(5, "un"), BreakText(6, "do ne\n")),
+    rendered=(BreakText(7, "undo ne\n"),),
     before="it is ",
     used_after=".",
     rendered_after=".",
 )
 
 
-def report(*breaks: Break, **counts: Any) -> Report:
+def report(*breaks: Break, **counts: Any) -> AuditReport:
     causes: dict[str, int] = {}
     for one in breaks:
         causes[one.cause.name] = causes.get(one.cause.name, 0) + 1
     tally = Tally(conversations=2, compared=9, calls=9, breaks=len(breaks), causes=causes, **counts)
-    return Report(tally=tally, choice=Choice(20).with_breaks(breaks))
+    return AuditReport(tally=tally, choice=BreakSelection(20).with_breaks(breaks))
 
 
 class Seen(HTMLParser):
@@ -72,7 +72,7 @@ class Seen(HTMLParser):
         self.words += data
 
 
-def hostile() -> Report:
+def hostile() -> AuditReport:
     bad = attrs.evolve(
         BREAK,
         conversation=HOSTILE,
@@ -80,7 +80,7 @@ def hostile() -> Report:
         call=HOSTILE,
         detail=HOSTILE,
         before=HOSTILE,
-        used=(Piece(1, HOSTILE),),
+        used=(BreakText(1, HOSTILE),),
         used_after=HOSTILE,
         rendered=(),
     )
@@ -88,7 +88,7 @@ def hostile() -> Report:
 
 
 @pytest.mark.parametrize("made", [report(), report(BREAK), hostile()], ids=["none", "one", "hostile"])
-def test_nothing_is_fetched_and_nothing_runs(made: Report) -> None:
+def test_nothing_is_fetched_and_nothing_runs(made: AuditReport) -> None:
     text = page(made, attrs.evolve(HEADING, file=HOSTILE if made.problems else "a.jsonl"))
     seen = Seen(text)
     assert not {"script", "img", "link", "iframe", "object", "embed", "form", "a", "base"} & set(seen.tags)
@@ -172,7 +172,7 @@ def test_the_table_and_the_page_show_the_same_rates() -> None:
 
 
 def test_a_break_takes_three_lines_however_many_tokens_it_has() -> None:
-    long = attrs.evolve(BREAK, used=tuple(Piece(number, " word") for number in range(48)), used_ids=900)
+    long = attrs.evolve(BREAK, used=tuple(BreakText(number, " word") for number in range(48)), used_ids=900)
     console = Console(width=60)
     with console.capture() as caught:
         console.print(table(report(long)))

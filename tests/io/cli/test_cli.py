@@ -27,7 +27,7 @@ from tito_io.cli.errors import BAD_INPUT, TROUBLE, told
 from tito_io.cli.group import COMMANDS, tito
 from tito_io.cli.main import INTERRUPTED
 from tito_io.embedded import write_family
-from tito_io.engines.protocol import AbortedError, Answer, EngineError, Reply, Usage
+from tito_io.engines.protocol import AbortedError, EngineAnswer, EngineError, Reply, Usage
 from tito_io.extras import EXTRAS, extra_of, install
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -137,7 +137,9 @@ def test_an_answer_is_told_as_it_is_where_it_has_no_words(body: object, said: st
 
 
 def test_words_that_the_error_has_are_not_repeated() -> None:
-    error = EngineError("refused (Token id 9 is out of vocabulary): correct it", Answer(400, "Token id 9 is"))
+    error = EngineError(
+        "refused (Token id 9 is out of vocabulary): correct it", EngineAnswer(400, "Token id 9 is")
+    )
     assert told(error) == str(error)
 
 

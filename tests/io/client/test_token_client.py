@@ -35,7 +35,7 @@ from tito_io.engines.protocol import (
     EmptyReplyError,
     EngineError,
     InvalidReplyError,
-    Limits,
+    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -102,8 +102,8 @@ class Scripted:
         self.asked.append(("ids", list(ids), rendering, sampling))
         return await self._reply(list(ids), sampling, watch)
 
-    async def limits(self) -> Limits:
-        return Limits(max_model_len=self.room)
+    async def limits(self) -> ModelLimits:
+        return ModelLimits(max_model_len=self.room)
 
     async def aclose(self) -> None:
         self.name = "closed"

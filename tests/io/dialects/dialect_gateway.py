@@ -23,8 +23,17 @@ from starlette.types import Receive, Scope, Send
 
 from tito_core import InputError, OddStop, Policy, Step, TemplateRefused
 from tito_io.client.token_client import TokenClient
-from tito_io.dialects import Answer, Anthropic, Asked, Chat, Dialect, Reading, Responses, UntranslatableError
-from tito_io.dialects.protocol import Stamp, Telling
+from tito_io.dialects import (
+    Anthropic,
+    Chat,
+    Dialect,
+    ParsedRequest,
+    Responses,
+    StreamReading,
+    TurnAnswer,
+    UntranslatableError,
+)
+from tito_io.dialects.protocol import ReplyStamp, Telling
 from tito_io.dialects.sse import dumps
 from tito_io.engines.protocol import (
     AuthenticationError,
@@ -58,8 +67,8 @@ class Gateway:
     engine: Engine
     client: TokenClient = attrs.field(init=False)
     steps: list[Step] = attrs.field(factory=list)
-    answers: dict[str, tuple[Asked, Answer]] = attrs.field(factory=dict)
-    reading: Reading = attrs.field(factory=lambda: Reading(hidden=True))
+    answers: dict[str, tuple[ParsedRequest, TurnAnswer]] = attrs.field(factory=dict)
+    reading: StreamReading = attrs.field(factory=lambda: StreamReading(hidden=True))
     numbers: Iterator[int] = attrs.field(factory=itertools.count)
 
     @client.default
@@ -88,7 +97,7 @@ class Gateway:
             asked = self.resumed(dialect.asked(await request.json()))
         except UntranslatableError as error:
             return json(dialect.error(400, "UntranslatableError", str(error), param=error.field), 400)
-        stamp = Stamp(id=f"resp_{next(self.numbers)}", created=17, model="m", reading=self.reading)
+        stamp = ReplyStamp(id=f"resp_{next(self.numbers)}", created=17, model="m", reading=self.reading)
         if asked.stream:
             return Told(dialect.telling(asked, stamp), partial(self.turn, asked, stamp))
         try:
@@ -97,7 +106,7 @@ class Gateway:
             code = status(error)
             return json(dialect.error(code, type(error).__name__, str(error)), code)
 
-    def resumed(self, asked: Asked) -> Asked:
+    def resumed(self, asked: ParsedRequest) -> ParsedRequest:
         if asked.previous_response_id is None:
             return asked
         earlier, answer = self.answers[asked.previous_response_id]
@@ -105,12 +114,12 @@ class Gateway:
         before = (*earlier.messages[past:], answer.said[0].message)
         return attrs.evolve(asked, messages=(*asked.messages[:own], *before, *asked.messages[own:]))
 
-    async def turn(self, asked: Asked, stamp: Stamp, watch: Watch | None) -> Answer:
+    async def turn(self, asked: ParsedRequest, stamp: ReplyStamp, watch: Watch | None) -> TurnAnswer:
         taken = await self.client.turn(
             self.steps, asked.messages, tools=asked.tools, sampling=asked.sampling, watch=watch
         )
         self.steps += taken.steps
-        answer = Answer.of(taken.turn.reply, id=stamp.id, created=stamp.created, model=stamp.model)
+        answer = TurnAnswer.of(taken.turn.reply, id=stamp.id, created=stamp.created, model=stamp.model)
         self.answers[stamp.id] = (asked, answer)
         return answer
 
@@ -124,7 +133,7 @@ class Told:
     """A stream, sent as it comes."""
 
     telling: Telling
-    turn: Callable[[Watch], Awaitable[Answer]]
+    turn: Callable[[Watch], Awaitable[TurnAnswer]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive

@@ -11,8 +11,8 @@ import orjson
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tito_io.dialects import Answer, Asked, Reading, Said
-from tito_io.dialects.protocol import Dialect, Stamp
+from tito_io.dialects import ParsedRequest, SampledMessage, StreamReading, TurnAnswer
+from tito_io.dialects.protocol import Dialect, ReplyStamp
 from tito_io.engines.protocol import Delta, Usage
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT, Tags, parse
 
@@ -22,7 +22,7 @@ TOOL: dict[str, Any] = {
     "function": {"name": "look", "description": "Look it up", "parameters": {"type": "object"}},
 }
 HELLO: dict[str, Any] = {"role": "user", "content": "hi"}
-STAMP = Stamp(id="resp_1", created=17, model="m")
+STAMP = ReplyStamp(id="resp_1", created=17, model="m")
 GOOD_CALL = '\n{"name": "look", "arguments": {"a": 1}}\n'
 
 Token = tuple[int, str]
@@ -121,17 +121,21 @@ def _spans(size: int, cuts: Sequence[int]) -> Iterator[tuple[int, int]]:
 CUTS = st.lists(st.integers(1, 5), max_size=60)
 
 
-def answer(message: dict[str, Any], ids: Sequence[int] = (7, 8), **fields: Any) -> Answer:
+def answer(message: dict[str, Any], ids: Sequence[int] = (7, 8), **fields: Any) -> TurnAnswer:
     """Return the answer that a message makes."""
     called = "tool_calls" if message.get("tool_calls") else "stop"
     given = {"finish_reason": called, "completion_ids": tuple(ids), "logprobs": (-0.5,) * len(ids), **fields}
     usage = Usage(prompt_tokens=10, completion_tokens=len(ids), cached_tokens=6)
-    said = Said(message=message, **given)
-    return Answer(id="resp_1", created=17, model="m", said=(said,), prompt_ids=(5, 6), usage=usage)
+    said = SampledMessage(message=message, **given)
+    return TurnAnswer(id="resp_1", created=17, model="m", said=(said,), prompt_ids=(5, 6), usage=usage)
 
 
 def streamed(
-    dialect: Dialect, asked: Asked, deltas: Iterator[Delta], end: Answer, reading: Reading | None = None
+    dialect: Dialect,
+    asked: ParsedRequest,
+    deltas: Iterator[Delta],
+    end: TurnAnswer,
+    reading: StreamReading | None = None,
 ) -> list[dict[str, Any]]:
     """Return the events of a stream."""
     stamp = STAMP if reading is None else attrs.evolve(STAMP, reading=reading)

@@ -8,7 +8,7 @@ import pytest
 
 from tito_core import InputError, render_key
 from tito_io.client.sampling import understood
-from tito_io.dialects import Anthropic, Asked, Chat, Dialect, Responses, UntranslatableError
+from tito_io.dialects import Anthropic, Chat, Dialect, ParsedRequest, Responses, UntranslatableError
 
 from .dialect_turns import HELLO, TOOL
 
@@ -19,15 +19,15 @@ PARTS = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 
 
-def chat(**fields: Any) -> Asked:
+def chat(**fields: Any) -> ParsedRequest:
     return CHAT.asked({"messages": [HELLO], "model": "m", **fields})
 
 
-def anthropic(*messages: Any, **fields: Any) -> Asked:
+def anthropic(*messages: Any, **fields: Any) -> ParsedRequest:
     return ANTHROPIC.asked({"messages": list(messages) or [HELLO], "max_tokens": 9, "model": "m", **fields})
 
 
-def responses(*items: Any, **fields: Any) -> Asked:
+def responses(*items: Any, **fields: Any) -> ParsedRequest:
     return RESPONSES.asked({"input": list(items) or "hi", "model": "m", **fields})
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.io.embedded.embedded_client import WEATHER
 from tito_io.client.conversation import Route
-from tito_io.dialects import Reading
+from tito_io.dialects import StreamReading
 from tito_io.embedded import TIDY, Habits, app
 from tito_io.engines.protocol import Delta, EngineError, OverlongError, ServerError, UnreachableError
 from tito_io.engines.replies.chunks import Assembly
@@ -298,7 +298,7 @@ def test_an_engine_s_errors_are_the_sdk_s_own(error: EngineError, kind: str, our
 def test_an_error_in_a_stream_is_an_error_of_the_sdk() -> None:
     broken = Failing(ServerError("it broke"), (Delta(ids=(7,), text="Once"),))
     messages: Any = [{"role": "user", "content": ASK}]
-    with chatting(Gateway(broken, reading=Reading())) as client:  # type: ignore[arg-type]  # one way in is enough
+    with chatting(Gateway(broken, reading=StreamReading())) as client:  # type: ignore[arg-type]  # one way in is enough
         chat = client.chat.completions.create(model="m", messages=messages, stream=True)
         with pytest.raises(openai.APIError, match="it broke"):
             list(chat)

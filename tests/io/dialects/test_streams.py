@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
-from tito_io.dialects import Answer, Anthropic, Asked, Chat, Dialect, Reading, Responses
+from tito_io.dialects import Anthropic, Chat, Dialect, ParsedRequest, Responses, StreamReading, TurnAnswer
 from tito_io.dialects.protocol import ToldOtherwiseError
 from tito_io.dialects.sse import dumps
 from tito_io.engines.protocol import Delta
@@ -45,7 +45,7 @@ DIALECTS: tuple[Dialect, ...] = (CHAT, ANTHROPIC, RESPONSES)
 EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
 
 
-def asking(dialect: Dialect, *, tools: bool = False) -> Asked:
+def asking(dialect: Dialect, *, tools: bool = False) -> ParsedRequest:
     """Return a plain request with everything told that can be told."""
     if dialect is CHAT:
         more = {"tools": [TOOL]} if tools else {}
@@ -102,7 +102,9 @@ def items_added_up(found: list[dict[str, Any]]) -> dict[str, Any]:
     return final
 
 
-def adds_up(dialect: Dialect, asked: Asked, deltas: Iterator[Delta], end: Answer, reading: Reading) -> None:
+def adds_up(
+    dialect: Dialect, asked: ParsedRequest, deltas: Iterator[Delta], end: TurnAnswer, reading: StreamReading
+) -> None:
     """Demand that a stream is the whole answer in pieces."""
     streaming = assembled(dialect, streamed(dialect, asked, deltas, end, reading))
     whole = orjson.loads(dumps(dialect.whole(asked, end)))
@@ -133,7 +135,7 @@ def test_what_is_streamed_adds_up_to_the_whole(
     dialect: Dialect, turn: Sampled, cuts: list[int], *, tools: bool, hidden: bool
 ) -> None:
     asked, end = asking(dialect, tools=tools), answer(turn.message(tools=tools), turn.ids)
-    reading = Reading(thinking=turn.thinking, hidden=hidden)
+    reading = StreamReading(thinking=turn.thinking, hidden=hidden)
     adds_up(dialect, asked, together(turn.tokens, cuts), end, reading)
 
 
@@ -150,14 +152,16 @@ def test_a_stream_is_right_or_fails_whatever_the_deltas_say(
 ) -> None:
     asked, end = asking(dialect, tools=True), answer(message or turn.message(tools=True), turn.ids)
     try:
-        adds_up(dialect, asked, apart(turn, cuts, text_cuts), end, Reading(thinking=thinking))
+        adds_up(dialect, asked, apart(turn, cuts, text_cuts), end, StreamReading(thinking=thinking))
     except ToldOtherwiseError:
         pass
     except AssertionError:
-        assert late(dialect, asked, apart(turn, cuts, text_cuts), end, Reading(thinking=thinking))
+        assert late(dialect, asked, apart(turn, cuts, text_cuts), end, StreamReading(thinking=thinking))
 
 
-def late(dialect: Dialect, asked: Asked, deltas: Iterator[Delta], end: Answer, reading: Reading) -> bool:
+def late(
+    dialect: Dialect, asked: ParsedRequest, deltas: Iterator[Delta], end: TurnAnswer, reading: StreamReading
+) -> bool:
     """Tell whether the only difference is a thought that no delta told of, and that came after the text."""
     found = streamed(dialect, asked, deltas, end, reading)
     name = "content" if dialect is ANTHROPIC else "output"
@@ -176,7 +180,7 @@ def test_a_turn_that_came_whole_is_streamed_too(
     dialect: Dialect, message: dict[str, Any], finish: str
 ) -> None:
     end = answer(message, finish_reason=finish)
-    adds_up(dialect, asking(dialect, tools=True), iter(()), end, Reading(held=True))
+    adds_up(dialect, asking(dialect, tools=True), iter(()), end, StreamReading(held=True))
 
 
 def shown(dialect: Dialect, raw: bytes) -> list[str]:
@@ -195,10 +199,12 @@ def shown(dialect: Dialect, raw: bytes) -> list[str]:
 
 
 def told(
-    dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: Reading | None = None
+    dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: StreamReading | None = None
 ) -> list[list[str]]:
     """Return the content that each delta told of."""
-    telling = dialect.telling(asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading or Reading()))
+    telling = dialect.telling(
+        asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading or StreamReading())
+    )
     telling.started()
     return [shown(dialect, telling.delta(delta)) for delta in deltas]
 
@@ -230,7 +236,7 @@ def test_content_behind_a_thought_is_told_as_it_comes(dialect: Dialect) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_line_breaks_around_thoughts_and_calls_are_not_told(dialect: Dialect, turn: Sampled) -> None:
     deltas, end = together(turn.tokens, [1] * 90), answer(turn.message(tools=True), turn.ids)
-    adds_up(dialect, asking(dialect, tools=True), deltas, end, Reading(thinking=turn.thinking))
+    adds_up(dialect, asking(dialect, tools=True), deltas, end, StreamReading(thinking=turn.thinking))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
@@ -238,15 +244,15 @@ def test_thoughts_that_no_delta_tells_of_come_first_where_that_is_said(dialect: 
     end = answer({"role": "assistant", "content": "So", "reasoning": "hm"})
     deltas = [Delta(ids=(7, 7)), Delta(ids=(8,), text="So")]
     end = attrs.evolve(end, said=(attrs.evolve(end.said[0], completion_ids=(7, 7, 8), logprobs=(-0.5,) * 3),))
-    adds_up(dialect, asking(dialect), iter(deltas), end, Reading(hidden=True))
+    adds_up(dialect, asking(dialect), iter(deltas), end, StreamReading(hidden=True))
     if dialect is not CHAT:
-        assert late(dialect, asking(dialect), iter(deltas), end, Reading())
+        assert late(dialect, asking(dialect), iter(deltas), end, StreamReading())
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_a_thought_that_the_prompt_opened_is_no_content(dialect: Dialect) -> None:
     tokens = [*spelled("hm"), *token(THOUGHT), *spelled("So")]
-    found = told(dialect, list(together(tokens, [1] * 40)), tools=False, reading=Reading(thinking=True))
+    found = told(dialect, list(together(tokens, [1] * 40)), tools=False, reading=StreamReading(thinking=True))
     assert found == [[], [], [], ["S"], ["o"]]
 
 
@@ -271,7 +277,7 @@ def test_harmony_s_headers_are_no_content(dialect: Dialect, text: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_letters_that_spell_a_tag_end_no_thought(dialect: Dialect) -> None:
     turn = Sampled((*spelled(f"a {THOUGHT} b"), *token(THOUGHT), *spelled("So")), thinking=True)
-    deltas, reading = list(together(turn.tokens, [1] * 90)), Reading(thinking=True)
+    deltas, reading = list(together(turn.tokens, [1] * 90)), StreamReading(thinking=True)
     assert not any(told(dialect, deltas, tools=False, reading=reading))
     adds_up(dialect, asking(dialect), iter(deltas), answer(turn.message(tools=False), turn.ids), reading)
 
@@ -299,13 +305,13 @@ def test_several_turns_are_told_side_by_side() -> None:
     end = attrs.evolve(end, said=(end.said[0], other))
     asked = CHAT.asked({"messages": [HELLO], "n": 2, "return_token_ids": True, "logprobs": True})
     deltas = [Delta(ids=(7,), text="a"), Delta(ids=(9,), text="c", index=1), Delta(ids=(8,), text="b")]
-    adds_up(CHAT, asked, iter(deltas), end, Reading())
+    adds_up(CHAT, asked, iter(deltas), end, StreamReading())
 
 
 def test_log_probabilities_wait_for_those_before_them() -> None:
     end = answer({"role": "assistant", "content": "ab"}, (7, 8))
     deltas = [Delta(ids=(7,), text="a"), Delta(ids=(8,), text="b", logprobs=(-0.5,))]
-    adds_up(CHAT, asking(CHAT), iter(deltas), end, Reading())
+    adds_up(CHAT, asking(CHAT), iter(deltas), end, StreamReading())
 
 
 def test_counts_come_last_where_they_are_asked_for() -> None:

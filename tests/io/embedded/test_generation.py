@@ -9,13 +9,13 @@ from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_io.embedded import TIDY, Sampler, Sampling, generate, vocabulary
+from tito_io.embedded import TIDY, Sampler, SamplingSettings, generate, vocabulary
 from tito_io.embedded.generation import Generation, Writer
 from tito_io.embedded.vocabulary import CLOSE, OVER
 
 from .embedded_client import prompt
 
-LIMIT = Sampling(max_tokens=60)
+LIMIT = SamplingSettings(max_tokens=60)
 
 
 @frozen
@@ -33,7 +33,7 @@ class Scripted(Sampler):
             yield from vocabulary().encode(".")
 
 
-def say(text: str | Sequence[int], sampling: Sampling = LIMIT) -> Generation:
+def say(text: str | Sequence[int], sampling: SamplingSettings = LIMIT) -> Generation:
     """Generate from a script."""
     ids = vocabulary().encode(text) if isinstance(text, str) else text
     return generate(Scripted(script=tuple(ids)), prompt(), sampling)

@@ -10,39 +10,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_io.embedded import Habits, Sampler, Sampling, generate
-from tito_io.embedded.parsing import Call, Deltas, Parsed, divide, held, parse
+from tito_io.embedded import Habits, Sampler, SamplingSettings, generate
+from tito_io.embedded.parsing import Deltas, ParsedCall, ParsedText, divide, held, parse
 
 from .embedded_client import prompt
 
 GOOD = '<tool_call>\n{"name": "f", "arguments": {"a":1,"b":"\\u00e9"}}\n</tool_call>'
 BAD = '<tool_call>\n{"name": "f", "arguments": {"a": }}\n</tool_call>'
-F = Call("f", '{"a": 1, "b": "é"}')
+F = ParsedCall("f", '{"a": 1, "b": "é"}')
 
 CASES = {
-    "words": ("So.", Parsed("So.", None), Parsed(None, "So.")),
-    "nothing": ("", Parsed(None, None), Parsed(None, "")),
-    "thought": ("<think>\na\n</think>\n\nb", Parsed("\na\n", "\n\nb"), None),
-    "thought alone": ("<think>a</think>", Parsed("a", None), None),
-    "no thought": ("</think>b", Parsed(None, "b"), None),
-    "endless thought": ("<think>\na b", Parsed("\na b", None), None),
-    "call": (GOOD, Parsed(None, None, (F,)), Parsed(None, None, (F,))),
-    "call in a thought": ("<think>a" + GOOD, Parsed("a", None, (F,)), None),
-    "words and call": ("</think>b\n" + GOOD, Parsed(None, "b\n", (F,)), None),
-    "space and call": ("</think>\n\n" + GOOD, Parsed(None, None, (F,)), None),
-    "two calls": ("</think>" + GOOD + "\n" + GOOD, Parsed(None, None, (F, F)), None),
-    "words after": ("</think>" + GOOD + " and so", Parsed(None, None, (F,)), None),
-    "open call": ("</think>" + GOOD.removesuffix("</tool_call>"), Parsed(None, None, (F,)), None),
-    "broken call": ("</think>b" + BAD, Parsed(None, "b" + BAD), None),
-    "one of two broken": ("</think>" + GOOD + BAD, Parsed(None, GOOD + BAD), None),
+    "words": ("So.", ParsedText("So.", None), ParsedText(None, "So.")),
+    "nothing": ("", ParsedText(None, None), ParsedText(None, "")),
+    "thought": ("<think>\na\n</think>\n\nb", ParsedText("\na\n", "\n\nb"), None),
+    "thought alone": ("<think>a</think>", ParsedText("a", None), None),
+    "no thought": ("</think>b", ParsedText(None, "b"), None),
+    "endless thought": ("<think>\na b", ParsedText("\na b", None), None),
+    "call": (GOOD, ParsedText(None, None, (F,)), ParsedText(None, None, (F,))),
+    "call in a thought": ("<think>a" + GOOD, ParsedText("a", None, (F,)), None),
+    "words and call": ("</think>b\n" + GOOD, ParsedText(None, "b\n", (F,)), None),
+    "space and call": ("</think>\n\n" + GOOD, ParsedText(None, None, (F,)), None),
+    "two calls": ("</think>" + GOOD + "\n" + GOOD, ParsedText(None, None, (F, F)), None),
+    "words after": ("</think>" + GOOD + " and so", ParsedText(None, None, (F,)), None),
+    "open call": ("</think>" + GOOD.removesuffix("</tool_call>"), ParsedText(None, None, (F,)), None),
+    "broken call": ("</think>b" + BAD, ParsedText(None, "b" + BAD), None),
+    "one of two broken": ("</think>" + GOOD + BAD, ParsedText(None, GOOD + BAD), None),
     "no arguments": (
         '</think><tool_call>{"name": "f"}</tool_call>',
-        Parsed(None, '<tool_call>{"name": "f"}</tool_call>'),
+        ParsedText(None, '<tool_call>{"name": "f"}</tool_call>'),
         None,
     ),
     "a name that is none": (
         '</think><tool_call>{"name": 1, "arguments": 2}</tool_call>',
-        Parsed(None, '<tool_call>{"name": 1, "arguments": 2}</tool_call>'),
+        ParsedText(None, '<tool_call>{"name": 1, "arguments": 2}</tool_call>'),
         None,
     ),
 }
@@ -57,7 +57,7 @@ def test_a_text_has_these_parts(case: str) -> None:
 
 
 def test_without_tools_a_call_is_words() -> None:
-    assert parse(GOOD, thinking=False, tools=False) == Parsed(None, GOOD)
+    assert parse(GOOD, thinking=False, tools=False) == ParsedText(None, GOOD)
 
 
 def test_a_message_has_the_fields_of_the_wire() -> None:
@@ -121,7 +121,7 @@ def test_a_stream_says_what_the_finished_text_says_unless_a_call_is_broken(
     seed: int, cuts: list[int]
 ) -> None:
     habits = Habits(malformed=0.0, runs_on=0.0)
-    text = generate(Sampler(seed, habits), prompt(), Sampling(max_tokens=2000)).text
+    text = generate(Sampler(seed, habits), prompt(), SamplingSettings(max_tokens=2000)).text
     parsed = parse(text, thinking=True, tools=True)
     thought, said, calls = streamed(text, cuts)
     assert thought == (parsed.reasoning or "")

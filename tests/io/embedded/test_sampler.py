@@ -12,7 +12,7 @@ from attrs import evolve, fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_io.embedded import TIDY, Habits, Sampler, Sampling, family, generate, vocabulary
+from tito_io.embedded import TIDY, Habits, Sampler, SamplingSettings, family, generate, vocabulary
 from tito_io.embedded.draws import Dice
 from tito_io.embedded.generation import Generation
 from tito_io.embedded.parsing import parse
@@ -22,7 +22,7 @@ from tito_io.embedded.vocabulary import CALL, CLOSE, OVER, THINK, THOUGHT
 
 from .embedded_client import WEATHER, prompt
 
-LIMIT = Sampling(max_tokens=256)
+LIMIT = SamplingSettings(max_tokens=256)
 
 
 def replies(habits: Habits, *, count: int = 30, tools: bool = True) -> list[Generation]:
@@ -51,7 +51,7 @@ def canonical(reply: Generation) -> bool:
     st.integers(0, 3) | st.none(),
 )
 def test_any_ids_get_a_reply_and_always_the_same(ids: list[int], seed: int, wish: int | None) -> None:
-    sampling = Sampling(max_tokens=40, seed=wish)
+    sampling = SamplingSettings(max_tokens=40, seed=wish)
     first, again = (generate(Sampler(seed), list(ids), sampling) for _ in range(2))
     assert first == again
     assert 1 <= len(first.ids) <= 40
@@ -83,7 +83,7 @@ def test_every_process_samples_the_same() -> None:
         "from tito_io.embedded import *; from tests.io.embedded.embedded_client import prompt;"
         "print([generate(Sampler(3), prompt(str(n)), Sampling(max_tokens=99)).ids for n in range(5)])"
     )
-    here = [generate(Sampler(3), prompt(str(one)), Sampling(max_tokens=99)).ids for one in range(5)]
+    here = [generate(Sampler(3), prompt(str(one)), SamplingSettings(max_tokens=99)).ids for one in range(5)]
     for seed in ("1", "2"):
         environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": "."}
         done = subprocess.run(

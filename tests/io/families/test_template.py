@@ -16,22 +16,22 @@ import pytest
 
 from tito_core import TemplateRefused
 from tito_io.families.folder import Source
-from tito_io.families.limits import LimitReached, Limits, Meter
+from tito_io.families.limits import LimitReached, RenderMeter, TemplateLimits
 from tito_io.families.template import ChatTemplate
 
 NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001  # templates print the wall clock, which has no zone
-TIGHT = Limits(characters=200_000, items=20_000, seconds=0.2)
+TIGHT = TemplateLimits(characters=200_000, items=20_000, seconds=0.2)
 GROW = "{%% set ns = namespace(x=%s, y=%s) %%}{%% for i in range(100) %%}%s{%% endfor %%}"
 TREES = GROW % ("[1]", "[1]", "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}")
 
 
-def render(source: str, limits: Limits = TIGHT, **variables: Any) -> str:
+def render(source: str, limits: TemplateLimits = TIGHT, **variables: Any) -> str:
     template = ChatTemplate.compile(Source(source, "chat_template.jinja"), limits)
     messages = [{"role": "user", "content": "hello"}]
     return template.render({"messages": messages, "tools": None, **variables}, now=NOON)
 
 
-def refusal(source: str, limits: Limits = TIGHT) -> str:
+def refusal(source: str, limits: TemplateLimits = TIGHT) -> str:
     with pytest.raises(TemplateRefused) as caught:
         render(source, limits)
     return str(caught.value)
@@ -229,7 +229,7 @@ def test_nothing_goes_on_for_ever(source: str) -> None:
 def test_splitting_stops_at_the_limit() -> None:
     tracemalloc.start()
     try:
-        assert "a list of" in refusal("{{ ('ab ' * 1000000).split() }}", Limits(items=1 << 16))
+        assert "a list of" in refusal("{{ ('ab ' * 1000000).split() }}", TemplateLimits(items=1 << 16))
         assert tracemalloc.get_traced_memory()[1] < 25_000_000
     finally:
         tracemalloc.stop()
@@ -286,22 +286,22 @@ def test_ordinary_work_is_not_in_the_way(source: str, text: str | None) -> None:
     "value", ["x" * 11, ["x"] * 5, {"a": "x" * 9}, [[[]]] * 4, (1,) * 10, {1: 2}.items()]
 )
 def test_a_value_weighs_its_text_and_its_parts(value: Any) -> None:
-    assert Limits().weigh(value) > 0
+    assert TemplateLimits().weigh(value) > 0
     with pytest.raises(LimitReached):
-        Limits(characters=10 if value != {1: 2}.items() else 4).weigh(value)
+        TemplateLimits(characters=10 if value != {1: 2}.items() else 4).weigh(value)
     with pytest.raises(LimitReached):
-        Limits(items=0 if isinstance(value, str) else 1).weigh(value)
+        TemplateLimits(items=0 if isinstance(value, str) else 1).weigh(value)
 
 
 def test_processor_time_is_not_wall_time() -> None:
-    meter = Meter(Limits(seconds=0.05), NOON)
+    meter = RenderMeter(TemplateLimits(seconds=0.05), NOON)
     time.sleep(0.2)
     for _ in range(1000):
         meter.tick()
 
 
 def test_a_meter_runs_out() -> None:
-    meter = Meter(Limits(seconds=0.01), NOON)
+    meter = RenderMeter(TemplateLimits(seconds=0.01), NOON)
     began = time.thread_time()
     while time.thread_time() - began < 0.02:
         pass

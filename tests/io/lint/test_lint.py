@@ -31,18 +31,18 @@ from tito_io.lint.divergence import ANCHOR, _until_alike
 from tito_io.lint.example_conversation import Played
 from tito_io.lint.grid import State, counts, grid
 from tito_io.lint.markers import lacking, markers
-from tito_io.lint.report import Finding, Report, Verdict
+from tito_io.lint.report import Finding, LintReport, Verdict
 from tito_io.lint.verdict import CONTRADICTED, Judge
 
 IDS = st.lists(st.integers(0, 4), max_size=12).map(tuple)
 
 
-def found(report: Report, following: str, after: str) -> list[Finding]:
+def found(report: LintReport, following: str, after: str) -> list[Finding]:
     """Return the findings of a case in the first rendering, whatever the content."""
     return [one for one in report.looks[0].findings if (one.following, one.after) == (following, after)]
 
 
-def states(report: Report) -> set[State]:
+def states(report: LintReport) -> set[State]:
     return set(counts(report.findings))
 
 

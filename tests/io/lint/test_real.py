@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.families import cells
-from tito_core.seams.case import Kind
+from tito_core.seams.case import TurnKind
 from tito_io.lint.grid import State, counts
-from tito_io.lint.report import Finding, Report
+from tito_io.lint.report import Finding, LintReport
 from tito_io.lint.run import Wish, linted
-from tito_io.lint.subject import Wanted, subjects
+from tito_io.lint.subject import SubjectOptions, subjects
 from tito_io.lint.verdict import CONTRADICTED
 
 ROOT = Path(os.environ.get("TITO_FAMILIES", ""))
@@ -22,18 +22,18 @@ pytestmark = pytest.mark.skipif(
 )
 CASES = ("glm4.5", "gpt-oss", "gemma3")
 WITH_TOOLS = next(one for one in cells.RENDERINGS if one["tools"] and len(one) == 1)
-KNOWN: dict[str, Report] = {}
+KNOWN: dict[str, LintReport] = {}
 
 
-def plain(before: str, *, reasoning: bool) -> Kind:
-    return Kind(before=before, reasoning=reasoning, calls=0, content="text")
+def plain(before: str, *, reasoning: bool) -> TurnKind:
+    return TurnKind(before=before, reasoning=reasoning, calls=0, content="text")
 
 
-def calling(before: str, calls: int, *, reasoning: bool = False, content: str = "empty") -> Kind:
-    return Kind(before=before, reasoning=reasoning, calls=calls, content=content)
+def calling(before: str, calls: int, *, reasoning: bool = False, content: str = "empty") -> TurnKind:
+    return TurnKind(before=before, reasoning=reasoning, calls=calls, content=content)
 
 
-NAMED: Mapping[str, tuple[Kind, tuple[str, ...], bool]] = {
+NAMED: Mapping[str, tuple[TurnKind, tuple[str, ...], bool]] = {
     "user": (plain("user", reasoning=False), ("user",), False),
     "user after reasoning": (plain("user", reasoning=True), ("user",), False),
     "user after a cut turn": (plain("user", reasoning=False), ("user",), True),
@@ -48,11 +48,11 @@ NAMED: Mapping[str, tuple[Kind, tuple[str, ...], bool]] = {
 }
 
 
-def looked_into(name: str) -> Report:
+def looked_into(name: str) -> LintReport:
     """Return the report of a family's own template, made once."""
     if name not in KNOWN:
         (subject, *_) = cells.subjects(ROOT / name)
-        (one, *_) = subjects(str(ROOT / name), Wanted(template="default"))
+        (one, *_) = subjects(str(ROOT / name), SubjectOptions(template="default"))
         KNOWN[name] = linted(one, Wish(stops=tuple(map(str, sorted(subject.stops)))))
     return KNOWN[name]
 

@@ -23,12 +23,12 @@ from tito_io.cli.errors import BAD_INPUT, TROUBLE
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
 from tito_io.engines.embedded import embedded
-from tito_io.engines.protocol import Answer, Engine, Rendering, Reply, Sampling, ServerError, Watch
+from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
 from tito_io.engines.registry import Address
 from tito_io.engines.wrapper import Through
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
-from tito_io.rollout.script import Line, load, parse, shipped
+from tito_io.rollout.script import ScriptLine, load, parse, shipped
 
 
 def run(*options: str, env: Mapping[str, str] | None = None) -> Result:
@@ -252,7 +252,7 @@ class Failing(Meeting):
 
     async def third(self) -> None:
         told = "the engine failed; its own words are in `answer.body`"
-        raise ServerError(told, Answer(500, {"error": {"message": "CUDA is gone"}}))
+        raise ServerError(told, EngineAnswer(500, {"error": {"message": "CUDA is gone"}}))
 
 
 def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +368,7 @@ def test_a_line_without_a_result_still_answers_the_call() -> None:
     script = parse([b'{"user": "Go on."}'], "a script")
     said = script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]})
     assert [message["role"] for message in said] == ["tool", "user"]
-    assert script.lines == (Line("Go on."),)
+    assert script.lines == (ScriptLine("Go on."),)
 
 
 def test_a_result_that_is_empty_is_the_result() -> None:

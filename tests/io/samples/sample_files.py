@@ -9,14 +9,14 @@ from typing import Any
 
 import orjson
 
-from tito_core.samples import Call, Forest
+from tito_core.samples import Forest, StoredCall
 from tito_io.samples.forms.tito import write_calls, write_forest
-from tito_io.samples.line_groups import Reading
+from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.problem import Problem
-from tito_io.samples.read import Stored, conversations
+from tito_io.samples.read import StoredConversation, conversations
 
 
-def own(conversation: str, calls: Iterable[Call]) -> bytes:
+def own(conversation: str, calls: Iterable[StoredCall]) -> bytes:
     """Return calls in tito's own form, one after the other."""
     file = io.BytesIO()
     write_calls(file, conversation, calls)
@@ -39,9 +39,9 @@ def put(folder: Path, content: bytes, name: str = "log.jsonl") -> Path:
     return path
 
 
-def read(path: Path, **reading: Any) -> tuple[list[Stored], list[Problem]]:
-    found = list(conversations(path, Reading(**reading)))
-    stored = [one for one in found if isinstance(one, Stored)]
+def read(path: Path, **reading: Any) -> tuple[list[StoredConversation], list[Problem]]:
+    found = list(conversations(path, ReadOptions(**reading)))
+    stored = [one for one in found if isinstance(one, StoredConversation)]
     return stored, [one for one in found if isinstance(one, Problem)]
 
 

@@ -22,8 +22,8 @@ from click.testing import CliRunner
 
 from tests.io.samples.sample_files import dumped, own, put
 from tito_core import Trajectory
-from tito_core.samples import Call
-from tito_io.client.conversation import Conversation, Turn, spoken
+from tito_core.samples import StoredCall
+from tito_io.client.conversation import ClientTurn, Conversation, spoken
 from tito_io.embedded import app
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.vllm import VLLM
@@ -134,7 +134,9 @@ class Recorded(httpx2.AsyncBaseTransport):
         return response
 
 
-async def grown(conversation: Conversation, messages: list[Any], turns: int) -> list[tuple[Turn, list[Any]]]:
+async def grown(
+    conversation: Conversation, messages: list[Any], turns: int
+) -> list[tuple[ClientTurn, list[Any]]]:
     """Take some turns; return each with the messages after it."""
     found = []
     for number in range(turns):
@@ -149,7 +151,7 @@ async def grown(conversation: Conversation, messages: list[Any], turns: int) -> 
     return found
 
 
-async def rollout(seed: int) -> tuple[list[Turn], list[dict[str, Any]]]:
+async def rollout(seed: int) -> tuple[list[ClientTurn], list[dict[str, Any]]]:
     """Return the turns of a rollout with a branch, a branch of that, and a retry."""
     transport = Recorded(httpx2.ASGITransport(app(seed)))
     async with VLLM("http://embedded", transport=transport) as engine:
@@ -176,7 +178,9 @@ async def test_rows_of_a_rollout_with_branches_hold_the_replies(tmp_path: Path, 
     replies = {str(turn.reply.raw["id"]): turn.reply for turn in turns}
     assert len(replies) == len(turns) == 9
     known = {name: (list(one.prompt_ids), list(one.completion_ids)) for name, one in replies.items()}
-    calls: list[Call] = [call_of(turn, str(turn.reply.raw["id"]), order) for order, turn in enumerate(turns)]
+    calls: list[StoredCall] = [
+        call_of(turn, str(turn.reply.raw["id"]), order) for order, turn in enumerate(turns)
+    ]
     entries = made(put(tmp_path, own("c", calls)), kind=kind)
     compared(entries, known)
     assert len(entries) >= 2

@@ -17,7 +17,7 @@ from tests.core.samples.test_forest import call
 from tests.io.samples.sample_files import chat, dumped, own, put
 from tito_core import InputError
 from tito_core.samples import Cut, Forest, MissingRow, Owner, Retries, RowPer, SampleOptions, TurnRule
-from tito_core.samples.rows import samples as kernel
+from tito_core.samples.rows import make_rows as kernel
 from tito_io.cli.errors import BAD_INPUT
 from tito_io.cli.group import tito
 from tito_io.extras import install

@@ -26,8 +26,8 @@ from tito_io.samples import distributed as spreading
 from tito_io.samples import ray as fleet
 from tito_io.samples.command import samples
 from tito_io.samples.distributed import reach, rows_of, spread_over
-from tito_io.samples.line_groups import Group, Reading
-from tito_io.samples.make import Made, made
+from tito_io.samples.line_groups import Group, ReadOptions
+from tito_io.samples.make import ConversationRows, made
 from tito_io.samples.problem import Problem
 from tito_io.samples.read import chunks, conversations
 
@@ -99,13 +99,13 @@ def test_the_command_makes_the_same_rows_on_a_cluster(tmp_path: Path) -> None:
 def test_lines_read_where_they_lie_are_those_read_in_their_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: Group
 ) -> None:
-    path, reading = log(tmp_path), Reading(group=group)
+    path, reading = log(tmp_path), ReadOptions(group=group)
     alone = list(made(conversations(path, reading), SampleOptions()))
     monkeypatch.setattr(spreading, "spread", lambda function, items, _: map(function, items))
     apart = list(spread_over("anywhere", path, reading, SampleOptions()))
 
-    def sorted_out(found: list[Made | Problem]) -> tuple[list[Made], list[str]]:
-        return [one for one in found if isinstance(one, Made)], sorted(
+    def sorted_out(found: list[ConversationRows | Problem]) -> tuple[list[ConversationRows], list[str]]:
+        return [one for one in found if isinstance(one, ConversationRows)], sorted(
             str(one) for one in found if isinstance(one, Problem)
         )
 
@@ -119,10 +119,10 @@ def test_a_file_that_changed_is_a_problem(tmp_path: Path) -> None:
     content = path.read_bytes()
     for other in (b"{}\n" + content, b"{\n" + content, own("other", [call("a", [1], [2])]) + content, b""):
         path.write_bytes(other)
-        (problem,) = rows_of(place, Reading(), SampleOptions())
+        (problem,) = rows_of(place, ReadOptions(), SampleOptions())
         assert str(problem).startswith("line 1: the file has changed")
     path.unlink()
-    (problem,) = rows_of(place, Reading(), SampleOptions())
+    (problem,) = rows_of(place, ReadOptions(), SampleOptions())
     assert "No such file" in str(problem)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.io.samples.sample_files import chat, dumped, put, read
 from tito_core import render_key
-from tito_core.samples import Call, Ending
+from tito_core.samples import Ending, StoredCall
 
 GENERATED: dict[str, Any] = {
     "path": "/generate",
@@ -87,7 +87,7 @@ EXPERTS = chat("e", [1, 2], [3, 4])
 EXPERTS["response"]["choices"][0]["routed_experts"] = npy(3)
 
 
-def one(tmp_path: Path, record: dict[str, Any]) -> Call:
+def one(tmp_path: Path, record: dict[str, Any]) -> StoredCall:
     (stored,), problems = read(put(tmp_path, dumped(record)))
     assert problems == []
     return stored.forest.calls[0]

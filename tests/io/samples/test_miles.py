@@ -12,7 +12,7 @@ import pytest
 from tests.io.engines.miles.miles_server import Fake, Says
 from tests.io.engines.miles.test_session import HELLO, continued, opened
 from tests.io.samples.sample_files import dumped, put, read
-from tito_core.samples import Ending, samples
+from tito_core.samples import Ending, make_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def test_a_session_is_a_conversation(tmp_path: Path, later: bool, echoes: 
     assert stored.name == stored.name.lower()
     assert len(stored.name) == 32
     assert [call.ending for call in stored.forest.calls] == [Ending.WHOLE, Ending.TRUNCATED]
-    (row,) = samples(stored.forest).rows
+    (row,) = make_rows(stored.forest).rows
     trained = [number for number, mask in zip(row.ids, row.loss_mask, strict=True) if mask]
     assert trained == fake.sampled
     assert all(

@@ -27,16 +27,16 @@ from tests.io.samples.test_exchange import DYNAMO, EXPERTS, GENERATED, LEGACY
 from tests.io.samples.test_verifiers import RESULT, TRACES
 from tests.strategies import tries
 from tito_core import InputError, Step
-from tito_core.samples import Call, Forest
+from tito_core.samples import Forest, StoredCall
 from tito_io.samples import lines as reading_lines
 from tito_io.samples.forms.tito import line
-from tito_io.samples.line_groups import PATIENCE, Group, Reading
+from tito_io.samples.line_groups import PATIENCE, Group, ReadOptions
 from tito_io.samples.lines import lines, regular
 from tito_io.samples.problem import Problem
-from tito_io.samples.read import Stored, conversations
+from tito_io.samples.read import StoredConversation, conversations
 
 TALK = [
-    Call(
+    StoredCall(
         name="a",
         step=Step(
             prompt=[{"role": "user", "content": "hi"}],
@@ -49,7 +49,7 @@ TALK = [
     ),
 ]
 TALK += [
-    Call(
+    StoredCall(
         name="b",
         order=1,
         step=Step(
@@ -68,7 +68,7 @@ TALK += [
 
 @given(CALLS, st.booleans())
 @tries(2)
-def test_calls_come_back_as_they_were_written(calls: list[Call], along: bool) -> None:
+def test_calls_come_back_as_they_were_written(calls: list[StoredCall], along: bool) -> None:
     with TemporaryDirectory() as folder:
         forest = Forest.of(calls)
         content = own("c", calls) if along else own_forest("c", forest)
@@ -92,10 +92,10 @@ def test_a_call_that_goes_on_is_written_in_what_is_new(tmp_path: Path) -> None:
 
 
 def test_a_long_conversation_costs_what_is_new_in_each_turn(tmp_path: Path) -> None:
-    calls, ids = list[Call](), list[int]()
+    calls, ids = list[StoredCall](), list[int]()
     for turn in range(60):
         step = Step(prompt=[], completion=[], prompt_ids=[*ids, *range(100)], completion_ids=range(100))
-        calls.append(Call(name=str(turn), order=turn, step=step))
+        calls.append(StoredCall(name=str(turn), order=turn, step=step))
         ids = [*ids, *range(100), *range(100)]
     content = own("c", calls)
     assert len(content) < 60 * 2500
@@ -250,7 +250,7 @@ def test_a_file_of_no_known_form_is_refused(
 
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(InputError, match="form is 'xml': give one of tito, miles, verifiers"):
-        Reading(form="xml")
+        ReadOptions(form="xml")
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_lines_know_where_they_are(tmp_path: Path) -> None:
 def many(count: int) -> Iterator[bytes]:
     step = Step(prompt=[], completion=[], prompt_ids=range(2000), completion_ids=range(2000))
     for number in range(count):
-        yield line(f"conversation-{number}", Call(name="a", step=step))
+        yield line(f"conversation-{number}", StoredCall(name="a", step=step))
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     size = path.stat().st_size
     assert size > 5_000_000
     tracemalloc.start()
-    count = sum(isinstance(one, Stored) for one in conversations(path))
+    count = sum(isinstance(one, StoredConversation) for one in conversations(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 300
@@ -361,10 +361,10 @@ def test_whatever_a_line_holds_is_read_or_a_problem(data: Any) -> None:
     with TemporaryDirectory() as folder:
         path = put(Path(folder), dumped(record))
         try:
-            found = list(conversations(path, Reading(group=data.draw(st.sampled_from(Group)))))
+            found = list(conversations(path, ReadOptions(group=data.draw(st.sampled_from(Group)))))
         except InputError:
             return
-        assert all(isinstance(one, Stored | Problem) for one in found)
+        assert all(isinstance(one, StoredConversation | Problem) for one in found)
 
 
 @contextmanager

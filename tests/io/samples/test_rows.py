@@ -23,15 +23,15 @@ from tests.forests import CALLS, OPTIONS
 from tests.io.engines.miles.test_samples import payload
 from tests.strategies import tries
 from tito_core import InputError
-from tito_core.samples import Call, Forest, Row, RowPer, SampleOptions
+from tito_core.samples import Forest, Row, RowPer, SampleOptions, StoredCall
 from tito_core.samples.experts import MissingRow, RoutedExperts
-from tito_core.samples.rows import samples
-from tito_io.engines.protocol import Answer
+from tito_core.samples.rows import make_rows
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import samples as miles_samples
 from tito_io.samples import jsonl, parquet, tensors
 from tito_io.samples.entry import Entry, entries, from_columns, to_columns
-from tito_io.samples.read import Stored
+from tito_io.samples.read import StoredConversation
 from tito_io.samples.sink import KINDS, kind_of, opened
 
 pa: Any = import_module("pyarrow")
@@ -45,8 +45,8 @@ READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
 }
 
 
-def rows(calls: list[Call], options: SampleOptions | None = None) -> list[Entry]:
-    stored = Stored(name="c", forest=Forest.of(calls), first=3, last=5)
+def rows(calls: list[StoredCall], options: SampleOptions | None = None) -> list[Entry]:
+    stored = StoredConversation(name="c", forest=Forest.of(calls), first=3, last=5)
     return entries(stored, options or SampleOptions())[0]
 
 
@@ -70,7 +70,7 @@ def test_every_kind_of_file_is_tested() -> None:
 @pytest.mark.parametrize("kind", READERS)
 @given(calls=CALLS, options=OPTIONS)
 @tries(1)
-def test_rows_come_back_as_they_were(kind: str, calls: list[Call], options: SampleOptions) -> None:
+def test_rows_come_back_as_they_were(kind: str, calls: list[StoredCall], options: SampleOptions) -> None:
     options = attrs.evolve(options, rewards=type(options.rewards).PER_LEAF)
     found = rows(calls, options)
     with TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def test_rows_come_back_as_they_were(kind: str, calls: list[Call], options: Samp
 
 
 @given(CALLS)
-def test_columns_come_back_as_they_were(calls: list[Call]) -> None:
+def test_columns_come_back_as_they_were(calls: list[StoredCall]) -> None:
     for entry in rows(calls, SampleOptions(rows=RowPer.CALL)):
         assert from_columns(to_columns(entry)) == entry
 
@@ -180,7 +180,7 @@ def test_rows_are_written_some_ids_at_a_time(tmp_path: Path, monkeypatch: pytest
 def taken(tmp_path: Path, found: list[Entry]) -> Any:
     path = tmp_path / "rows.safetensors"
     write(path, found)
-    return miles_samples(Check("the file", Answer(200, None)), path.read_bytes())
+    return miles_samples(Check("the file", EngineAnswer(200, None)), path.read_bytes())
 
 
 def test_a_container_is_read_like_a_reply_of_miles(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_samples_of_another_server_are_no_rows(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("kind", READERS)
 def test_what_no_column_takes_is_refused_and_no_file_is_left(
-    tmp_path: Path, kind: str, changed: Call, told: str
+    tmp_path: Path, kind: str, changed: StoredCall, told: str
 ) -> None:
     path = tmp_path / f"rows{kind}"
     path.write_bytes(b"before")
@@ -352,4 +352,4 @@ def test_parquet_keeps_every_digit(first: int, logprobs: list[float | None]) -> 
 def test_what_is_in_a_file_is_what_the_kernel_made(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     write(path, rows(SMALL))
-    assert tuple(entry.row for entry in jsonl.read(path)) == samples(Forest.of(SMALL)).rows
+    assert tuple(entry.row for entry in jsonl.read(path)) == make_rows(Forest.of(SMALL)).rows

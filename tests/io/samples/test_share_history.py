@@ -19,17 +19,17 @@ from tests.forests import CALLS
 from tests.io.samples.sample_files import chat, put, read
 from tests.strategies import tries
 from tito_core import Ids
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 from tito_io.samples.share_history import RECENT, TAIL, Thrift
 
 
-def flat(one: Call) -> Call:
+def flat(one: StoredCall) -> StoredCall:
     """Return a call whose ids share nothing."""
     step = attrs.evolve(one.step, prompt=list(one.step.prompt), prompt_ids=one.step.prompt_ids.tolist())
     return attrs.evolve(one, step=step)
 
 
-def grown(turns: int, size: int = 20) -> Iterator[Call]:
+def grown(turns: int, size: int = 20) -> Iterator[StoredCall]:
     """Yield the calls of a conversation, each with the whole history."""
     ids, messages = list[int](), list[dict[str, Any]]()
     for turn in range(turns):
@@ -43,7 +43,7 @@ def grown(turns: int, size: int = 20) -> Iterator[Call]:
 
 @given(CALLS, st.integers(0, 3))
 @tries(2)
-def test_what_is_shared_is_what_it_was(calls: list[Call], tail: int) -> None:
+def test_what_is_shared_is_what_it_was(calls: list[StoredCall], tail: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tito_io.samples.share_history.TAIL", tail)
         thrift = Thrift()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.io.samples.sample_files import dumped, put, read
-from tito_core.samples import Ending, samples
+from tito_core.samples import Ending, make_rows
 
 CALL = {"id": "c1", "name": "add", "arguments": '{"a":1}'}
 ASKED = {"role": "user", "content": "q"}
@@ -73,7 +73,7 @@ def test_a_result_is_a_conversation(tmp_path: Path) -> None:
     assert first.step.logprobs == (-0.5, -0.5, -0.5)
     assert (first.reward, first.metadata) == (1.0, {"example_id": 7, "task": "adding", "advantage": 0.25})
     assert (first.ending, second.ending) == (Ending.WHOLE, Ending.TRUNCATED)
-    (row,) = samples(stored.forest).rows
+    (row,) = make_rows(stored.forest).rows
     assert list(row.loss_mask) == [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
 
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from tito_core import Message, TemplateRefused
 from tito_io.embedded import MODEL, family
 from tito_io.embedded import app as embedded_app
-from tito_io.engines.protocol import Delta, Limits, Rendering, Reply, Sampling, Usage, Watch
+from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage, Watch
 from tito_io.engines.vllm import VLLM
 from tito_io.serve.app import app
 from tito_io.serve.build import Choices, made
@@ -126,8 +126,8 @@ class Scripted:
         self.asked.append(("ids", list(ids), sampling))
         return await self._reply(list(ids), sampling, watch)
 
-    async def limits(self) -> Limits:
-        return Limits(max_model_len=self.room)
+    async def limits(self) -> ModelLimits:
+        return ModelLimits(max_model_len=self.room)
 
     async def aclose(self) -> None:
         self.name = "closed"

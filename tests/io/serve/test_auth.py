@@ -15,7 +15,7 @@ from tito_io.serve import auth as names
 from tito_io.serve.auth import HEADER, derived, new_name
 from tito_io.serve.build import Choices
 from tito_io.serve.limits import Caps
-from tito_io.serve.refusals import Refused, capped, too_long
+from tito_io.serve.refusals import RequestRefused, capped, too_long
 
 pytestmark = pytest.mark.anyio
 KEYS = Choices(keys=("first-key", "second-key"))
@@ -252,7 +252,7 @@ async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -
         return {"type": "http.request", "body": b" " * 100, "more_body": True}
 
     request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
-    with pytest.raises(Refused, match="--max-body") as caught:
+    with pytest.raises(RequestRefused, match="--max-body") as caught:
         await gateway.body(request)
     assert caught.value.status == 413
     assert sum(read) == 1100

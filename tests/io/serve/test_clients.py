@@ -17,7 +17,7 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from tests.io.embedded.embedded_client import WEATHER
 from tests.io.serve.gateway import HELLO, Remembering, embedded_gateway, opened, served, user
-from tito_core.samples import samples
+from tito_core.samples import make_rows
 from tito_io.embedded import Habits
 from tito_io.serve.app import app
 from tito_io.serve.auth import HEADER
@@ -82,7 +82,7 @@ async def check(place: Place, turns: int, *, by_messages: int = 1) -> None:
     for before, after in pairwise(commits):
         assert after.step.prompt_ids.starts_with(before.step.ids)
     assert sum(commit.origin.route == "MITO" for commit in commits) == by_messages
-    (row,) = samples(session.forest).rows
+    (row,) = make_rows(session.forest).rows
     trained = [one for one, mask in zip(row.ids, row.loss_mask, strict=True) if mask]
     assert trained == [one for reply in replies for one in reply.completion_ids]
 

@@ -21,7 +21,7 @@ from tests.io.serve.gateway import (
     user,
 )
 from tito_core import Policy, Truncated
-from tito_core.samples import samples
+from tito_core.samples import make_rows
 from tito_io.embedded import TIDY
 from tito_io.engines.protocol import EngineError, ServerError
 from tito_io.serve.app import app
@@ -226,7 +226,7 @@ async def test_session_fault_07_a_first_turn_s_retry_trains_once_each() -> None:
         await chat(http, name, HELLO)
         await chat(http, name, HELLO)
         session = await session_of(gateway, name)
-    rows = samples(session.forest).rows
+    rows = make_rows(session.forest).rows
     trained = [i for row in rows for i, mask in zip(row.ids, row.loss_mask, strict=True) if mask and i != 2]
     assert sorted(trained) == [500, 501, 502, 503]
 

@@ -15,7 +15,7 @@ from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, sc
 from tito_io.engines.miles import (
     Miles,
     MilesRouter,
-    Session,
+    MilesSession,
     SessionNotFoundError,
     SessionUsedError,
 )
@@ -138,7 +138,7 @@ async def test_what_was_used_since_its_samples_were_taken_is_not_deleted() -> No
         await session.samples()
         await session.delete()
         with pytest.raises(SessionNotFoundError):
-            await Session(session.id, session.wire).records()
+            await MilesSession(session.id, session.wire).records()
 
 
 @pytest.mark.parametrize(("length", "rows", "reason"), [(1, 0, "all_truncated"), (10_000, 1, None)])
@@ -189,7 +189,7 @@ async def test_errors_have_the_shapes_that_the_client_knows() -> None:
         with pytest.raises(OverlongError):
             await session.chat({"messages": continued(first, HELLO)})
         with pytest.raises(SessionNotFoundError):
-            await Session("0" * 32, session.wire).chat({"messages": HELLO})
+            await MilesSession("0" * 32, session.wire).chat({"messages": HELLO})
 
 
 async def test_what_only_the_server_sets_is_refused_by_the_later_wire() -> None:

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
 from tito_core import Forgiveness, Messages, Step, Trajectory
 from tito_core.locate import find as find_match
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 from tito_io.serve.build import Choices
 from tito_io.serve.client_noise import Door
-from tito_io.serve.commit import Commit, Origin
+from tito_io.serve.commit import Commit, TurnOrigin
 from tito_io.serve.prompt import Heard, met, read
 
 KEY = "[[],{}]"
-ORIGIN = Origin(dialect="chat", route="TITO", requested=0.0)
+ORIGIN = TurnOrigin(dialect="chat", route="TITO", requested=0.0)
 
 
 def commit(name: str, messages: Any, answer: Any, key: str = KEY) -> Commit:
     step = Step(prompt=messages, completion=[answer], prompt_ids=[1], completion_ids=[2], key=key)
-    return Commit(call=Call(name=name, step=step), parent=None, response=name, at=0.0, origin=ORIGIN)
+    return Commit(call=StoredCall(name=name, step=step), parent=None, response=name, at=0.0, origin=ORIGIN)
 
 
 CONTENTS = st.sampled_from(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.io.serve.gateway import Scripted, client, opened, scripted_gateway
 from tito_io.engines.errors import fault
-from tito_io.engines.protocol import Answer
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.serve.redact import GAP, LONGEST, MOST, SAME, _in_both, _said, letters, without
 
 PRIVATE = "the launch code of the lighthouse is 4711-apricot"
@@ -20,7 +20,7 @@ PRIVATE = "the launch code of the lighthouse is 4711-apricot"
 
 async def refused(status: int, message: str, path: str = "/v1/chat/completions", **more: Any) -> Any:
     """Return what a client is told where an engine complains."""
-    answer = Answer(status, {"error": {"message": message, "type": "BadRequestError"}})
+    answer = EngineAnswer(status, {"error": {"message": message, "type": "BadRequestError"}})
     engine = Scripted(raises=[fault("POST http://engine/v1/completions", answer)])
     async with client(scripted_gateway(engine)) as http:
         name = await opened(http)

@@ -18,7 +18,7 @@ from tests.io.serve.gateway import (
     scripted_gateway,
     user,
 )
-from tito_core.samples import samples
+from tito_core.samples import make_rows
 from tito_io.serve.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -52,10 +52,10 @@ async def test_a_turn_goes_on_and_trains_once(cut: bool, before: list[Any]) -> N
         assert engine.asked[-1][0] == "ids"
         async with gateway.sessions.using(name) as session:
             one, other, last = list(session.commits.values())[-3:]
-            rows = samples(session.forest).rows
+            rows = make_rows(session.forest).rows
         gateway.sessions._loaded.clear()
         async with gateway.sessions.using(name) as again:
-            assert samples(again.forest).rows == rows
+            assert make_rows(again.forest).rows == rows
     sampled = one.step.ids.tolist() if cut else one.step.ids.tolist()[:-1]
     assert other.step.prompt_ids == sampled
     assert last.step.prompt_ids.starts_with(other.step.ids)

@@ -22,9 +22,9 @@ from tests.io.serve.gateway import (
     user,
 )
 from tito_core import InputError, OddStop, Policy, Step, Truncated
-from tito_core.samples import Call, Forest, RoutedExperts, WeightVersion, samples
+from tito_core.samples import Forest, RoutedExperts, StoredCall, WeightVersion, make_rows
 from tito_io.serve.build import Choices
-from tito_io.serve.commit import Commit, Origin
+from tito_io.serve.commit import Commit, TurnOrigin
 from tito_io.serve.limits import Caps
 from tito_io.serve.memory import MemoryStore
 from tito_io.serve.rows import decode, encode
@@ -88,14 +88,16 @@ def committed(step: Step, place: int) -> Commit:
     size = len(step.completion_ids)
     versions = [WeightVersion(version="v", start=0, stop=size)] if size else []
     experts = RoutedExperts(data=bytes([place, 255]), dtype="uint8", shape=(2, 1)) if place % 2 else None
-    call = Call(
+    call = StoredCall(
         name=f"r{place}",
         step=step,
         finish_reason="length" if step.truncated else "stop",
         weight_versions=versions,
         routed_experts=experts if len(step.ids) > 1 else None,
     )
-    origin = Origin(dialect="chat", route="TITO", requested=1.5, forgiven=("ABSENT",), asked={"n": [1, None]})
+    origin = TurnOrigin(
+        dialect="chat", route="TITO", requested=1.5, forgiven=("ABSENT",), asked={"n": [1, None]}
+    )
     return Commit(call=call, parent=None, response=f"r{place}", at=2.5, origin=origin)
 
 
@@ -188,12 +190,12 @@ async def test_a_rollout_read_again_goes_on_by_ids_and_gives_the_same_rows(odd: 
             said = (await chat(http, name, messages, max_tokens=60))["choices"][0]["message"]
             messages = [*messages, said, user()]
         async with gateway.sessions.using(name) as session:
-            before, rows = list(map(plain, session.commits.values())), samples(session.forest).rows
+            before, rows = list(map(plain, session.commits.values())), make_rows(session.forest).rows
         gateway.sessions._loaded.clear()
         async with gateway.sessions.using(name) as again:
             assert again is not session
             assert list(map(plain, again.commits.values())) == before
-            assert samples(again.forest).rows == rows
+            assert make_rows(again.forest).rows == rows
         await chat(http, name, messages, max_tokens=60)
         async with gateway.sessions.using(name) as held:
             assert held.newest is not None

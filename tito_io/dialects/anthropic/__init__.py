@@ -7,7 +7,7 @@ one assistant message; results of tools are messages of their own, in front of w
 - `thinking` becomes the template arguments `enable_thinking` and `thinking_budget`, `output_config.effort`
   becomes `reasoning_effort`; whether a template reads them is the template's matter. `adaptive` leaves it all
   to the template.
-- A prefilled answer, a last message of the assistant, is `Asked.continue_final_message`.
+- A prefilled answer, a last message of the assistant, is `ParsedRequest.continue_final_message`.
 - Marks for caches are accepted and mean nothing. A block of the system text that is a billing header of a
   client is none of the prompt: it changes with every request.
 - Arguments that are no JSON object come in `arguments.RAW`.
@@ -22,7 +22,7 @@ from typing import Any
 import attrs
 
 from tito_io.dialects import errors
-from tito_io.dialects.protocol import Answer, Asked, Stamp
+from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 
 from . import answer as answering
 from .request import read
@@ -37,11 +37,11 @@ class Anthropic:
     """Fields of a request that are accepted without effect, beside those that never have one."""
     name: str = attrs.field(default="anthropic", init=False)
 
-    def asked(self, body: object) -> Asked:
+    def asked(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `UntranslatableError`."""
         return read(body, self.ignoring)
 
-    def counted(self, body: object) -> Asked:
+    def counted(self, body: object) -> ParsedRequest:
         """Return what a body of `/v1/messages/count_tokens` asks to have counted."""
         return read(body, self.ignoring, counting=True)
 
@@ -49,11 +49,11 @@ class Anthropic:
         """Return the body that tells how many ids a prompt has."""
         return {"input_tokens": prompt}
 
-    def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
+    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return a message."""
         return answering.whole(asked, answer)
 
-    def telling(self, asked: Asked, stamp: Stamp) -> AnthropicTelling:
+    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> AnthropicTelling:
         """Begin a stream of events."""
         return AnthropicTelling(asked, stamp)
 

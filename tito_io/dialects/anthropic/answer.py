@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tito_io.dialects.arguments import as_object
-from tito_io.dialects.message_parts import Call, Spoken
-from tito_io.dialects.protocol import Answer, Asked, Said
+from tito_io.dialects.message_parts import Spoken, ToolCall
+from tito_io.dialects.protocol import ParsedRequest, SampledMessage, TurnAnswer
 from tito_io.engines.protocol import Usage
 
 
-def whole(asked: Asked, answer: Answer) -> dict[str, Any]:
+def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
     """Return the body of an answer."""
     said = answer.said[0]
     return {
@@ -36,19 +36,19 @@ def _blocks(spoken: Spoken, identifier: str) -> list[dict[str, Any]]:
     ]
 
 
-def tool_use(call: Call) -> dict[str, Any]:
+def tool_use(call: ToolCall) -> dict[str, Any]:
     """Return the block of a call, its input still empty."""
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
 
 
-def end(asked: Asked, said: Said) -> dict[str, Any]:
+def end(asked: ParsedRequest, said: SampledMessage) -> dict[str, Any]:
     """Return why a turn ended: a string that the client named, or what the engine says."""
     named = asked.sampling.get("stop") or ()
     sequence = said.stop_reason if isinstance(said.stop_reason, str) and said.stop_reason in named else None
     return {"stop_reason": _reason(said, sequence), "stop_sequence": sequence}
 
 
-def _reason(said: Said, sequence: str | None) -> str:
+def _reason(said: SampledMessage, sequence: str | None) -> str:
     if said.finish_reason == "length":
         return "max_tokens"
     if said.message.get("tool_calls"):

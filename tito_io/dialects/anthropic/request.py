@@ -17,7 +17,7 @@ from tito_io.dialects.fields import (
     taken,
     with_template,
 )
-from tito_io.dialects.protocol import Asked
+from tito_io.dialects.protocol import ParsedRequest
 
 from .blocks import system_text
 from .turns import messages
@@ -46,7 +46,7 @@ TOOL = frozenset(
 )
 
 
-def read(body: object, ignoring: frozenset[str], *, counting: bool = False) -> Asked:
+def read(body: object, ignoring: frozenset[str], *, counting: bool = False) -> ParsedRequest:
     """Return what a request asks; `counting` where it asks for a count alone."""
     given = body_of(body)
     said = {name: value for name, value in given.items() if name not in ignoring}
@@ -55,7 +55,7 @@ def read(body: object, ignoring: frozenset[str], *, counting: bool = False) -> A
     silent = _silent(present(taken(said, "tool_choice", dict) or {}))
     tools = list(_tools(objects(said.get("tools", []), "tools")))
     turns = messages(objects(demanded(said, "messages", list), "messages"))
-    return Asked(
+    return ParsedRequest(
         messages=(*_system(said), *turns),
         tools=() if silent else tuple(tools),
         sampling=_sampling(said, counting=counting),

@@ -12,10 +12,10 @@ import attrs
 
 from tito_io.dialects import errors
 from tito_io.dialects.arguments import as_object
-from tito_io.dialects.message_parts import Call, Spoken
-from tito_io.dialects.protocol import Answer, Asked, Stamp
+from tito_io.dialects.message_parts import Spoken, ToolCall
+from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 from tito_io.dialects.sse import event
-from tito_io.dialects.stream_text import Piece, Screen
+from tito_io.dialects.stream_text import CertainText, StreamText
 from tito_io.engines.protocol import Delta
 
 from .answer import end, head, tool_use, usage
@@ -28,17 +28,17 @@ UNKNOWN = {"input_tokens": 0, "output_tokens": 0}
 class AnthropicTelling:
     """One answer as a stream."""
 
-    asked: Asked
-    stamp: Stamp
-    screen: Screen = attrs.field(init=False)
+    asked: ParsedRequest
+    stamp: ReplyStamp
+    screen: StreamText = attrs.field(init=False)
     index: int = attrs.field(default=-1, init=False)
     """Which block was begun last."""
     open: str = attrs.field(default="", init=False)
     """The type of the block that grows; empty where none does."""
 
     @screen.default
-    def _reader(self) -> Screen:
-        return Screen.of(self.stamp.reading, tools=bool(self.asked.tools), ordered=True)
+    def _reader(self) -> StreamText:
+        return StreamText.of(self.stamp.reading, tools=bool(self.asked.tools), ordered=True)
 
     def started(self) -> bytes:
         """Return the event that says who answers."""
@@ -50,7 +50,7 @@ class AnthropicTelling:
         """Return the events that a delta makes certain; turns beside the first are none of this API."""
         return self._told(self.screen.fed(delta)) if delta.index == 0 else b""
 
-    def ended(self, answer: Answer) -> bytes:
+    def ended(self, answer: TurnAnswer) -> bytes:
         """Return what is left, why the turn ended, and the counts."""
         said = answer.said[0]
         rest = self._told(self.screen.rest(said.message)) + self._closed()
@@ -66,7 +66,7 @@ class AnthropicTelling:
         """Return a ping."""
         return _event("ping")
 
-    def _told(self, piece: Piece) -> bytes:
+    def _told(self, piece: CertainText) -> bytes:
         """Return the events of a piece, the thought in front unless text was told before it."""
         late = self.open == "text"
         text = self._grown("text", piece.content, {}) if late and piece.content else b""
@@ -80,7 +80,7 @@ class AnthropicTelling:
         begun = b"" if self.open == kind else self._begun({"type": kind, kind: "", **blank})
         return begun + self._added({"type": f"{kind}_delta", kind: text})
 
-    def _called(self, call: Call) -> bytes:
+    def _called(self, call: ToolCall) -> bytes:
         """Return the events of a call: it is whole when it is known to be one."""
         written = json.dumps(as_object(call.arguments), ensure_ascii=False)
         begun = self._begun(tool_use(call))

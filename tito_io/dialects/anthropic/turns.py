@@ -7,7 +7,7 @@ from typing import Any
 
 from tito_io.dialects.arguments import as_text
 from tito_io.dialects.fields import demanded, known, objects, only
-from tito_io.dialects.message_parts import Call
+from tito_io.dialects.message_parts import ToolCall
 from tito_io.dialects.protocol import UntranslatableError
 
 from .blocks import block_type, content, joined, system_text, text_part, tool_result
@@ -92,4 +92,4 @@ def _message(thoughts: list[str], texts: list[dict[str, Any]], calls: list[dict[
 def _call(block: Mapping[str, Any], within: str) -> dict[str, Any]:
     identifier, name = demanded(block, "id", str, within), demanded(block, "name", str, within)
     found = demanded(block, "input", dict, within)
-    return Call(identifier, name, as_text(found, f"{within}input")).wire()
+    return ToolCall(identifier, name, as_text(found, f"{within}input")).wire()

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from tito_io.dialects import errors
-from tito_io.dialects.protocol import Answer, Asked, Stamp
+from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 
 from . import answer as answering
 from .request import read
@@ -29,15 +29,15 @@ class Chat:
     """Fields of a request that are accepted without effect, beside those that never have one."""
     name: str = attrs.field(default="chat", init=False)
 
-    def asked(self, body: object) -> Asked:
+    def asked(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `UntranslatableError`."""
         return read(body, self.ignoring)
 
-    def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
+    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return a `chat.completion`."""
         return answering.whole(asked, answer)
 
-    def telling(self, asked: Asked, stamp: Stamp) -> ChatTelling:
+    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> ChatTelling:
         """Begin a stream of `chat.completion.chunk`."""
         return ChatTelling(asked, stamp)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from tito_core import Message
 from tito_io.dialects.message_parts import Spoken
-from tito_io.dialects.protocol import Answer, Asked, Said
+from tito_io.dialects.protocol import ParsedRequest, SampledMessage, TurnAnswer
 from tito_io.dialects.tokens import entries
 from tito_io.engines.protocol import Usage
 
 
-def whole(asked: Asked, answer: Answer) -> dict[str, Any]:
+def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
     """Return the body of an answer."""
     return {
         "id": answer.id,
@@ -24,7 +24,7 @@ def whole(asked: Asked, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _choice(asked: Asked, answer: Answer, place: int, said: Said) -> dict[str, Any]:
+def _choice(asked: ParsedRequest, answer: TurnAnswer, place: int, said: SampledMessage) -> dict[str, Any]:
     return {
         "index": place,
         "message": {**message(said.message), "refusal": None},
@@ -55,7 +55,9 @@ def reasoning(text: str) -> dict[str, str]:
     return {"reasoning": text, "reasoning_content": text} if text else {}
 
 
-def logprobs(asked: Asked, answer: Answer, said: Said, begin: int = 0) -> dict[str, Any] | None:
+def logprobs(
+    asked: ParsedRequest, answer: TurnAnswer, said: SampledMessage, begin: int = 0
+) -> dict[str, Any] | None:
     """Return the log-probabilities of a turn from one id on, None where nobody asked or knows."""
     if not asked.logprobs or said.logprobs is None:
         return None

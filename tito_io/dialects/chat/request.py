@@ -19,7 +19,7 @@ from tito_io.dialects.fields import (
     taken,
     with_template,
 )
-from tito_io.dialects.protocol import Asked, UntranslatableError
+from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
 SAMPLING = frozenset(("max_tokens", "max_completion_tokens", "stop", "n", "extra_body"))
 HONOURED = frozenset(
@@ -68,7 +68,7 @@ ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
 NAMES = SAMPLING | HONOURED | NOISE | ENGINE | ONLY.keys()
 
 
-def read(body: object, ignoring: frozenset[str]) -> Asked:
+def read(body: object, ignoring: frozenset[str]) -> ParsedRequest:
     """Return what a request asks."""
     given = body_of(body)
     said = {name: value for name, value in given.items() if name not in ignoring}
@@ -77,7 +77,7 @@ def read(body: object, ignoring: frozenset[str]) -> Asked:
         only(said, name, allowed, instead)
     silent = said.get("tool_choice") == "none"
     options = present(taken(said, "stream_options", dict) or {})
-    return Asked(
+    return ParsedRequest(
         messages=_messages(demanded(said, "messages", list)),
         tools=() if silent else tuple(_tools(said.get("tools", []))),
         sampling=_sampling(said),

@@ -8,9 +8,15 @@ import attrs
 
 from tito_io.dialects import errors
 from tito_io.dialects.message_parts import Spoken
-from tito_io.dialects.protocol import Answer, Asked, Said, Stamp, ToldOtherwiseError
+from tito_io.dialects.protocol import (
+    ParsedRequest,
+    ReplyStamp,
+    SampledMessage,
+    ToldOtherwiseError,
+    TurnAnswer,
+)
 from tito_io.dialects.sse import COMMENT, DONE, event
-from tito_io.dialects.stream_text import Piece, Screen
+from tito_io.dialects.stream_text import CertainText, StreamText
 from tito_io.dialects.tokens import entries
 from tito_io.engines.protocol import Delta
 
@@ -18,10 +24,10 @@ from .answer import logprobs, reasoning, usage
 
 
 @attrs.define
-class Choice:
+class ChatStreamChoice:
     """One turn of several, while it is told."""
 
-    screen: Screen
+    screen: StreamText
     ids: list[int] = attrs.field(factory=list)
     """The ids that were told, where they are asked for."""
     scored: int = 0
@@ -34,9 +40,9 @@ class Choice:
 class ChatTelling:
     """One answer as a stream."""
 
-    asked: Asked
-    stamp: Stamp
-    choices: dict[int, Choice] = attrs.field(factory=dict, init=False)
+    asked: ParsedRequest
+    stamp: ReplyStamp
+    choices: dict[int, ChatStreamChoice] = attrs.field(factory=dict, init=False)
 
     def started(self) -> bytes:
         """Return the chunk that says whose turn it is; those of other choices come with their first delta."""
@@ -55,7 +61,7 @@ class ChatTelling:
             return opened
         return opened + self._chunk(delta.index, _delta(piece), scores, ids)
 
-    def ended(self, answer: Answer) -> bytes:
+    def ended(self, answer: TurnAnswer) -> bytes:
         """Return what is left, the counts where they are asked for, and the end."""
         told = [self._finished(answer, place, said) for place, said in enumerate(answer.said)]
         counts = {"choices": [], "usage": usage(answer.usage)}
@@ -72,17 +78,17 @@ class ChatTelling:
 
     def _opened(self, place: int) -> bytes:
         tools = bool(self.asked.tools)
-        self.choices[place] = Choice(Screen.of(self.stamp.reading, tools=tools, ordered=False))
+        self.choices[place] = ChatStreamChoice(StreamText.of(self.stamp.reading, tools=tools, ordered=False))
         return self._chunk(place, {"role": "assistant"})
 
-    def _scores(self, choice: Choice, delta: Delta) -> list[dict[str, Any]]:
+    def _scores(self, choice: ChatStreamChoice, delta: Delta) -> list[dict[str, Any]]:
         """Return the log-probabilities of a delta, where those of all ids before it were told."""
         if not self.asked.logprobs or delta.logprobs is None or choice.scored != choice.sampled:
             return []
         choice.scored += len(delta.ids)
         return entries(delta.ids, delta.logprobs, self.stamp.spell, as_ids=self.asked.tokens_as_ids)
 
-    def _finished(self, answer: Answer, place: int, said: Said) -> bytes:
+    def _finished(self, answer: TurnAnswer, place: int, said: SampledMessage) -> bytes:
         opened = self._opened(place) if place not in self.choices else b""
         choice = self.choices[place]
         left = list(said.completion_ids[len(choice.ids) :]) if self.asked.return_token_ids else []
@@ -96,7 +102,7 @@ class ChatTelling:
         rest = self._chunk(place, delta, found, left) if delta or left or found else b""
         return opened + rest + self._end(answer, place, said)
 
-    def _end(self, answer: Answer, place: int, said: Said) -> bytes:
+    def _end(self, answer: TurnAnswer, place: int, said: SampledMessage) -> bytes:
         """Return the chunk that says why a turn ended."""
         end = {"finish_reason": said.finish_reason, "stop_reason": said.stop_reason}
         prompt = {"prompt_token_ids": list(answer.prompt_ids)}
@@ -122,10 +128,10 @@ class ChatTelling:
         return {"id": stamp.id, "object": kind, "created": stamp.created, "model": stamp.model}
 
 
-def _delta(piece: Piece) -> dict[str, Any]:
+def _delta(piece: CertainText) -> dict[str, Any]:
     return {**reasoning(piece.reasoning), **({"content": piece.content} if piece.content else {})}
 
 
-def _calls(said: Said) -> dict[str, Any]:
+def _calls(said: SampledMessage) -> dict[str, Any]:
     calls = Spoken.of(said.message).calls
     return {"tool_calls": [{"index": i, **call.wire()} for i, call in enumerate(calls)]} if calls else {}

@@ -4,7 +4,7 @@ Items become messages in the manner of the chat API and the other way round: a t
 calls, in this order, are one assistant message. A thought is a `reasoning` item with its text in `content`,
 and, for clients that ask for it in `include`, in `encrypted_content` as well: there is nothing to hide.
 
-`previous_response_id` is the gateway's to resolve (see `Asked`). `reasoning.effort` becomes the template
+The gateway resolves `previous_response_id` (see `ParsedRequest`). `reasoning.effort` becomes the template
 argument `reasoning_effort`.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tito_io.dialects import errors
-from tito_io.dialects.protocol import Answer, Asked, Stamp
+from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 
 from . import answer as answering
 from .request import read
@@ -31,15 +31,15 @@ class Responses:
     """Fields of a request that are accepted without effect, beside those that never have one."""
     name: str = attrs.field(default="responses", init=False)
 
-    def asked(self, body: object) -> Asked:
+    def asked(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `UntranslatableError`."""
         return read(body, self.ignoring)
 
-    def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
+    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return a response."""
         return answering.whole(asked, answer)
 
-    def telling(self, asked: Asked, stamp: Stamp) -> ResponsesTelling:
+    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> ResponsesTelling:
         """Begin a stream of events."""
         return ResponsesTelling(asked, stamp)
 

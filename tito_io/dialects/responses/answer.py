@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tito_io.dialects.message_parts import Call, Spoken
-from tito_io.dialects.protocol import Answer, Asked
+from tito_io.dialects.message_parts import Spoken, ToolCall
+from tito_io.dialects.protocol import ParsedRequest, TurnAnswer
 from tito_io.engines.protocol import Usage
 
 from . import reasoning as thought
@@ -29,7 +29,7 @@ ECHOED = (
 """What a response repeats of its request."""
 
 
-def whole(asked: Asked, answer: Answer) -> dict[str, Any]:
+def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
     """Return the body of an answer."""
     cut = answer.said[0].finish_reason == "length"
     return {
@@ -41,12 +41,12 @@ def whole(asked: Asked, answer: Answer) -> dict[str, Any]:
     }
 
 
-def status(answer: Answer) -> str:
+def status(answer: TurnAnswer) -> str:
     """Return whether the turn came to its end."""
     return "incomplete" if answer.said[0].finish_reason == "length" else "completed"
 
 
-def head(asked: Asked, identifier: str, created: int, model: str) -> dict[str, Any]:
+def head(asked: ParsedRequest, identifier: str, created: int, model: str) -> dict[str, Any]:
     """Return a response before anything is said."""
     body = asked.body
     return {
@@ -68,7 +68,7 @@ def head(asked: Asked, identifier: str, created: int, model: str) -> dict[str, A
     }
 
 
-def output(asked: Asked, answer: Answer) -> list[dict[str, Any]]:
+def output(asked: ParsedRequest, answer: TurnAnswer) -> list[dict[str, Any]]:
     """Return the items of a turn; one of nothing at all is a message of nothing.
 
     Where the turn was cut short it is the last item that is not whole.
@@ -83,7 +83,7 @@ def output(asked: Asked, answer: Answer) -> list[dict[str, Any]]:
     return [*items[:-1], {**items[-1], "status": status(answer)}]
 
 
-def reasoning(asked: Asked, identifier: str, text: str) -> dict[str, Any]:
+def reasoning(asked: ParsedRequest, identifier: str, text: str) -> dict[str, Any]:
     """Return the item of a thought."""
     sealed = SEALED in asked.body.get("include", ())
     return thought.item(f"rs_{identifier}", text, sealed=sealed)
@@ -100,7 +100,7 @@ def part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def call(identifier: str, place: int, called: Call) -> dict[str, Any]:
+def call(identifier: str, place: int, called: ToolCall) -> dict[str, Any]:
     """Return the item of a call; its arguments are text as sampled."""
     return {
         "id": f"fc_{identifier}_{place}",

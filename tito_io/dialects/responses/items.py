@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from tito_io.dialects.fields import demanded, known, objects, of_kind, only
-from tito_io.dialects.message_parts import Call
+from tito_io.dialects.message_parts import ToolCall
 from tito_io.dialects.protocol import UntranslatableError
 
 from .reasoning import text_of
@@ -21,7 +21,7 @@ TYPES = "message, reasoning, function_call and function_call_output"
 
 
 @attrs.define
-class Turns:
+class GatheredMessages:
     """Messages while they are gathered. The last one may be an assistant's that is not whole yet."""
 
     found: list[dict[str, Any]] = attrs.field(factory=list)
@@ -58,13 +58,13 @@ def messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     >>> messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
     [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': 'ho'}]
     """
-    turns = Turns()
+    turns = GatheredMessages()
     for place, item in enumerate(items):
         _take(turns, item, f"input[{place}]")
     return turns.found
 
 
-def _take(turns: Turns, item: Mapping[str, Any], field: str) -> None:
+def _take(turns: GatheredMessages, item: Mapping[str, Any], field: str) -> None:
     kind = item.get("type") or "message"
     if kind == "message":
         _message(turns, item, field)
@@ -78,7 +78,7 @@ def _take(turns: Turns, item: Mapping[str, Any], field: str) -> None:
         raise UntranslatableError(f"{field}.type", f"{kind!r:.60} cannot be translated", f"use {TYPES}")
 
 
-def _message(turns: Turns, item: Mapping[str, Any], field: str) -> None:
+def _message(turns: GatheredMessages, item: Mapping[str, Any], field: str) -> None:
     known(item, MESSAGE, f"{field}.")
     only(item, "role", ("user", "assistant", "system", "developer"), "use one of them", f"{field}.")
     role, content = (
@@ -95,7 +95,7 @@ def _call(item: Mapping[str, Any], field: str) -> dict[str, Any]:
     known(item, CALL, f"{field}.")
     only(item, "caller", ({"type": "direct"},), "tools are called by the model alone", f"{field}.")
     said = (demanded(item, name, str, f"{field}.") for name in ("call_id", "name", "arguments"))
-    return Call(*said).wire()
+    return ToolCall(*said).wire()
 
 
 def _output(item: Mapping[str, Any], field: str) -> dict[str, Any]:

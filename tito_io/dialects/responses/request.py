@@ -18,7 +18,7 @@ from tito_io.dialects.fields import (
     taken,
     with_template,
 )
-from tito_io.dialects.protocol import Asked, UntranslatableError
+from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
 from .items import messages
 
@@ -64,7 +64,7 @@ NAMES = HONOURED | NOISE | ENGINE | ONLY.keys()
 INCLUDED = frozenset(("reasoning.encrypted_content",))
 
 
-def read(body: object, ignoring: frozenset[str]) -> Asked:
+def read(body: object, ignoring: frozenset[str]) -> ParsedRequest:
     """Return what a request asks."""
     given = body_of(body)
     said = {name: value for name, value in given.items() if name not in ignoring}
@@ -76,7 +76,7 @@ def read(body: object, ignoring: frozenset[str]) -> Asked:
     tools = tuple(_tools(objects(said.get("tools", []), "tools")))
     stored = taken(said, "store", bool)
     instructions = _instructions(said)
-    return Asked(
+    return ParsedRequest(
         messages=(*instructions, *_input(said)),
         instructed=bool(instructions),
         tools=() if said.get("tool_choice") == "none" else tools,

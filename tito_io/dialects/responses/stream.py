@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 
 from tito_io.dialects import errors
-from tito_io.dialects.message_parts import Call, Spoken
-from tito_io.dialects.protocol import Answer, Asked, Stamp
+from tito_io.dialects.message_parts import Spoken, ToolCall
+from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 from tito_io.dialects.sse import COMMENT, event
-from tito_io.dialects.stream_text import Piece, Screen
+from tito_io.dialects.stream_text import CertainText, StreamText
 from tito_io.engines.protocol import Delta
 
 from . import answer as bodies
@@ -26,9 +26,9 @@ UNSCORED: dict[str, Any] = {"logprobs": []}
 class ResponsesTelling:
     """One answer as a stream."""
 
-    asked: Asked
-    stamp: Stamp
-    screen: Screen = attrs.field(init=False)
+    asked: ParsedRequest
+    stamp: ReplyStamp
+    screen: StreamText = attrs.field(init=False)
     number: int = attrs.field(default=0, init=False)
     """The number of the next event."""
     items: list[dict[str, Any]] = attrs.field(factory=list, init=False)
@@ -39,8 +39,8 @@ class ResponsesTelling:
     """What that item has so far."""
 
     @screen.default
-    def _reader(self) -> Screen:
-        return Screen.of(self.stamp.reading, tools=bool(self.asked.tools), ordered=True)
+    def _reader(self) -> StreamText:
+        return StreamText.of(self.stamp.reading, tools=bool(self.asked.tools), ordered=True)
 
     def started(self) -> bytes:
         """Return the events that say that somebody answers."""
@@ -53,7 +53,7 @@ class ResponsesTelling:
         """Return the events that a delta makes certain; turns beside the first are none of this API."""
         return self._told(self.screen.fed(delta)) if delta.index == 0 else b""
 
-    def ended(self, answer: Answer) -> bytes:
+    def ended(self, answer: TurnAnswer) -> bytes:
         """Return what is left, and the response."""
         spoken, state = Spoken.of(answer.said[0].message), bodies.status(answer)
         rest = self._told(self.screen.rest(answer.said[0].message))
@@ -81,7 +81,7 @@ class ResponsesTelling:
         stamp = self.stamp
         return bodies.head(self.asked, stamp.id, stamp.created, stamp.model)
 
-    def _told(self, piece: Piece) -> bytes:
+    def _told(self, piece: CertainText) -> bytes:
         """Return the events of a piece, the thought in front unless text was told before it."""
         parts = [(THOUGHT, piece.reasoning), (TEXT, piece.content)]
         ordered = reversed(parts) if self.open == TEXT else parts
@@ -113,7 +113,7 @@ class ResponsesTelling:
         self.open = ""
         return done + parted + self._ended(item)
 
-    def _called(self, place: int, call: Call, state: str) -> bytes:
+    def _called(self, place: int, call: ToolCall, state: str) -> bytes:
         """Return the events of a call: it is whole when it is known to be one."""
         item = {**bodies.call(self.stamp.id, place, call), "status": state}
         index, where = len(self.items), {"item_id": item["id"], "output_index": len(self.items)}

@@ -1,7 +1,7 @@
 """NVIDIA Dynamo: its HTTP frontend, whichever engine works behind it."""
 
 from .engine import Dynamo
-from .notices import Notice
+from .notices import DynamoNotice
 from .routes import CHAT, COMPLETIONS, Route
 
-__all__ = ["CHAT", "COMPLETIONS", "Dynamo", "Notice", "Route"]
+__all__ = ["CHAT", "COMPLETIONS", "Dynamo", "DynamoNotice", "Route"]

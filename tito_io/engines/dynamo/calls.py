@@ -28,12 +28,12 @@ from tito_io.engines.replies.invariants import Check
 from tito_io.engines.wire import Wire
 
 from .replies import read, torn
-from .requests import ECHO, Asked, streamed
+from .requests import ECHO, DynamoOptions, streamed
 from .routes import CHAT, COMPLETIONS, Route
 
 
 @attrs.frozen
-class Call:
+class DynamoRequest:
     """One request for a turn."""
 
     wire: Wire
@@ -41,7 +41,7 @@ class Call:
     """Makes what checks an answer to a path."""
     route: Route
     body: Mapping[str, Any]
-    asked: Asked
+    asked: DynamoOptions
     sent: Ids | None
     """The ids that go in; None where messages do."""
 

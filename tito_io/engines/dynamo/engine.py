@@ -23,8 +23,8 @@ from tito_core import Ids, InputError, Message, TokenizeFn
 from tito_io.engines.local_tokenizer import LocalVocabulary
 from tito_io.engines.prompt_echo import Proven
 from tito_io.engines.protocol import (
-    Answer,
-    Limits,
+    EngineAnswer,
+    ModelLimits,
     Rendering,
     Reply,
     Sampling,
@@ -37,11 +37,11 @@ from tito_io.engines.wire import Wire
 from tito_io.families.family import Family
 
 from . import requests
-from .calls import Call
+from .calls import DynamoRequest
 from .message import Reader, flagged
-from .requests import Asked
+from .requests import DynamoOptions
 from .routes import MODELS, Route
-from .served import Served, chosen
+from .served import DynamoModels, chosen
 
 
 class Dynamo:
@@ -79,10 +79,10 @@ class Dynamo:
         self.family = family
         self.vocab_size = vocab_size
         self._tokenize_fn = tokenize_fn
-        self._asked = Asked(logprobs=logprobs, routed_experts=routed_experts)
+        self._asked = DynamoOptions(logprobs=logprobs, routed_experts=routed_experts)
         self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._reader = _reader(family) if family else None
-        self._served: Served | None = None
+        self._served: DynamoModels | None = None
         self._proven = Proven[Route]()
         """The routes on which the frontend has repeated a prompt rightly, and need do so no more."""
 
@@ -112,7 +112,7 @@ class Dynamo:
         served = await self.served()
         asked = self._asked
         body = requests.chat(served.name, messages, rendering, sampling, asked)
-        call = Call(self._wire, self._check, "chat", body, asked, None)
+        call = DynamoRequest(self._wire, self._check, "chat", body, asked, None)
         return await self._turn(call, rendering, watch)
 
     async def from_ids(
@@ -136,21 +136,21 @@ class Dynamo:
             body = requests.chat_after_ids(served.name, sent, rendering, sampling, limit, asked)
         else:
             body = requests.completion(served.name, sent, sampling, limit, asked)
-        call = Call(self._wire, self._check, self.route, body, asked, sent)
+        call = DynamoRequest(self._wire, self._check, self.route, body, asked, sent)
         return await self._turn(call, rendering, watch)
 
-    async def limits(self) -> Limits:
+    async def limits(self) -> ModelLimits:
         """Return how much the model takes."""
         size = self.vocab_size or (self.family.vocab_size if self.family else None)
-        return Limits(max_model_len=(await self.served()).context, vocab_size=size)
+        return ModelLimits(max_model_len=(await self.served()).context, vocab_size=size)
 
-    async def models(self) -> tuple[Served, ...]:
+    async def models(self) -> tuple[DynamoModels, ...]:
         """Return the models that the frontend has workers for."""
         answer = await self._wire.get(MODELS)
-        check = Check(self._wire.where("GET", MODELS), Answer(200, answer))
-        return tuple(Served.of(check, card) for card in check.get(answer, "data", list))
+        check = Check(self._wire.where("GET", MODELS), EngineAnswer(200, answer))
+        return tuple(DynamoModels.of(check, card) for card in check.get(answer, "data", list))
 
-    async def served(self) -> Served:
+    async def served(self) -> DynamoModels:
         """Return the model in use; asked for once."""
         if self._served is None:
             self._served = chosen(await self.models(), self.model)
@@ -176,7 +176,7 @@ class Dynamo:
             )
         return self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
 
-    async def _turn(self, call: Call, rendering: Rendering | None, watch: Watch | None) -> Reply:
+    async def _turn(self, call: DynamoRequest, rendering: Rendering | None, watch: Watch | None) -> Reply:
         if self._reader is not None:
             await self._reader.speech.ready()  # first, so that no sampled turn is lost to it
         reply = await self._proven.held_to(call.route, call.reply(watch), call.repeated)
@@ -190,7 +190,7 @@ class Dynamo:
         return self._wire.sendable(ids, size)
 
     def _check(self, path: str, answer: object) -> Check:
-        return Check(self._wire.where("POST", path), Answer(200, answer), self.vocab_size)
+        return Check(self._wire.where("POST", path), EngineAnswer(200, answer), self.vocab_size)
 
 
 def _reader(family: Family) -> Reader:

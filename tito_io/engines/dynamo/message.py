@@ -20,7 +20,7 @@ from tito_io.engines.protocol import Reply
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
 from tito_io.engines.replies.output_parser import Speech
 
-from .notices import Notice
+from .notices import DynamoNotice
 
 UNSPOKEN = re.compile(rf"\s|\ufffd|{THINK}|{THOUGHT}")
 """What parsers take away rightly, or spell otherwise: blanks, tags of thoughts, halves of characters."""
@@ -40,7 +40,7 @@ class Reader:
             decode = family.decode if message.get("tool_calls") else self.vocabulary.shown
             if not swallowed(message, self._until_stop(reply, decode)):
                 return reply
-        notices = () if reply.message is None else (Notice.READ_FROM_IDS,)
+        notices = () if reply.message is None else (DynamoNotice.READ_FROM_IDS,)
         return await self._from_ids(attrs.evolve(reply, notices=(*reply.notices, *notices)), tools=tools)
 
     async def _from_ids(self, reply: Reply, *, tools: bool) -> Reply:
@@ -89,7 +89,7 @@ def flagged(reply: Reply) -> Reply:
         lacking = len(_spoken(reply)) > 0 and not (said(reply.message) or reply.message.get("tool_calls"))
     else:
         lacking = not isinstance(reply.stop_reason, str) and swallowed(reply.message, shown)
-    return attrs.evolve(reply, notices=(*reply.notices, Notice.UNSAID)) if lacking else reply
+    return attrs.evolve(reply, notices=(*reply.notices, DynamoNotice.UNSAID)) if lacking else reply
 
 
 def _tokens(reply: Reply) -> str | None:

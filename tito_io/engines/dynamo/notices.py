@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Notice(StrEnum):
+class DynamoNotice(StrEnum):
     """Something about a turn that the caller should know."""
 
     NO_LOGPROBS = "no-logprobs"

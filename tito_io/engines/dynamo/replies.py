@@ -19,8 +19,8 @@ from tito_io.engines.protocol import Reply, ServerError, Usage
 from tito_io.engines.replies.described_experts import routed_experts
 from tito_io.engines.replies.invariants import FINISHES, Check
 
-from .notices import Notice
-from .requests import ECHO, Asked
+from .notices import DynamoNotice
+from .requests import ECHO, DynamoOptions
 from .routes import Route
 
 Logprobs = tuple[float | None, ...] | None
@@ -30,7 +30,7 @@ ENDS = {"eos": "stop"}
 
 
 @attrs.frozen
-class Told:
+class DynamoIds:
     """What was said of ids, and by whom."""
 
     nvext: Mapping[str, Any]
@@ -42,7 +42,9 @@ class Told:
     """How many ids were sampled before another worker went on."""
 
 
-def read(check: Check, body: Mapping[str, Any], route: Route, asked: Asked, sent: Ids | None) -> Reply:
+def read(
+    check: Check, body: Mapping[str, Any], route: Route, asked: DynamoOptions, sent: Ids | None
+) -> Reply:
     """Read an answer; `sent` are the ids that went in, None where messages did."""
     choice = check.choice(body)
     told = _told(check, body, sent, echo=asked.echo)
@@ -60,7 +62,7 @@ def read(check: Check, body: Mapping[str, Any], route: Route, asked: Asked, sent
         usage=_usage(check, body, told),
         stop_reason=_stop_reason(told.nvext),
         routed_experts=_experts(check, told),
-        notices=(*([Notice.NO_LOGPROBS] * missing), *([Notice.MIGRATED] * bool(told.moved))),
+        notices=(*([DynamoNotice.NO_LOGPROBS] * missing), *([DynamoNotice.MIGRATED] * bool(told.moved))),
         raw=body,
     )
 
@@ -76,7 +78,7 @@ def torn(check: Check, body: Mapping[str, Any], route: Route, sent: Ids | None) 
     if not ids:
         return None
     prompt = tuple(nvext.get(ECHO) or ()) if sent is None else tuple(sent)
-    told = Told(nvext, {}, prompt, ids)
+    told = DynamoIds(nvext, {}, prompt, ids)
     message = choice.get("message")
     return Reply(
         prompt_ids=prompt,
@@ -90,7 +92,7 @@ def torn(check: Check, body: Mapping[str, Any], route: Route, sent: Ids | None) 
     )
 
 
-def _told(check: Check, body: Mapping[str, Any], sent: Ids | None, *, echo: bool) -> Told:
+def _told(check: Check, body: Mapping[str, Any], sent: Ids | None, *, echo: bool) -> DynamoIds:
     nvext = body.get("nvext")
     if not isinstance(nvext, Mapping):
         check.fail(_deaf(body, sent))
@@ -100,7 +102,7 @@ def _told(check: Check, body: Mapping[str, Any], sent: Ids | None, *, echo: bool
         raise ServerError(f"{check.where}: the engine failed while it sampled", check.answer)
     prompt = _prompt(check, nvext, engine, sent, echo=echo)
     sampled = nvext if "completion_token_ids" in nvext else engine
-    told = Told(nvext, engine, prompt, check.ids(sampled, "completion_token_ids"))
+    told = DynamoIds(nvext, engine, prompt, check.ids(sampled, "completion_token_ids"))
     return attrs.evolve(told, moved=_moved(check, told))
 
 
@@ -127,7 +129,7 @@ def _deaf(body: Mapping[str, Any], sent: Sequence[int] | None) -> str:
     )
 
 
-def _moved(check: Check, told: Told) -> int:
+def _moved(check: Check, told: DynamoIds) -> int:
     """Return how many ids another worker had sampled; the worker's ids must be the others.
 
     A worker that goes on is prompted with what was sampled before it, and tells only of what it sampled
@@ -143,12 +145,12 @@ def _moved(check: Check, told: Told) -> int:
     return moved
 
 
-def _usage(check: Check, body: Mapping[str, Any], told: Told) -> Usage:
+def _usage(check: Check, body: Mapping[str, Any], told: DynamoIds) -> Usage:
     """Return what was counted; after a migration that is the last worker's prompt."""
     return check.counted(body, len(told.prompt_ids) + told.moved, len(told.completion_ids))
 
 
-def _logprobs(check: Check, choice: Mapping[str, Any], told: Told, route: Route) -> Logprobs:
+def _logprobs(check: Check, choice: Mapping[str, Any], told: DynamoIds, route: Route) -> Logprobs:
     """Return log-probabilities from the first source that has one an id; None where none has."""
     said = choice.get("logprobs")
     said = said if isinstance(said, Mapping) else {}
@@ -191,7 +193,7 @@ def _stop_reason(nvext: Mapping[str, Any]) -> int | str | None:
     return found if isinstance(found, str) or type(found) is int else None
 
 
-def _experts(check: Check, told: Told) -> RoutedExperts | None:
+def _experts(check: Check, told: DynamoIds) -> RoutedExperts | None:
     found = told.nvext.get("routed_experts") or told.engine.get("routed_experts")
     ids = len(told.prompt_ids) + len(told.completion_ids)
     return routed_experts(check, found, ids) if found else None

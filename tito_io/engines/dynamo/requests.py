@@ -27,7 +27,7 @@ FIELDS_OF_THEIR_OWN = frozenset(("max_tokens", "n", "seed", "stop", "stop_token_
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class DynamoOptions:
     """What every turn of an engine is asked for."""
 
     logprobs: bool = True
@@ -44,7 +44,7 @@ class Asked:
 
 
 def chat(
-    model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling, asked: Asked
+    model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling, asked: DynamoOptions
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after messages."""
     body = {"model": model, "messages": said(messages), **rendered(rendering)}
@@ -57,14 +57,16 @@ def chat_after_ids(  # the five things that a request is made of, and its limit
     rendering: Rendering | None,
     sampling: Sampling,
     limit: int | None,
-    asked: Asked,
+    asked: DynamoOptions,
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the chat route, where the server's parsers run."""
     body = {"model": model, "messages": [PLACEHOLDER], **rendered(rendering or Rendering())}
     return _whole(body, {"token_data": ids}, sampling, limit, asked, "chat")
 
 
-def completion(model: str, ids: Ids, sampling: Sampling, limit: int | None, asked: Asked) -> dict[str, Any]:
+def completion(
+    model: str, ids: Ids, sampling: Sampling, limit: int | None, asked: DynamoOptions
+) -> dict[str, Any]:
     """Return the body that asks for a turn after ids. Special tokens stay in the text."""
     body = {"model": model, "prompt": ids, "skip_special_tokens": False}
     return _whole(body, {}, sampling, limit, asked, "completions")
@@ -80,7 +82,7 @@ def _whole(  # a body is made of so much
     nvext: Mapping[str, Any],
     sampling: Sampling,
     limit: int | None,
-    asked: Asked,
+    asked: DynamoOptions,
     route: Route,
 ) -> dict[str, Any]:
     merge(body, translated(_wanted(sampling, limit, asked), route))
@@ -88,7 +90,7 @@ def _whole(  # a body is made of so much
     return body
 
 
-def _wanted(sampling: Sampling, limit: int | None, asked: Asked) -> Mapping[str, Any]:
+def _wanted(sampling: Sampling, limit: int | None, asked: DynamoOptions) -> Mapping[str, Any]:
     """Return how to sample, in the words that the table knows."""
     if sampling.n != 1:
         raise UnsupportedError(

@@ -12,7 +12,7 @@ from tito_io.engines.replies.invariants import Check
 
 
 @attrs.frozen
-class Served:
+class DynamoModels:
     """A model that a frontend has."""
 
     name: str
@@ -20,7 +20,7 @@ class Served:
     """The most ids of prompt and completion together; None where the frontend does not know."""
 
     @classmethod
-    def of(cls, check: Check, card: object) -> Served:
+    def of(cls, check: Check, card: object) -> DynamoModels:
         """Read one entry of the frontend's list; it writes 0 where a worker did not say how much it takes."""
         name, rest = check.get(card, "id", str), card if isinstance(card, dict) else {}
         context = rest.get("context_window")
@@ -31,7 +31,7 @@ class Served:
 
         Dynamo refuses a prompt that leaves no room for all of `max_tokens`; other engines sample what fits.
 
-        >>> Served("m", 10).room(7, Sampling(max_tokens=5)), Served("m", None).room(7, Sampling())
+        >>> DynamoModels("m", 10).room(7, Sampling(max_tokens=5)), DynamoModels("m", None).room(7, Sampling())
         (3, None)
         """
         if self.context is None:
@@ -45,14 +45,14 @@ class Served:
         return left if sampling.max_tokens is None else min(left, sampling.max_tokens)
 
 
-def chosen(models: Sequence[Served], name: str | None) -> Served:
+def chosen(models: Sequence[DynamoModels], name: str | None) -> DynamoModels:
     """Return the model of that name, or the only one.
 
-    >>> chosen([Served("m", 10)], None), chosen([], "m")
+    >>> chosen([DynamoModels("m", 10)], None), chosen([], "m")
     (Served(name='m', context=10), Served(name='m', context=None))
     """
     if name is not None:
-        return next((one for one in models if one.name == name), Served(name, None))
+        return next((one for one in models if one.name == name), DynamoModels(name, None))
     if len(models) != 1:
         names = ", ".join(one.name for one in models) or "none, so no worker has come up yet"
         raise InputError(f"model: the frontend has {names}; say which one")

@@ -3,7 +3,7 @@
 Exact where the server is: every turn's ids come back, and are compared with what it recorded.
 """
 
-from tito_io.engines.replies.samples_container import Sample, Samples
+from tito_io.engines.replies.samples_container import MilesSample, MilesSamples
 
 from .engine import Miles
 from .errors import (
@@ -17,7 +17,7 @@ from .errors import (
 from .records import Record, Records
 from .requests import request_kwargs
 from .router import Agent, Health, MilesRouter, Rolled
-from .session import Session
+from .session import MilesSession
 
 __all__ = [
     "Agent",
@@ -25,15 +25,15 @@ __all__ = [
     "Health",
     "Miles",
     "MilesRouter",
+    "MilesSample",
+    "MilesSamples",
+    "MilesSession",
     "NotRecordedError",
     "Record",
     "Records",
     "RecordsUnavailableError",
     "Rolled",
-    "Sample",
-    "Samples",
     "SamplesRefusedError",
-    "Session",
     "SessionNotFoundError",
     "SessionUsedError",
     "request_kwargs",

@@ -13,10 +13,10 @@ import attrs
 import httpx2
 
 from tito_core import Message, Messages, render_key
-from tito_core.match import NOTHING, Wanted
+from tito_core.match import NOTHING, PromptMatcher
 from tito_io.engines.protocol import (
     Delta,
-    Limits,
+    ModelLimits,
     Rendering,
     Reply,
     RequestError,
@@ -27,7 +27,7 @@ from tito_io.engines.protocol import (
 
 from . import requests
 from .router import MilesRouter
-from .session import Session
+from .session import MilesSession
 
 OWNS = (
     "Miles' session server owns the ids: it renders what is new and joins it to what it kept; send messages"
@@ -35,10 +35,10 @@ OWNS = (
 
 
 @attrs.define(eq=False)
-class Talk:
+class MilesConversation:
     """A conversation, and the session that keeps it."""
 
-    session: Session
+    session: MilesSession
     key: str
     """What it was rendered with."""
     messages: Messages
@@ -66,9 +66,9 @@ class Miles:
         self.router = MilesRouter(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self.model = model
         self.evaluation = evaluation
-        self.talks: list[Talk] = []
+        self.talks: list[MilesConversation] = []
         """The conversations so far; `talk.session.samples()` gives their samples as long as this is open."""
-        self._limits: Limits | None = None
+        self._limits: ModelLimits | None = None
 
     async def render(
         self,
@@ -110,11 +110,11 @@ class Miles:
         """Raise `UnsupportedError`: the server owns the ids."""
         raise UnsupportedError(OWNS)
 
-    async def limits(self) -> Limits:
+    async def limits(self) -> ModelLimits:
         """Return how much the model takes, where a session is open and the engine behind it says so."""
         if self._limits is None and self.talks:
             self._limits = await _limits(self.talks[-1].session)
-        return self._limits or Limits()
+        return self._limits or ModelLimits()
 
     async def aclose(self) -> None:
         """Delete the sessions and close the connections; `router.left` names what could not be deleted."""
@@ -130,9 +130,9 @@ class Miles:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _continued(self, prompt: Sequence[Message], key: str) -> Talk | None:
+    def _continued(self, prompt: Sequence[Message], key: str) -> MilesConversation | None:
         """Return the conversation that a prompt continues, the longest where there are several."""
-        wanted = Wanted(prompt, NOTHING)
+        wanted = PromptMatcher(prompt, NOTHING)
         for talk in sorted(self.talks, key=_length, reverse=True):
             fits = talk.key == key and _length(talk) < len(prompt)
             if fits and wanted.fits(talk.messages) is not None:
@@ -148,16 +148,16 @@ class Miles:
             await self.router.close(session)
             raise
         key = render_key(rendering.tools, rendering.template_args)
-        self.talks.append(Talk(session, key, _after(body, reply)))
+        self.talks.append(MilesConversation(session, key, _after(body, reply)))
         return reply
 
-    async def _next(self, talk: Talk, body: Mapping[str, Any]) -> Reply:
+    async def _next(self, talk: MilesConversation, body: Mapping[str, Any]) -> Reply:
         reply = await talk.session.chat(body)
         talk.messages = _after(body, reply)
         return reply
 
 
-def _length(talk: Talk) -> int:
+def _length(talk: MilesConversation) -> int:
     return talk.messages.length
 
 
@@ -167,12 +167,12 @@ def _after(body: Mapping[str, Any], reply: Reply) -> Messages:
     return Messages.of(body["messages"]).then([said])
 
 
-async def _limits(session: Session) -> Limits:
+async def _limits(session: MilesSession) -> ModelLimits:
     try:
         answer = await session.ask("GET", "/v1/models")
     except RequestError:
-        return Limits()
+        return ModelLimits()
     cards = answer.get("data")
     card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], Mapping) else {}
     found = card.get("max_model_len")
-    return Limits(max_model_len=found if type(found) is int else None)
+    return ModelLimits(max_model_len=found if type(found) is int else None)

@@ -13,7 +13,7 @@ import httpx2
 import orjson
 
 from tito_io.engines.errors import Complaint, fault
-from tito_io.engines.protocol import Answer, EngineError, InvalidReplyError, RequestError, ServerError
+from tito_io.engines.protocol import EngineAnswer, EngineError, InvalidReplyError, RequestError, ServerError
 from tito_io.engines.replies.invariants import Check
 
 GONE = "session not found"
@@ -57,7 +57,7 @@ TOLD: Mapping[type[EngineError], str] = {
 
 def refusal(where: str, response: httpx2.Response) -> EngineError:
     """Return the error that an unsuccessful answer amounts to; `where` is the request, as errors name it."""
-    answer = Answer(response.status_code, _body(response))
+    answer = EngineAnswer(response.status_code, _body(response))
     kind = _kind(answer)
     if kind is None:
         return fault(where, answer)
@@ -72,9 +72,9 @@ def read(where: str, response: httpx2.Response) -> tuple[Check, Any]:
     try:
         answer = orjson.loads(response.content)
     except orjson.JSONDecodeError:
-        raw = Answer(response.status_code, response.content)
+        raw = EngineAnswer(response.status_code, response.content)
         raise InvalidReplyError(f"{where}: the answer is no JSON; is it a session server?", raw) from None
-    return Check(where, Answer(response.status_code, answer)), answer
+    return Check(where, EngineAnswer(response.status_code, answer)), answer
 
 
 def _body(response: httpx2.Response) -> object:
@@ -84,7 +84,7 @@ def _body(response: httpx2.Response) -> object:
         return response.text
 
 
-def _kind(answer: Answer) -> type[EngineError] | None:
+def _kind(answer: EngineAnswer) -> type[EngineError] | None:
     """Return which of the session server's own refusals it is.
 
     A 404 is also what the engine behind it says of an unknown model, and a 422 what the server's framework

@@ -19,14 +19,14 @@ PAIR = 2
 
 
 @attrs.frozen
-class Sampled:
+class SampledIds:
     """The ids of a turn, and one log-probability for each."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float | None, ...]
 
 
-def sampled(check: Check, choice: Mapping[str, Any]) -> Sampled:
+def sampled(check: Check, choice: Mapping[str, Any]) -> SampledIds:
     """Return what was sampled, as many ids as the engine counted."""
     meta = check.get(choice, "meta_info", dict)
     entries = check.get(meta, "output_token_logprobs", list)
@@ -34,7 +34,7 @@ def sampled(check: Check, choice: Mapping[str, Any]) -> Sampled:
         check.fail("`output_token_logprobs` holds something other than [log-probability, id] entries")
     ids = check.ids({"ids": [entry[1] for entry in entries]}, "ids")
     check.count("sampled ids", len(ids), "counted ones", check.get(meta, "completion_tokens", int))
-    return Sampled(ids, check.logprobs([entry[0] for entry in entries], len(ids)))
+    return SampledIds(ids, check.logprobs([entry[0] for entry in entries], len(ids)))
 
 
 def echoed(check: Check, choice: Mapping[str, Any]) -> tuple[int, ...] | None:

@@ -15,14 +15,14 @@ import attrs
 import httpx2
 
 from tito_core import Message
-from tito_io.engines.protocol import Answer, EngineError, UnreachableError
+from tito_io.engines.protocol import EngineAnswer, EngineError, UnreachableError
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.samples_container import Samples, library
+from tito_io.engines.replies.samples_container import MilesSamples, library
 from tito_io.engines.wire import Wire, encoded
 
 from . import requests
 from .errors import read, refusal
-from .session import Session
+from .session import MilesSession
 
 OPEN_SECONDS = 30.0
 """How long a cancelled caller waits for a session that is being opened, to learn what to delete."""
@@ -59,7 +59,7 @@ class Health:
 class Rolled:
     """What became of an agent's run."""
 
-    samples: Samples
+    samples: MilesSamples
     returned: Mapping[str, Any] | None
     """What the agent returned."""
     error: Exception | None
@@ -85,14 +85,14 @@ class MilesRouter:
     async def health(self) -> Health:
         """Return what the server says of itself."""
         answer = await self._wire.get("/health")
-        check = Check(self._wire.where("GET", "/health"), Answer(200, answer))
+        check = Check(self._wire.where("GET", "/health"), EngineAnswer(200, answer))
         instance = answer.get("session_server_instance_id") if isinstance(answer, Mapping) else None
         return Health(check.get(answer, "status", str), None if instance is None else str(instance))
 
     @asynccontextmanager
     async def session(
         self, sampling: Mapping[str, Any] | None = None, *, evaluation: bool = False
-    ) -> AsyncIterator[Session]:
+    ) -> AsyncIterator[MilesSession]:
         """Open a session for as long as the block lasts.
 
         `sampling` holds the session's `temperature`, `top_p` and `top_k`: later servers give them to requests
@@ -106,7 +106,9 @@ class MilesRouter:
         finally:
             await self.close(session)
 
-    async def open(self, sampling: Mapping[str, Any] | None = None, *, evaluation: bool = False) -> Session:
+    async def open(
+        self, sampling: Mapping[str, Any] | None = None, *, evaluation: bool = False
+    ) -> MilesSession:
         """Open a session that somebody must `close`.
 
         Once asked for, the session exists, and only the answer names it: a cancelled caller waits for that.
@@ -120,9 +122,9 @@ class MilesRouter:
         if not response.is_success:
             raise refusal(where, response)
         check, answer = read(where, response)
-        return Session(check.get(answer, "session_id", str), self._wire)
+        return MilesSession(check.get(answer, "session_id", str), self._wire)
 
-    async def close(self, session: Session) -> None:
+    async def close(self, session: MilesSession) -> None:
         """Delete a session as well as can be: not cancelled, not for long, and raising no engine error."""
         if session.deleted:
             return
@@ -148,7 +150,7 @@ class MilesRouter:
         """Let an agent talk in a session of its own; return the session's samples.
 
         `sampling` are an engine's sampling parameters, renamed for the chat API. The samples are taken even
-        where the agent failed, then the session is deleted. Raises the errors of `Session.samples`.
+        where the agent failed, then the session is deleted. Raises the errors of `MilesSession.samples`.
         """
         library()  # first, so that nothing is sampled which could not be read
         kwargs = requests.request_kwargs(sampling or {})

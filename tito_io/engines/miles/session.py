@@ -13,9 +13,9 @@ import attrs
 import httpx2
 
 from tito_core import InputError, render_key
-from tito_io.engines.protocol import Answer, Reply
+from tito_io.engines.protocol import EngineAnswer, Reply
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.samples_container import Samples, library, samples
+from tito_io.engines.replies.samples_container import MilesSamples, library, samples
 from tito_io.engines.wire import Wire, encoded
 
 from . import records as recorded
@@ -28,7 +28,7 @@ GENERATION = "x-miles-session-generation"
 
 
 @attrs.define(eq=False)
-class Session:
+class MilesSession:
     """A session that is open. `MilesRouter.session` opens one and deletes it."""
 
     id: str
@@ -76,7 +76,7 @@ class Session:
 
     async def samples(
         self, max_seq_len: int | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> Samples:
+    ) -> MilesSamples:
         """Return the session's training samples, cut to `max_seq_len` ids.
 
         `metadata` is put into the samples by servers that branch; `reward` in it is for all of them. Raises
@@ -87,7 +87,7 @@ class Session:
         body = {"max_seq_len": max_seq_len, **({} if metadata is None else {"metadata": dict(metadata)})}
         response = await self._asked("POST", "/samples", encoded(body))
         where = self.wire.where("POST", f"{self.path}/samples")
-        found = samples(Check(where, Answer(response.status_code, response.content)), response.content)
+        found = samples(Check(where, EngineAnswer(response.status_code, response.content)), response.content)
         self.generation = response.headers.get(GENERATION)
         return found
 
@@ -117,7 +117,7 @@ class Session:
         return {**sent, "tools": list(self.tools)} if self.tools else sent
 
     async def _recorded(
-        self, check: Check, answer: Mapping[str, Any], turn: replies.Sampled
+        self, check: Check, answer: Mapping[str, Any], turn: replies.SampledIds
     ) -> tuple[int, ...]:
         """Return the prompt's ids as the server recorded them, of a record that holds this very turn."""
         found = (await self.records()).get(str(answer.get("id")))

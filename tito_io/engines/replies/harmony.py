@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from .hermes import Mark, Parsed
+from .hermes import Mark, ParsedMessage
 
 START, CHANNEL, MESSAGE, CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
 END, RETURN, CALLS = "<|end|>", "<|return|>", "<|call|>"
@@ -32,7 +32,7 @@ NAMED_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 
 
 @attrs.frozen
-class Said:
+class HarmonyMessage:
     """One message of a turn."""
 
     header: str
@@ -64,7 +64,9 @@ class Said:
         return (self.name, self.text) if self.name and whole else None
 
 
-def parse(text: str, marks: Sequence[Mark], *, opened: str = "", end: str = "", tools: bool = True) -> Parsed:
+def parse(
+    text: str, marks: Sequence[Mark], *, opened: str = "", end: str = "", tools: bool = True
+) -> ParsedMessage:
     """Take a turn apart at its marks.
 
     `opened` is the header that the prompt ends in, where it is more than a role, and `end` the stop id's
@@ -82,10 +84,12 @@ def parse(text: str, marks: Sequence[Mark], *, opened: str = "", end: str = "", 
     calls = [one.call for one in said if tools and one.call]
     rest = [one for one in said if not (tools and one.call)]
     thoughts, content = ([one.text for one in rest if one.thought is thought] for thought in (True, False))
-    return Parsed("\n".join(filter(None, thoughts)) or None, "\n".join(filter(None, content)), tuple(calls))
+    return ParsedMessage(
+        "\n".join(filter(None, thoughts)) or None, "\n".join(filter(None, content)), tuple(calls)
+    )
 
 
-def _said(text: str, marks: Sequence[Mark], opened: str, end: str) -> Iterator[Said]:
+def _said(text: str, marks: Sequence[Mark], opened: str, end: str) -> Iterator[HarmonyMessage]:
     """Yield the messages of a turn."""
     header, within, begin = opened, opened.endswith(MESSAGE), 0
     last = Mark(end, len(text), len(text))
@@ -99,12 +103,12 @@ def _said(text: str, marks: Sequence[Mark], opened: str, end: str) -> Iterator[S
             header, within, begin = "", False, mark.stop
 
 
-def _ended(header: str, text: str, end: str, *, within: bool) -> Iterator[Said]:
+def _ended(header: str, text: str, end: str, *, within: bool) -> Iterator[HarmonyMessage]:
     """Yield a message; of one that ends in its header, what is no header."""
     if within:
-        yield Said(header, text, end)
+        yield HarmonyMessage(header, text, end)
     elif text.strip() and CHANNEL not in header + text and not NAMED_RECIPIENT.search(header + text):
-        yield Said("", text, end)
+        yield HarmonyMessage("", text, end)
 
 
 def _is_object(text: str) -> bool:

@@ -118,7 +118,7 @@ def _pattern(spelled: Sequence[int]) -> Iterator[bool]:
 
 
 @attrs.frozen
-class Parsed:
+class ParsedMessage:
     """A text, taken apart."""
 
     reasoning: str | None
@@ -143,7 +143,7 @@ def _wire(key: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": key, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bool = True) -> Parsed:
+def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bool = True) -> ParsedMessage:
     r"""Take a text apart at its marks; `thinking` where it begins inside a thought.
 
     >>> text = '<think>hm</think>\n\nSo:\n<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>'
@@ -160,7 +160,7 @@ def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bo
             calls.append(call)
             begin = closing.stop if closing else len(text)
     pieces.append(text[begin:])
-    return Parsed(reasoning or None, _joined(pieces, after=reasoning is not None), tuple(calls))
+    return ParsedMessage(reasoning or None, _joined(pieces, after=reasoning is not None), tuple(calls))
 
 
 def _thought(text: str, marks: Sequence[Mark], *, thinking: bool) -> tuple[str | None, int]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 import attrs
 
-from tito_io.engines.protocol import Answer, EmptyReplyError, InvalidReplyError, ServerError, Usage
+from tito_io.engines.protocol import EmptyReplyError, EngineAnswer, InvalidReplyError, ServerError, Usage
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Check:
 
     where: str
     """The request, as errors name it."""
-    answer: Answer
+    answer: EngineAnswer
     vocab_size: int | None = None
     """How many ids there are, where that is known."""
 

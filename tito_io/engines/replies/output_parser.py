@@ -15,7 +15,7 @@ from tito_core import InputError
 
 from . import harmony, hermes
 from .harmony import ANY_MARKER, CALLS, END, MARKERS, MESSAGE, RETURN, START
-from .hermes import TAGS, Mark, Parsed, Tags
+from .hermes import TAGS, Mark, ParsedMessage, Tags
 
 
 class Vocabulary(Protocol):
@@ -36,7 +36,7 @@ class Speech(Protocol):
 
     async def parsed(
         self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
-    ) -> Parsed:
+    ) -> ParsedMessage:
         """Return what a completion says.
 
         `text` is the completion's, special tokens too; `whole` is false where a stop string cut it shorter
@@ -58,7 +58,7 @@ class Hermes:
 
     async def parsed(
         self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
-    ) -> Parsed:
+    ) -> ParsedMessage:
         """Return what a completion says."""
         tags = await self.tags()
         marks = await sampled_marks(self.vocabulary, tags, ids, text, whole=whole)
@@ -106,7 +106,7 @@ class Harmony:
 
     async def parsed(
         self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
-    ) -> Parsed:
+    ) -> ParsedMessage:
         """Return what a completion says."""
         tags = await self.tags()
         end = next((tag for tag in (RETURN, CALLS) if ids and ids[-1] == tags.ids[tag]), "")

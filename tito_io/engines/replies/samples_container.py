@@ -43,7 +43,7 @@ class SamplingMask:
 
 
 @attrs.frozen(kw_only=True)
-class Sample:
+class MilesSample:
     """One training row."""
 
     tokens: tuple[int, ...]
@@ -69,10 +69,10 @@ class Sample:
 
 
 @attrs.frozen(kw_only=True)
-class Samples:
+class MilesSamples:
     """The samples of one session."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[MilesSample, ...]
     session_metadata: Mapping[str, Any]
     empty_reason: str | None
     """Why there is none: `no_records` or `all_truncated`."""
@@ -87,7 +87,7 @@ def library() -> Any:
     return safetensors
 
 
-def samples(check: Check, payload: bytes) -> Samples:
+def samples(check: Check, payload: bytes) -> MilesSamples:
     """Read a samples reply; raises `InvalidReplyError` where its parts do not agree."""
     tensors = _container(check, payload)
     meta = _meta(check, tensors)
@@ -100,7 +100,7 @@ def samples(check: Check, payload: bytes) -> Samples:
     if (reason is None) != bool(rows) or (reason is not None and reason not in EMPTY):
         check.fail(f"{len(rows)} samples, and the reason for none is {reason!r:.40}")
     session = check.get(meta, "session_metadata", dict)
-    return Samples(samples=rows, session_metadata=session, empty_reason=reason)
+    return MilesSamples(samples=rows, session_metadata=session, empty_reason=reason)
 
 
 def _container(check: Check, payload: bytes) -> dict[str, Tensor]:
@@ -125,11 +125,11 @@ def _meta(check: Check, tensors: dict[str, Tensor]) -> dict[str, Any]:
     return check.get({META: found}, META, dict)
 
 
-def _sample(check: Check, tensors: dict[str, Tensor], place: int, row: object) -> Sample:
+def _sample(check: Check, tensors: dict[str, Tensor], place: int, row: object) -> MilesSample:
     said = check.get({f"samples[{place}]": row}, f"samples[{place}]", dict)
     fields = _Fields(check, tensors, place, frozenset(check.get(said, "nulls", list)))
     length = check.get(said, "response_length", int)
-    sample = Sample(
+    sample = MilesSample(
         tokens=fields.ids("tokens") or (),
         response=check.get(said, "response", str),
         response_length=length,
@@ -148,7 +148,7 @@ def _sample(check: Check, tensors: dict[str, Tensor], place: int, row: object) -
     return sample
 
 
-def _agree(check: Check, sample: Sample) -> None:
+def _agree(check: Check, sample: MilesSample) -> None:
     """Demand that a sample's lengths agree."""
     length = sample.response_length
     if not 0 <= length <= len(sample.tokens):
@@ -159,7 +159,7 @@ def _agree(check: Check, sample: Sample) -> None:
             check.fail("`loss_mask` holds something other than 0 and 1")
 
 
-_FIELDS = {field.name for field in attrs.fields(Sample)} - {"more"}
+_FIELDS = {field.name for field in attrs.fields(MilesSample)} - {"more"}
 
 
 @attrs.frozen

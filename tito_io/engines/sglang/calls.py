@@ -18,7 +18,7 @@ from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.wire import Wire, encoded
 
-from .replies import Asked, Reader
+from .replies import Reader, SglangQuestion
 from .stream import Growth
 
 ABORT = "/abort_request"
@@ -27,7 +27,7 @@ ABORT_SECONDS = 5.0
 
 
 @attrs.frozen
-class Part:
+class SglangPart:
     """A turn that may not be whole."""
 
     ids: Sequence[int]
@@ -45,7 +45,7 @@ class Stream(Protocol):
     def body(self) -> Any:
         """Return what would have come in one piece."""
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SglangPart]:
         """Return every turn so far."""
 
     def ended(self) -> bool:
@@ -72,10 +72,10 @@ class Generated:
         items = [self.growths[index].item() for index in sorted(self.growths)]
         return items if self.n > 1 or not items else items[0]
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SglangPart]:
         """Return every turn so far."""
         found = [self.growths[index] for index in sorted(self.growths)]
-        return [Part(one.ids, [triple[0] for triple in one.triples], one.text) for one in found]
+        return [SglangPart(one.ids, [triple[0] for triple in one.triples], one.text) for one in found]
 
     def ended(self) -> bool:
         """Whether every turn has said why it ended."""
@@ -106,12 +106,12 @@ class Chunked:
         """Return the chunks' body."""
         return self.made.body()
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SglangPart]:
         """Return every turn so far."""
         body = self.made.body()
         lists = (body.get("sglext") or {}).get("output_ids") or [[] for _ in body["choices"]]
         return [
-            Part(choice.get("token_ids") or ids, _logprobs(choice), _text(choice))
+            SglangPart(choice.get("token_ids") or ids, _logprobs(choice), _text(choice))
             for choice, ids in zip(body["choices"], lists, strict=False)
         ]
 
@@ -142,7 +142,7 @@ def _logprobs(choice: Mapping[str, Any]) -> list[object]:
 
 
 @attrs.frozen
-class Call:
+class SglangRequest:
     """One request for a turn."""
 
     wire: Wire
@@ -153,7 +153,7 @@ class Call:
     check: Callable[[object], Check]
     """Makes what checks an answer."""
     read: Reader
-    asked: Asked
+    asked: SglangQuestion
 
     async def whole(self, keys: Mapping[str, Any]) -> Reply:
         """Send it with `keys`; return the reply that comes in one piece."""
@@ -225,7 +225,7 @@ class Call:
             await self.wire.exchange("POST", ABORT, encoded({"rid": self.rid}))
 
 
-def _known(check: Check, part: Part) -> tuple[float | None, ...] | None:
+def _known(check: Check, part: SglangPart) -> tuple[float | None, ...] | None:
     """Return the log-probabilities of a torn turn, where each id has one."""
     try:
         return check.logprobs(part.logprobs, len(part.ids))

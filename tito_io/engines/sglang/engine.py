@@ -26,8 +26,8 @@ from tito_core import Ids, InputError, Message
 from tito_io.engines.errors import Complaint
 from tito_io.engines.prompt_echo import Proven
 from tito_io.engines.protocol import (
-    Answer,
-    Limits,
+    EngineAnswer,
+    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -41,13 +41,13 @@ from tito_io.engines.replies.output_parser import Harmony, Hermes
 from tito_io.engines.wire import Wire
 
 from . import replies, requests
-from .calls import Call, Chunked, Generated, Stream
+from .calls import Chunked, Generated, SglangRequest, Stream
 from .meta_info import Routing
 from .refusal import refusal
-from .replies import Asked, Reader
+from .replies import Reader, SglangQuestion
 from .requests import PATHS, ROUTES, Route
-from .served import Served
-from .server import Facts, Server
+from .served import SglangModels
+from .server import Server, ServerFacts
 from .tokenizer import TOKENIZE, ServedVocabulary
 
 Manner = Literal["hermes", "harmony"]
@@ -152,7 +152,7 @@ class SGLang:
         """
         served = await self.served()
         await self._chat_streams(watch)
-        asked = Asked(sampling, None, self.routing)
+        asked = SglangQuestion(sampling, None, self.routing)
         try:
             return await self._answered(
                 "chat", requests.chat(served, messages, rendering, sampling), asked, watch
@@ -180,7 +180,7 @@ class SGLang:
         served, sent = await self.served(), await self._sendable(ids)
         room = served.room(len(sent), sampling, (await self.facts()).max_prompt)
         quiet = (self.route, watch is not None) in self._proven.ways
-        asked = Asked(sampling, sent, self.routing, echo=not quiet)
+        asked = SglangQuestion(sampling, sent, self.routing, echo=not quiet)
         if self.route == "chat":
             await self._chat_streams(watch)
             body = requests.chat_after_ids(served, sent, rendering, sampling, room)
@@ -198,22 +198,22 @@ class SGLang:
         """The model's name, as the caller said it."""
         return self._server.model
 
-    async def models(self) -> tuple[Served, ...]:
+    async def models(self) -> tuple[SglangModels, ...]:
         """Return the models that the server has."""
         return await self._server.models()
 
-    async def served(self) -> Served:
+    async def served(self) -> SglangModels:
         """Return the model in use; asked for once."""
         return await self._server.served()
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> ServerFacts:
         """Return what the server says of itself; asked for once."""
         return await self._server.facts()
 
-    async def limits(self) -> Limits:
+    async def limits(self) -> ModelLimits:
         """Return how much the model takes; asked of the engine once."""
         served = await self.served()
-        return Limits(max_model_len=served.max_model_len, vocab_size=await self._server.vocabulary())
+        return ModelLimits(max_model_len=served.max_model_len, vocab_size=await self._server.vocabulary())
 
     async def aclose(self) -> None:
         """Close the connections; leaving `async with` does, too."""
@@ -226,12 +226,12 @@ class SGLang:
         await self.aclose()
 
     async def _answered(
-        self, route: Route, body: Mapping[str, Any], asked: Asked, watch: Watch | None
+        self, route: Route, body: Mapping[str, Any], asked: SglangQuestion, watch: Watch | None
     ) -> Reply:
         """Send a request by a route, in one piece or as a stream; return the reply."""
         ignored = asked.sampling.seed is not None and (await self.facts()).seeded is False
         path = PATHS[route]
-        call = Call(
+        call = SglangRequest(
             wire=self._wire,
             path=path,
             body=body,
@@ -246,7 +246,7 @@ class SGLang:
         )
         return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply
 
-    async def _come(self, call: Call, route: Route, watch: Watch | None) -> Reply:
+    async def _come(self, call: SglangRequest, route: Route, watch: Watch | None) -> Reply:
         """Return a call's reply, in one piece or as a stream."""
         n, asked = call.asked.sampling.n, call.asked
         echo = ECHO.get(route, NO_ECHO)[watch is not None] if asked.echo else {}
@@ -308,19 +308,19 @@ class SGLang:
         )
 
     def _check(self, method: str, path: str, answer: object) -> Check:
-        return Check(self._wire.where(method, path), Answer(200, answer), self._server.vocab_size)
+        return Check(self._wire.where(method, path), EngineAnswer(200, answer), self._server.vocab_size)
 
 
-def _repeated(asked: Asked, route: Route, streamed: bool, reply: Reply) -> bool:
+def _repeated(asked: SglangQuestion, route: Route, streamed: bool, reply: Reply) -> bool:
     """Tell whether ids that were sent by a route that can repeat them came back."""
     return asked.sent is not None and route in ECHO and replies.repeated(reply, streamed=streamed)
 
 
-def _less(error: OverlongError, served: Served) -> int | None:
+def _less(error: OverlongError, served: SglangModels) -> int | None:
     """Return how many ids fit after a prompt that was refused with too many; None where it fits none.
 
     >>> said = {"message": "... 28 tokens from the input messages and 2047 tokens for the completion ..."}
-    >>> _less(OverlongError("no", Answer(400, said)), Served("m", 2048))
+    >>> _less(OverlongError("no", EngineAnswer(400, said)), SglangModels("m", 2048))
     2020
     """
     found = TOO_MUCH_ASKED.search(Complaint.of(error.answer.body if error.answer else None).message)

@@ -14,8 +14,8 @@ import attrs
 from tito_core import Ids, Message
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.errors import fault
-from tito_io.engines.protocol import AbortedError, Answer, EmptyReplyError, Reply, Sampling, Usage
-from tito_io.engines.replies.hermes import Parsed
+from tito_io.engines.protocol import AbortedError, EmptyReplyError, EngineAnswer, Reply, Sampling, Usage
+from tito_io.engines.replies.hermes import ParsedMessage
 from tito_io.engines.replies.invariants import Check
 
 from . import meta_info as meta
@@ -29,7 +29,7 @@ EXPERTS_FROM = "routed_experts_start_len"
 
 
 @attrs.frozen
-class Asked:
+class SglangQuestion:
     """What an answer is an answer to."""
 
     sampling: Sampling
@@ -41,7 +41,7 @@ class Asked:
 
 
 @attrs.frozen(kw_only=True)
-class Turn:
+class SglangTurn:
     """One turn of an answer, whichever route it came by."""
 
     prompt: tuple[int, ...] | None
@@ -56,10 +56,10 @@ class Turn:
     experts: object
 
 
-Reader = Callable[[Check, dict[str, Any], Asked], Reply]
+Reader = Callable[[Check, dict[str, Any], SglangQuestion], Reply]
 
 
-def generated(check: Check, body: object, asked: Asked) -> Reply:
+def generated(check: Check, body: object, asked: SglangQuestion) -> Reply:
     """Read an answer of `/generate`: an object, or a list of them where several turns were asked for."""
     items = body if isinstance(body, list) else [body]
     check.count("turns", len(items), "turns asked for", asked.sampling.n)
@@ -81,7 +81,7 @@ def generated(check: Check, body: object, asked: Asked) -> Reply:
     return _reply(check, turns, usage, raw, asked)
 
 
-def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], asked: Asked) -> int:
+def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], asked: SglangQuestion) -> int:
     """Return how many ids the prompt had, by the engine's own count.
 
     A turn that was aborted before it was sampled is not counted at all.
@@ -96,10 +96,10 @@ def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], asked: Aske
     return counts.pop()
 
 
-def _generated(check: Check, item: dict[str, Any], info: dict[str, Any]) -> Turn:
+def _generated(check: Check, item: dict[str, Any], info: dict[str, Any]) -> SglangTurn:
     ids = check.ids(item, "output_ids")
     reason = check.get(info, "finish_reason", dict)
-    return Turn(
+    return SglangTurn(
         prompt=check.ids(item, "prompt_token_ids") if item.get("prompt_token_ids") is not None else None,
         ids=ids,
         logprobs=() if not ids and _kind(info) == "abort" else meta.triples(check, info, ids),
@@ -122,7 +122,7 @@ def refused(check: Check, info: Mapping[str, Any]) -> None:
     status = reason.get("status_code") if isinstance(reason, Mapping) else None
     if _kind(info) == "abort" and type(status) is int and status >= HTTPStatus.BAD_REQUEST:
         said = {"message": reason.get("message"), "type": reason.get("err_type")} if reason else {}
-        raise fault(check.where, Answer(status, {"error": said}))
+        raise fault(check.where, EngineAnswer(status, {"error": said}))
 
 
 def _kind(info: Mapping[str, Any]) -> object:
@@ -131,14 +131,16 @@ def _kind(info: Mapping[str, Any]) -> object:
     return reason.get("type") if isinstance(reason, Mapping) else None
 
 
-def chatted(check: Check, body: dict[str, Any], asked: Asked) -> Reply:
+def chatted(check: Check, body: dict[str, Any], asked: SglangQuestion) -> Reply:
     """Read an answer of the chat route; its messages are as the server's parsers made them."""
     choices = check.choices(body, asked.sampling.n)
     turns = [_chatted(check, body, choice, place, asked) for place, choice in enumerate(choices)]
     return _counted(check, turns, body, choices[0], asked)
 
 
-def _chatted(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int, asked: Asked) -> Turn:
+def _chatted(
+    check: Check, body: dict[str, Any], choice: dict[str, Any], place: int, asked: SglangQuestion
+) -> SglangTurn:
     ids = _completion_ids(check, body, choice, place)
     message = check.message(choice, ids)
     info, extra = choice.get("meta_info") or {}, body.get("sglext") or {}
@@ -149,7 +151,7 @@ def _chatted(check: Check, body: dict[str, Any], choice: dict[str, Any], place: 
         logprobs = check.logprobs(
             [check.get({"entry": entry}, "entry", dict).get("logprob") for entry in entries], len(ids)
         )
-    return Turn(
+    return SglangTurn(
         prompt=_prompt_ids(check, body, choice, asked),
         ids=ids,
         logprobs=logprobs,
@@ -181,7 +183,7 @@ def _completion_ids(
 
 
 def _prompt_ids(
-    check: Check, body: dict[str, Any], choice: dict[str, Any], asked: Asked
+    check: Check, body: dict[str, Any], choice: dict[str, Any], asked: SglangQuestion
 ) -> tuple[int, ...] | None:
     """Return the prompt's ids; None where none were asked for, and none came."""
     extra = body.get("sglext") or {}
@@ -202,19 +204,19 @@ def repeated(reply: Reply, *, streamed: bool) -> bool:
     return told and first.get("prompt_token_ids") is not None
 
 
-def completed(check: Check, body: dict[str, Any], asked: Asked) -> Reply:
+def completed(check: Check, body: dict[str, Any], asked: SglangQuestion) -> Reply:
     """Read an answer of the completions route; it has texts and no messages."""
     choices = check.choices(body, asked.sampling.n)
     turns = [_completed(check, body, choice, place) for place, choice in enumerate(choices)]
     return _counted(check, turns, body, choices[0], asked)
 
 
-def _completed(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int) -> Turn:
+def _completed(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int) -> SglangTurn:
     name = next((name for name in COMPLETION_IDS if choice.get(name) is not None), "token_ids")
     ids = check.ids(choice, name)
     logprobs = _logprobs(choice, ids, "token_logprobs")
     extra = body.get("sglext") or {}
-    return Turn(
+    return SglangTurn(
         prompt=check.ids(choice, "prompt_token_ids"),
         ids=ids,
         logprobs=check.logprobs(check.get(logprobs, "token_logprobs", list), len(ids)),
@@ -245,7 +247,11 @@ def _matched(check: Check, found: object) -> int | str | None:
 
 
 def _counted(
-    check: Check, turns: Sequence[Turn], body: dict[str, Any], choice: dict[str, Any], asked: Asked
+    check: Check,
+    turns: Sequence[SglangTurn],
+    body: dict[str, Any],
+    choice: dict[str, Any],
+    asked: SglangQuestion,
 ) -> Reply:
     """Return the reply of an OpenAI route, counted as it says."""
     prompt = turns[0].prompt if turns[0].prompt is not None else asked.sent
@@ -255,7 +261,9 @@ def _counted(
     return _reply(check, turns, usage, body, asked)
 
 
-def _reply(check: Check, turns: Sequence[Turn], usage: Usage, raw: dict[str, Any], asked: Asked) -> Reply:
+def _reply(
+    check: Check, turns: Sequence[SglangTurn], usage: Usage, raw: dict[str, Any], asked: SglangQuestion
+) -> Reply:
     """Return the reply of all turns; the first has the others for siblings.
 
     Raises `AbortedError`, with what was sampled, where the engine was told to give one of them up.
@@ -289,7 +297,7 @@ def _reply(check: Check, turns: Sequence[Turn], usage: Usage, raw: dict[str, Any
     return whole
 
 
-def _seen(check: Check, turns: Sequence[Turn], usage: Usage, asked: Asked) -> Sequence[int]:
+def _seen(check: Check, turns: Sequence[SglangTurn], usage: Usage, asked: SglangQuestion) -> Sequence[int]:
     """Return the ids that the engine saw; where it repeats none, those that were sent, if it counted as many.
 
     A server that may cut prompts does so without a word.
@@ -306,14 +314,14 @@ def _seen(check: Check, turns: Sequence[Turn], usage: Usage, asked: Asked) -> Se
     return prompt if asked.sent is None else asked.sent
 
 
-def _experts(check: Check, turn: Turn, asked: Asked, prompt: int) -> RoutedExperts | None:
+def _experts(check: Check, turn: SglangTurn, asked: SglangQuestion, prompt: int) -> RoutedExperts | None:
     if turn.finish_reason == "abort":
         return None  # it may have been given up between an id and its routing
     start = asked.sampling.extra.get(EXPERTS_FROM, 0)
     return meta.experts(check, turn.experts, prompt + len(turn.ids), start, asked.routing)
 
 
-def spoken(reply: Reply, parsed: Parsed, key: str) -> Reply:
+def spoken(reply: Reply, parsed: ParsedMessage, key: str) -> Reply:
     """Return a reply with the message that its ids say; `key` makes the ids of its calls."""
     called = bool(parsed.calls) and reply.finish_reason == "stop"
     return attrs.evolve(

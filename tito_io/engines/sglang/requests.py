@@ -12,7 +12,7 @@ from tito_core import Ids, Message
 from tito_io.engines.openai_fields import rendered, said, sampled
 from tito_io.engines.protocol import Rendering, Sampling
 
-from .served import Served
+from .served import SglangModels
 
 Route = Literal["generate", "chat", "completions"]
 ROUTES: tuple[Route, ...] = ("generate", "chat", "completions")
@@ -112,7 +112,7 @@ STREAMED_ECHO = {"return_input_ids_in_sglext": True}
 
 
 def chat(
-    served: Served, messages: Sequence[Message], rendering: Rendering, sampling: Sampling
+    served: SglangModels, messages: Sequence[Message], rendering: Rendering, sampling: Sampling
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after messages."""
     body = {"model": served.asked_for, "messages": said(messages, REASONING), **rendered(rendering)}
@@ -120,7 +120,7 @@ def chat(
 
 
 def chat_after_ids(
-    served: Served, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int
+    served: SglangModels, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the chat route, where the server's parsers run.
 
@@ -130,7 +130,7 @@ def chat_after_ids(
     return {**body, **rendered(rendering or Rendering()), **_openai(sampling, max_tokens)}
 
 
-def completion(served: Served, ids: Ids, sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+def completion(served: SglangModels, ids: Ids, sampling: Sampling, max_tokens: int) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the completions route.
 
     One key asks for sampled ids and for the prompt's, which come back with every turn therefore.
@@ -141,7 +141,7 @@ def completion(served: Served, ids: Ids, sampling: Sampling, max_tokens: int) ->
 
 
 def generation(
-    served: Served, ids: Ids, sampling: Sampling, max_tokens: int, *, echo: bool
+    served: SglangModels, ids: Ids, sampling: Sampling, max_tokens: int, *, echo: bool
 ) -> dict[str, Any]:
     """Return the body that asks for a turn after ids on the engine's own route.
 
@@ -161,7 +161,7 @@ def generation(
 
 
 def render(
-    served: Served, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    served: SglangModels, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
 ) -> dict[str, Any]:
     """Return the body that asks for the ids of messages."""
     body = {"model": served.asked_for, "messages": said(messages, REASONING), **rendered(rendering)}

@@ -12,7 +12,7 @@ from tito_io.engines.replies.invariants import Check
 
 
 @attrs.frozen
-class Served:
+class SglangModels:
     """A model that a server has."""
 
     name: str
@@ -22,7 +22,7 @@ class Served:
     """The model that this one is an adapter of."""
 
     @classmethod
-    def of(cls, check: Check, card: object) -> Served:
+    def of(cls, check: Check, card: object) -> SglangModels:
         """Read one entry of the server's list."""
         name, rest = check.get(card, "id", str), card if isinstance(card, dict) else {}
         length, parent = rest.get("max_model_len"), rest.get("parent")
@@ -38,7 +38,7 @@ class Served:
 
         SGLang refuses what would not fit, and clamps nothing. Raises `OverlongError` where nothing is left.
 
-        >>> Served("m", 10).room(7, Sampling(max_tokens=5), None)
+        >>> SglangModels("m", 10).room(7, Sampling(max_tokens=5), None)
         3
         """
         whole = self.max_model_len
@@ -57,14 +57,14 @@ class Served:
         return min(sizes)
 
 
-def chosen(models: Sequence[Served], name: str | None) -> Served:
+def chosen(models: Sequence[SglangModels], name: str | None) -> SglangModels:
     """Return the model of that name, or the only one.
 
     SGLang answers whatever name it is asked by, with the model that it has. A name that it does not list is
     therefore refused here. `base:adapter` is the server's own way to name an adapter; such a one it refuses
     by itself where it has none.
 
-    >>> base = Served("m", 10)
+    >>> base = SglangModels("m", 10)
     >>> chosen([base], None).name, chosen([base], "m:lora").asked_for
     ('m', 'm:lora')
     """
@@ -77,11 +77,11 @@ def chosen(models: Sequence[Served], name: str | None) -> Served:
         return one if one.max_model_len is not None else attrs.evolve(one, max_model_len=_length(whole))
     base, colon, adapter = (name or "").partition(":")
     if colon and adapter and base in {one.name for one in whole}:
-        return Served(adapter, _length(whole), base)
+        return SglangModels(adapter, _length(whole), base)
     names = ", ".join(one.name for one in models) or "none"
     raise InputError(f"model: the server has {names}; say which one" + (f", not {name!r}" if name else ""))
 
 
-def _length(models: Sequence[Served]) -> int | None:
+def _length(models: Sequence[SglangModels]) -> int | None:
     """Return the context of a server's models; an adapter has its parent's."""
     return min((one.max_model_len for one in models if one.max_model_len is not None), default=None)

@@ -13,12 +13,12 @@ from typing import Any
 import attrs
 
 from tito_io.engines.errors import Complaint
-from tito_io.engines.protocol import Answer, RequestError
+from tito_io.engines.protocol import EngineAnswer, RequestError
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.wire import Wire
 
 from .requests import GENERATE
-from .served import Served, chosen
+from .served import SglangModels, chosen
 
 MODELS = "/v1/models"
 INFO = ("/server_info", "/get_server_info")
@@ -42,7 +42,7 @@ LAST_ID = re.compile(r"logit_bias must has? keys in \[0, (\d+)\]")
 
 
 @attrs.frozen
-class Facts:
+class ServerFacts:
     """What a server says of itself."""
 
     version: tuple[int, ...] | None = None
@@ -53,10 +53,10 @@ class Facts:
     """Whether it keeps to a seed."""
 
     @classmethod
-    def of(cls, info: Mapping[str, object]) -> Facts:
+    def of(cls, info: Mapping[str, object]) -> ServerFacts:
         """Read the server's description.
 
-        >>> Facts.of({"version": "0.5.23.post1", "max_req_input_len": 2042})
+        >>> ServerFacts.of({"version": "0.5.23.post1", "max_req_input_len": 2042})
         Facts(version=(0, 5, 23), max_prompt=2041, seeded=None)
         """
         found = NUMBERS.match(str(info.get("version")))
@@ -81,26 +81,26 @@ class Server:
     """The model's name, as the caller said it."""
     vocab_size: int | None
     """How many ids there are, as the caller said it or as the server did."""
-    _served: Served | None = None
-    _facts: Facts | None = None
+    _served: SglangModels | None = None
+    _facts: ServerFacts | None = None
 
-    async def models(self) -> tuple[Served, ...]:
+    async def models(self) -> tuple[SglangModels, ...]:
         """Return the models that the server has."""
         answer = await self.wire.get(MODELS)
-        check = Check(self.wire.where("GET", MODELS), Answer(200, answer))
-        return tuple(Served.of(check, card) for card in check.get(answer, "data", list))
+        check = Check(self.wire.where("GET", MODELS), EngineAnswer(200, answer))
+        return tuple(SglangModels.of(check, card) for card in check.get(answer, "data", list))
 
-    async def served(self) -> Served:
+    async def served(self) -> SglangModels:
         """Return the model in use."""
         if self._served is None:
             self._served = chosen(await self.models(), self.model)
         return self._served
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> ServerFacts:
         """Return the server's description of itself."""
         if self._facts is None:
             info = await self._info()
-            self._facts = Facts.of(info if isinstance(info, dict) else {})
+            self._facts = ServerFacts.of(info if isinstance(info, dict) else {})
         return self._facts
 
     async def vocabulary(self) -> int | None:

@@ -17,14 +17,14 @@ from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.shapes import settled
 from tito_io.engines.wire import Wire
 
-from .replies import Asked, read, torn
+from .replies import VllmQuestion, read, torn
 from .routes import Way
 
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
 
 @attrs.frozen
-class Call:
+class VllmRequest:
     """One request for a turn."""
 
     wire: Wire
@@ -32,7 +32,7 @@ class Call:
     """Makes what checks an answer."""
     way: Way
     body: Mapping[str, Any]
-    asked: Asked
+    asked: VllmQuestion
 
     async def whole(self) -> Reply:
         """Send it; return the reply that comes in one piece."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from tito_io.engines.protocol import Reply
 
-from .replies import Asked
+from .replies import VllmQuestion
 from .routes import WAYS
 
 
-def repeated(way: str, asked: Asked, reply: Reply) -> bool:
+def repeated(way: str, asked: VllmQuestion, reply: Reply) -> bool:
     """Tell whether ids that were sent came back, and the sampled ones by themselves."""
     shape, choice = WAYS[way].shape, reply.raw["choices"][0]
     holder = choice if shape.ids_in_choice else reply.raw

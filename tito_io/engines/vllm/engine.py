@@ -20,11 +20,11 @@ import httpx2
 from tito_core import Ids, InputError, Message
 from tito_io.engines.prompt_echo import Proven
 from tito_io.engines.protocol import (
-    Answer,
     Delta,
+    EngineAnswer,
     EngineError,
     InvalidReplyError,
-    Limits,
+    ModelLimits,
     Rendering,
     Reply,
     RequestError,
@@ -37,15 +37,15 @@ from tito_io.engines.replies.output_parser import Harmony
 from tito_io.engines.wire import Wire
 
 from . import requests
-from .calls import Call
+from .calls import VllmRequest
 from .echoes import repeated
 from .endings import Endings
 from .notices import Notice
 from .parsers import Manner, Manners
 from .refusal import refusal
-from .replies import Asked
+from .replies import VllmQuestion
 from .routes import ROUTES, WAYS, Route, absent, shut
-from .served import Served, chosen
+from .served import VllmModels, chosen
 from .tokenizer import TOKENIZE, ServedVocabulary
 from .versions import Version
 
@@ -53,7 +53,7 @@ MODELS, VERSION = "/v1/models", "/version"
 
 
 @attrs.frozen
-class Turn:
+class VllmTurn:
     """A turn after ids, as it is to be asked for."""
 
     model: str
@@ -112,7 +112,7 @@ class VLLM:
         self._manners: Manners | None = None
         self._endings = Endings()
         self._proven = Proven[str]()
-        self._served: Served | None = None
+        self._served: VllmModels | None = None
         self._version: Version | None = None
         self._shut = False
 
@@ -153,7 +153,7 @@ class VLLM:
         served, manners = await self.served(), await self._speaking()
         wanted = await manners.ending(sampling)
         body = requests.chat(served.name, messages, rendering, wanted)
-        reply = await self._answered("chat", body, Asked(wanted), watch)
+        reply = await self._answered("chat", body, VllmQuestion(wanted), watch)
         reply = self._endings.settle(reply, served.limit(len(reply.prompt_ids), sampling))
         return await manners.reparsed(reply, wanted, tools=bool(rendering.tools))
 
@@ -178,28 +178,28 @@ class VLLM:
         )
         limit = served.room(len(sent), sampling)
         wanted = await manners.ending(sampling)
-        turn = Turn(served.name, sent, wanted, rendering, limit, watch)
+        turn = VllmTurn(served.name, sent, wanted, rendering, limit, watch)
         if self.route in ("chat", "tokens"):
             return await self._chatted(turn, manners)
         await manners.ready()
         reply = await self._generated(turn, manners) if await self._generates() else None
         return reply or await self._completed(turn, manners)
 
-    async def models(self) -> tuple[Served, ...]:
+    async def models(self) -> tuple[VllmModels, ...]:
         """Return the models that the server has."""
         answer = await self._wire.get(MODELS)
         check = self._check("GET", MODELS, answer)
-        return tuple(Served.of(check, card) for card in check.get(answer, "data", list))
+        return tuple(VllmModels.of(check, card) for card in check.get(answer, "data", list))
 
-    async def served(self) -> Served:
+    async def served(self) -> VllmModels:
         """Return the model in use; asked for once."""
         if self._served is None:
             self._served = chosen(await self.models(), self.model)
         return self._served
 
-    async def limits(self) -> Limits:
+    async def limits(self) -> ModelLimits:
         """Return how much the model takes. Servers do not say how many ids there are."""
-        return Limits(max_model_len=(await self.served()).max_model_len, vocab_size=self.vocab_size)
+        return ModelLimits(max_model_len=(await self.served()).max_model_len, vocab_size=self.vocab_size)
 
     async def version(self) -> str:
         """Return the server's version, such as `0.32.0`."""
@@ -217,7 +217,7 @@ class VLLM:
         sampling = Sampling(max_tokens=1, temperature=1.0, extra={"allowed_token_ids": [0]})
         prompt = Ids.of([0])
         body = requests.completion(served.name, prompt, sampling, 1, echo=True)
-        reply = await self._answered("completions", body, Asked(sampling, prompt), None)
+        reply = await self._answered("completions", body, VllmQuestion(sampling, prompt), None)
         return "processed" if reply.logprobs == (0.0,) else "raw"
 
     async def aclose(self) -> None:
@@ -232,7 +232,7 @@ class VLLM:
 
     # The routes that ids go in by.
 
-    async def _generated(self, turn: Turn, manners: Manners) -> Reply | None:
+    async def _generated(self, turn: VllmTurn, manners: Manners) -> Reply | None:
         """Return a turn of the generate route, None where that is shut."""
         text = turn.watch is not None or bool(turn.sampling.stop)
         asked = await self._asked("generate", turn)
@@ -250,7 +250,7 @@ class VLLM:
         decoded = reply.raw.get("output_mode") == "text"
         return await manners.said(reply, turn.sampling, tools=turn.tools, text=decoded)
 
-    async def _completed(self, turn: Turn, manners: Manners) -> Reply:
+    async def _completed(self, turn: VllmTurn, manners: Manners) -> Reply:
         """Return a turn of the completions route."""
         asked = await self._asked("completions", turn)
         body = requests.completion(turn.model, turn.sent, turn.sampling, turn.limit, echo=asked.echo)
@@ -260,7 +260,7 @@ class VLLM:
         self._endings.learn(reply)
         return await manners.said(reply, turn.sampling, tools=turn.tools)
 
-    async def _chatted(self, turn: Turn, manners: Manners) -> Reply:
+    async def _chatted(self, turn: VllmTurn, manners: Manners) -> Reply:
         """Return a turn of a route where the server's parsers run."""
         told = requests.chat_after_ids if self.route == "chat" else requests.chat_of_tokens
         asked = await self._asked(self.route, turn)
@@ -283,10 +283,12 @@ class VLLM:
         reply = self._endings.settle(reply, turn.limit)
         return await manners.reparsed(reply, turn.sampling, tools=turn.tools)
 
-    async def _answered(self, way: str, body: dict[str, Any], asked: Asked, watch: Watch | None) -> Reply:
+    async def _answered(
+        self, way: str, body: dict[str, Any], asked: VllmQuestion, watch: Watch | None
+    ) -> Reply:
         """Return the reply to a request, streamed where somebody watches and the version can."""
         check = lambda answer: self._check("POST", WAYS[way].path, answer)  # noqa: E731
-        call = Call(self._wire, check, WAYS[way], body, asked)
+        call = VllmRequest(self._wire, check, WAYS[way], body, asked)
         if watch is None:
             return await self._right(way, asked, call.whole())
         if way == "completions" or (await self._dialect()).streams(way):
@@ -296,14 +298,14 @@ class VLLM:
             await watch(Delta(ids=one.completion_ids, logprobs=one.logprobs, text=one.text, index=index))
         return self._noticed(reply, Notice.WHOLE)
 
-    async def _asked(self, way: str, turn: Turn) -> Asked:
+    async def _asked(self, way: str, turn: VllmTurn) -> VllmQuestion:
         """Return what a turn's answer is checked against."""
         quiet = way in self._proven.ways and (
             turn.watch is None or way == "generate" or (await self._dialect()).names_apart
         )
-        return Asked(turn.sampling, turn.sent, echo=not quiet)
+        return VllmQuestion(turn.sampling, turn.sent, echo=not quiet)
 
-    async def _right(self, way: str, asked: Asked, coming: Coroutine[Any, Any, Reply]) -> Reply:
+    async def _right(self, way: str, asked: VllmQuestion, coming: Coroutine[Any, Any, Reply]) -> Reply:
         """Return a reply as it comes, and take note of whether it holds together."""
         return await self._proven.held_to(way, coming, partial(repeated, way, asked))
 
@@ -337,4 +339,4 @@ class VLLM:
         return attrs.evolve(reply, notices=(*reply.notices, notice))
 
     def _check(self, method: str, path: str, answer: object) -> Check:
-        return Check(self._wire.where(method, path), Answer(200, answer), self.vocab_size)
+        return Check(self._wire.where(method, path), EngineAnswer(200, answer), self.vocab_size)

@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from tito_io.engines.protocol import EngineError, Reply, RequestError, Sampling
-from tito_io.engines.replies.hermes import Parsed
+from tito_io.engines.replies.hermes import ParsedMessage
 from tito_io.engines.replies.output_parser import Harmony, Hermes
 
 from .replies import spoken
@@ -75,7 +75,7 @@ class Manners:
 
     async def _parsed(
         self, reply: Reply, sampling: Sampling, *, tools: bool, text: bool
-    ) -> tuple[str, Parsed]:
+    ) -> tuple[str, ParsedMessage]:
         said = reply.text if text else await self._decoded(reply, sampling)
         whole = not isinstance(reply.stop_reason, str)
         speech = await self.speech()

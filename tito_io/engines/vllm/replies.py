@@ -10,7 +10,7 @@ from tito_core import Ids
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.protocol import InvalidReplyError, Reply, Sampling, Usage
 from tito_io.engines.replies import npy
-from tito_io.engines.replies.hermes import Parsed
+from tito_io.engines.replies.hermes import ParsedMessage
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.shapes import Choice, Shape
 
@@ -19,7 +19,7 @@ EXPERTS_FROM = "routed_experts_prompt_start"
 
 
 @attrs.frozen
-class Asked:
+class VllmQuestion:
     """What an answer is an answer to."""
 
     sampling: Sampling
@@ -29,7 +29,7 @@ class Asked:
     """Whether they were to come back."""
 
 
-def read(check: Check, body: dict[str, Any], shape: Shape, asked: Asked) -> Reply:
+def read(check: Check, body: dict[str, Any], shape: Shape, asked: VllmQuestion) -> Reply:
     """Read a whole answer; the first turn has the others for siblings."""
     choices = check.choices(body, asked.sampling.n)
     if not asked.echo:
@@ -47,7 +47,7 @@ def read(check: Check, body: dict[str, Any], shape: Shape, asked: Asked) -> Repl
     return attrs.evolve(first, siblings=tuple(others))
 
 
-def torn(check: Check, body: dict[str, Any], shape: Shape, asked: Asked) -> Reply | None:
+def torn(check: Check, body: dict[str, Any], shape: Shape, asked: VllmQuestion) -> Reply | None:
     """Return what came of a turn before its stream broke, None where no id did.
 
     Nothing is known to be wrong with the ids. Log-probabilities are there where each id has one.
@@ -61,7 +61,7 @@ def torn(check: Check, body: dict[str, Any], shape: Shape, asked: Asked) -> Repl
 
 
 def _piece(
-    check: Check, body: dict[str, Any], choice: Choice, shape: Shape, asked: Asked, count: int
+    check: Check, body: dict[str, Any], choice: Choice, shape: Shape, asked: VllmQuestion, count: int
 ) -> Reply:
     ids = tuple(choice.get("token_ids") or ())
     holder = choice if shape.ids_in_choice else body
@@ -121,7 +121,7 @@ def _weights(check: Check, choice: Choice, count: int) -> tuple[WeightVersion, .
     return tuple(found)
 
 
-def _experts(check: Check, choice: Choice, asked: Asked, prompt: int) -> RoutedExperts | None:
+def _experts(check: Check, choice: Choice, asked: VllmQuestion, prompt: int) -> RoutedExperts | None:
     """Return which experts the ids were routed to; no more rows than there are ids."""
     if choice.get("routed_experts") is None:
         return None
@@ -136,7 +136,7 @@ def _experts(check: Check, choice: Choice, asked: Asked, prompt: int) -> RoutedE
     return found
 
 
-def spoken(reply: Reply, text: str, parsed: Parsed, place: int = 0) -> Reply:
+def spoken(reply: Reply, text: str, parsed: ParsedMessage, place: int = 0) -> Reply:
     """Return a reply with its text, and the message that this says; `place` is the turn's among several."""
     called, finish = bool(parsed.calls), reply.finish_reason
     if finish in ("stop", "tool_calls"):

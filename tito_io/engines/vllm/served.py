@@ -12,7 +12,7 @@ from tito_io.engines.replies.invariants import Check
 
 
 @attrs.frozen
-class Served:
+class VllmModels:
     """A model that a server has."""
 
     name: str
@@ -22,7 +22,7 @@ class Served:
     """The model that this one is an adapter of."""
 
     @classmethod
-    def of(cls, check: Check, card: object) -> Served:
+    def of(cls, check: Check, card: object) -> VllmModels:
         """Read one entry of the server's list."""
         name, rest = check.get(card, "id", str), card if isinstance(card, dict) else {}
         length, parent = rest.get("max_model_len"), rest.get("parent")
@@ -31,7 +31,7 @@ class Served:
     def limit(self, prompt: int, sampling: Sampling) -> int | None:
         """Return the most ids that a turn after `prompt` ids can have, None where nobody says.
 
-        >>> Served("m", 10).limit(7, Sampling(max_tokens=5)), Served("m", None).limit(7, Sampling())
+        >>> VllmModels("m", 10).limit(7, Sampling(max_tokens=5)), VllmModels("m", None).limit(7, Sampling())
         (3, None)
         """
         room = None if self.max_model_len is None else self.max_model_len - prompt
@@ -52,19 +52,19 @@ class Served:
         return limit
 
 
-def chosen(models: Sequence[Served], name: str | None) -> Served:
+def chosen(models: Sequence[VllmModels], name: str | None) -> VllmModels:
     """Return the model of that name, or the only one.
 
     A name that is not listed may be right: servers load adapters when they are first asked for them. An
     adapter has no more context than the models there.
 
-    >>> chosen([Served("m", 10), Served("lora", None, "m")], "lora")
+    >>> chosen([VllmModels("m", 10), VllmModels("lora", None, "m")], "lora")
     Served(name='lora', max_model_len=10, parent=None)
     """
     longest = min((one.max_model_len for one in models if one.max_model_len is not None), default=None)
     if name is not None:
         known = [one for one in models if one.name == name and one.max_model_len is not None]
-        return known[0] if known else Served(name, longest)
+        return known[0] if known else VllmModels(name, longest)
     whole = [one for one in models if one.parent is None]
     if len(whole) != 1:
         names = ", ".join(one.name for one in models) or "none"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from tito_io.engines.protocol import Answer
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.wire import Wire
 
@@ -33,4 +33,4 @@ class ServedVocabulary:
         return self._check(DETOKENIZE, answer).get(answer, "prompt", str)
 
     def _check(self, path: str, answer: object) -> Check:
-        return Check(self.wire.where("POST", path), Answer(200, answer), self.vocab_size)
+        return Check(self.wire.where("POST", path), EngineAnswer(200, answer), self.vocab_size)

@@ -6,17 +6,17 @@ from . import exchange, miles
 from . import tito as own
 from . import verifiers_results as verifiers
 from . import verifiers_traces as traces
-from .form import Batch, Form, Place, Record
+from .form import Batch, CallPlace, Record, StoredForm
 
-FORMS: dict[str, Form] = {
+FORMS: dict[str, StoredForm] = {
     form.name: form for form in (own.FORM, miles.FORM, verifiers.FORM, traces.FORM, exchange.FORM)
 }
 """By name, in the order in which a line is tried: no line is of two forms."""
 
-__all__ = ["FORMS", "Batch", "Form", "Place", "Record", "recognized"]
+__all__ = ["FORMS", "Batch", "CallPlace", "Record", "StoredForm", "recognized"]
 
 
-def recognized(record: Record) -> Form | None:
+def recognized(record: Record) -> StoredForm | None:
     """Return the form of a line's object, by the keys that it has.
 
     >>> form = recognized({"request": {}, "response": {}})

@@ -17,13 +17,13 @@ from typing import Any
 import orjson
 
 from tito_core import Message, Step, render_key
-from tito_core.samples import Call
-from tito_io.engines.protocol import Answer
+from tito_core.samples import StoredCall
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.replies.invariants import Check
 
 from . import exchange_ids as ids
-from .form import Batch, Form, Place, Record, named
+from .form import Batch, CallPlace, Record, StoredForm, named
 from .routing import experts
 
 ID_FIELDS = ("conversation", "conversation_id", "session_id", "trajectory_id", "rollout_id")
@@ -36,11 +36,11 @@ def _batches(record: Record, _: int) -> Iterator[Batch]:
     yield Batch(conversation=named(record, *ID_FIELDS), parts=(partial(read, record),))
 
 
-def read(record: Record, place: Place) -> Iterator[Call]:
+def read(record: Record, place: CallPlace) -> Iterator[StoredCall]:
     """Make calls of an exchange: as many as the reply has turns, none where no turn was asked for."""
     if not _sampled(record):
         return
-    check = Check("the reply", Answer(HTTPStatus.OK, record.get("response", record)))
+    check = Check("the reply", EngineAnswer(HTTPStatus.OK, record.get("response", record)))
     request = record.get("request") or {}
     if not isinstance(request, Mapping):
         check.fail("its request is no object")
@@ -110,11 +110,13 @@ def _assembled(check: Check, events: Sequence[object]) -> dict[str, Any]:
     return made.body()
 
 
-def _call(check: Check, record: Record, request: Record, body: Record, choice: Record, place: Place) -> Call:
+def _call(
+    check: Check, record: Record, request: Record, body: Record, choice: Record, place: CallPlace
+) -> StoredCall:
     prompt, completion = ids.prompt(check, request, body, choice), ids.completion(check, body, choice)
     ids.counted(check, body, prompt, completion)
     finish = ids.finish_reason(check, body, choice)
-    return Call(
+    return StoredCall(
         name=_name(body, choice, place),
         step=Step(
             prompt=_asked(check, request),
@@ -134,7 +136,7 @@ def _call(check: Check, record: Record, request: Record, body: Record, choice: R
     )
 
 
-def _name(body: Record, choice: Record, place: Place) -> str:
+def _name(body: Record, choice: Record, place: CallPlace) -> str:
     """Return the engine's name for a reply, and the turn's number where it is not the first."""
     meta = body.get("meta_info")
     name = named(body, "id", "request_id") or (named(meta, "id") if isinstance(meta, Mapping) else None)
@@ -173,7 +175,7 @@ def _knows(record: Record) -> bool:
     return "response" in record or "choices" in record or "output_ids" in record
 
 
-FORM = Form(
+FORM = StoredForm(
     name="exchange",
     told="requests with replies of vLLM, SGLang or Dynamo",
     whole=False,

@@ -7,19 +7,19 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from tito_core.samples import Call
+from tito_core.samples import StoredCall
 
 Record: TypeAlias = Mapping[str, Any]
 """A line's object."""
 
 
 @attrs.frozen
-class Place:
+class CallPlace:
     """Where calls come from."""
 
     line: int
     """Counted from 1."""
-    calls: Mapping[str, Call]
+    calls: Mapping[str, StoredCall]
     """The conversation's calls so far, by name."""
 
     @property
@@ -28,7 +28,7 @@ class Place:
         return len(self.calls)
 
 
-Maker: TypeAlias = Callable[[Place], Iterable[Call]]
+Maker: TypeAlias = Callable[[CallPlace], Iterable[StoredCall]]
 """Makes the calls of a part of a line; raises `TitoError` where there are none to be made of it."""
 
 
@@ -42,7 +42,7 @@ class Batch:
 
 
 @attrs.frozen(kw_only=True)
-class Form:
+class StoredForm:
     """One form."""
 
     name: str

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tito_io.engines.protocol import Answer
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
 from . import exchange
-from .form import Batch, Form, Record, named
+from .form import Batch, Record, StoredForm, named
 
 
 def _batches(record: Record, _: int) -> Iterator[Batch]:
-    check = Check("the session", Answer(200, record))
+    check = Check("the session", EngineAnswer(200, record))
     parts = [check.get({"record": one}, "record", dict) for one in check.get(record, "records", list)]
     yield Batch(
         conversation=named(record, "session_id"), parts=[partial(exchange.read, one) for one in parts]
     )
 
 
-FORM = Form(
+FORM = StoredForm(
     name="miles",
     told="session records of Miles",
     whole=True,

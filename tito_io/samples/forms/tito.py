@@ -22,16 +22,16 @@ import orjson
 
 from tito_core import InputError, Ledger, Origin, Step
 from tito_core.data import from_data, to_data
-from tito_core.samples import Call, Forest, RoutedExperts
+from tito_core.samples import Forest, RoutedExperts, StoredCall
 from tito_core.shared import Shared
-from tito_io.client.conversation import Turn
+from tito_io.client.conversation import ClientTurn
 
-from .form import Batch, Form, Place, Record, named
+from .form import Batch, CallPlace, Record, StoredForm, named
 
 
-def call_of(turn: Turn, name: str, order: int) -> Call:
+def call_of(turn: ClientTurn, name: str, order: int) -> StoredCall:
     """Return a rollout's turn as a call; `name` is unlike that of any other call of the conversation."""
-    return Call(
+    return StoredCall(
         name=name,
         step=turn.step,
         order=order,
@@ -42,8 +42,8 @@ def call_of(turn: Turn, name: str, order: int) -> Call:
 
 
 def write_calls(
-    file: BinaryIO, conversation: str, calls: Iterable[Call], after: Call | None = None
-) -> Call | None:
+    file: BinaryIO, conversation: str, calls: Iterable[StoredCall], after: StoredCall | None = None
+) -> StoredCall | None:
     """Write calls, a line each; return the last one, to be given as `after` the next time.
 
     A call that goes on from the one before it is written in what is new. Raises `InputError` where metadata
@@ -65,7 +65,7 @@ def write_forest(file: BinaryIO, conversation: str, forest: Forest) -> None:
         written.add(node.name)
 
 
-def line(conversation: str, call: Call, after: Call | None = None) -> bytes:
+def line(conversation: str, call: StoredCall, after: StoredCall | None = None) -> bytes:
     """Return the line of a call; `after` is left out where the call does not go on from it."""
     parent = after if after is not None and _continues(call.step, after.step) else None
     step = call.step if parent is None else _new(call.step, parent.step)
@@ -126,11 +126,11 @@ def _batches(record: Record, _: int) -> Iterator[Batch]:
     yield Batch(conversation=named(record, "conversation"), parts=(partial(_read, record),))
 
 
-def _read(record: Record, place: Place) -> Iterator[Call]:
+def _read(record: Record, place: CallPlace) -> Iterator[StoredCall]:
     said, after = dict(record["call"]), record["after"]
     routed = said.pop("routed_experts", None)
     experts = None if routed is None else from_data(routed, RoutedExperts)
-    call = from_data(said, Call)
+    call = from_data(said, StoredCall)
     if after is None:
         yield attrs.evolve(call, routed_experts=experts)
         return
@@ -168,7 +168,7 @@ def _ledger(found: Any) -> Ledger:
     return Ledger.of(runs)
 
 
-FORM = Form(
+FORM = StoredForm(
     name="tito",
     told="calls as tito writes them",
     whole=False,

@@ -13,18 +13,18 @@ from functools import partial
 from typing import Any
 
 from tito_core import Message, Step
-from tito_core.samples import Call, RoutedExperts
-from tito_io.engines.protocol import Answer
+from tito_core.samples import RoutedExperts, StoredCall
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
-from .form import Batch, Form, Place, Record, named
+from .form import Batch, CallPlace, Record, StoredForm, named
 
 KEPT = ("example_id", "task")
 """What of a rollout goes into its calls' metadata; of a step it is `advantage` and `extras`."""
 
 
 def _batches(record: Record, number: int) -> Iterator[Batch]:
-    check = Check("the rollout", Answer(200, record))
+    check = Check("the rollout", EngineAnswer(200, record))
     steps = check.get(record, "trajectory", list)
     name = next((named(step, "trajectory_id") for step in steps if isinstance(step, Mapping)), None)
     called = name or f"line-{number}"
@@ -34,14 +34,14 @@ def _batches(record: Record, number: int) -> Iterator[Batch]:
     )
 
 
-def _read(record: Record, step: object, name: str, place: Place) -> Iterator[Call]:
-    check = Check(f"step {name}", Answer(200, step))
+def _read(record: Record, step: object, name: str, place: CallPlace) -> Iterator[StoredCall]:
+    check = Check(f"step {name}", EngineAnswer(200, step))
     held = check.get({"step": step}, "step", dict)
     tokens, uncut = _tokens(check, held)
     prompt_ids, ids = check.ids(tokens, "prompt_ids"), check.ids(tokens, "completion_ids")
     said, finish = tokens.get("completion_logprobs"), _finish_reason(check, held)
     truncated = finish in ("length", "abort") or (not uncut and held.get("is_truncated") is True)
-    yield Call(
+    yield StoredCall(
         name=name,
         step=Step(
             prompt=_messages(check, held, "prompt"),
@@ -89,7 +89,8 @@ def _messages(check: Check, step: Record, name: str) -> list[Message]:
 def chat(check: Check, message: object) -> Message:
     """Return a message in the chat API's form: a call's name and arguments are a `function`.
 
-    >>> made = chat(Check("a step", Answer(200, None)), {"role": "assistant", "content": None, "tool_calls": [
+    >>> check = Check("a step", EngineAnswer(200, None))
+    >>> made = chat(check, {"role": "assistant", "content": None, "tool_calls": [
     ...     {"id": "1", "name": "add", "arguments": "{}"}]})
     >>> made["tool_calls"]
     [{'id': '1', 'type': 'function', 'function': {'name': 'add', 'arguments': '{}'}}]
@@ -128,7 +129,7 @@ def _metadata(record: Record, step: Record) -> dict[str, Any]:
     return held | own
 
 
-FORM = Form(
+FORM = StoredForm(
     name="verifiers",
     told="results of verifiers 0.1, saved with the column `trajectory`",
     whole=True,

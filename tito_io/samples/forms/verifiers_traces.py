@@ -15,11 +15,11 @@ from typing import Any
 import attrs
 
 from tito_core import Ids, Ledger, Messages, Origin, Step
-from tito_core.samples import Call
-from tito_io.engines.protocol import Answer
+from tito_core.samples import StoredCall
+from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
-from .form import Batch, Form, Place, Record, named
+from .form import Batch, CallPlace, Record, StoredForm, named
 from .verifiers_results import chat
 
 
@@ -39,7 +39,7 @@ class End:
 
 
 def _batches(record: Record, number: int) -> Iterator[Batch]:
-    check = Check("the episode", Answer(200, record))
+    check = Check("the episode", EngineAnswer(200, record))
     traces = [record] if "nodes" in record else check.get(record, "traces", list)
     for index, one in enumerate(traces):
         trace = check.get({"trace": one}, "trace", dict)
@@ -48,7 +48,7 @@ def _batches(record: Record, number: int) -> Iterator[Batch]:
             continue
         name = named(trace, "id") or f"line-{number}.{index}"
         nodes = _some(check, trace, "nodes")
-        graph = Graph(Check(f"trace {name}", Answer(200, trace)), trace, name)
+        graph = Graph(Check(f"trace {name}", EngineAnswer(200, trace)), trace, name)
         sampled = [i for i, node in enumerate(nodes) if isinstance(node, Mapping) and node.get("sampled")]
         yield Batch(conversation=name, parts=[partial(graph.call, index) for index in sampled])
 
@@ -61,9 +61,9 @@ class Graph:
     trace: Record
     name: str
     ends: dict[int, End] = attrs.field(factory=dict)
-    calls: dict[int, Call] = attrs.field(factory=dict)
+    calls: dict[int, StoredCall] = attrs.field(factory=dict)
 
-    def call(self, index: int, place: Place) -> Iterator[Call]:
+    def call(self, index: int, place: CallPlace) -> Iterator[StoredCall]:
         """Yield the call that sampled a node."""
         self._reach(index)
         yield attrs.evolve(self.calls[index], order=place.order)
@@ -94,7 +94,7 @@ class Graph:
         call = self.calls[index] = self._sampled(index, end, ids)
         return End(call.step.messages, call.step.ids, call.step.ledger)
 
-    def _sampled(self, index: int, end: End, ids: tuple[int, ...]) -> Call:
+    def _sampled(self, index: int, end: End, ids: tuple[int, ...]) -> StoredCall:
         node = self._node(index)
         own = self._own(node, ids, index)
         logprobs, finish = _some(self.check, node, "logprobs"), self._finish_reason(index)
@@ -108,7 +108,9 @@ class Graph:
             prompt_ledger=end.ledger.then((Origin.GENERATION_PROMPT, own)),
         )
         name = f"{self.name}.{index}"
-        return Call(name=name, step=step, finish_reason=finish, reward=self._reward(), metadata=self._task())
+        return StoredCall(
+            name=name, step=step, finish_reason=finish, reward=self._reward(), metadata=self._task()
+        )
 
     def _own(self, node: Record, ids: tuple[int, ...], index: int) -> int:
         """Return how many ids of a sampled node its prompt ends with."""
@@ -150,7 +152,7 @@ def _some(check: Check, holder: Record, name: str) -> list[Any]:
     return [] if holder.get(name) is None else check.get(holder, name, list)
 
 
-FORM = Form(
+FORM = StoredForm(
     name="traces",
     told="traces of verifiers 0.4 (traces.jsonl), but for agents that are not trained",
     whole=True,

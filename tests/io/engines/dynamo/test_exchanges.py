@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from tito_core import InputError
-from tito_io.engines.dynamo import CHAT, COMPLETIONS, Dynamo, Notice
+from tito_io.engines.dynamo import CHAT, COMPLETIONS, Dynamo, DynamoNotice
 from tito_io.engines.protocol import (
     Delta,
     EngineError,
@@ -187,4 +187,4 @@ async def test_a_refusal_is_the_error_that_it_amounts_to(one: dict[str, Any]) ->
 async def test_dynamo_trap_02_the_migrated_turn_is_whole(one: dict[str, Any]) -> None:
     reply = await asked_again(one, [])
     assert (len(reply.prompt_ids), len(reply.completion_ids), len(reply.logprobs or ())) == (28, 600, 600)
-    assert reply.notices == (Notice.MIGRATED,)
+    assert reply.notices == (DynamoNotice.MIGRATED,)

@@ -13,8 +13,8 @@ from tito_io.engines.dynamo import CHAT, COMPLETIONS
 from tito_io.engines.dynamo.keys import DEAF, TABLE, translated
 from tito_io.engines.dynamo.requests import FIELDS, PLACEHOLDER
 from tito_io.engines.dynamo.routes import Route
-from tito_io.engines.dynamo.served import Served, chosen
-from tito_io.engines.protocol import InvalidReplyError, Limits, Rendering, Sampling, UnsupportedError
+from tito_io.engines.dynamo.served import DynamoModels, chosen
+from tito_io.engines.protocol import InvalidReplyError, ModelLimits, Rendering, Sampling, UnsupportedError
 
 pytestmark = pytest.mark.anyio
 
@@ -197,8 +197,8 @@ async def test_a_renderer_of_ones_own_renders() -> None:
 
 async def test_the_model_is_the_only_one_or_the_one_named() -> None:
     engine, _ = mocked(card={"id": "m", "context_window": 0})
-    assert await engine.limits() == Limits()
-    assert chosen([Served("a", 5), Served("b", 6)], "b") == Served("b", 6)
-    for models in ([], [Served("a", 5), Served("b", 6)]):
+    assert await engine.limits() == ModelLimits()
+    assert chosen([DynamoModels("a", 5), DynamoModels("b", 6)], "b") == DynamoModels("b", 6)
+    for models in ([], [DynamoModels("a", 5), DynamoModels("b", 6)]):
         with pytest.raises(InputError, match="say which one"):
             chosen(models, None)

@@ -17,7 +17,7 @@ import pytest
 from tests.engines.dynamo import describe
 from tests.io.engines.dynamo.dynamo_server import DONE, ENDED, PROMPT, Turn, chunk_bytes, events, flat, mocked
 from tito_core import InputError
-from tito_io.engines.dynamo import CHAT, Dynamo, Notice
+from tito_io.engines.dynamo import CHAT, Dynamo, DynamoNotice
 from tito_io.engines.dynamo.routes import Route
 from tito_io.engines.protocol import (
     AbortedError,
@@ -91,7 +91,7 @@ async def test_dynamo_trap_02_a_migrated_turn_is_whole_and_says_so() -> None:
     reply = await asked(Turn(ids=(7, 8, 9), engine=MIGRATED, usage=(5, 3)))
     assert (reply.prompt_ids, reply.completion_ids) == (PROMPT, (7, 8, 9))
     assert reply.logprobs == (-0.5, -0.5, -0.5)
-    assert reply.notices == (Notice.MIGRATED,)
+    assert reply.notices == (DynamoNotice.MIGRATED,)
     assert reply.usage.prompt_tokens == 5, "as it was counted"
 
 
@@ -185,7 +185,7 @@ async def test_dynamo_trap_07_a_call_that_vanished_is_read_from_the_ids(family: 
     swallowed = Turn(ids=ids, text="So:", finish_reason="length", detailed="length")
     reply = await asked(swallowed, family=family, rendering=TOOLED)
     assert reply.message == {"role": "assistant", "content": "So: " + CUT}
-    assert reply.notices == (Notice.READ_FROM_IDS,)
+    assert reply.notices == (DynamoNotice.READ_FROM_IDS,)
     assert reply.finish_reason == "length"
 
 
@@ -194,10 +194,10 @@ async def test_dynamo_trap_07_a_call_that_was_made_up_of_a_cut_one_is_not_made(f
     made_up = {"id": "call-1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     cut = Turn(ids=ids, text="So:", spelled="So: " + CUT, finish_reason="tool_calls", detailed="length")
     cut = attrs.evolve(cut, message={"tool_calls": [made_up]})
-    assert (await asked(cut, rendering=TOOLED)).notices == (Notice.UNSAID,)
+    assert (await asked(cut, rendering=TOOLED)).notices == (DynamoNotice.UNSAID,)
     reply = await asked(cut, family=family, rendering=TOOLED)
     assert reply.message == {"role": "assistant", "content": "So: " + CUT}
-    assert (reply.notices, reply.finish_reason) == ((Notice.READ_FROM_IDS,), "length")
+    assert (reply.notices, reply.finish_reason) == ((DynamoNotice.READ_FROM_IDS,), "length")
     closed = attrs.evolve(
         cut, ids=(*family.encode(CUT + '"}</tool_call>'), family.stop_ids[0]), detailed="stop"
     )
@@ -215,7 +215,7 @@ async def test_dynamo_trap_07_a_malformed_call_beside_a_good_one_is_not_lost(fam
     assert reply.message is not None
     assert reply.message["content"] == "<tool_call>no call</tool_call>"
     assert [call["function"]["name"] for call in reply.message["tool_calls"]] == ["f"]
-    assert (reply.finish_reason, reply.notices) == ("tool_calls", (Notice.READ_FROM_IDS,))
+    assert (reply.finish_reason, reply.notices) == ("tool_calls", (DynamoNotice.READ_FROM_IDS,))
 
 
 async def test_dynamo_trap_07_a_message_that_is_whole_stays_the_engines(family: Family) -> None:
@@ -230,10 +230,10 @@ async def test_dynamo_trap_07_a_message_that_is_whole_stays_the_engines(family: 
 
 async def test_dynamo_trap_07_without_a_folder_what_is_missing_is_flagged() -> None:
     silent = Turn(ids=(7, 8, 9), text="", detailed="length", finish_reason="length")
-    assert (await asked(silent, logprobs=False)).notices == (Notice.UNSAID,)
+    assert (await asked(silent, logprobs=False)).notices == (DynamoNotice.UNSAID,)
     assert (await asked(silent)).notices == (), "the tokens spell nothing, so nothing is missing"
     half = Turn(ids=(7, 8, 9), text="So:", spelled="So: " + CUT)
-    assert (await asked(half)).notices == (Notice.UNSAID,)
+    assert (await asked(half)).notices == (DynamoNotice.UNSAID,)
     assert (await asked(attrs.evolve(half, stop_reason="<"), Sampling(stop=("<",)))).notices == ()
 
 
@@ -417,7 +417,7 @@ async def test_trap_35_log_probabilities_that_do_not_fit_are_left_out_and_never_
     omitted: dict[str, Any] = {"completion_logprobs": [-0.5]}
     reply = await asked(Turn(ids=(7, 8), logprobs=(-0.5,), engine=omitted))
     assert (reply.completion_ids, reply.logprobs) == ((7, 8), None)
-    assert reply.notices == (Notice.NO_LOGPROBS,)
+    assert reply.notices == (DynamoNotice.NO_LOGPROBS,)
     assert (await asked(Turn(ids=(7, 8), logprobs=(-0.5,)))).logprobs == (-0.5, -0.5), "the worker has both"
 
 

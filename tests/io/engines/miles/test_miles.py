@@ -15,7 +15,7 @@ from tito_io.engines.miles import Miles, RecordsUnavailableError
 from tito_io.engines.protocol import (
     Delta,
     Engine,
-    Limits,
+    ModelLimits,
     Rendering,
     RequestError,
     Sampling,
@@ -204,10 +204,10 @@ async def test_whoever_watches_is_told_of_the_turn_at_once() -> None:
 
 async def test_limits_are_the_engine_s_behind_the_session() -> None:
     async with engine(Fake()) as miles:
-        assert await miles.limits() == Limits()
+        assert await miles.limits() == ModelLimits()
         await miles.from_messages(HELLO, PLAIN, Sampling())
-        assert await miles.limits() == Limits(max_model_len=4096)
-        assert await miles.limits() == Limits(max_model_len=4096)
+        assert await miles.limits() == ModelLimits(max_model_len=4096)
+        assert await miles.limits() == ModelLimits(max_model_len=4096)
 
 
 @pytest.mark.parametrize(
@@ -227,5 +227,5 @@ async def test_an_engine_that_names_no_limit_has_none_known(card: Any) -> None:
             session.wire.client,
             httpx2.AsyncClient(transport=httpx2.MockTransport(answered)),
         )
-        assert await miles.limits() == Limits()
+        assert await miles.limits() == ModelLimits()
         session.wire.client = kept

@@ -14,9 +14,9 @@ from safetensors.numpy import load, save
 from tests.io.engines.miles.miles_server import FIRST_SAMPLED, Fake
 from tests.io.engines.miles.test_session import HELLO, continued, opened
 from tito_io.engines.miles import MilesRouter
-from tito_io.engines.protocol import Answer, InvalidReplyError, UnsupportedError
+from tito_io.engines.protocol import EngineAnswer, InvalidReplyError, UnsupportedError
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.samples_container import META, Samples, samples
+from tito_io.engines.replies.samples_container import META, MilesSamples, samples
 
 pytestmark = pytest.mark.anyio
 
@@ -47,8 +47,8 @@ def payload(
     return save({name: tensor for name, tensor in held.items() if tensor is not None})
 
 
-def read(raw: bytes) -> Samples:
-    return samples(Check("POST /samples", Answer(200, raw)), raw)
+def read(raw: bytes) -> MilesSamples:
+    return samples(Check("POST /samples", EngineAnswer(200, raw)), raw)
 
 
 def test_a_sample_holds_what_the_server_computed() -> None:

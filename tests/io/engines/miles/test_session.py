@@ -16,16 +16,16 @@ from tito_core import InputError
 from tito_io.engines.miles import (
     CutTurnError,
     MilesRouter,
+    MilesSession,
     NotRecordedError,
     RecordsUnavailableError,
     SamplesRefusedError,
-    Session,
     SessionNotFoundError,
     SessionUsedError,
 )
 from tito_io.engines.miles.replies import sampled
 from tito_io.engines.protocol import (
-    Answer,
+    EngineAnswer,
     InvalidReplyError,
     OverlongError,
     RequestError,
@@ -41,7 +41,7 @@ BOTH = pytest.mark.parametrize("later", [False, True], ids=["older", "later"])
 
 
 @asynccontextmanager
-async def opened(fake: Fake, **options: Any) -> AsyncIterator[Session]:
+async def opened(fake: Fake, **options: Any) -> AsyncIterator[MilesSession]:
     """Open a session at a fake server."""
     async with (
         MilesRouter("http://miles", transport=fake.transport) as router,
@@ -287,7 +287,7 @@ async def test_what_the_server_refuses_of_its_engine_is_the_server_s_trouble(cha
 def test_an_entry_without_an_id_is_refused(entry: object) -> None:
     answered = {"meta_info": {"completion_tokens": 1, "output_token_logprobs": [entry]}}
     with pytest.raises(InvalidReplyError, match="other than \\[log-probability, id\\] entries"):
-        sampled(Check("POST /", Answer(200, answered)), answered)
+        sampled(Check("POST /", EngineAnswer(200, answered)), answered)
 
 
 async def test_a_missing_log_probability_is_none() -> None:
@@ -322,7 +322,7 @@ async def test_a_turn_that_was_answered_and_not_recorded_is_an_error_that_holds_
     lost: list[NotRecordedError] = []
     async with opened(fake) as session:
 
-        async def talk(client: Session) -> None:
+        async def talk(client: MilesSession) -> None:
             try:
                 await client.chat({"messages": HELLO})
             except NotRecordedError as error:
@@ -330,7 +330,7 @@ async def test_a_turn_that_was_answered_and_not_recorded_is_an_error_that_holds_
 
         async with anyio.create_task_group() as group:
             group.start_soon(talk, session)
-            group.start_soon(talk, Session(session.id, session.wire))
+            group.start_soon(talk, MilesSession(session.id, session.wire))
             while len(fake.bodies("completions")) < 2:  # noqa: ASYNC110  # a server tells nobody
                 await anyio.sleep(0.001)
             assert fake.held is not None
@@ -457,7 +457,7 @@ async def test_a_session_that_is_used_after_its_samples_is_not_deleted_unseen() 
     async with opened(fake) as session:
         reply = await session.chat({"messages": HELLO})
         await session.samples()
-        stray = Session(session.id, session.wire)  # an agent that still talks
+        stray = MilesSession(session.id, session.wire)  # an agent that still talks
         await stray.chat({"messages": continued(reply)})
         with pytest.raises(SessionUsedError, match="take them again"):
             await session.delete()
@@ -480,6 +480,6 @@ async def test_the_client_s_own_use_after_the_samples_is_no_obstacle() -> None:
 async def test_an_answer_that_is_no_json_is_no_session_server_s() -> None:
     transport = httpx2.MockTransport(lambda _: httpx2.Response(200, text="<html>"))
     async with MilesRouter("http://miles", transport=transport) as router:
-        session = Session("s", router._wire)
+        session = MilesSession("s", router._wire)
         with pytest.raises(InvalidReplyError, match="no JSON"):
             await session.records()

@@ -19,7 +19,7 @@ from tests.io.engines.sglang.sglang_server import complained, mocked, stream
 from tito_io.engines.protocol import (
     EngineError,
     InvalidReplyError,
-    Limits,
+    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -172,6 +172,6 @@ async def test_the_server_is_known_from_what_it_recorded() -> None:
         "probe": complained("logit_bias must has keys in [0, 4104], got 2147483647."),
     }
     engine: SGLang = mocked(answers)[0]
-    assert await engine.limits() == Limits(max_model_len=2048, vocab_size=4105)
+    assert await engine.limits() == ModelLimits(max_model_len=2048, vocab_size=4105)
     facts = await engine.facts()
     assert (facts.version, facts.max_prompt, facts.seeded) == ((0, 5, 23), 2041, False)

@@ -11,8 +11,8 @@ from tests.io.engines.vllm.vllm_server import PROMPT, mocked, refused
 from tito_core import TemplateRefused
 from tito_io.engines.errors import fault
 from tito_io.engines.protocol import (
-    Answer,
     AuthenticationError,
+    EngineAnswer,
     EngineError,
     OverlongError,
     Rendering,
@@ -104,7 +104,7 @@ async def test_every_wording_of_a_full_context_is_known(wording: str, status: in
 def test_it_is_known_in_every_envelope(body: dict[str, str]) -> None:
     message = overlong("by ids on the chat route")[0]
     filled = {key: value.format(message) for key, value in body.items()}
-    assert type(fault("POST http://h/", Answer(400, filled))) is OverlongError
+    assert type(fault("POST http://h/", EngineAnswer(400, filled))) is OverlongError
 
 
 async def test_it_is_known_in_an_answer_that_claims_success() -> None:

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_io.engines.replies.hermes import ANY_TAG, CALL, CALLED, TAGS, THINK, THOUGHT, Parsed, Tags, parse
+from tito_io.engines.replies.hermes import (
+    ANY_TAG,
+    CALL,
+    CALLED,
+    TAGS,
+    THINK,
+    THOUGHT,
+    ParsedMessage,
+    Tags,
+    parse,
+)
 
 IDS = dict(zip(TAGS, (90, 91, 92, 93), strict=True))
 KNOWN = Tags(IDS, frozenset([10]))
@@ -18,7 +28,7 @@ F = '{"name": "f", "arguments": {"a": 1}}'
 WELL = ("f", '{"a": 1}')
 
 
-def taken(text: str, **options: Any) -> Parsed:
+def taken(text: str, **options: Any) -> ParsedMessage:
     """Take a text apart whose tags all count."""
     return parse(text, Tags().marks(text), **options)
 
@@ -59,7 +69,7 @@ def taken(text: str, **options: Any) -> Parsed:
 def test_a_text_is_taken_apart(
     text: str, reasoning: str | None, content: str, calls: tuple[tuple[str, str], ...]
 ) -> None:
-    assert taken(text) == Parsed(reasoning, content, calls)
+    assert taken(text) == ParsedMessage(reasoning, content, calls)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,7 @@ def test_a_text_is_taken_apart(
     ],
 )
 def test_a_thought_may_begin_in_the_prompt(text: str, reasoning: str | None, content: str) -> None:
-    assert taken(text, thinking=True) == Parsed(reasoning, content)
+    assert taken(text, thinking=True) == ParsedMessage(reasoning, content)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +110,7 @@ def test_a_thought_may_begin_in_the_prompt(text: str, reasoning: str | None, con
 )
 def test_a_malformed_call_stays_in_the_content(body: str) -> None:
     text = f"<tool_call>{body}</tool_call>"
-    assert taken(text) == Parsed(None, text)
+    assert taken(text) == ParsedMessage(None, text)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +203,7 @@ def test_a_tag_without_a_token_counts_where_it_is_spelled() -> None:
 def test_no_text_is_an_error_and_none_is_lost_without_tags(text: str, thinking: bool, tools: bool) -> None:
     parsed = parse(text, Tags().marks(text), thinking=thinking, tools=tools)
     if not ANY_TAG.search(text) and not thinking:
-        assert parsed == Parsed(None, text)
+        assert parsed == ParsedMessage(None, text)
 
 
 WORDS = st.text(st.characters(exclude_characters="<", exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -218,4 +228,4 @@ def test_what_a_template_writes_is_read_back(
     for place, (name, arguments) in enumerate(calls):
         text += "\n" if content or place else ""
         text += f'{CALL}\n{{"name": {json.dumps(name)}, "arguments": {arguments}}}\n{CALLED}'
-    assert taken(text) == Parsed(reasoning, content, tuple(calls))
+    assert taken(text) == ParsedMessage(reasoning, content, tuple(calls))
