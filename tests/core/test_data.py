@@ -184,7 +184,10 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
     assert to_data(call)["routed_experts"] is None
     with pytest.raises(InputError) as caught:
         from_data({}, StoredCall)
-    assert str(caught.value) == "StoredCall.name: the key 'name' is missing; StoredCall.step: the key 'step' is missing"
+    assert (
+        str(caught.value)
+        == "StoredCall.name: the key 'name' is missing; StoredCall.step: the key 'step' is missing"
+    )
 
 
 @pytest.mark.parametrize(
