@@ -119,8 +119,8 @@ def try_stitch(
 ) -> Stitched | Refusal:
     """Return the next prompt with its ledger and receipts, or the `Refusal` that says why there is none.
 
-    `trajectory`, `prompt`, `suffix`, `tokenize_fn`, `policy`, `key` and `profile` are those of `stitch`, and so are
-    the errors.
+    `trajectory`, `prompt`, `suffix`, `tokenize_fn`, `policy`, `key`, `profile` and the errors are those of
+    `stitch`.
 
     >>> try_stitch([], [{"role": "user", "content": "hi"}], (2,), print).reason.name
     'NO_PREFIX'
