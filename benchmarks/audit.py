@@ -23,8 +23,7 @@ from benchmarks.command import interruptible, whole
 from tito_core import Step, render_key
 from tito_core.samples import StoredCall
 from tito_io.audit.rendering import AuditRendering
-from tito_io.audit.report import AuditReport
-from tito_io.audit.run import audit_file
+from tito_io.audit.report import AuditReport, audit_file
 from tito_io.embedded import write_family
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import write_calls

@@ -33,9 +33,9 @@ from tests.core.samples.test_forest import call
 from tito_core.samples import Forest, SampleOptions, StoredCall
 from tito_io.embedded import write_family
 from tito_io.families.family import Family
-from tito_io.samples.make import ConversationRows
-from tito_io.samples.make import made as rows_of
 from tito_io.samples.read import StoredConversation
+from tito_io.samples.rows import ConversationRows
+from tito_io.samples.rows import made as rows_of
 
 pytestmark = pytest.mark.usefixtures("light_heap")
 

@@ -27,13 +27,13 @@ from rich.progress import Progress
 from benchmarks.command import interruptible, whole
 from tito_core.samples import SampleOptions
 from tito_io.audit.rendering import AuditRendering
-from tito_io.audit.run import audit_file
+from tito_io.audit.report import audit_file
 from tito_io.client.token_client import Counts, TokenClient
 from tito_io.engines.protocol import UnreachableError
 from tito_io.families.family import Family
-from tito_io.samples.call_file import CallFile
-from tito_io.samples.make import made
+from tito_io.samples.forms.tito import CallFile
 from tito_io.samples.read import conversations
+from tito_io.samples.rows import made
 
 from .agent import Agent
 from .place import Place, bound, lent

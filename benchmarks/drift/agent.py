@@ -16,7 +16,7 @@ import attrs
 from tito_core import Message, Step, Trajectory
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import EngineError, OverlongError, UnreachableError
-from tito_io.samples.call_file import CallFile
+from tito_io.samples.forms.tito import CallFile
 
 from .voice import NAMES, Voice
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import httpx2
 
-from tito_io.client.threaded import Threaded
+from tito_io.client.driver import InThread
 from tito_io.embedded import app, write_family
 from tito_io.engines.protocol import Engine
 from tito_io.engines.protocol import Rendering as Given
@@ -57,9 +57,9 @@ class Place:
         return [make(family, SPELLED[self.name]) for make in VOICES.values()]
 
 
-def bound(family: Family, rendering: Given) -> Threaded:
+def bound(family: Family, rendering: Given) -> InThread:
     """Return what renders for the bridge: the model's folder, as `tito rollout --family` has it."""
-    return Threaded(family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
+    return InThread(family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from tito_io.samples.conversation import Problem
 from tito_io.samples.entry import Entry
-from tito_io.samples.make import ConversationRows
-from tito_io.samples.problem import Problem
+from tito_io.samples.rows import ConversationRows
 
 
 @attrs.define

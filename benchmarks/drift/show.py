@@ -13,9 +13,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from tito_io.audit.rates import count, share
 from tito_io.audit.report import AuditReport
 from tito_io.audit.report import summary as audited
-from tito_io.audit.wording import count, share
 from tito_io.client.token_client import Counts
 
 from .proof import Proof

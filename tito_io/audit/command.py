@@ -15,8 +15,8 @@ import click
 import orjson
 
 from tito_core import InputError, TitoError
-from tito_io.cli.bounds import WholeRange
 from tito_io.cli.errors import BAD_INPUT, fail
+from tito_io.cli.options import WholeRange
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
@@ -177,8 +177,7 @@ def _audited(options: AuditOptions) -> AuditReport:
     from tito_io.samples.line_groups import Group, ReadOptions  # noqa: PLC0415  # heavy, and not needed for --help
     from tito_io.samples.ray import aside  # noqa: PLC0415  # likewise
 
-    from .report import to_json  # noqa: PLC0415  # likewise
-    from .run import audit_file  # noqa: PLC0415  # likewise
+    from .report import audit_file, to_json  # noqa: PLC0415  # heavy, and not needed for --help
 
     reading = ReadOptions(form=options.form, group=Group[options.group.upper()], id_field=options.id_field)
     with _progress(options.file) as tick, aside(options.ray) as out:

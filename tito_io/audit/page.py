@@ -10,9 +10,8 @@ from jinja2 import Environment, StrictUndefined
 
 from tito_core.drift.breaks import Break, BreakText, Cause
 
-from .rates import FAMILY, figures
+from .rates import FAMILY, count, figures, plain, seen
 from .report import AuditReport
-from .wording import count, plain, seen
 
 
 @attrs.frozen(kw_only=True)

@@ -12,9 +12,8 @@ from rich.text import Text
 from tito_core.drift.breaks import Break, BreakText, Cause
 from tito_core.drift.tally import Tally
 
-from .rates import FAMILY, UNSEEN, figures
+from .rates import FAMILY, UNSEEN, count, figures, plain, seen
 from .report import AuditReport
-from .wording import count, plain, seen
 
 COLOURS = {
     Cause.RETOKENIZED: "cyan",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tito_core import Reason
-from tito_io.cli.visible import visible
+from tito_io.cli.errors import visible
 
 from .report import Divergence, Finding, LintReport, Look
 

@@ -12,8 +12,8 @@ import attrs
 import click
 
 from tito_core import Reason, TitoError
-from tito_io.cli.bounds import FiniteRange
 from tito_io.cli.errors import BAD_INPUT, complain, fail
+from tito_io.cli.options import FiniteRange
 
 from .budget import SECONDS
 from .report import LintReport
@@ -170,7 +170,7 @@ def _told(report: LintReport, options: LintOptions) -> None:
 def _print_json(reports: Sequence[LintReport]) -> None:
     import orjson  # noqa: PLC0415  # likewise
 
-    from .data import data  # noqa: PLC0415  # likewise
+    from .report import data  # noqa: PLC0415  # likewise
 
     click.echo(orjson.dumps([data(report) for report in reports], option=orjson.OPT_INDENT_2).decode())
 

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from tito_io.cli.visible import visible
+from tito_io.cli.errors import visible
 
 from .advice import drifts, refusals, several, situation
 from .grid import LEGEND, State, counts, grid

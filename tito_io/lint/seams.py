@@ -15,8 +15,7 @@ from tito_io.families.family import Family
 
 from .budget import LintBudget
 from .example_conversation import SYSTEM, USER
-from .report import Drawn, SeamPart
-from .tokens import tokens
+from .report import Drawn, SeamPart, tokens
 
 Plain = dict[str, Any]
 WORDS = ("Lisbon", "Quite 40 of them")

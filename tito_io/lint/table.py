@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tito_io.cli.visible import visible
+from tito_io.cli.errors import visible
 
 from .advice import drifts, several
 from .grid import LEGEND, Cell, State, grid

@@ -10,12 +10,11 @@ import attrs
 
 from tito_core import OddStop, Policy, Profile, Reason, Refusal, Step, Stitched, answer, stitch_questions
 from tito_core.seams.profile import Case, Mode
-from tito_io.cli.visible import visible
+from tito_io.cli.errors import visible
 from tito_io.families.family import Family
 
 from .budget import LintBudget
-from .divergence import divergence
-from .example_conversation import Play, Played, played, scenes
+from .example_conversation import Play, Played, divergence, played, scenes
 from .report import Finding, Verdict
 
 CONTRADICTED = "CONTRADICTED"

@@ -16,18 +16,18 @@ from rich.live import Live
 from rich.table import Table
 
 from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, Truncated
-from tito_io.cli.bounds import FiniteRange, WholeRange
 from tito_io.cli.console import Console
-from tito_io.cli.errors import BAD_INPUT, TROUBLE, complain, told
+from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text
+from tito_io.cli.options import FiniteRange, WholeRange
 from tito_io.client.conversation import ClientTurn, Conversation
-from tito_io.client.threaded import Threaded
+from tito_io.client.driver import InThread
 from tito_io.engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
 from tito_io.engines.registry import ENGINES, Address, chosen
 from tito_io.families.family import Family
 
 from .report import table, verdict
 from .run import Rollout, RolloutTurn, to_json
-from .script import load, shipped
+from .script import default_script, load
 
 LOST, FULL = 1, 4
 INTERRUPTED = "interrupted"
@@ -145,13 +145,13 @@ def _status_of(error: TitoError) -> int:
     """Return the exit status of a rollout that an error ended."""
     if isinstance(error, OverlongError):
         return FULL
-    return TROUBLE if isinstance(error, EngineError | TokenizeError) else BAD_INPUT
+    return ENGINE_FAILED if isinstance(error, EngineError | TokenizeError) else BAD_INPUT
 
 
 def _ended(error: TitoError, turns: int) -> str:
     """Say why a rollout ended after some turns."""
     if not isinstance(error, OverlongError):
-        return told(error)
+        return error_text(error)
     if not turns:
         return f"the first prompt and its answer of --max-tokens do not fit the context: {told(error)}"
     full = f"the context is full after {turns} turn{'s' * (turns != 1)}"
@@ -159,7 +159,7 @@ def _ended(error: TitoError, turns: int) -> str:
 
 
 async def _rollout(options: RolloutOptions) -> int:
-    script = load(options.script) if options.script else shipped()
+    script = load(options.script) if options.script else default_script()
     family = Family.load(options.family) if options.family else None
     address = Address(
         base_url=options.base_url,
@@ -177,7 +177,7 @@ async def _rollout(options: RolloutOptions) -> int:
                 max_tokens=options.max_tokens, temperature=options.temperature, seed=options.seed
             ),
             policy=options.policy,
-            tokenize_fn=Threaded(family.tokenize_fn(tools=script.tools or None)) if family else None,
+            tokenize_fn=InThread(family.tokenize_fn(tools=script.tools or None)) if family else None,
             stop_ids=family.stop_ids if family else (),
             check_every=options.check_every,
         )
@@ -193,7 +193,7 @@ def _kept(run: Rollout, path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    from tito_io.samples.call_file import CallFile  # noqa: PLC0415  # its readers know every engine's replies
+    from tito_io.samples.forms.tito import CallFile  # noqa: PLC0415  # its readers know every engine's replies
 
     def keep(turn: ClientTurn) -> None:
         try:

@@ -20,14 +20,13 @@ from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.samples.forms.exchange import ID_FIELDS
 
+from .conversation import Problem
 from .forms import FORMS
 from .line_groups import Group, ReadOptions
-from .make import ConversationRows, made
-from .problem import Problem
 from .ray import aside
 from .read import conversations
+from .rows import ConversationRows, FileTally, made
 from .sink import Sink, opened
-from .tally import FileTally
 
 SOME_UNREAD = 1
 STATUSES = """\b

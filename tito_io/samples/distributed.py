@@ -15,13 +15,13 @@ import attrs
 from tito_core import InputError
 from tito_core.samples import SampleOptions
 
+from .conversation import Problem
 from .forms import FORMS
 from .line_groups import Chunk, Collector, ReadOptions
 from .lines import FileLine, regular
-from .make import ConversationRows, made
-from .problem import Problem
 from .ray import knock, spread
 from .read import chunks, stored
+from .rows import ConversationRows, made
 
 
 @attrs.frozen(kw_only=True)

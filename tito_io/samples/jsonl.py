@@ -21,8 +21,8 @@ import orjson
 from tito_core import InputError
 
 from .entry import Entry, from_columns, to_columns
+from .line_groups import noun_of
 from .lines import lines
-from .record import noun_of
 
 
 @attrs.define

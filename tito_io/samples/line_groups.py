@@ -7,19 +7,20 @@ known when it comes again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import attrs
+import orjson
 
 from tito_core import InputError, TitoError
+from tito_io.samples.forms.form import named
 
+from .conversation import Growing, Nameless, Problem, without_id
 from .forms import FORMS, Batch, Record, StoredForm, recognized
 from .lines import FileLine
-from .open_conversation import Growing
-from .problem import Nameless, Problem
-from .reading import Group, ReadOptions
-from .record import NoIdError, id_at, keys_of, record_of
 
 __all__ = ["Chunk", "Collector", "Group", "ReadOptions", "Spot"]
 
@@ -187,3 +188,83 @@ class Collector:
 
 def _digest(name: str) -> bytes:
     return blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
+
+
+class Group(Enum):
+    """Which lines are one conversation."""
+
+    ID = "those that follow each other with one id; where lines have none, all that follow each other"
+    FILE = "all lines of the file"
+    LINE = "each line by itself"
+
+
+@attrs.frozen(kw_only=True)
+class ReadOptions:
+    """How to read a file; raises `InputError` for a form that there is none of."""
+
+    form: str | None = attrs.field(default=None)
+    """The name of the lines' form; None to go by the first line that can be read."""
+    group: Group = Group.ID
+    id_field: str | None = None
+    """Where lines have their conversation's id, in objects in objects with dots between; None for the
+    form's own places."""
+
+    @form.validator
+    def _is_known(self, _: object, value: str | None) -> None:
+        if value is not None and value not in FORMS:
+            raise InputError(f"form is {value!r:.40}: give one of {', '.join(FORMS)}")
+
+
+NOUNS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
+
+
+class NoIdError(InputError):
+    """A line has no id where ids were to be."""
+
+
+def record_of(line: FileLine) -> dict[str, Any] | str:
+    """Return a line's object, or why it has none."""
+    try:
+        found = orjson.loads(line.text)
+    except orjson.JSONDecodeError as error:
+        return f"is no JSON: {error}"
+    return found if isinstance(found, dict) else f"is {noun_of(found)}: give an object a line"
+
+
+def noun_of(found: object) -> str:
+    """Return what JSON calls a value, with its article.
+
+    >>> noun_of(9), noun_of([]), noun_of(None), noun_of(True)
+    ('a number', 'a list', 'null', 'a boolean')
+    """
+    return NOUNS.get(type(found), "something else")
+
+
+def keys_of(record: Record) -> str:
+    """Return an object's keys, to be shown."""
+    shown = ", ".join(f"`{key:.20}`" for key in sorted(record)[:8])
+    return f"its keys are {shown}" if shown else "it has no keys"
+
+
+def id_at(record: Record, field: str) -> str:
+    """Return the id at the end of a path of names with dots between; raises `NoIdError` for none.
+
+    >>> id_at({"meta": {"session": 7}}, "meta.session")
+    '7'
+    """
+    *path, last = field.split(".")
+    holder: object = record
+    for name in path:
+        holder = holder.get(name) if isinstance(holder, Mapping) else None
+    found = named(holder, last) if isinstance(holder, Mapping) else None
+    if found is None:
+        raise NoIdError(without_id(field))
+    return found

@@ -14,9 +14,9 @@ import attrs
 from tito_core import InputError
 from tito_core.samples import Forest
 
+from .conversation import GIVE, Nameless, Problem, without_id
 from .line_groups import Chunk, Collector, ReadOptions
 from .lines import lines
-from .problem import GIVE, Nameless, Problem, without_id
 
 
 @attrs.frozen(kw_only=True)

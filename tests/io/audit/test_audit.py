@@ -20,15 +20,13 @@ from tito_core.drift.breaks import Break
 from tito_core.drift.select import BreakSelection
 from tito_core.drift.tally import Tally
 from tito_core.samples import Forest
-from tito_io.audit.distributed import AuditWork, made_of
-from tito_io.audit.offsets import places
+from tito_io.audit.distributed import AuditWork, made_of, places
 from tito_io.audit.rendering import AuditRendering, FamilyRenderer, opened
-from tito_io.audit.report import FIRST, AuditReport, summary, to_json
-from tito_io.audit.run import audit_each, audit_file
+from tito_io.audit.report import FIRST, AuditReport, audit_each, audit_file, summary, to_json
 from tito_io.families.folder import FolderError
+from tito_io.samples.conversation import Problem
 from tito_io.samples.distributed import Reach
 from tito_io.samples.line_groups import ReadOptions
-from tito_io.samples.problem import Problem
 from tito_io.samples.read import StoredConversation, conversations
 
 FAMILIES = sorted(Path(os.environ.get("TITO_FAMILIES", "/nowhere")).glob("*/tokenizer.json"))

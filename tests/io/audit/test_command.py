@@ -16,12 +16,10 @@ from tito_core.drift.breaks import Cause
 from tito_core.drift.tally import Tally
 from tito_core.samples import StoredCall
 from tito_io.audit.command import DRIFT, INCOMPLETE, STATUSES, audit
-from tito_io.audit.rates import UNSEEN, figures
+from tito_io.audit.rates import UNSEEN, figures, seen
 from tito_io.audit.rendering import AuditRendering
-from tito_io.audit.report import AuditReport
-from tito_io.audit.run import audit_file
+from tito_io.audit.report import AuditReport, audit_file
 from tito_io.audit.table import table
-from tito_io.audit.wording import seen
 from tito_io.cli.errors import BAD_INPUT
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import write_calls

@@ -18,7 +18,7 @@ from tito_io.audit.page import Heading, page
 from tito_io.audit.rates import figures
 from tito_io.audit.report import AuditReport
 from tito_io.audit.table import table
-from tito_io.samples.problem import Problem
+from tito_io.samples.conversation import Problem
 
 NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001  # a time to print
 HEADING = Heading(file="rollouts.jsonl", family="qwen3", block=16, made=NOON)

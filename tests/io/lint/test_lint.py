@@ -26,12 +26,11 @@ from tests.io.lint.lint_folders import (
 from tito_core import Reason
 from tito_core.seams.probe import kinds
 from tito_core.seams.profile import Case
-from tito_io.cli.visible import visible
-from tito_io.lint.divergence import ANCHOR, _until_alike
-from tito_io.lint.example_conversation import Played
+from tito_io.cli.errors import visible
+from tito_io.lint.example_conversation import ANCHOR, Played, _until_alike
 from tito_io.lint.grid import State, counts, grid
-from tito_io.lint.markers import lacking, markers
 from tito_io.lint.report import Finding, LintReport, Verdict
+from tito_io.lint.subject import lacking, markers
 from tito_io.lint.verdict import CONTRADICTED, Judge
 
 IDS = st.lists(st.integers(0, 4), max_size=12).map(tuple)

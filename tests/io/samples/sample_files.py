@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from tito_core.samples import Forest, StoredCall
+from tito_io.samples.conversation import Problem
 from tito_io.samples.forms.tito import write_calls, write_forest
 from tito_io.samples.line_groups import ReadOptions
-from tito_io.samples.problem import Problem
 from tito_io.samples.read import StoredConversation, conversations
 
 

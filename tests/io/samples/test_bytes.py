@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from tests.io.samples.sample_files import dumped, own, put
 from tito_core import Trajectory
 from tito_core.samples import StoredCall
-from tito_io.client.conversation import ClientTurn, Conversation, spoken
+from tito_io.client.conversation import ClientTurn, Conversation, reply_message
 from tito_io.embedded import app
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.vllm import VLLM
@@ -141,7 +141,7 @@ async def grown(
     found = []
     for number in range(turns):
         turn = await conversation.turn(messages)
-        said = spoken(turn.reply)
+        said = reply_message(turn.reply)
         results = [
             {"role": "tool", "tool_call_id": call["id"], "content": "42"}
             for call in said.get("tool_calls") or ()

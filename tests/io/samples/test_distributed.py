@@ -25,11 +25,11 @@ from tito_core.samples import SampleOptions
 from tito_io.samples import distributed as spreading
 from tito_io.samples import ray as fleet
 from tito_io.samples.command import samples
+from tito_io.samples.conversation import Problem
 from tito_io.samples.distributed import reach, rows_of, spread_over
 from tito_io.samples.line_groups import Group, ReadOptions
-from tito_io.samples.make import ConversationRows, made
-from tito_io.samples.problem import Problem
 from tito_io.samples.read import chunks, conversations
+from tito_io.samples.rows import ConversationRows, made
 
 ROOT = Path(tito_io.__file__).parents[1]
 ASKED = "ray" in os.environ.get("TITO_ENGINES", "").split(",")

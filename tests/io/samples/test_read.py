@@ -29,10 +29,10 @@ from tests.strategies import tries
 from tito_core import InputError, Step
 from tito_core.samples import Forest, StoredCall
 from tito_io.samples import lines as reading_lines
+from tito_io.samples.conversation import Problem
 from tito_io.samples.forms.tito import line
 from tito_io.samples.line_groups import PATIENCE, Group, ReadOptions
 from tito_io.samples.lines import lines, regular
-from tito_io.samples.problem import Problem
 from tito_io.samples.read import StoredConversation, conversations
 
 TALK = [

@@ -325,7 +325,7 @@ def test_what_is_no_file_of_rows_is_named(tmp_path: Path) -> None:
     ("missing", "module", "told"),
     [
         ("pyarrow.parquet", parquet, r"tito-kernel\[parquet\]"),
-        ("zstandard", import_module("tito_io.samples.zstd"), "needs the package zstandard"),
+        ("zstandard", import_module("tito_io.samples.lines"), "needs the package zstandard"),
     ],
 )
 def test_a_library_that_is_missing_is_named(

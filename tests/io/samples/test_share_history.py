@@ -20,7 +20,7 @@ from tests.io.samples.sample_files import chat, put, read
 from tests.strategies import tries
 from tito_core import Ids
 from tito_core.samples import StoredCall
-from tito_io.samples.share_history import RECENT, TAIL, Thrift
+from tito_io.samples.conversation import RECENT, TAIL, Thrift
 
 
 def flat(one: StoredCall) -> StoredCall:
@@ -45,7 +45,7 @@ def grown(turns: int, size: int = 20) -> Iterator[StoredCall]:
 @tries(2)
 def test_what_is_shared_is_what_it_was(calls: list[StoredCall], tail: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tito_io.samples.share_history.TAIL", tail)
+        patch.setattr("tito_io.samples.conversation.TAIL", tail)
         thrift = Thrift()
         for one in calls:
             again = thrift.share(flat(one))

@@ -22,9 +22,9 @@ from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.replies.invariants import Check
 
-from . import exchange_ids as ids
+from . import exchange_fields as ids
+from .exchange_fields import experts
 from .form import Batch, CallPlace, Record, StoredForm, named
-from .routing import experts
 
 ID_FIELDS = ("conversation", "conversation_id", "session_id", "trajectory_id", "rollout_id")
 """Where a line may say which conversation it belongs to; the first that is there counts."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tito_core.samples import Forest, LeaveOutReason, RowSet
+from tito_core import InputError
+from tito_core.samples import Forest, LeaveOutReason, RowSet, SampleOptions
+
+from .conversation import Problem
+from .entry import Entry, entries
+from .read import StoredConversation
 
 
 @attrs.define
@@ -96,3 +102,33 @@ class FileTally:
             ("leaves without row", self.without_row, "they would train nothing"),
             *problems,
         ]
+
+
+@attrs.frozen
+class ConversationRows:
+    """The rows of a conversation, with what they amount to."""
+
+    entries: tuple[Entry, ...]
+    tally: FileTally
+
+
+def made(
+    found: Iterable[StoredConversation | Problem], options: SampleOptions
+) -> Iterator[ConversationRows | Problem]:
+    """Yield the rows of each conversation in its turn.
+
+    A conversation of which the kernel can make no rows, by two different rewards for example, is a problem
+    at its first line.
+    """
+    for one in found:
+        if isinstance(one, Problem):
+            yield one
+            continue
+        try:
+            rows, sampled = entries(one, options)
+        except InputError as error:
+            yield Problem(one.first, f"conversation {one.name!r:.60}: {error}")
+            continue
+        tally = FileTally()
+        tally.add(one.forest, sampled)
+        yield ConversationRows(tuple(rows), tally)

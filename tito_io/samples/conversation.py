@@ -13,9 +13,11 @@ from collections.abc import Iterable
 import attrs
 import orjson
 
-from tito_core import Ids, Messages
+from tito_core import Ids, InputError, Messages, TitoError
 from tito_core.ids import PACKED
 from tito_core.samples import StoredCall
+
+from .forms import Batch, CallPlace
 
 RECENT = 64
 """How many calls are looked at for one that a call continues: the agents that speak at a time."""
@@ -86,3 +88,69 @@ def _flat(messages: Messages) -> list[dict[str, object]]:
     """Return the messages themselves, which nobody may change."""
     parts: Iterable[Iterable[dict[str, object]]] = messages.parts()
     return [message for part in parts for message in part]
+
+
+@attrs.define
+class Growing:
+    """Takes calls in."""
+
+    name: str
+    first: int
+    """Its first line, counted from 1."""
+    last: int = attrs.field(init=False, default=0)
+    calls: dict[str, StoredCall] = attrs.field(factory=dict)
+    """By name, as they came."""
+    problems: list[Problem] = attrs.field(factory=list)
+    """What could not be read, as it came."""
+    _thrift: Thrift = attrs.field(factory=Thrift)
+
+    def take(self, batch: Batch, line: int) -> None:
+        """Take in what a line has."""
+        self.last = line
+        for make in batch.parts:
+            try:
+                self._keep(make(CallPlace(line, self.calls)))
+            except TitoError as error:
+                self.problems.append(Problem(line, str(error)))
+
+    def _keep(self, made: Iterable[StoredCall]) -> None:
+        for call in made:
+            if call.name in self.calls:
+                raise InputError(f"a second call of its conversation has the name {call.name!r:.60}")
+            self.calls[call.name] = self._thrift.share(call)
+
+
+@attrs.frozen
+class Problem:
+    """Something of a file that is in no conversation, so that no row holds it.
+
+    >>> str(Problem(3, "is no JSON"))
+    'line 3: is no JSON'
+    """
+
+    line: int
+    """Counted from 1."""
+    reason: str
+    more: int = 0
+    """Further lines that the same holds of."""
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+@attrs.frozen
+class Nameless(Problem):
+    """A line without the id that was to name its conversation."""
+
+
+GIVE = "give the name of a field that every line has"
+
+
+def without_id(field: str, more: int = 0) -> str:
+    """Return what is to be said of a line without an id, and of more of them.
+
+    >>> without_id("meta.s", 2)
+    'has no id at `meta.s`, nor have 2 more lines: give the name of a field that every line has'
+    """
+    others = f", nor ha{'ve' if more > 1 else 's'} {more:,} more line{'s' * (more > 1)}" if more else ""
+    return f"has no id at `{field}`{others}: {GIVE}"
