@@ -26,7 +26,7 @@ from benchmarks.measure import Point, hard, linear
 from benchmarks.targets import Target, targets
 from benchmarks.voice import voice
 from benchmarks.weight import imports, loads_asyncio, stored, tokenized
-from tito_io.cli.bounds import WholeRange
+from tito_io.cli.options import WholeRange
 
 SIZES, TOKENS = (10, 100, 400, 1_000, 3_000), (50, 2_000)
 QUICK_SIZES, QUICK_TOKENS = (10, 100), (50, 200)

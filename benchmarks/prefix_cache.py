@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks.command import interruptible
 from benchmarks.prefix_turns import Mito, Seen, Shape, Tito, Way, block_size, talk
 from benchmarks.show import milli
-from tito_io.cli.bounds import WholeRange
+from tito_io.cli.options import WholeRange
 from tito_io.engines.vllm import VLLM
 from tito_io.families.family import Family
 

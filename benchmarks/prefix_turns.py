@@ -16,8 +16,7 @@ import httpx2
 
 from benchmarks.history import Plain, texts
 from tito_core import Ids, Trajectory
-from tito_io.client.driver import AsyncTokenizeFn
-from tito_io.client.threaded import Threaded
+from tito_io.client.driver import AsyncTokenizeFn, InThread
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
 from tito_io.engines.vllm import VLLM
@@ -94,7 +93,7 @@ class Tito:
         return TokenClient(self.engine, renderer=self._bound)
 
     def _bound(self, rendering: Rendering) -> AsyncTokenizeFn:
-        return Threaded(self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
+        return InThread(self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
 
     async def turn(self, messages: list[Plain], sampling: Sampling, first: First) -> Reply:
         """Take the turn after messages, whose ids are those of the turns before and what is new."""

@@ -13,7 +13,7 @@ from tito_io.client.conversation import Conversation
 from tito_io.engines.protocol import Rendering, Sampling
 from tito_io.engines.vllm import VLLM
 from tito_io.rollout.run import Rollout
-from tito_io.rollout.script import Script, ScriptLine, shipped
+from tito_io.rollout.script import Script, ScriptLine, default_script
 
 from .server import Server
 
@@ -21,7 +21,7 @@ TURNS = 55
 TERSE = Script(
     lines=(ScriptLine("On?"), ScriptLine("So?", "7"), ScriptLine("Ha.")),
     system="Be brief.",
-    tools=shipped().tools[:1],
+    tools=default_script().tools[:1],
 )
 """Fifty turns of it fit a context of two thousand tokens."""
 

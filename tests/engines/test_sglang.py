@@ -37,7 +37,7 @@ from tito_io.engines.sglang.engine import SEED_IGNORED
 from tito_io.engines.sglang.served import SglangModels
 from tito_io.families.family import Family
 from tito_io.rollout.run import Rollout
-from tito_io.rollout.script import Script, ScriptLine, shipped
+from tito_io.rollout.script import Script, ScriptLine, default_script
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
@@ -361,7 +361,7 @@ def test_hundreds_of_turns_hold_together(ask: Asker, route: Any, backend: str) -
 TERSE = Script(
     lines=(ScriptLine("On?"), ScriptLine("So?", "7"), ScriptLine("Ha.")),
     system="Be brief.",
-    tools=shipped().tools[:1],
+    tools=default_script().tools[:1],
 )
 TURNS = 60
 

@@ -11,9 +11,8 @@ from tito_core import TitoError
 from tito_io.engines.protocol import EngineError
 
 from .engine_words import words
-from .visible import visible
 
-BAD_INPUT, TROUBLE = 2, 3
+BAD_INPUT, ENGINE_FAILED = 2, 3
 ELSEWHERE = re.compile(
     r"; (?:its own words are in `answer\.body`|(?:what (?:it had|was) sampled is|they are) in `partial`)"
 )
@@ -36,16 +35,16 @@ def complain(text: str) -> None:
 
 def fail(error: TitoError, status: int) -> NoReturn:
     """Say what went wrong, and end."""
-    complain(told(error))
+    complain(error_text(error))
     sys.exit(status)
 
 
-def told(error: TitoError) -> str:
+def error_text(error: TitoError) -> str:
     r"""Return an error as the command line says it, with the engine's own words.
 
     >>> from tito_io.engines.protocol import Answer
     >>> kept = "check the base_url; its own words are in `answer.body`"
-    >>> told(EngineError(kept, Answer(404, "no\nroute")))
+    >>> error_text(EngineError(kept, Answer(404, "no\nroute")))
     'check --base-url; it says: no route'
     """
     text = str(error)
@@ -63,3 +62,16 @@ def _said(error: EngineError, text: str) -> str:
     return (f"; it says: {said}" if said and said not in text else "") + (
         f"; {sampled} ids had been sampled" if sampled else ""
     )
+
+
+def visible(text: str) -> str:
+    r"""Return a text with its white space, and what a terminal would act on, in sight.
+
+    >>> visible("a b\n\x1b[31m")
+    'a b\\n\\x1b[31m'
+    """
+    return "".join(one if one == " " or one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import click
 
-from .interrupts import held
+from .main import deferred_interrupts
 
 COMMANDS = {name: f"tito_io.{name}.command" for name in ("audit", "lint", "rollout", "samples", "serve")}
 """The commands, and the modules that hold them by the same name."""
@@ -24,7 +24,7 @@ class Commands(click.Group):
         """Return a command by its name."""
         if cmd_name not in COMMANDS:
             return None
-        with held():
+        with deferred_interrupts():
             found: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
         return found
 

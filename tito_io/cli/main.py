@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 COMPLETION = "_TITO_COMPLETE"
 """Where a shell asks for the ends of words."""
@@ -58,9 +61,7 @@ def _run() -> int:
 
     Not by click's own `main`, which ends a broken pipe with 1: here that says that a command found something.
     """
-    from .interrupts import held  # noqa: PLC0415  # it imports nothing of others, but an interrupt may come in between
-
-    with held():
+    with deferred_interrupts():
         import click  # noqa: PLC0415  # an extra, which may be missing
 
         from .group import tito  # noqa: PLC0415  # likewise
@@ -92,3 +93,16 @@ def _lost(error: OSError) -> int:
     if not isinstance(error, BrokenPipeError):
         _complain(f"{error.strerror or error}: what was to be told is lost")
     return BAD_INPUT
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Let SIGINT wait for the end of the block, which then raises `KeyboardInterrupt`."""
+    if not hasattr(signal, "pthread_sigmask"):  # a system without masks interrupts as it always did
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

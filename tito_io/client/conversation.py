@@ -28,7 +28,7 @@ from tito_core import (
 from tito_core.message import copied
 from tito_core.recheck import recheck_questions
 from tito_core.seams.certify import certify_questions
-from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling
+from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling, Watch
 
 from .driver import AsyncTokenizeFn, answer
 
@@ -81,25 +81,25 @@ class Conversation:
     differed: int = attrs.field(default=0, init=False)
     """How many of them ended otherwise."""
 
-    async def turn(self, prompt: Sequence[Message]) -> ClientTurn:
-        """Send the whole conversation and keep the answer.
+    async def turn(self, prompt: Sequence[Message], *, watch: Watch | None = None) -> ClientTurn:
+        """Send the whole conversation and keep the answer; `watch` is called with every delta of it.
 
         Raises the engine's errors as they are. An engine in trouble is never asked again by another route.
         """
         if not isinstance(prompt, Messages):
             prompt = copied(prompt, "prompt")  # who asked may go on writing in it while the engine samples
         if self.engine.keeps_ids:
-            return self._keep(await self._told(prompt))
+            return self._keep(await self._told(prompt, watch))
         found = await self._stitch(prompt) if self.trajectory else None
         if isinstance(found, Stitched):
-            reply = await self.engine.from_ids(found.ids, self.sampling, self.rendering)
+            reply = await self.engine.from_ids(found.ids, self.sampling, self.rendering, watch=watch)
             return self._keep(ClientTurn(Route.TITO, _continued(found, reply), reply, found, None))
-        reply = await self.engine.from_messages(prompt, self.rendering, self.sampling)
+        reply = await self.engine.from_messages(prompt, self.rendering, self.sampling, watch=watch)
         return self._keep(ClientTurn(Route.MITO, self._begun(prompt, reply), reply, None, found))
 
-    async def _told(self, prompt: Sequence[Message]) -> ClientTurn:
+    async def _told(self, prompt: Sequence[Message], watch: Watch | None) -> ClientTurn:
         """Take a turn at an engine that keeps the ids itself, and compare them with what came before."""
-        reply = await self.engine.from_messages(prompt, self.rendering, self.sampling)
+        reply = await self.engine.from_messages(prompt, self.rendering, self.sampling, watch=watch)
         step = self._begun(prompt, reply)
         kept = bool(self.trajectory) and step.prompt_ids.starts_with(self.trajectory[-1].ids)
         return ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, None)
@@ -154,7 +154,7 @@ class Conversation:
     def _begun(self, prompt: Sequence[Message], reply: Reply) -> Step:
         return Step(
             prompt=prompt,
-            completion=[spoken(reply)],
+            completion=[reply_message(reply)],
             prompt_ids=reply.prompt_ids,
             completion_ids=reply.completion_ids,
             logprobs=reply.logprobs,
@@ -169,13 +169,13 @@ class Conversation:
 
 def _continued(found: Stitched, reply: Reply) -> Step:
     return found.then(
-        completion=[spoken(reply)],
+        completion=[reply_message(reply)],
         completion_ids=reply.completion_ids,
         logprobs=reply.logprobs,
         truncated=reply.truncated,
     )
 
 
-def spoken(reply: Reply) -> Message:
+def reply_message(reply: Reply) -> Message:
     """Return the assistant message of a reply."""
     return reply.message or {"role": "assistant", "content": reply.text}

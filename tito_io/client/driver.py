@@ -6,7 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar, cast
 
+import anyio
+import attrs
+
 from tito_core import Message, Question, Questions, TemplateRefused
+from tito_io.families.family import Bound
 
 T = TypeVar("T")
 
@@ -37,3 +41,22 @@ async def answer(asking: Questions[T], tokenize_fn: AsyncTokenizeFn) -> T:
             resume = partial(asking.throw, refused)
         else:
             resume = partial(asking.send, ids)
+
+
+@attrs.frozen
+class InThread:
+    """A family's template and vocabulary, as an `AsyncTokenizeFn` that can cut text."""
+
+    bound: Bound
+
+    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
+        asked = partial(self.bound, messages, add_generation_prompt=add_generation_prompt)
+        return await anyio.to_thread.run_sync(asked)
+
+    async def since(
+        self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
+    ) -> list[int]:
+        """Return the ids from `text` on; see `tito_core.Ask`."""
+        asked = partial(self.bound.since, messages, text, add_generation_prompt=add_generation_prompt)
+        return await anyio.to_thread.run_sync(asked)

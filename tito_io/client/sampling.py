@@ -37,12 +37,12 @@ class SamplingArgs:
     """What the chat template is given: it changes the prompt's ids, and the bridge's."""
 
 
-def understood(args: Mapping[str, Any] | None) -> SamplingArgs:
+def parse_sampling(args: Mapping[str, Any] | None) -> SamplingArgs:
     """Return what sampling arguments say; raises `InputError` naming the one that is wrong.
 
     Where `extra_body` repeats an argument, `extra_body` holds, as it does in the client library.
 
-    >>> asked = understood({"max_tokens": 8, "stop": "END", "top_p": None, "extra_body": {"top_k": 5}})
+    >>> asked = parse_sampling({"max_tokens": 8, "stop": "END", "top_p": None, "extra_body": {"top_k": 5}})
     >>> asked.sampling
     Sampling(max_tokens=8, temperature=None, seed=None, stop=('END',), stop_ids=(), n=1, extra={'top_k': 5})
     """

@@ -13,19 +13,18 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Policy, Profile, Reason, Step, Trajectory
-from tito_io.engines.length_check import Bounded
-from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
+from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
 
-from .conversation import ClientTurn, Conversation, Route, spoken
+from .conversation import ClientTurn, Conversation, Route, reply_message
 from .driver import AsyncTokenizeFn
-from .sampling import understood
+from .sampling import parse_sampling
 
 Renderer = Callable[[Rendering], AsyncTokenizeFn]
 """Returns what renders messages with given tools and template arguments."""
 
 
 @attrs.frozen
-class Taken:
+class SampledTurn:
     """What a request came to: a turn, or several after the same prompt."""
 
     turn: ClientTurn
@@ -40,7 +39,7 @@ class Taken:
     @property
     def message(self) -> Message:
         """What the model said: what the next prompt repeats."""
-        return spoken(self.turn.reply)
+        return reply_message(self.turn.reply)
 
 
 @attrs.define
@@ -85,7 +84,7 @@ class TokenClient:
         tools: Sequence[Mapping[str, Any]] | None = None,
         sampling: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
-    ) -> Taken:
+    ) -> SampledTurn:
         """Sample the turn after `prompt`, the whole conversation so far.
 
         `steps` are its steps so far, and those of its branches; a `Trajectory` costs what is new, a plain
@@ -96,10 +95,10 @@ class TokenClient:
         sampled in `partial`; `EmptyReplyError`, `InvalidReplyError`, `AuthenticationError`, `RequestError`,
         `ServerError`, `TimedOutError` and `UnreachableError` as the engine's adapter does.
         """
-        asked = understood(sampling)
+        asked = parse_sampling(sampling)
         rendering = Rendering(tools=tuple(tools or ()), template_args=asked.template_args)
         conversation = Conversation(
-            engine=_Watched(self.engine, watch),
+            engine=self.engine,
             rendering=rendering,
             sampling=asked.sampling,
             policy=self.policy,
@@ -108,14 +107,14 @@ class TokenClient:
         )
         conversation.profile = self._profiles.get(conversation.key)
         try:
-            turn = _whole(await conversation.turn(prompt))
+            turn = _whole(await conversation.turn(prompt, watch=watch))
         except Exception as error:
             self.counts.errors[type(error).__name__] += 1
             raise
         if conversation.profile is not None:
             self._profiles[conversation.key] = conversation.profile
         self._count(turn)
-        return Taken(turn, (turn.step, *(_beside(turn.step, one) for one in turn.reply.siblings)))
+        return SampledTurn(turn, (turn.step, *(_beside(turn.step, one) for one in turn.reply.siblings)))
 
     async def aclose(self) -> None:
         """Let go of the engine's connections."""
@@ -142,35 +141,8 @@ def _beside(step: Step, reply: Reply) -> Step:
     """Return the step of another turn after the same prompt."""
     return attrs.evolve(
         step,
-        completion=[spoken(reply)],
+        completion=[reply_message(reply)],
         completion_ids=reply.completion_ids,
         logprobs=reply.logprobs,
         truncated=reply.truncated,
     )
-
-
-@attrs.define
-class _Watched(Bounded):
-    """An engine that tells one listener of every turn."""
-
-    told: Watch | None
-
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        return await super().from_messages(messages, rendering, sampling, watch=watch or self.told)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        return await super().from_ids(ids, sampling, rendering, watch=watch or self.told)

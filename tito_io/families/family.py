@@ -13,10 +13,9 @@ from tokenizers import AddedToken, Tokenizer
 
 from tito_core import InputError
 
-from .continuation import continuation
 from .folder import Folder, FolderError
 from .limits import TemplateLimits
-from .template import ChatTemplate
+from .template import ChatTemplate, continuation
 from .template_values import plain, plain_messages, plain_objects
 from .tokenizer import load_tokenizer, special_tokens
 

@@ -19,10 +19,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from markupsafe import Markup
 
 from . import result_size as growth
-from .guards import TICK, WEIGHED, Guards
 from .jinja_extensions import (
+    TICK,
+    WEIGHED,
     DictFunction,
     GenerationBlock,
+    Guards,
     TemplateNames,
     meter,
     raise_exception,

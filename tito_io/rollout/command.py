@@ -153,9 +153,9 @@ def _ended(error: TitoError, turns: int) -> str:
     if not isinstance(error, OverlongError):
         return error_text(error)
     if not turns:
-        return f"the first prompt and its answer of --max-tokens do not fit the context: {told(error)}"
+        return f"the first prompt and its answer of --max-tokens do not fit the context: {error_text(error)}"
     full = f"the context is full after {turns} turn{'s' * (turns != 1)}"
-    return f"{full}; ask for fewer with --turns, or for shorter ones with --max-tokens: {told(error)}"
+    return f"{full}; ask for fewer with --turns, or for shorter ones with --max-tokens: {error_text(error)}"
 
 
 async def _rollout(options: RolloutOptions) -> int:

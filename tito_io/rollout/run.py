@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from tito_core import Message, Step
 from tito_core.drift.rerender import drift
 from tito_core.seams.seam import common_prefix
-from tito_io.client.conversation import ClientTurn, Conversation, Route, spoken
+from tito_io.client.conversation import ClientTurn, Conversation, Route, reply_message
 
 from .script import Script
 
@@ -141,7 +141,7 @@ class Rollout:
             self.told(turn)
             self.rows.append(await self._row(number, turn, prompt))
             yield self.rows[-1]
-            message = spoken(turn.reply)
+            message = reply_message(turn.reply)
             prompt = [*prompt, message, *self.script.reply_to(number, message)]
 
     async def _row(self, number: int, turn: ClientTurn, prompt: Sequence[Message]) -> RolloutTurn:

@@ -58,9 +58,11 @@ def _result(call: Mapping[str, Any], text: str) -> Message:
     return {"role": "tool", "tool_call_id": call["id"], "name": call["function"]["name"], "content": text}
 
 
-def shipped() -> Script:
+def default_script() -> Script:
     """Return the script that comes with the package."""
-    return parse(files(__package__).joinpath("script.jsonl").read_bytes().splitlines(), "the shipped script")
+    return parse(
+        files(__package__).joinpath("script.jsonl").read_bytes().splitlines(), "the default_script script"
+    )
 
 
 def load(path: Path) -> Script:

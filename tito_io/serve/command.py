@@ -11,8 +11,8 @@ import attrs
 import click
 
 from tito_core import InputError, OddStop, Policy, TitoError, Truncated
-from tito_io.cli.bounds import WholeRange
-from tito_io.cli.errors import BAD_INPUT, TROUBLE, complain, fail, told
+from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail
+from tito_io.cli.options import WholeRange
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
 from tito_io.engines.registry import ENGINES, Address, chosen
 from tito_io.extras import missing
@@ -188,7 +188,7 @@ def serve(**given: Any) -> None:
     try:
         sys.exit(anyio.run(_serve, _options(given)))
     except (EngineError, StoreError) as error:
-        fail(error, TROUBLE)
+        fail(error, ENGINE_FAILED)
     except TitoError as error:
         fail(error, BAD_INPUT)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from tito_core import Forgiveness, Ids, InputError, Ledger, Message, Step, Trajectory
 from tito_core.locate import matches
-from tito_io.client.conversation import ClientTurn, Route, spoken
-from tito_io.client.sampling import understood
-from tito_io.client.token_client import Taken
+from tito_io.client.conversation import ClientTurn, Route, reply_message
+from tito_io.client.sampling import parse_sampling
+from tito_io.client.token_client import SampledTurn
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
 
 from .prompt import Prompt
@@ -31,7 +31,7 @@ async def resumed(  # noqa: PLR0913  # what a request says, and what the session
     forgive: frozenset[Forgiveness],
     watch: Watch | None,
     stopped: Sequence[Step] = (),
-) -> Taken:
+) -> SampledTurn:
     """Sample what follows the last message; raises `InputError` where that is no turn of the session.
 
     `stopped` are the steps that a stop string ended: their ids spell it, and their messages do not.
@@ -43,7 +43,7 @@ async def resumed(  # noqa: PLR0913  # what a request says, and what the session
             "leave it out"
         )
     ids, ledger = _opened(step)
-    asked = understood(sampling)
+    asked = parse_sampling(sampling)
     rendering = Rendering(tools=tuple(prompt.tools), template_args=asked.template_args)
     reply = await engine.from_ids(ids, asked.sampling, rendering, watch=watch)
     if reply.finish_reason == "abort":
@@ -51,7 +51,7 @@ async def resumed(  # noqa: PLR0913  # what a request says, and what the session
         error.partial = reply
         raise error
     made = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
-    return Taken(ClientTurn(Route.TITO, made[0], reply, None, None), made)
+    return SampledTurn(ClientTurn(Route.TITO, made[0], reply, None, None), made)
 
 
 def _ended(steps: Trajectory, prompt: Prompt, key: str, forgive: frozenset[Forgiveness]) -> Step:
@@ -77,7 +77,7 @@ def _opened(step: Step) -> tuple[Ids, Ledger]:
 def _step(before: Step, ids: Ids, ledger: Ledger, reply: Reply) -> Step:
     return Step(
         prompt=before.prompt,
-        completion=[_together(before.completion[0], spoken(reply))],
+        completion=[_together(before.completion[0], reply_message(reply))],
         prompt_ids=ids,
         completion_ids=reply.completion_ids,
         logprobs=reply.logprobs,

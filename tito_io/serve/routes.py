@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from tito_io.client.sampling import understood
+from tito_io.client.sampling import parse_sampling
 from tito_io.dialects import Anthropic, Chat, Dialect, Responses
 from tito_io.engines.protocol import Rendering
 
@@ -231,7 +231,7 @@ async def _count(gateway: Gateway, request: Request) -> Response:
     dialect = Anthropic(gateway.ignoring)
     asked = dialect.counted(await gateway.json(request))
     entered = gateway.turns.door.enter(asked.messages, asked.tools)
-    args = understood(asked.sampling).template_args
+    args = parse_sampling(asked.sampling).template_args
     rendering = Rendering(tools=tuple(entered.tools), template_args=args)
     return answered(dialect.count(len(await gateway.turns.rendered(entered.messages, rendering))))
 

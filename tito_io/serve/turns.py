@@ -15,8 +15,8 @@ from tito_core import Message, Policy, Profile, Step, render_key
 from tito_core.samples import StoredCall
 from tito_io.client.conversation import ClientTurn, Conversation, Route
 from tito_io.client.driver import AsyncTokenizeFn
-from tito_io.client.sampling import understood
-from tito_io.client.token_client import Renderer, Taken, TokenClient
+from tito_io.client.sampling import parse_sampling
+from tito_io.client.token_client import Renderer, SampledTurn, TokenClient
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
 
@@ -42,7 +42,7 @@ UNSAID = frozenset(("messages", "tools", "input", "system", "instructions"))
 class UnreceivedTurn:
     """A turn that nobody has received yet."""
 
-    taken: Taken
+    taken: SampledTurn
     commits: tuple[Commit, ...]
     """What to commit: a turn, or several after the same prompt."""
     heard: Heard | None
@@ -120,7 +120,7 @@ class TurnTaker:
 
     async def _taken(
         self, session: Session, asked: ParsedRequest, prompt: Prompt, tap: Tap, watch: Watch | None
-    ) -> tuple[Taken, tuple[str, ...]]:
+    ) -> tuple[SampledTurn, tuple[str, ...]]:
         """Answer a prompt; return what was forgiven to know its history, too."""
         steps, key = session.trajectory, _key(asked, prompt)
         found = met(prompt, steps, session.commits, key, self.policy.forgive)
@@ -132,7 +132,7 @@ class TurnTaker:
 
     async def _resumed(
         self, session: Session, asked: ParsedRequest, prompt: Prompt, tap: Tap, watch: Watch | None
-    ) -> tuple[Taken, tuple[str, ...]]:
+    ) -> tuple[SampledTurn, tuple[str, ...]]:
         """Go on with the last message."""
         steps, key, forgive = session.trajectory, _key(asked, prompt), self.policy.forgive
         sampling = asked.sampling
@@ -193,7 +193,7 @@ class TurnTaker:
 
 def _key(asked: ParsedRequest, prompt: Prompt) -> str:
     """Return what a prompt is rendered with."""
-    return render_key(prompt.tools, understood(asked.sampling).template_args)
+    return render_key(prompt.tools, parse_sampling(asked.sampling).template_args)
 
 
 def _unseen(messages: Sequence[Message]) -> Sequence[Message]:
@@ -203,7 +203,7 @@ def _unseen(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _origin(
-    taken: Taken, asked: ParsedRequest, forgiven: tuple[str, ...], dialect: str, requested: float
+    taken: SampledTurn, asked: ParsedRequest, forgiven: tuple[str, ...], dialect: str, requested: float
 ) -> TurnOrigin:
     turn, found = taken.turn, taken.turn.stitched
     return TurnOrigin(
@@ -227,7 +227,7 @@ def _expected(turn: ClientTurn) -> int:
     return len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
 
 
-def _commits(taken: Taken, origin: TurnOrigin, response: str) -> list[Commit]:
+def _commits(taken: SampledTurn, origin: TurnOrigin, response: str) -> list[Commit]:
     replies = (taken.turn.reply, *taken.turn.reply.siblings)
     pairs = zip(taken.steps, replies, strict=True)
     return [_commit(step, reply, origin, response, place) for place, (step, reply) in enumerate(pairs)]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.interrupts import interrupt
 from tito_io.cli import main as entry
 from tito_io.cli.engine_words import LONGEST, words
-from tito_io.cli.errors import BAD_INPUT, TROUBLE, told
+from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, error_text
 from tito_io.cli.group import COMMANDS, tito
 from tito_io.cli.main import INTERRUPTED
 from tito_io.embedded import write_family
@@ -84,7 +84,7 @@ def test_an_engine_s_own_words_are_one_short_line(engine: str, status: int, body
     with answering(status, body) as where:
         result = rollout(engine, where, "--json")
     (line,) = result.stderr.splitlines()
-    assert result.exit_code == TROUBLE
+    assert result.exit_code == ENGINE_FAILED
     assert line.startswith("tito: ")
     assert f"; it says: {said}" in line or f"; it says: [{said}" in line
     assert len(line.partition("it says: ")[2]) <= LONGEST + 6
@@ -98,14 +98,14 @@ def test_an_engine_s_own_words_are_one_short_line(engine: str, status: int, body
 def test_a_page_that_calls_itself_a_success_is_told_by_its_title(engine: str) -> None:
     with answering(200, PAGE) as where:
         result = rollout(engine, where)
-    assert result.exit_code == TROUBLE
+    assert result.exit_code == ENGINE_FAILED
     assert result.stderr.endswith("the answer is no JSON; is it an engine?; it says: 404 Not Found\n")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "miles"])
 def test_a_wrong_address_is_told_by_its_option(engine: str) -> None:
     result = rollout(engine, "http://127.0.0.1:9")
-    assert result.exit_code == TROUBLE
+    assert result.exit_code == ENGINE_FAILED
     assert result.stderr.startswith(("tito: GET http://127.0.0.1:9/", "tito: POST http://127.0.0.1:9/"))
     assert result.stderr.endswith("nothing answers; start the engine, or correct --base-url\n")
 
@@ -140,13 +140,13 @@ def test_words_that_the_error_has_are_not_repeated() -> None:
     error = EngineError(
         "refused (Token id 9 is out of vocabulary): correct it", EngineAnswer(400, "Token id 9 is")
     )
-    assert told(error) == str(error)
+    assert error_text(error) == str(error)
 
 
 def test_the_library_s_names_become_options() -> None:
     text = "vocab_size: unknown; pass SGLang(vocab_size=...), or check the base_url"
-    assert told(EngineError(text)) == "--vocab-size: unknown; pass --vocab-size, or check --base-url"
-    assert told(EngineError("GET http://h/base_url_x/api_key")) == "GET http://h/base_url_x/api_key"
+    assert error_text(EngineError(text)) == "--vocab-size: unknown; pass --vocab-size, or check --base-url"
+    assert error_text(EngineError("GET http://h/base_url_x/api_key")) == "GET http://h/base_url_x/api_key"
 
 
 def test_a_turn_that_was_given_up_is_told_with_its_ids() -> None:
@@ -161,7 +161,7 @@ def test_a_turn_that_was_given_up_is_told_with_its_ids() -> None:
         usage=Usage(prompt_tokens=1, completion_tokens=2),
         raw={},
     )
-    assert told(error) == "the engine gave the turn up; 2 ids had been sampled"
+    assert error_text(error) == "the engine gave the turn up; 2 ids had been sampled"
 
 
 def test_every_extra_is_one_of_the_package_and_brings_its_module() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tito_core import InputError
-from tito_io.client.sampling import understood
+from tito_io.client.sampling import parse_sampling
 from tito_io.engines.protocol import Sampling
 
 
@@ -34,21 +34,21 @@ from tito_io.engines.protocol import Sampling
     ],
 )
 def test_arguments_are_understood(given: Any, meant: Sampling) -> None:
-    asked = understood(given)
+    asked = parse_sampling(given)
     assert (asked.sampling, asked.template_args) == (meant, {})
 
 
 @pytest.mark.parametrize("within", [False, True])
 def test_template_arguments_are_no_sampling(within: bool) -> None:
     said = {"chat_template_kwargs": {"enable_thinking": False}}
-    asked = understood({"extra_body": said} if within else said)
+    asked = parse_sampling({"extra_body": said} if within else said)
     assert asked.template_args == {"enable_thinking": False}
     assert asked.sampling == Sampling()
 
 
 def test_the_caller_s_arguments_stay_as_they_are() -> None:
     given = {"max_tokens": 8, "extra_body": {"top_k": 5}, "stop": ["a"]}
-    understood(given)
+    parse_sampling(given)
     assert given == {"max_tokens": 8, "extra_body": {"top_k": 5}, "stop": ["a"]}
 
 
@@ -77,4 +77,4 @@ def test_the_caller_s_arguments_stay_as_they_are() -> None:
 )
 def test_an_argument_that_is_wrong_is_named(given: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        understood(given)
+        parse_sampling(given)

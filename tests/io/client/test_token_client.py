@@ -47,7 +47,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.reconnect import Reconnecting
 from tito_io.engines.vllm import VLLM
-from tito_io.engines.wrapper import Through
+from tito_io.engines.wrapper import EngineWrapper
 
 pytestmark = pytest.mark.anyio
 HELLO = [{"role": "user", "content": "hello"}]
@@ -469,7 +469,7 @@ async def test_a_turn_of_nothing_but_its_end_is_a_turn() -> None:
 class Restarting(httpx2.AsyncBaseTransport):
     """An engine's application whose address refuses every other connection."""
 
-    inner: httpx2.AsyncBaseTransport = attrs.field(factory=lambda: httpx2.ASGITransport(app(habits=TIDY)))
+    inner: httpx2.AsyncBaseTransport = attrs.field(factory=lambda: httpx2.ASGITransport(app(fault_rates=TIDY)))
     knocks: int = 0
     sampled: int = 0
 
@@ -549,7 +549,7 @@ async def test_who_asked_may_go_on_writing_while_the_engine_samples() -> None:
     conversation = Conversation(embedded(seed=9), sampling=Sampling(max_tokens=8))
     engine = conversation.engine
 
-    class Interrupted(Through):
+    class Interrupted(EngineWrapper):
         async def from_messages(
             self, messages: Any, rendering: Any, sampling: Any, *, watch: Any = None
         ) -> Reply:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_core import InputError
-from tito_io.client.sampling import understood
+from tito_io.client.sampling import parse_sampling
 from tito_io.dialects import Anthropic, Chat, Dialect, Responses, UntranslatableError
 
 from .dialect_turns import HELLO, TOOL
@@ -121,7 +121,7 @@ def test_a_value_that_does_not_belong_there_is_refused_or_understood(
     inner[last] = value
     try:
         asked = dialect.asked(changed)
-        understood(asked.sampling)
+        parse_sampling(asked.sampling)
     except InputError:
         return
     assert all(isinstance(message["role"], str) for message in asked.messages)
@@ -130,7 +130,7 @@ def test_a_value_that_does_not_belong_there_is_refused_or_understood(
 @pytest.mark.parametrize(("dialect", "body"), BODIES, ids=lambda one: getattr(one, "name", ""))
 def test_the_bodies_themselves_are_fine(dialect: Dialect, body: dict[str, Any]) -> None:
     asked = dialect.asked(body)
-    assert understood(asked.sampling).sampling.max_tokens == 9
+    assert parse_sampling(asked.sampling).sampling.max_tokens == 9
     assert [message["role"] for message in asked.messages][-1] in ("tool", "user")
 
 

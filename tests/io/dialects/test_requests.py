@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tito_core import InputError, render_key
-from tito_io.client.sampling import understood
+from tito_io.client.sampling import parse_sampling
 from tito_io.dialects import Anthropic, Chat, Dialect, ParsedRequest, Responses, UntranslatableError
 
 from .dialect_turns import HELLO, TOOL
@@ -40,7 +40,7 @@ def test_chat_passes_messages_and_tools_as_they_are() -> None:
 def test_sampling_is_understood_from_every_dialect() -> None:
     plain: dict[str, Any] = {"temperature": 0.5, "top_k": 3, "top_p": 0.9, "seed": 7}
     found = [
-        understood(one.sampling)
+        parse_sampling(one.sampling)
         for one in (
             chat(max_completion_tokens=9, stop=["END"], **plain),
             anthropic(stop_sequences=["END"], **plain),

@@ -19,16 +19,16 @@ from click.testing import CliRunner, Result
 from tests.interrupts import interrupt
 from tests.io.audit.audited import KEEPING, replace
 from tito_core import InputError
-from tito_io.cli.errors import BAD_INPUT, TROUBLE
+from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
 from tito_io.engines.embedded import embedded
 from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
 from tito_io.engines.registry import Address
-from tito_io.engines.wrapper import Through
+from tito_io.engines.wrapper import EngineWrapper
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
-from tito_io.rollout.script import ScriptLine, load, parse, shipped
+from tito_io.rollout.script import ScriptLine, load, parse, default_script
 
 
 def run(*options: str, env: Mapping[str, str] | None = None) -> Result:
@@ -177,14 +177,14 @@ def test_bad_input_has_its_own_exit_status(options: tuple[str, ...], words: str)
 
 def test_an_engine_that_is_not_there_has_its_own_exit_status() -> None:
     result = run("--engine", "vllm", "--base-url", "http://127.0.0.1:9", "--model", "m")
-    assert result.exit_code == TROUBLE
+    assert result.exit_code == ENGINE_FAILED
     assert "127.0.0.1:9" in result.stderr
 
 
 def test_an_engine_that_is_not_there_has_a_summary_too() -> None:
     done = run("--engine", "vllm", "--base-url", "http://127.0.0.1:9", "--model", "m", "--json")
     (summary,) = [json.loads(line)["summary"] for line in done.stdout.splitlines()]
-    assert (done.exit_code, summary["turns"]) == (TROUBLE, 0)
+    assert (done.exit_code, summary["turns"]) == (ENGINE_FAILED, 0)
     assert "127.0.0.1:9" in summary["error"]
 
 
@@ -225,7 +225,7 @@ def test_a_first_prompt_that_does_not_fit_is_told_so(tmp_path: Path) -> None:
         assert result.stderr.startswith("tito: the first prompt and its answer of --max-tokens do not fit")
 
 
-class Meeting(Through):
+class Meeting(EngineWrapper):
     """An engine to which something happens at its third turn by ids."""
 
     taken: int = 0
@@ -262,12 +262,12 @@ def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(command, "chosen", failing)
     result = run("--turns", "9", "--json")
     *turns, last = lines(result)
-    assert (result.exit_code, len(turns)) == (TROUBLE, 3)
+    assert (result.exit_code, len(turns)) == (ENGINE_FAILED, 3)
     assert last["summary"]["error"] == "the engine failed; it says: CUDA is gone"
     assert result.stderr == "tito: the engine failed; it says: CUDA is gone\n"
     assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
     shown = run("--turns", "9")
-    assert (shown.exit_code, shown.stderr) == (TROUBLE, "")
+    assert (shown.exit_code, shown.stderr) == (ENGINE_FAILED, "")
     assert "stopped early: the engine failed; it says: CUDA is gone" in shown.stdout
 
 
@@ -357,7 +357,7 @@ def test_a_narrow_terminal_cuts_no_number_and_no_note() -> None:
 
 
 def test_the_shipped_script_answers_every_call() -> None:
-    script = shipped()
+    script = default_script()
     calls = [{"id": str(i), "function": {"name": "stock", "arguments": "{}"}} for i in range(3)]
     said = script.reply_to(1, {"role": "assistant", "tool_calls": calls})
     assert [message.get("tool_call_id") for message in said[:3]] == ["0", "1", "2"]

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, opened, served, user
 from tests.io.serve.gateway_process import started
-from tito_io.cli.errors import BAD_INPUT, TROUBLE
+from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.embedded import MODEL
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.protocol import Engine
@@ -64,7 +64,7 @@ def test_what_cannot_be_is_refused_in_one_line(options: list[str], said: str, tm
 def test_a_store_that_is_away_is_trouble() -> None:
     port = free_port()
     found = run("--store", f"redis://:secret@127.0.0.1:{port}/0")
-    assert found.exit_code == TROUBLE, found.output
+    assert found.exit_code == ENGINE_FAILED, found.output
     (line,) = found.stderr.splitlines()
     said = "the store failed: ConnectionError; is the Redis server there?"
     assert line == f"tito: --store redis://127.0.0.1:{port}: {said}"
