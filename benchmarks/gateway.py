@@ -141,9 +141,9 @@ def direct() -> Starlette:
     calls = iter(range(10**9))
 
     async def chat(request: Request) -> Response:
-        asked = Chat().asked(orjson.loads(await request.body()))
+        asked = Chat().parse(orjson.loads(await request.body()))
         answer = TurnAnswer.of(reply((), next(calls)), id="x", created=0, model="m")
-        return Response(orjson.dumps(Chat().whole(asked, answer)), media_type="application/json")
+        return Response(orjson.dumps(Chat().answer_body(asked, answer)), media_type="application/json")
 
     return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
 

@@ -3,17 +3,18 @@
 from .anthropic import Anthropic
 from .chat import Chat
 from .protocol import (
+    AnswerStream,
     Dialect,
     ParsedRequest,
     SampledMessage,
     StreamReading,
-    Telling,
     TurnAnswer,
     UntranslatableError,
 )
 from .responses import Responses
 
 __all__ = [
+    "AnswerStream",
     "Anthropic",
     "Chat",
     "Dialect",
@@ -21,7 +22,6 @@ __all__ = [
     "Responses",
     "SampledMessage",
     "StreamReading",
-    "Telling",
     "TurnAnswer",
     "UntranslatableError",
 ]

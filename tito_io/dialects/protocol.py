@@ -15,7 +15,7 @@ import attrs
 from tito_core import InputError, Message
 from tito_io.engines.protocol import Delta, Reply, Usage
 
-Spell = Callable[[int], str]
+TokenText = Callable[[int], str]
 """Returns the text of one id; `token_id:N` stands for it where nobody can tell."""
 
 
@@ -107,25 +107,25 @@ class TurnAnswer:
     created: int
     """Seconds since 1970."""
     model: str
-    said: tuple[SampledMessage, ...] = attrs.field(validator=attrs.validators.min_len(1))
+    choices: tuple[SampledMessage, ...] = attrs.field(validator=attrs.validators.min_len(1))
     """A turn, or as many as the request's `n`."""
     prompt_ids: Sequence[int]
     usage: Usage
     """Of the whole request."""
-    spell: Spell = as_id
+    token_text: TokenText = as_id
 
     @classmethod
-    def of(cls, reply: Reply, *, id: str, created: int, model: str, spell: Spell = as_id) -> Self:  # noqa: A002  # the word of every API
+    def of(cls, reply: Reply, *, id: str, created: int, model: str, token_text: TokenText = as_id) -> Self:  # noqa: A002  # the word of every API
         """Return the answer that a reply and its siblings make."""
         turns = tuple(SampledMessage.of(one) for one in (reply, *reply.siblings))
         return cls(
             id=id,
             created=created,
             model=model,
-            said=turns,
+            choices=turns,
             prompt_ids=reply.prompt_ids,
             usage=reply.usage,
-            spell=spell,
+            token_text=token_text,
         )
 
 
@@ -140,10 +140,10 @@ class StreamReading:
     thinking: bool = False
     """Whether the prompt leaves a thought open, so that the text begins inside it. (For raw text alone: after
     a server's own parser nothing closes the thought, and all is held to the end.)"""
-    hidden: bool = False
+    hidden_reasoning: bool = False
     """Whether there may be thoughts that no delta tells of, because a server's parser takes them out. Where
     the parts of an answer have an order, what follows a thought is then held to the end."""
-    held: bool = False
+    buffered: bool = False
     """Whether everything is held to the end."""
 
 
@@ -155,27 +155,27 @@ class ReplyStamp:
     created: int
     """Seconds since 1970."""
     model: str
-    spell: Spell = as_id
+    token_text: TokenText = as_id
     reading: StreamReading = StreamReading()
 
 
-class ToldOtherwiseError(Exception):
-    """What was streamed does not begin what the turn came to: tell the client with `Telling.broken`."""
+class StreamMismatchError(Exception):
+    """What was streamed does not begin what the turn came to: tell the client with `AnswerStream.broken`."""
 
 
-class Telling(Protocol):
-    """One answer as a stream of server-sent events; what it tells adds up to `Dialect.whole`."""
+class AnswerStream(Protocol):
+    """One answer as a stream of server-sent events; what it tells adds up to `Dialect.answer_body`."""
 
-    def started(self) -> bytes:
+    def start(self) -> bytes:
         """Return the events that come before the first delta."""
 
     def delta(self, delta: Delta) -> bytes:
         """Return the events that a delta makes certain; perhaps none."""
 
-    def ended(self, answer: TurnAnswer) -> bytes:
-        """Return all events that are left; raises `ToldOtherwiseError` where they cannot make it right."""
+    def finish(self, answer: TurnAnswer) -> bytes:
+        """Return all events that are left; raises `StreamMismatchError` where they cannot make it right."""
 
-    def broken(self, status: int, kind: str, message: str) -> bytes:
+    def fail(self, status: int, kind: str, message: str) -> bytes:
         """Return the events that end a stream which cannot go on."""
 
     def ping(self) -> bytes:
@@ -189,13 +189,13 @@ class Dialect(Protocol):
     def name(self) -> str:
         """What the API is called in counts and records."""
 
-    def asked(self, body: object) -> ParsedRequest:
+    def parse(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `InputError`, mostly `UntranslatableError`."""
 
-    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    def answer_body(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return the body that answers in one piece."""
 
-    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> Telling:
+    def stream(self, asked: ParsedRequest, stamp: ReplyStamp) -> AnswerStream:
         """Begin a stream."""
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:

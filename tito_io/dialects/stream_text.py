@@ -18,7 +18,7 @@ from tito_io.engines.replies.harmony import MARKERS
 from tito_io.engines.replies.hermes import CALL, THINK, THOUGHT
 
 from .message_parts import Spoken
-from .protocol import StreamReading, ToldOtherwiseError
+from .protocol import StreamMismatchError, StreamReading
 
 RECIPIENT = "to="
 """How harmony's header of a call goes on where the prompt has opened it."""
@@ -61,7 +61,7 @@ class StreamText:
     @classmethod
     def of(cls, reading: StreamReading, *, tools: bool, ordered: bool) -> StreamText:
         """Begin to read; `ordered` where a thought cannot be told of after what was said."""
-        if reading.held or (ordered and reading.hidden):
+        if reading.buffered or (ordered and reading.hidden_reasoning):
             return cls(tools, TextPlace.HELD)
         return cls(tools, TextPlace.THOUGHT if reading.thinking else TextPlace.BEFORE)
 
@@ -80,12 +80,12 @@ class StreamText:
         return CertainText(reasoning, content)
 
     def rest(self, message: Message) -> CertainText:
-        """Return what is left to tell of; raises `ToldOtherwiseError` where something else was told."""
+        """Return what is left to tell of; raises `StreamMismatchError` where something else was told."""
         whole, thought, said = Spoken.of(message), "".join(self.thought), "".join(self.said)
         if not (whole.reasoning.startswith(thought) and whole.content.startswith(said)):
-            raise ToldOtherwiseError("the turn's message does not begin with what was streamed of it")
+            raise StreamMismatchError("the turn's message does not begin with what was streamed of it")
         if thought and said and whole.reasoning != thought:
-            raise ToldOtherwiseError("the turn's thought goes on behind the content that was streamed")
+            raise StreamMismatchError("the turn's thought goes on behind the content that was streamed")
         return CertainText(whole.reasoning[len(thought) :], whole.content[len(said) :])
 
     def _begun(self, alone: str) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .protocol import Spell, as_id
+from .protocol import TokenText, as_id
 
 MISSING = -9999.0
 
 
 def entries(
-    ids: Sequence[int], logprobs: Sequence[float | None], spell: Spell, *, as_ids: bool
+    ids: Sequence[int], logprobs: Sequence[float | None], spell: TokenText, *, as_ids: bool
 ) -> list[dict[str, Any]]:
     """Return the entries of ids.
 
@@ -30,7 +30,7 @@ def entries(
     ]
 
 
-def _entry(index: int, logprob: float, spell: Spell, *, as_ids: bool) -> dict[str, Any]:
+def _entry(index: int, logprob: float, spell: TokenText, *, as_ids: bool) -> dict[str, Any]:
     text = None if spell is as_id else spell(index)
     return {
         "token": as_id(index) if as_ids or text is None else text,

@@ -6,7 +6,7 @@ plain letters, broken calls, odd ends, halves of characters.
 """
 
 from .app import app, family
-from .draws import TIDY, Habits
+from .draws import TIDY, FaultRates
 from .folder import MAX_MODEL_LEN, MODEL, write_family
 from .generation import Generation, SampledId, SamplingSettings, generate
 from .sampler import Sampler
@@ -16,8 +16,8 @@ __all__ = [
     "MAX_MODEL_LEN",
     "MODEL",
     "TIDY",
+    "FaultRates",
     "Generation",
-    "Habits",
     "SampledId",
     "Sampler",
     "SamplingSettings",

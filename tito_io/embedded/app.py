@@ -18,7 +18,7 @@ from tito_io.families.family import Family
 
 from .chat import chat
 from .completions import completions, detokenize, tokenize
-from .draws import Habits
+from .draws import FaultRates
 from .engine import EmbeddedEngine
 from .folder import MAX_MODEL_LEN, MODEL, write_family
 from .http import JSON, BadRequest
@@ -44,7 +44,7 @@ def family() -> Family:
 def app(
     seed: int = 0,
     *,
-    habits: Habits | None = None,
+    fault_rates: FaultRates | None = None,
     model: str = MODEL,
     max_model_len: int = MAX_MODEL_LEN,
     max_new_tokens: int | None = MAX_NEW_TOKENS,
@@ -52,11 +52,11 @@ def app(
     """Return an application that answers as a vLLM 0.32 server with one small model does.
 
     The same `seed`, prompt ids and request seed give the same reply on every route, in any order, in any
-    process. `max_new_tokens` limits every reply (None: the context does); `habits` say what goes wrong.
+    process. `max_new_tokens` limits every reply (None: the context does); `fault_rates` say what goes wrong.
     """
     engine = EmbeddedEngine(
         family=family(),
-        sampler=Sampler(seed, habits or Habits()),
+        sampler=Sampler(seed, fault_rates or FaultRates()),
         model=model,
         max_model_len=max_model_len,
         max_new_tokens=max_new_tokens,

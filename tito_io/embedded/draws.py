@@ -1,6 +1,6 @@
 """Seeded draws: the only randomness in this package, and it is none.
 
-Everything drawn follows from the parts a `Dice` is made of, on any machine and in any process.
+Everything drawn follows from the parts a `Rng` is made of, on any machine and in any process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def digest(*parts: bytes | str | int) -> int:
     return int.from_bytes(state.digest(), "little")
 
 
-class Dice:
+class Rng:
     """A stream of draws; only `Random.random` is used, whose sequence Python promises to keep."""
 
     def __init__(self, *parts: bytes | str | int) -> None:
@@ -65,12 +65,12 @@ def _rate(default: float) -> float:
 
 
 @frozen
-class Habits:
+class FaultRates:
     """How often the sampler does what, each from 0 (never) to 1 (always).
 
     As they stand, fifty turns show every habit at least once while three turns in four stop cleanly.
 
-    >>> Habits(odd_stops=1.0).odd_stops, TIDY.odd_stops
+    >>> FaultRates(odd_stops=1.0).odd_stops, TIDY.odd_stops
     (1.0, 0.0)
     """
 
@@ -102,7 +102,7 @@ class Habits:
     """Several ids in one event of a stream."""
 
 
-TIDY = Habits(
+TIDY = FaultRates(
     drifts=0.0,
     spells_tags=0.0,
     malformed=0.0,

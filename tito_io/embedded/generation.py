@@ -9,7 +9,7 @@ from attrs import define, field, frozen
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
-from .draws import REACH, Dice, logprob
+from .draws import REACH, Rng, logprob
 from .sampler import Sampler
 from .vocabulary import CLOSE, OVER, Vocabulary, vocabulary
 
@@ -67,7 +67,7 @@ def generate(
     for identifier in sampler.ids(prompt, seed=sampling.seed, draw=draw, must_call=sampling.must_call):
         if loop.take(identifier):
             break
-    sizes = _sizes(len(loop.steps), Dice("events", sampler.seed, *loop.tail), sampler.habits.bunches)
+    sizes = _sizes(len(loop.steps), Rng("events", sampler.seed, *loop.tail), sampler.fault_rates.bunches)
     return Generation(tuple(prompt), tuple(loop.steps), loop.finish_reason, loop.stop_reason, sizes)
 
 
@@ -112,7 +112,7 @@ class _Loop:
         self.tail = [*self.tail, identifier][-REACH:]
 
 
-def _sizes(count: int, dice: Dice, bunches: float) -> tuple[int, ...]:
+def _sizes(count: int, dice: Rng, bunches: float) -> tuple[int, ...]:
     """Cut `count` ids into events of one id, here and there of two to four."""
     sizes: list[int] = []
     while count > 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from .draws import Dice, Habits
+from .draws import FaultRates, Rng
 from .prompt_view import Opening, PromptView, Tool
 from .vocabulary import (
     ABROAD,
@@ -41,54 +41,58 @@ class ReplyPlan:
     """A character that is begun after the pieces and not finished."""
 
 
-def compose(scene: PromptView, dice: Dice, habits: Habits, must_call: Sequence[Tool] = ()) -> ReplyPlan:
+def compose(
+    scene: PromptView, dice: Rng, fault_rates: FaultRates, must_call: Sequence[Tool] = ()
+) -> ReplyPlan:
     """Draw a reply to `scene`; with `must_call`, one that calls one of these tools and nothing else."""
     if must_call:
         return ReplyPlan(
-            [*_thought(scene, dice, habits), *calls(must_call, dice, evolve(habits, malformed=0.0))]
+            [*_thought(scene, dice, fault_rates), *calls(must_call, dice, evolve(fault_rates, malformed=0.0))]
         )
-    if dice.chance(habits.silent):
+    if dice.chance(fault_rates.silent):
         return ReplyPlan()
-    if dice.chance(habits.runs_on):
-        return _endless(scene, dice, habits)
-    pieces = [*_thought(scene, dice, habits), *_answer(scene, dice, habits)]
-    return _ended(ReplyPlan(pieces), dice, habits)
+    if dice.chance(fault_rates.runs_on):
+        return _endless(scene, dice, fault_rates)
+    pieces = [*_thought(scene, dice, fault_rates), *_answer(scene, dice, fault_rates)]
+    return _ended(ReplyPlan(pieces), dice, fault_rates)
 
 
-def _endless(scene: PromptView, dice: Dice, habits: Habits) -> ReplyPlan:
+def _endless(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> ReplyPlan:
     """Return a reply without an end: it never stops thinking, or never stops talking."""
     if scene.opening is Opening.FRESH and dice.chance(0.4):
         return ReplyPlan([TextPiece(THINK + "\n" + passage(dice, scene.heard) + " ")], end=None)
-    return ReplyPlan([*_thought(scene, dice, habits), TextPiece(passage(dice, scene.heard) + " ")], end=None)
+    return ReplyPlan(
+        [*_thought(scene, dice, fault_rates), TextPiece(passage(dice, scene.heard) + " ")], end=None
+    )
 
 
-def _thought(scene: PromptView, dice: Dice, habits: Habits) -> list[TextPiece]:
+def _thought(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
     """Return the thought: nothing, the empty one, or words between tags."""
     if scene.opening not in (Opening.FRESH, Opening.THINKING):
         return []
     before, after, behind = "\n", "\n", "\n\n"
-    if dice.chance(habits.loose):
+    if dice.chance(fault_rates.loose):
         before, after = dice.pick(("", "\n\n", "\n  ", " ")), dice.pick(("", " \n", "\n\n", " "))
         behind = dice.pick(("", "\n", "\n\n\n", " "))
-    said = passage(dice, scene.heard) if dice.chance(habits.thinks) else ""
+    said = passage(dice, scene.heard) if dice.chance(fault_rates.thinks) else ""
     opened = THINK + before if scene.opening is Opening.FRESH else ""
     return [TextPiece(opened + said + after + THOUGHT + behind)]
 
 
-def _answer(scene: PromptView, dice: Dice, habits: Habits) -> list[TextPiece]:
+def _answer(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
     """Return words, or a call with or without words before it."""
-    rate = habits.calls / 2 if scene.after_results else habits.calls
+    rate = fault_rates.calls / 2 if scene.after_results else fault_rates.calls
     called = bool(scene.tools) and scene.opening is not Opening.ELSEWHERE and dice.chance(rate)
     if not called:
-        return _words(scene, dice, habits)
-    spoken = _words(scene, dice, habits) if dice.chance(0.5) else []
-    between = dice.pick(("", "\n\n", " ")) if dice.chance(habits.loose) else "\n"
-    return [*spoken, *([TextPiece(between)] if spoken else []), *calls(scene.tools, dice, habits)]
+        return _words(scene, dice, fault_rates)
+    spoken = _words(scene, dice, fault_rates) if dice.chance(0.5) else []
+    between = dice.pick(("", "\n\n", " ")) if dice.chance(fault_rates.loose) else "\n"
+    return [*spoken, *([TextPiece(between)] if spoken else []), *calls(scene.tools, dice, fault_rates)]
 
 
-def _words(scene: PromptView, dice: Dice, habits: Habits) -> list[TextPiece]:
+def _words(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
     said = [TextPiece(passage(dice, scene.heard))]
-    if dice.chance(habits.spells_special):
+    if dice.chance(fault_rates.spells_special):
         said += [
             TextPiece(" "),
             TextPiece(dice.pick((CLOSE, OVER)), spelled=True),
@@ -97,13 +101,13 @@ def _words(scene: PromptView, dice: Dice, habits: Habits) -> list[TextPiece]:
     return said
 
 
-def _ended(reply: ReplyPlan, dice: Dice, habits: Habits) -> ReplyPlan:
+def _ended(reply: ReplyPlan, dice: Rng, fault_rates: FaultRates) -> ReplyPlan:
     """Draw how the reply ends."""
-    if dice.chance(habits.loose):
+    if dice.chance(fault_rates.loose):
         reply = evolve(reply, pieces=[*reply.pieces, TextPiece(dice.pick((" ", "\n", "\n\n")))])
-    if dice.chance(habits.half_characters):
+    if dice.chance(fault_rates.half_characters):
         reply = evolve(reply, half=dice.pick(WIDE))
-    return evolve(reply, end=OVER) if dice.chance(habits.odd_stops) else reply
+    return evolve(reply, end=OVER) if dice.chance(fault_rates.odd_stops) else reply
 
 
 STYLES: tuple[dict[str, Any], ...] = (
@@ -117,13 +121,13 @@ DEEPEST = 4
 """How many levels of a schema are filled in; below that everything is null."""
 
 
-def arguments(schema: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
+def arguments(schema: Mapping[str, Any], dice: Rng) -> dict[str, Any]:
     """Return an object for `schema`: what it requires, half of the rest, in any order."""
     made = _object(schema, dice, 0)
     return {key: made[key] for key in dice.shuffled(list(made))}
 
 
-def written(name: str, values: Mapping[str, Any], dice: Dice) -> str:
+def written(name: str, values: Mapping[str, Any], dice: Rng) -> str:
     """Return a call as JSON, spaced and escaped in one of the ways that serializers have."""
     text = json.dumps(values, ensure_ascii=dice.chance(0.3), **dice.pick(STYLES))
     return dice.pick(('{{"name": {}, "arguments": {}}}', '{{"name":{},"arguments":{}}}')).format(
@@ -131,7 +135,7 @@ def written(name: str, values: Mapping[str, Any], dice: Dice) -> str:
     )
 
 
-def _object(schema: Mapping[str, Any], dice: Dice, depth: int) -> dict[str, Any]:
+def _object(schema: Mapping[str, Any], dice: Rng, depth: int) -> dict[str, Any]:
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return {}
@@ -141,7 +145,7 @@ def _object(schema: Mapping[str, Any], dice: Dice, depth: int) -> dict[str, Any]
     return {key: _value(properties[key], dice, depth + 1) for key in kept}
 
 
-def _value(schema: Any, dice: Dice, depth: int) -> Any:
+def _value(schema: Any, dice: Rng, depth: int) -> Any:
     """Return a value of the schema's type; a schema that says nothing gets a word."""
     if not isinstance(schema, dict):
         return dice.pick(NOUNS)
@@ -151,7 +155,7 @@ def _value(schema: Any, dice: Dice, depth: int) -> Any:
     return _of_kind(str(kind[0] if isinstance(kind, list) and kind else kind), schema, dice, depth)
 
 
-def _of_kind(kind: str, schema: Mapping[str, Any], dice: Dice, depth: int) -> Any:
+def _of_kind(kind: str, schema: Mapping[str, Any], dice: Rng, depth: int) -> Any:
     if depth > DEEPEST or kind == "null":
         return None
     if kind == "object":
@@ -161,7 +165,7 @@ def _of_kind(kind: str, schema: Mapping[str, Any], dice: Dice, depth: int) -> An
     return _scalar(kind, dice)
 
 
-def _scalar(kind: str, dice: Dice) -> Any:
+def _scalar(kind: str, dice: Rng) -> Any:
     if kind == "boolean":
         return dice.chance(0.5)
     if kind == "integer":
@@ -171,7 +175,7 @@ def _scalar(kind: str, dice: Dice) -> Any:
     return dice.pick(_texts(dice))
 
 
-def _texts(dice: Dice) -> Sequence[str]:
+def _texts(dice: Rng) -> Sequence[str]:
     """Return texts of every kind that JSON has to escape, and some that it has not."""
     said = sentence(dice)
     return (
@@ -184,21 +188,25 @@ def _texts(dice: Dice) -> Sequence[str]:
     )
 
 
-def calls(tools: Sequence[Tool], dice: Dice, habits: Habits) -> list[TextPiece]:
+def calls(tools: Sequence[Tool], dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
     """Return the pieces of one call, now and then of two."""
-    first = _call(dice.pick(tools), dice, habits)
-    if not dice.chance(habits.twice):
+    first = _call(dice.pick(tools), dice, fault_rates)
+    if not dice.chance(fault_rates.twice):
         return first
-    return [*first, TextPiece("\n"), *_call(dice.pick(tools), dice, habits)]
+    return [*first, TextPiece("\n"), *_call(dice.pick(tools), dice, fault_rates)]
 
 
-def _call(tool: Tool, dice: Dice, habits: Habits) -> list[TextPiece]:
-    spelled = dice.chance(habits.spells_tags)
-    body = _tidy(tool, dice) if habits.loose == 0 else written(tool.name, arguments(tool.schema, dice), dice)
+def _call(tool: Tool, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
+    spelled = dice.chance(fault_rates.spells_tags)
+    body = (
+        _tidy(tool, dice)
+        if fault_rates.loose == 0
+        else written(tool.name, arguments(tool.schema, dice), dice)
+    )
     end = CALLED
-    if dice.chance(habits.malformed):
+    if dice.chance(fault_rates.malformed):
         body, end = dice.pick(_damages(body))
-    around = dice.pick(("", " ", "\n\n")) if dice.chance(habits.loose) else "\n"
+    around = dice.pick(("", " ", "\n\n")) if dice.chance(fault_rates.loose) else "\n"
     return [
         TextPiece(CALL, spelled=spelled),
         TextPiece(around + body + around),
@@ -206,7 +214,7 @@ def _call(tool: Tool, dice: Dice, habits: Habits) -> list[TextPiece]:
     ]
 
 
-def _tidy(tool: Tool, dice: Dice) -> str:
+def _tidy(tool: Tool, dice: Rng) -> str:
     """Return a call exactly as the template writes it back."""
     values = json.dumps(arguments(tool.schema, dice), ensure_ascii=False)
     return f'{{"name": {json.dumps(tool.name, ensure_ascii=False)}, "arguments": {values}}}'

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
-from .draws import Dice, Habits, pack
+from .draws import FaultRates, Rng, pack
 from .prompt_view import PromptView, Tool, read
 from .reply import ReplyPlan, TextPiece, compose, ids_of
 from .vocabulary import Vocabulary, passage, vocabulary
@@ -18,14 +18,14 @@ from .vocabulary import Vocabulary, passage, vocabulary
 
 @frozen
 class Sampler:
-    """A seed and habits; `ids` is a function of its arguments."""
+    """A seed and fault_rates; `ids` is a function of its arguments."""
 
     seed: int = 0
-    habits: Habits = field(factory=Habits)
+    fault_rates: FaultRates = field(factory=FaultRates)
 
-    def dice(self, prompt: Sequence[int], seed: int | None, draw: int = 0) -> Dice:
+    def dice(self, prompt: Sequence[int], seed: int | None, draw: int = 0) -> Rng:
         """Return the draws that belong to this prompt, this request's seed and its `draw`-th choice."""
-        return Dice(self.seed, "" if seed is None else seed, draw, pack(prompt))
+        return Rng(self.seed, "" if seed is None else seed, draw, pack(prompt))
 
     def ids(
         self, prompt: Sequence[int], *, seed: int | None = None, draw: int = 0, must_call: str | None = None
@@ -36,14 +36,14 @@ class Sampler:
         """
         words, dice = vocabulary(), self.dice(prompt, seed, draw)
         scene = read(prompt, words)
-        reply = compose(scene, dice, self.habits, _wanted(scene, must_call))
-        drifts = dice.chance(self.habits.drifts)
+        reply = compose(scene, dice, self.fault_rates, _wanted(scene, must_call))
+        drifts = dice.chance(self.fault_rates.drifts)
         yield from self._said(reply, dice, words, drifts=drifts)
         while True:
             more = ids_of([TextPiece(passage(dice, scene.heard) + " ")], words)
             yield from drifted(more, dice, words) if drifts else more
 
-    def _said(self, reply: ReplyPlan, dice: Dice, words: Vocabulary, *, drifts: bool) -> Iterator[int]:
+    def _said(self, reply: ReplyPlan, dice: Rng, words: Vocabulary, *, drifts: bool) -> Iterator[int]:
         """Yield the ids of the pieces, of half a character where there is one, and of the end."""
         ids = ids_of(reply.pieces, words)
         yield from drifted(ids, dice, words) if drifts else ids
@@ -68,7 +68,7 @@ SHARE = 0.15
 """How many of the merged ids come apart, in a reply that drifts."""
 
 
-def drifted(ids: Sequence[int], dice: Dice, words: Vocabulary) -> list[int]:
+def drifted(ids: Sequence[int], dice: Rng, words: Vocabulary) -> list[int]:
     """Return ids with the same text as `ids`, at least one of them split where any can be."""
     merged = [place for place, identifier in enumerate(ids) if identifier in words.halves]
     if not merged:
@@ -80,13 +80,13 @@ def drifted(ids: Sequence[int], dice: Dice, words: Vocabulary) -> list[int]:
     return found
 
 
-def _split(identifier: int, dice: Dice, words: Vocabulary) -> list[int]:
+def _split(identifier: int, dice: Rng, words: Vocabulary) -> list[int]:
     """Undo the last merge of an id, and of its halves now and then."""
     left, right = words.halves[identifier]
     return [part for half in (left, right) for part in _maybe(half, dice, words)]
 
 
-def _maybe(identifier: int, dice: Dice, words: Vocabulary) -> list[int]:
+def _maybe(identifier: int, dice: Rng, words: Vocabulary) -> list[int]:
     return (
         _split(identifier, dice, words) if identifier in words.halves and dice.chance(0.3) else [identifier]
     )

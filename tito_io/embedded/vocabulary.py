@@ -13,7 +13,7 @@ from functools import cache
 from attrs import frozen
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from .draws import Dice
+from .draws import Rng
 
 OPEN, CLOSE, OVER = "<|turn|>", "<|done|>", "<|over|>"
 """A turn's beginning, its end, and the end of all text: an end token that no turn is closed with."""
@@ -103,7 +103,7 @@ PASSAGES = 260
 
 def corpus() -> Iterator[str]:
     """Yield every passage, about 54 thousand characters in all."""
-    dice = Dice("corpus")
+    dice = Rng("corpus")
     yield from TURN
     yield " ".join(COMMON * 3)
     for index in range(PASSAGES):
@@ -115,7 +115,7 @@ def corpus() -> Iterator[str]:
             yield f"{dice.pick(ABROAD)}, {dice.pick(PLACES)}\n"
 
 
-def _record(dice: Dice) -> str:
+def _record(dice: Rng) -> str:
     """Return one JSON object as an engine or a client would write it."""
     keys = [dice.pick(KEYS) for _ in range(3)]
     values = [dice.pick(PLACES), dice.between(0, 500), {"type": dice.pick(KEYS), "items": [dice.pick(NOUNS)]}]
@@ -127,7 +127,7 @@ ECHOED = 0.5
 FOREIGN = 0.35
 
 
-def sentence(dice: Dice, heard: Sequence[str] = ()) -> str:
+def sentence(dice: Rng, heard: Sequence[str] = ()) -> str:
     """Return one sentence, half the time around a word that was `heard` in the prompt."""
     parts = [dice.pick(OPENERS) + ", the"] if dice.chance(0.4) else ["The"]
     parts += [dice.pick(ADJECTIVES), dice.pick(NOUNS), dice.pick(VERBS), "the"]
@@ -139,7 +139,7 @@ def sentence(dice: Dice, heard: Sequence[str] = ()) -> str:
     return " ".join(parts) + dice.pick((".", ".", ".", "!", "?", ";", "..."))
 
 
-def passage(dice: Dice, heard: Sequence[str] = ()) -> str:
+def passage(dice: Rng, heard: Sequence[str] = ()) -> str:
     """Return a few sentences, now and then with a list or a piece of code after them."""
     between = dice.pick((" ", " ", "\n", "\n\n"))
     text = between.join(sentence(dice, heard) for _ in range(dice.between(1, 3)))

@@ -9,7 +9,7 @@ from functools import lru_cache
 import attrs
 
 from tito_core import Forgiveness, OddStop, Policy
-from tito_io.dialects.protocol import Spell, as_id
+from tito_io.dialects.protocol import TokenText, as_id
 from tito_io.engines.protocol import Engine
 from tito_io.families.family import Family
 
@@ -97,7 +97,7 @@ def _policy(chosen: Choices) -> Policy:
     return attrs.evolve(chosen.policy, forgive=forgiven)
 
 
-def _spell(family: Family) -> Spell:
+def _spell(family: Family) -> TokenText:
     """Return what tells an id's text; half a character's is its replacement sign, as engines write it."""
 
     @lru_cache(SPELLED)

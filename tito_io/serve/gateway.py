@@ -12,7 +12,7 @@ import attrs
 import orjson
 from starlette.requests import Request
 
-from tito_io.dialects.protocol import Spell, as_id
+from tito_io.dialects.protocol import TokenText, as_id
 
 from .auth import Keys
 from .backend import Backend
@@ -39,7 +39,7 @@ class Gateway:
     """Request fields that are accepted without effect."""
     backend: Backend | None = None
     """The engine's own routes, for what is passed on."""
-    spell: Spell = as_id
+    spell: TokenText = as_id
     """The text of an id, where a vocabulary is at hand."""
     decode: Callable[[list[int]], str] | None = None
     clock: Callable[[], float] = attrs.field(kw_only=True)

@@ -72,11 +72,11 @@ def _record(commit: Commit) -> dict[str, Any]:
         id=commit.response,
         created=int(commit.at),
         model=str(commit.origin.asked.get("model") or "default"),
-        said=(SampledMessage.of(reply),),
+        choices=(SampledMessage.of(reply),),
         prompt_ids=reply.prompt_ids,
         usage=reply.usage,
     )
-    response = Chat().whole(asked, answer)
+    response = Chat().answer_body(asked, answer)
     response["choices"][0]["meta_info"] = meta_info(commit.response, reply) | _routed(commit)
     return {
         "timestamp": commit.at,

@@ -229,11 +229,11 @@ async def _count(gateway: Gateway, request: Request) -> Response:
         await _named(gateway, request)
     gateway.names.session(request)
     dialect = Anthropic(gateway.ignoring)
-    asked = dialect.counted(await gateway.json(request))
+    asked = dialect.parse_count(await gateway.json(request))
     entered = gateway.turns.door.enter(asked.messages, asked.tools)
     args = parse_sampling(asked.sampling).template_args
     rendering = Rendering(tools=tuple(entered.tools), template_args=args)
-    return answered(dialect.count(len(await gateway.turns.rendered(entered.messages, rendering))))
+    return answered(dialect.count_body(len(await gateway.turns.rendered(entered.messages, rendering))))
 
 
 async def _view(gateway: Gateway, request: Request) -> Response:

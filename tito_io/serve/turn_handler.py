@@ -20,8 +20,8 @@ from tito_io.dialects.protocol import (
     ParsedRequest,
     ReplyStamp,
     StreamReading,
-    Telling,
-    ToldOtherwiseError,
+    AnswerStream,
+    StreamMismatchError,
     TurnAnswer,
 )
 from tito_io.engines.protocol import Delta, Reply
@@ -51,7 +51,7 @@ class TurnResponse:
     body: dict[str, Any]
     response: str = attrs.field(init=False)
     created: int = attrs.field(init=False)
-    telling: Telling | None = attrs.field(default=None, init=False)
+    telling: AnswerStream | None = attrs.field(default=None, init=False)
     """The stream, once it has begun."""
 
     @response.default
@@ -105,18 +105,18 @@ class TurnResponse:
     def _asked(self, session: Session) -> tuple[ParsedRequest, Wishes]:
         """Return what is asked; a chat may have SGLang's words in it."""
         if self.dialect.name != "chat":
-            return self.dialect.asked(self.body), Wishes()
+            return self.dialect.parse(self.body), Wishes()
         body, wishes = self.gateway.wire.read(self.body, session.head)
-        return self.dialect.asked(body), wishes
+        return self.dialect.parse(body), wishes
 
     def _whole(self, asked: ParsedRequest, reply: Reply, wishes: Wishes) -> dict[str, Any]:
-        body = self.dialect.whole(asked, self._told(asked, reply))
+        body = self.dialect.answer_body(asked, self._told(asked, reply))
         return enriched(body, reply, wishes) if wishes.meta or wishes.prompt else body
 
     def _told(self, asked: ParsedRequest, reply: Reply) -> TurnAnswer:
         model = asked.model or self.gateway.turns.model
         return TurnAnswer.of(
-            reply, id=self.response, created=self.created, model=model, spell=self.gateway.spell
+            reply, id=self.response, created=self.created, model=model, token_text=self.gateway.spell
         )
 
     def _watch(
@@ -130,19 +130,19 @@ class TurnResponse:
 
         return watch
 
-    async def _begun(self, line: ClientConnection, asked: ParsedRequest, tap: Tap) -> Telling:
+    async def _begun(self, line: ClientConnection, asked: ParsedRequest, tap: Tap) -> AnswerStream:
         """Return the stream, begun with the first delta: until then an error has a status of its own."""
         if self.telling is None:
             stamp = ReplyStamp(
                 id=self.response,
                 created=self.created,
                 model=asked.model or self.gateway.turns.model,
-                spell=self.gateway.spell,
-                reading=StreamReading(thinking=tap.thinking, hidden=tap.parsed),
+                token_text=self.gateway.spell,
+                reading=StreamReading(thinking=tap.thinking, hidden_reasoning=tap.parsed),
             )
-            self.telling = self.dialect.telling(asked, stamp)
+            self.telling = self.dialect.stream(asked, stamp)
             await line.stream(self._headers())
-            await line.more(self.telling.started())
+            await line.more(self.telling.start())
         return self.telling
 
     async def _end(
@@ -150,7 +150,7 @@ class TurnResponse:
     ) -> bytes:
         """Return what is left of a stream."""
         telling = await self._begun(line, asked, tap)
-        return telling.ended(self._told(asked, sampled.reply))
+        return telling.finish(self._told(asked, sampled.reply))
 
     async def _hand_over(
         self,
@@ -182,7 +182,7 @@ class TurnResponse:
         if line.over or line.gone:
             return
         if self.telling is not None and line.begun:
-            await line.last(self.telling.broken(status, said.kind, said.message))
+            await line.last(self.telling.fail(status, said.kind, said.message))
             return
         await line.json(status, error_body(said, self.dialect), {**self._headers(), **headers})
 
@@ -192,7 +192,7 @@ class TurnResponse:
 
 def _log(said: ErrorReply, error: Exception, session: str) -> None:
     """Log an error by its kind: its words may be a client's."""
-    if isinstance(error, ToldOtherwiseError) or said.status >= 500:  # noqa: PLR2004  # the first that is no client's fault
+    if isinstance(error, StreamMismatchError) or said.status >= 500:  # noqa: PLR2004  # the first that is no client's fault
         place = _place(error) if said.status == 500 else ""  # noqa: PLR2004  # nobody foresaw it
         LOG.error("session %s: %s %s%s", session[:8], said.status, type(error).__name__, place)
 

@@ -33,7 +33,7 @@ from tito_io.dialects import (
     TurnAnswer,
     UntranslatableError,
 )
-from tito_io.dialects.protocol import ReplyStamp, Telling
+from tito_io.dialects.protocol import AnswerStream, ReplyStamp
 from tito_io.dialects.sse import dumps
 from tito_io.engines.protocol import (
     AuthenticationError,
@@ -68,7 +68,7 @@ class Gateway:
     client: TokenClient = attrs.field(init=False)
     steps: list[Step] = attrs.field(factory=list)
     answers: dict[str, tuple[ParsedRequest, TurnAnswer]] = attrs.field(factory=dict)
-    reading: StreamReading = attrs.field(factory=lambda: StreamReading(hidden=True))
+    reading: StreamReading = attrs.field(factory=lambda: StreamReading(hidden_reasoning=True))
     numbers: Iterator[int] = attrs.field(factory=itertools.count)
 
     @client.default
@@ -89,19 +89,19 @@ class Gateway:
 
     async def counted(self, request: Request) -> Response:
         dialect = Anthropic()
-        asked = dialect.counted(await request.json())
-        return json(dialect.count(len(str(asked.messages))))
+        asked = dialect.parse_count(await request.json())
+        return json(dialect.count_body(len(str(asked.messages))))
 
     async def answered(self, dialect: Dialect, request: Request) -> Any:
         try:
-            asked = self.resumed(dialect.asked(await request.json()))
+            asked = self.resumed(dialect.parse(await request.json()))
         except UntranslatableError as error:
             return json(dialect.error(400, "UntranslatableError", str(error), param=error.field), 400)
         stamp = ReplyStamp(id=f"resp_{next(self.numbers)}", created=17, model="m", reading=self.reading)
         if asked.stream:
-            return Told(dialect.telling(asked, stamp), partial(self.turn, asked, stamp))
+            return Told(dialect.stream(asked, stamp), partial(self.turn, asked, stamp))
         try:
-            return json(dialect.whole(asked, await self.turn(asked, stamp, None)))
+            return json(dialect.answer_body(asked, await self.turn(asked, stamp, None)))
         except (EngineError, InputError) as error:
             code = status(error)
             return json(dialect.error(code, type(error).__name__, str(error)), code)
@@ -111,7 +111,7 @@ class Gateway:
             return asked
         earlier, answer = self.answers[asked.previous_response_id]
         own, past = int(asked.instructed), int(earlier.instructed)
-        before = (*earlier.messages[past:], answer.said[0].message)
+        before = (*earlier.messages[past:], answer.choices[0].message)
         return attrs.evolve(asked, messages=(*asked.messages[:own], *before, *asked.messages[own:]))
 
     async def turn(self, asked: ParsedRequest, stamp: ReplyStamp, watch: Watch | None) -> TurnAnswer:
@@ -132,7 +132,7 @@ def json(body: Mapping[str, Any], code: int = 200) -> Response:
 class Told:
     """A stream, sent as it comes."""
 
-    telling: Telling
+    telling: AnswerStream
     turn: Callable[[Watch], Awaitable[TurnAnswer]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,11 +146,11 @@ class Told:
         async def watch(delta: Delta) -> None:
             await sent(self.telling.ping() + self.telling.delta(delta))
 
-        await sent(self.telling.started())
+        await sent(self.telling.start())
         try:
-            rest = self.telling.ended(await self.turn(watch))
+            rest = self.telling.finish(await self.turn(watch))
         except (EngineError, InputError) as error:
-            rest = self.telling.broken(status(error), type(error).__name__, str(error))
+            rest = self.telling.fail(status(error), type(error).__name__, str(error))
         await sent(rest, more=False)
 
 

@@ -127,7 +127,7 @@ def answer(message: dict[str, Any], ids: Sequence[int] = (7, 8), **fields: Any) 
     given = {"finish_reason": called, "completion_ids": tuple(ids), "logprobs": (-0.5,) * len(ids), **fields}
     usage = Usage(prompt_tokens=10, completion_tokens=len(ids), cached_tokens=6)
     said = SampledMessage(message=message, **given)
-    return TurnAnswer(id="resp_1", created=17, model="m", said=(said,), prompt_ids=(5, 6), usage=usage)
+    return TurnAnswer(id="resp_1", created=17, model="m", choices=(said,), prompt_ids=(5, 6), usage=usage)
 
 
 def streamed(
@@ -139,8 +139,8 @@ def streamed(
 ) -> list[dict[str, Any]]:
     """Return the events of a stream."""
     stamp = STAMP if reading is None else attrs.evolve(STAMP, reading=reading)
-    telling = dialect.telling(asked, stamp)
-    return events(b"".join([telling.started(), *map(telling.delta, deltas), telling.ended(end)]))
+    telling = dialect.stream(asked, stamp)
+    return events(b"".join([telling.start(), *map(telling.delta, deltas), telling.finish(end)]))
 
 
 def events(raw: bytes) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def test_a_value_that_does_not_belong_there_is_refused_or_understood(
         inner = inner[key]
     inner[last] = value
     try:
-        asked = dialect.asked(changed)
+        asked = dialect.parse(changed)
         parse_sampling(asked.sampling)
     except InputError:
         return
@@ -129,7 +129,7 @@ def test_a_value_that_does_not_belong_there_is_refused_or_understood(
 
 @pytest.mark.parametrize(("dialect", "body"), BODIES, ids=lambda one: getattr(one, "name", ""))
 def test_the_bodies_themselves_are_fine(dialect: Dialect, body: dict[str, Any]) -> None:
-    asked = dialect.asked(body)
+    asked = dialect.parse(body)
     assert parse_sampling(asked.sampling).sampling.max_tokens == 9
     assert [message["role"] for message in asked.messages][-1] in ("tool", "user")
 
@@ -140,4 +140,4 @@ def test_what_nests_too_deep_is_refused() -> None:
     block = {"type": "tool_use", "id": "a", "name": "look", "input": deep}
     body = {"messages": [HELLO, {"role": "assistant", "content": [block]}, HELLO], "max_tokens": 9}
     with pytest.raises(UntranslatableError, match=r"messages\[1\].content\[0\].input: nests too deep"):
-        ANTHROPIC.asked(body)
+        ANTHROPIC.parse(body)

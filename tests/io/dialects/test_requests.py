@@ -20,20 +20,20 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}
 
 
 def chat(**fields: Any) -> ParsedRequest:
-    return CHAT.asked({"messages": [HELLO], "model": "m", **fields})
+    return CHAT.parse({"messages": [HELLO], "model": "m", **fields})
 
 
 def anthropic(*messages: Any, **fields: Any) -> ParsedRequest:
-    return ANTHROPIC.asked({"messages": list(messages) or [HELLO], "max_tokens": 9, "model": "m", **fields})
+    return ANTHROPIC.parse({"messages": list(messages) or [HELLO], "max_tokens": 9, "model": "m", **fields})
 
 
 def responses(*items: Any, **fields: Any) -> ParsedRequest:
-    return RESPONSES.asked({"input": list(items) or "hi", "model": "m", **fields})
+    return RESPONSES.parse({"input": list(items) or "hi", "model": "m", **fields})
 
 
 def test_chat_passes_messages_and_tools_as_they_are() -> None:
     image = {"role": "user", "content": [*PARTS, IMAGE]}
-    asked = CHAT.asked({"messages": [HELLO, image], "tools": [TOOL], "stream": True})
+    asked = CHAT.parse({"messages": [HELLO, image], "tools": [TOOL], "stream": True})
     assert (asked.messages, asked.tools, asked.stream) == ((HELLO, image), (TOOL,), True)
 
 
@@ -212,22 +212,22 @@ def test_a_prefilled_answer_is_to_be_continued() -> None:
 
 
 def test_a_count_needs_no_length() -> None:
-    asked = ANTHROPIC.counted({"messages": [HELLO], "model": "m"})
-    assert (asked.messages, asked.sampling, ANTHROPIC.count(7)) == ((HELLO,), {}, {"input_tokens": 7})
+    asked = ANTHROPIC.parse_count({"messages": [HELLO], "model": "m"})
+    assert (asked.messages, asked.sampling, ANTHROPIC.count_body(7)) == ((HELLO,), {}, {"input_tokens": 7})
 
 
 def test_what_has_no_effect_is_listed() -> None:
     assert chat(user="u", store=True).ignored == ("store", "user")
     told = Chat(ignoring=frozenset(("verbosity", "parallel_tool_calls")))
     body = {"messages": [HELLO], "verbosity": "low", "parallel_tool_calls": False, "user": None}
-    assert told.asked(body).ignored == ("parallel_tool_calls", "verbosity")
+    assert told.parse(body).ignored == ("parallel_tool_calls", "verbosity")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 @pytest.mark.parametrize("body", [None, [1], "x", 7])
 def test_a_body_is_an_object(dialect: Dialect, body: object) -> None:
     with pytest.raises(UntranslatableError, match=r"body: is .*; send a JSON object"):
-        dialect.asked(body)
+        dialect.parse(body)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ USE = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
 )
 def test_anthropic_refuses_by_name(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(UntranslatableError) as caught:
-        ANTHROPIC.asked({"messages": [HELLO], "max_tokens": 9, **fields})
+        ANTHROPIC.parse({"messages": [HELLO], "max_tokens": 9, **fields})
     assert caught.value.field == field
 
 
@@ -382,11 +382,11 @@ def test_anthropic_refuses_by_name(fields: dict[str, Any], field: str) -> None:
 )
 def test_responses_refuse_by_name(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(UntranslatableError) as caught:
-        RESPONSES.asked({"input": "hi", **fields})
+        RESPONSES.parse({"input": "hi", **fields})
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize("given", [{"a": 1}, [7], [{"content": "no role"}]])
 def test_messages_are_messages(given: Any) -> None:
     with pytest.raises(InputError, match="messages"):
-        CHAT.asked({"messages": given})
+        CHAT.parse({"messages": given})

@@ -64,9 +64,9 @@ def wire(body: dict[str, Any]) -> dict[str, Any]:
 def test_what_was_answered_comes_back_the_same(
     dialect: Dialect, echoing: Any, message: dict[str, Any]
 ) -> None:
-    asked = dialect.asked({**echo(dialect, {"choices": [{"message": HELLO}], "content": "", "output": []})})
-    body = echoing(dialect, wire(dialect.whole(asked, answer(message))))
-    back = dialect.asked(wire(body)).messages
+    asked = dialect.parse({**echo(dialect, {"choices": [{"message": HELLO}], "content": "", "output": []})})
+    body = echoing(dialect, wire(dialect.answer_body(asked, answer(message))))
+    back = dialect.parse(wire(body)).messages
     assert [one["role"] for one in back] == ["user", "assistant", "user"]
     assert normalize(back[1]) == normalize(message)
 
@@ -75,8 +75,8 @@ def test_what_was_answered_comes_back_the_same(
 def test_what_is_forgiven_is_spelling(dialect: Dialect) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
     message = {"role": "assistant", "content": "so", "reasoning": "hm", "tool_calls": [call]}
-    asked = dialect.asked(echo(dialect, {"choices": [{"message": HELLO}], "content": "", "output": []}))
-    back = dialect.asked(wire(echo(dialect, wire(dialect.whole(asked, answer(message)))))).messages[1]
+    asked = dialect.parse(echo(dialect, {"choices": [{"message": HELLO}], "content": "", "output": []}))
+    back = dialect.parse(wire(echo(dialect, wire(dialect.answer_body(asked, answer(message)))))).messages[1]
     forgiven: dict[Dialect, set[Forgiveness]] = {
         CHAT: {Forgiveness.ABSENT, Forgiveness.OTHER_KEYS, Forgiveness.REASONING_NAME}
     }
@@ -90,8 +90,8 @@ def test_what_is_forgiven_is_spelling(dialect: Dialect) -> None:
 )
 def test_arguments_that_are_no_object_come_as_their_text(arguments: str) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    asked = ANTHROPIC.asked({"messages": [HELLO], "max_tokens": 9})
-    whole = ANTHROPIC.whole(asked, answer({"role": "assistant", "content": None, "tool_calls": [call]}))
+    asked = ANTHROPIC.parse({"messages": [HELLO], "max_tokens": 9})
+    whole = ANTHROPIC.answer_body(asked, answer({"role": "assistant", "content": None, "tool_calls": [call]}))
     assert whole["content"] == [{"type": "tool_use", "id": "c", "name": "f", "input": {RAW: arguments}}]
 
 
@@ -106,9 +106,9 @@ def test_arguments_that_are_no_object_come_as_their_text(arguments: str) -> None
 )
 def test_calls_are_why_a_turn_ended_whatever_an_engine_calls_it(finish: str, stop: Any, told: Any) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    asked = ANTHROPIC.asked({"messages": [HELLO], "max_tokens": 9, "stop_sequences": ["END"]})
+    asked = ANTHROPIC.parse({"messages": [HELLO], "max_tokens": 9, "stop_sequences": ["END"]})
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    whole = ANTHROPIC.whole(asked, answer(message, finish_reason=finish, stop_reason=stop))
+    whole = ANTHROPIC.answer_body(asked, answer(message, finish_reason=finish, stop_reason=stop))
     assert (whole["stop_reason"], whole["stop_sequence"]) == told
 
 
@@ -118,39 +118,39 @@ def test_an_aborted_turn_is_no_answer() -> None:
 
 
 def test_half_a_character_and_a_missing_log_probability_are_told_too() -> None:
-    asked = CHAT.asked({"messages": [HELLO], "logprobs": True})
+    asked = CHAT.parse({"messages": [HELLO], "logprobs": True})
     said = answer({"role": "assistant", "content": "\ud83d"}, (7,), logprobs=(None,))
-    choice = CHAT.whole(asked, said)["choices"][0]
+    choice = CHAT.answer_body(asked, said)["choices"][0]
     assert choice["logprobs"]["content"][0]["logprob"] == -9999.0
-    assert b"\\ud83d" in dumps(CHAT.whole(asked, said))
+    assert b"\\ud83d" in dumps(CHAT.answer_body(asked, said))
 
 
 def test_a_thought_comes_back_from_what_it_was_sealed_in() -> None:
-    asked = RESPONSES.asked({"input": "hi", "include": ["reasoning.encrypted_content"], "store": False})
-    output = RESPONSES.whole(asked, answer({"role": "assistant", "content": "so", "reasoning": "hm 🙂"}))[
-        "output"
-    ]
+    asked = RESPONSES.parse({"input": "hi", "include": ["reasoning.encrypted_content"], "store": False})
+    output = RESPONSES.answer_body(
+        asked, answer({"role": "assistant", "content": "so", "reasoning": "hm 🙂"})
+    )["output"]
     bare = {name: value for name, value in output[0].items() if name != "content"}
-    back = RESPONSES.asked({"input": [HELLO, bare, output[1]]}).messages[1]
+    back = RESPONSES.parse({"input": [HELLO, bare, output[1]]}).messages[1]
     assert back == {"role": "assistant", "content": "so", "reasoning": "hm 🙂"}
 
 
 @given(message=messages())
 def test_the_sdk_knows_the_items_it_gets(message: dict[str, Any]) -> None:
-    asked = RESPONSES.asked({"input": "hi"})
-    Response.model_validate(RESPONSES.whole(asked, answer(message)))
+    asked = RESPONSES.parse({"input": "hi"})
+    Response.model_validate(RESPONSES.answer_body(asked, answer(message)))
 
 
 def test_turns_one_after_the_other_stay_apart() -> None:
-    asked = RESPONSES.asked({"input": "hi"})
+    asked = RESPONSES.parse({"input": "hi"})
     items: list[Any] = []
     given: list[dict[str, Any]] = []
     for place in range(3):
         call = {"id": f"c{place}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
         message = {"role": "assistant", "content": "", "reasoning": f"hm {place}", "tool_calls": [call, call]}
         given.append(message)
-        items += RESPONSES.whole(asked, answer(message))["output"]
+        items += RESPONSES.answer_body(asked, answer(message))["output"]
         items.append({"type": "function_call_output", "call_id": f"c{place}", "output": "ok"})
-    back = RESPONSES.asked({"input": [HELLO, *items]}).messages
+    back = RESPONSES.parse({"input": [HELLO, *items]}).messages
     assert [normalize(one) for one in back if one["role"] == "assistant"] == list(map(normalize, given))
     assert [one["content"] for one in back if one["role"] == "tool"] == ["ok"] * 3

@@ -15,7 +15,7 @@ import pytest
 from tests.io.embedded.embedded_client import WEATHER
 from tito_io.client.conversation import Route
 from tito_io.dialects import StreamReading
-from tito_io.embedded import TIDY, Habits, app
+from tito_io.embedded import TIDY, FaultRates, app
 from tito_io.engines.protocol import Delta, EngineError, OverlongError, ServerError, UnreachableError
 from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.vllm import VLLM
@@ -26,11 +26,11 @@ TURNS = 6
 FUNCTION: Any = WEATHER["function"]
 ASK = "What is the weather in Quito?"
 BUSY = attrs.evolve(TIDY, calls=1.0, thinks=1.0, twice=0.5)
-WILD = Habits(calls=0.9, malformed=0.5, silent=0.1)
+WILD = FaultRates(calls=0.9, malformed=0.5, silent=0.1)
 
 
-def engine(seed: int, habits: Habits) -> VLLM:
-    return VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed, habits=habits)))
+def engine(seed: int, fault_rates: FaultRates) -> VLLM:
+    return VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed, fault_rates=fault_rates)))
 
 
 @contextmanager
@@ -139,11 +139,11 @@ def spoken(client: openai.OpenAI, asked: dict[str, Any], *, streamed: bool) -> A
     return last.response
 
 
-@pytest.mark.parametrize("habits", [BUSY, WILD], ids=["busy", "wild"])
+@pytest.mark.parametrize("fault_rates", [BUSY, WILD], ids=["busy", "wild"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("loop", [chat_loop, anthropic_loop, responses_loop, named_loop])
-def test_what_sdks_echo_goes_by_ids(loop: Loop, habits: Habits, *, streamed: bool) -> None:
-    gateway = Gateway(engine(3, habits))
+def test_what_sdks_echo_goes_by_ids(loop: Loop, fault_rates: FaultRates, *, streamed: bool) -> None:
+    gateway = Gateway(engine(3, fault_rates))
     loop(gateway, streamed=streamed)
     assert gateway.client.counts.routes == {Route.MITO: 1, Route.TITO: TURNS - 1}
     assert not gateway.client.counts.errors
@@ -181,14 +181,14 @@ def test_a_chat_tells_ids_and_counts() -> None:
 
 
 def test_thoughts_are_blocks_and_items() -> None:
-    habits = attrs.evolve(TIDY, thinks=1.0)
+    fault_rates = attrs.evolve(TIDY, thinks=1.0)
     messages: Any = [{"role": "user", "content": ASK}]
-    with claude(Gateway(engine(5, habits))) as client:
+    with claude(Gateway(engine(5, fault_rates))) as client:
         message = client.messages.create(model="m", messages=messages, max_tokens=200)
         with client.messages.stream(model="m", messages=messages, max_tokens=200) as stream:
             kinds = [event.type for event in stream]
             final = stream.get_final_message()
-    with chatting(Gateway(engine(5, habits))) as client_:
+    with chatting(Gateway(engine(5, fault_rates))) as client_:
         response = client_.responses.create(model="m", input=ASK, max_output_tokens=200)
         said = (
             client_.chat.completions.create(model="m", messages=messages, max_tokens=200).choices[0].message

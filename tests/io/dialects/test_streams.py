@@ -16,7 +16,7 @@ from openai.types.responses import Response
 from pydantic import TypeAdapter
 
 from tito_io.dialects import Anthropic, Chat, Dialect, ParsedRequest, Responses, StreamReading, TurnAnswer
-from tito_io.dialects.protocol import ToldOtherwiseError
+from tito_io.dialects.protocol import StreamMismatchError
 from tito_io.dialects.sse import dumps
 from tito_io.engines.protocol import Delta
 from tito_io.engines.replies.chunks import Assembly
@@ -50,12 +50,12 @@ def asking(dialect: Dialect, *, tools: bool = False) -> ParsedRequest:
     if dialect is CHAT:
         more = {"tools": [TOOL]} if tools else {}
         ids = {"return_token_ids": True, "logprobs": True}
-        return CHAT.asked({"messages": [HELLO], "stream": True, **ids, **more})
+        return CHAT.parse({"messages": [HELLO], "stream": True, **ids, **more})
     if dialect is ANTHROPIC:
         more = {"tools": [{"name": "look", "input_schema": {"type": "object"}}]} if tools else {}
-        return ANTHROPIC.asked({"messages": [HELLO], "max_tokens": 9, "stream": True, **more})
+        return ANTHROPIC.parse({"messages": [HELLO], "max_tokens": 9, "stream": True, **more})
     more = {"tools": [{"type": "function", **TOOL["function"]}]} if tools else {}
-    return RESPONSES.asked({"input": "hi", "include": ["reasoning.encrypted_content"], **more})
+    return RESPONSES.parse({"input": "hi", "include": ["reasoning.encrypted_content"], **more})
 
 
 def assembled(dialect: Dialect, found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def adds_up(
 ) -> None:
     """Demand that a stream is the whole answer in pieces."""
     streaming = assembled(dialect, streamed(dialect, asked, deltas, end, reading))
-    whole = orjson.loads(dumps(dialect.whole(asked, end)))
+    whole = orjson.loads(dumps(dialect.answer_body(asked, end)))
     assert comparable(dialect, streaming) == comparable(dialect, whole)
 
 
@@ -135,7 +135,7 @@ def test_what_is_streamed_adds_up_to_the_whole(
     dialect: Dialect, turn: Sampled, cuts: list[int], *, tools: bool, hidden: bool
 ) -> None:
     asked, end = asking(dialect, tools=tools), answer(turn.message(tools=tools), turn.ids)
-    reading = StreamReading(thinking=turn.thinking, hidden=hidden)
+    reading = StreamReading(thinking=turn.thinking, hidden_reasoning=hidden)
     adds_up(dialect, asked, together(turn.tokens, cuts), end, reading)
 
 
@@ -153,7 +153,7 @@ def test_a_stream_is_right_or_fails_whatever_the_deltas_say(
     asked, end = asking(dialect, tools=True), answer(message or turn.message(tools=True), turn.ids)
     try:
         adds_up(dialect, asked, apart(turn, cuts, text_cuts), end, StreamReading(thinking=thinking))
-    except ToldOtherwiseError:
+    except StreamMismatchError:
         pass
     except AssertionError:
         assert late(dialect, asked, apart(turn, cuts, text_cuts), end, StreamReading(thinking=thinking))
@@ -165,7 +165,7 @@ def late(
     """Tell whether the only difference is a thought that no delta told of, and that came after the text."""
     found = streamed(dialect, asked, deltas, end, reading)
     name = "content" if dialect is ANTHROPIC else "output"
-    said, right = assembled(dialect, found)[name], orjson.loads(dumps(dialect.whole(asked, end)))[name]
+    said, right = assembled(dialect, found)[name], orjson.loads(dumps(dialect.answer_body(asked, end)))[name]
     parts = [
         [{key: value for key, value in one.items() if key != "status"} for one in some]
         for some in (said, right)
@@ -180,7 +180,7 @@ def test_a_turn_that_came_whole_is_streamed_too(
     dialect: Dialect, message: dict[str, Any], finish: str
 ) -> None:
     end = answer(message, finish_reason=finish)
-    adds_up(dialect, asking(dialect, tools=True), iter(()), end, StreamReading(held=True))
+    adds_up(dialect, asking(dialect, tools=True), iter(()), end, StreamReading(buffered=True))
 
 
 def shown(dialect: Dialect, raw: bytes) -> list[str]:
@@ -202,10 +202,10 @@ def told(
     dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: StreamReading | None = None
 ) -> list[list[str]]:
     """Return the content that each delta told of."""
-    telling = dialect.telling(
+    telling = dialect.stream(
         asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading or StreamReading())
     )
-    telling.started()
+    telling.start()
     return [shown(dialect, telling.delta(delta)) for delta in deltas]
 
 
@@ -243,8 +243,10 @@ def test_line_breaks_around_thoughts_and_calls_are_not_told(dialect: Dialect, tu
 def test_thoughts_that_no_delta_tells_of_come_first_where_that_is_said(dialect: Dialect) -> None:
     end = answer({"role": "assistant", "content": "So", "reasoning": "hm"})
     deltas = [Delta(ids=(7, 7)), Delta(ids=(8,), text="So")]
-    end = attrs.evolve(end, said=(attrs.evolve(end.said[0], completion_ids=(7, 7, 8), logprobs=(-0.5,) * 3),))
-    adds_up(dialect, asking(dialect), iter(deltas), end, StreamReading(hidden=True))
+    end = attrs.evolve(
+        end, choices=(attrs.evolve(end.choices[0], completion_ids=(7, 7, 8), logprobs=(-0.5,) * 3),)
+    )
+    adds_up(dialect, asking(dialect), iter(deltas), end, StreamReading(hidden_reasoning=True))
     if dialect is not CHAT:
         assert late(dialect, asking(dialect), iter(deltas), end, StreamReading())
 
@@ -284,26 +286,26 @@ def test_letters_that_spell_a_tag_end_no_thought(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_what_cannot_be_made_right_is_an_error(dialect: Dialect) -> None:
-    telling = dialect.telling(asking(dialect), STAMP)
+    telling = dialect.stream(asking(dialect), STAMP)
     telling.delta(Delta(ids=(7,), text="No"))
-    with pytest.raises(ToldOtherwiseError, match="does not begin with what was streamed"):
-        telling.ended(answer({"role": "assistant", "content": "Yes"}))
+    with pytest.raises(StreamMismatchError, match="does not begin with what was streamed"):
+        telling.finish(answer({"role": "assistant", "content": "Yes"}))
 
 
 def test_ids_that_were_not_sampled_are_an_error() -> None:
-    telling = CHAT.telling(asking(CHAT), STAMP)
+    telling = CHAT.stream(asking(CHAT), STAMP)
     telling.delta(Delta(ids=(9,), text=""))
-    with pytest.raises(ToldOtherwiseError, match="ids"):
-        telling.ended(answer({"role": "assistant", "content": "Yes"}))
+    with pytest.raises(StreamMismatchError, match="ids"):
+        telling.finish(answer({"role": "assistant", "content": "Yes"}))
 
 
 def test_several_turns_are_told_side_by_side() -> None:
     end = answer({"role": "assistant", "content": "ab"})
     other = attrs.evolve(
-        end.said[0], message={"role": "assistant", "content": "cd"}, completion_ids=(9,), logprobs=(None,)
+        end.choices[0], message={"role": "assistant", "content": "cd"}, completion_ids=(9,), logprobs=(None,)
     )
-    end = attrs.evolve(end, said=(end.said[0], other))
-    asked = CHAT.asked({"messages": [HELLO], "n": 2, "return_token_ids": True, "logprobs": True})
+    end = attrs.evolve(end, choices=(end.choices[0], other))
+    asked = CHAT.parse({"messages": [HELLO], "n": 2, "return_token_ids": True, "logprobs": True})
     deltas = [Delta(ids=(7,), text="a"), Delta(ids=(9,), text="c", index=1), Delta(ids=(8,), text="b")]
     adds_up(CHAT, asked, iter(deltas), end, StreamReading())
 
@@ -315,7 +317,7 @@ def test_log_probabilities_wait_for_those_before_them() -> None:
 
 
 def test_counts_come_last_where_they_are_asked_for() -> None:
-    asked = CHAT.asked({"messages": [HELLO], "stream_options": {"include_usage": True}})
+    asked = CHAT.parse({"messages": [HELLO], "stream_options": {"include_usage": True}})
     found = streamed(CHAT, asked, iter(()), answer({"role": "assistant", "content": "hi"}))
     assert found[-1]["choices"] == []
     assert found[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 6}
@@ -350,5 +352,5 @@ def test_a_response_in_pieces_is_one_of_the_sdk_s() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_a_ping_says_nothing(dialect: Dialect) -> None:
-    found = events(dialect.telling(asking(dialect), STAMP).ping())
+    found = events(dialect.stream(asking(dialect), STAMP).ping())
     assert found == ([{"type": "ping"}] if dialect is ANTHROPIC else [])

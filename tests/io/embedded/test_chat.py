@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from tito_io.embedded import TIDY, Habits, family, vocabulary
+from tito_io.embedded import TIDY, FaultRates, family, vocabulary
 from tito_io.embedded.vocabulary import CALL, CALLED, CLOSE, OVER, THOUGHT
 
 from .embedded_client import HELLO, WEATHER, client, events, post
@@ -88,7 +88,7 @@ async def test_seeds_matter_unless_sampling_is_greedy() -> None:
 
 
 async def test_ids_decode_to_the_parts_of_the_message() -> None:
-    async with client(habits=TIDY) as opened:
+    async with client(fault_rates=TIDY) as opened:
         answers = [await post(opened, CHAT, {**question, **IDS}) for question in QUESTIONS]
     for answer in answers:
         choice = answer["choices"][0]
@@ -101,7 +101,7 @@ async def test_ids_decode_to_the_parts_of_the_message() -> None:
 
 
 async def test_a_stream_adds_up_to_the_answer() -> None:
-    async with client(habits=evolve(Habits(), malformed=0.0)) as opened:
+    async with client(fault_rates=evolve(FaultRates(), malformed=0.0)) as opened:
         for question in QUESTIONS:
             whole = await post(opened, CHAT, {**question, **IDS})
             first, *parts, last = await events(
@@ -134,7 +134,7 @@ def _joined(parts: list[Any]) -> dict[str, Any]:
 
 
 async def test_a_chunk_may_have_ids_and_no_words() -> None:
-    async with client(habits=evolve(TIDY, calls=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, calls=1.0)) as opened:
         parts = await events(opened, CHAT, {**QUESTIONS[0], "return_token_ids": True})
         quiet = await events(opened, CHAT, QUESTIONS[0])
     assert any(part["choices"][0]["delta"] == {} and part["choices"][0]["token_ids"] for part in parts[1:])
@@ -164,7 +164,7 @@ async def test_counts_with_every_chunk_need_the_counts_at_the_end() -> None:
 
 
 async def test_a_reply_that_says_nothing_has_one_id_and_no_thought() -> None:
-    async with client(habits=evolve(TIDY, silent=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, silent=1.0)) as opened:
         answer = await post(opened, CHAT, {"messages": HELLO, **IDS})
     message, usage = answer["choices"][0]["message"], answer["usage"]
     assert (message["content"], message["reasoning"], answer["choices"][0]["finish_reason"]) == (
@@ -177,7 +177,7 @@ async def test_a_reply_that_says_nothing_has_one_id_and_no_thought() -> None:
 
 
 async def test_a_call_ends_a_reply_with_its_own_reason() -> None:
-    async with client(habits=evolve(TIDY, calls=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, calls=1.0)) as opened:
         answer = await post(opened, CHAT, {**QUESTIONS[0], "return_token_ids": True})
         parts = await events(opened, CHAT, QUESTIONS[0])
         unparsed = await post(opened, CHAT, {**QUESTIONS[0], "tool_choice": "none"})
@@ -207,7 +207,7 @@ async def test_a_call_can_be_demanded(choice: Any, reason: str) -> None:
 
 
 async def test_a_call_before_the_limit_is_a_call_whole_and_a_length_streamed() -> None:
-    async with client(habits=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
         body = {**QUESTIONS[0], "return_token_ids": True}
         ids = (await post(opened, CHAT, body))["choices"][0]["token_ids"]
         cut = {**body, "max_tokens": ids.index(vocabulary().id(CALLED)) + 1}
@@ -220,7 +220,7 @@ async def test_a_call_before_the_limit_is_a_call_whole_and_a_length_streamed() -
 
 async def test_every_call_has_a_name_of_its_own() -> None:
     body = {**QUESTIONS[0], "n": 3}
-    async with client(habits=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
         choices = (await post(opened, CHAT, body))["choices"]
         again = (await post(opened, CHAT, body))["choices"]
     names = [call["id"] for choice in choices for call in choice["message"]["tool_calls"]]
@@ -239,7 +239,7 @@ async def test_the_last_body_of_a_stream_is_marked() -> None:
 
 async def test_one_call_is_enough_where_a_client_says_so() -> None:
     body = {**QUESTIONS[0], "parallel_tool_calls": False, "return_token_ids": True}
-    async with client(habits=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
         answer = (await post(opened, CHAT, body))["choices"][0]
         parts = await events(opened, CHAT, body)
     assert len(answer["message"]["tool_calls"]) == 1
@@ -263,14 +263,14 @@ async def test_several_choices_are_several_replies() -> None:
 
 
 async def test_an_odd_stop_is_told() -> None:
-    async with client(habits=evolve(TIDY, odd_stops=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, odd_stops=1.0)) as opened:
         choice = (await post(opened, CHAT, {"messages": HELLO, **IDS}))["choices"][0]
     assert choice["stop_reason"] == choice["token_ids"][-1] == vocabulary().id(OVER)
     assert choice["finish_reason"] == "stop"
 
 
 async def test_a_reply_without_end_is_cut() -> None:
-    async with client(habits=evolve(TIDY, runs_on=1.0), max_new_tokens=50) as opened:
+    async with client(fault_rates=evolve(TIDY, runs_on=1.0), max_new_tokens=50) as opened:
         choice = (await post(opened, CHAT, {"messages": HELLO, **IDS}))["choices"][0]
         shorter = (await post(opened, CHAT, {"messages": HELLO, **IDS, "max_completion_tokens": 7}))[
             "choices"
@@ -280,7 +280,9 @@ async def test_a_reply_without_end_is_cut() -> None:
 
 
 async def test_without_a_limit_the_context_is_one() -> None:
-    async with client(habits=evolve(TIDY, runs_on=1.0), max_new_tokens=None, max_model_len=300) as opened:
+    async with client(
+        fault_rates=evolve(TIDY, runs_on=1.0), max_new_tokens=None, max_model_len=300
+    ) as opened:
         answer = await post(opened, CHAT, {"messages": HELLO})
         clamped = await post(opened, CHAT, {"messages": HELLO, "max_tokens": 10_000})
     assert answer["usage"]["total_tokens"] == clamped["usage"]["total_tokens"] == 300
@@ -289,7 +291,7 @@ async def test_without_a_limit_the_context_is_one() -> None:
 
 async def test_thoughts_can_be_switched_off() -> None:
     body = {"messages": HELLO, "chat_template_kwargs": {"enable_thinking": False}}
-    async with client(habits=TIDY) as opened:
+    async with client(fault_rates=TIDY) as opened:
         message = (await post(opened, CHAT, body))["choices"][0]["message"]
         usage = (await post(opened, CHAT, body))["usage"]
         thinking = await post(opened, CHAT, {"messages": HELLO, "return_token_ids": True})
@@ -320,7 +322,9 @@ async def test_tokens_can_be_shown_as_ids() -> None:
 
 
 async def test_a_character_in_parts_is_shown_with_its_last_byte() -> None:
-    async with client(habits=evolve(Habits(), malformed=0.0, half_characters=0.0, runs_on=0.0)) as opened:
+    async with client(
+        fault_rates=evolve(FaultRates(), malformed=0.0, half_characters=0.0, runs_on=0.0)
+    ) as opened:
         for question in QUESTIONS:
             choice = (await post(opened, CHAT, {**question, **IDS}))["choices"][0]
             shown = "".join(one["token"] for one in choice["logprobs"]["content"])
@@ -335,7 +339,7 @@ async def test_a_message_may_go_on() -> None:
         "return_prompt_text": True,
         "return_token_ids": True,
     }
-    async with client(habits=TIDY) as opened:
+    async with client(fault_rates=TIDY) as opened:
         answer = await post(opened, CHAT, body)
     assert answer["prompt_text"].endswith("</think>\n\nThe bridge")
     assert family().encode(answer["prompt_text"]) == answer["prompt_token_ids"]
@@ -345,7 +349,7 @@ async def test_a_message_may_go_on() -> None:
 async def test_a_stream_sees_that_the_thought_is_over_and_a_whole_answer_does_not() -> None:
     ids = family().ids(HELLO, add_generation_prompt=True, enable_thinking=False)
     body = {"messages": [], "kv_transfer_params": {"prompt_token_ids": ids}}
-    async with client(habits=TIDY) as opened:
+    async with client(fault_rates=TIDY) as opened:
         whole = (await post(opened, CHAT, body))["choices"][0]["message"]
         parts = await events(opened, CHAT, body)
         usual = await events(opened, CHAT, {"messages": HELLO, "tools": [WEATHER]})

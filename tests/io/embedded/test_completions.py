@@ -79,7 +79,7 @@ async def test_counts_come_with_every_chunk_where_wanted() -> None:
 
 async def test_text_is_tokenized_and_tags_stay_in_it() -> None:
     text = family().decode(prompt(tools=False))
-    async with client(habits=TIDY) as opened:
+    async with client(fault_rates=TIDY) as opened:
         by_text = (await post(opened, COMPLETIONS, {"prompt": text, **LONG}))["choices"][0]
         by_ids = (await post(opened, COMPLETIONS, {"prompt": prompt(tools=False), **LONG}))["choices"][0]
     assert by_text == by_ids
@@ -104,7 +104,7 @@ async def test_several_prompts_are_answered_one_after_another() -> None:
 
 
 async def test_a_stop_string_is_cut_from_the_text_only() -> None:
-    async with client(habits=TIDY) as opened:
+    async with client(fault_rates=TIDY) as opened:
         body = {"prompt": prompt(tools=False), **LONG}
         whole = (await post(opened, COMPLETIONS, body))["choices"][0]
         cut = (await post(opened, COMPLETIONS, {**body, "stop": "</think>"}))["choices"][0]

@@ -167,4 +167,4 @@ def test_events_are_the_steps_in_order(seed: int) -> None:
 
 
 def test_a_sampler_has_a_tidy_form() -> None:
-    assert generate(Sampler(habits=TIDY), prompt(), LIMIT).sizes[0] == 1
+    assert generate(Sampler(fault_rates=TIDY), prompt(), LIMIT).sizes[0] == 1

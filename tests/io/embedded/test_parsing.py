@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_io.embedded import Habits, Sampler, SamplingSettings, generate
+from tito_io.embedded import FaultRates, Sampler, SamplingSettings, generate
 from tito_io.embedded.parsing import Deltas, ParsedCall, ParsedText, divide, held, parse
 
 from .embedded_client import prompt
@@ -120,8 +120,8 @@ def test_pieces_add_up_however_the_text_is_cut(case: str, cuts: list[int]) -> No
 def test_a_stream_says_what_the_finished_text_says_unless_a_call_is_broken(
     seed: int, cuts: list[int]
 ) -> None:
-    habits = Habits(malformed=0.0, runs_on=0.0)
-    text = generate(Sampler(seed, habits), prompt(), SamplingSettings(max_tokens=2000)).text
+    fault_rates = FaultRates(malformed=0.0, runs_on=0.0)
+    text = generate(Sampler(seed, fault_rates), prompt(), SamplingSettings(max_tokens=2000)).text
     parsed = parse(text, thinking=True, tools=True)
     thought, said, calls = streamed(text, cuts)
     assert thought == (parsed.reasoning or "")

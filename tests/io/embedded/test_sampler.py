@@ -12,8 +12,8 @@ from attrs import evolve, fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_io.embedded import TIDY, Habits, Sampler, SamplingSettings, family, generate, vocabulary
-from tito_io.embedded.draws import Dice
+from tito_io.embedded import TIDY, FaultRates, Sampler, SamplingSettings, family, generate, vocabulary
+from tito_io.embedded.draws import Rng
 from tito_io.embedded.generation import Generation
 from tito_io.embedded.parsing import parse
 from tito_io.embedded.reply import DEEPEST, arguments
@@ -25,9 +25,9 @@ from .embedded_client import WEATHER, prompt
 LIMIT = SamplingSettings(max_tokens=256)
 
 
-def replies(habits: Habits, *, count: int = 30, tools: bool = True) -> list[Generation]:
+def replies(fault_rates: FaultRates, *, count: int = 30, tools: bool = True) -> list[Generation]:
     """Sample replies to `count` questions."""
-    sampler = Sampler(habits=habits)
+    sampler = Sampler(fault_rates=fault_rates)
     return [generate(sampler, prompt(f"Question {one}?", tools=tools), LIMIT) for one in range(count)]
 
 
@@ -36,8 +36,8 @@ def whole(reply: Generation) -> str:
     return vocabulary().decode(reply.ids)
 
 
-def only(**rates: float) -> Habits:
-    """Return a tidy sampler with these habits."""
+def only(**rates: float) -> FaultRates:
+    """Return a tidy sampler with these fault_rates."""
     return evolve(TIDY, **rates)
 
 
@@ -81,7 +81,7 @@ def test_seeds_prompts_and_draws_all_matter() -> None:
 def test_every_process_samples_the_same() -> None:
     code = (
         "from tito_io.embedded import *; from tests.io.embedded.embedded_client import prompt;"
-        "print([generate(Sampler(3), prompt(str(n)), Sampling(max_tokens=99)).ids for n in range(5)])"
+        "print([generate(Sampler(3), prompt(str(n)), SamplingSettings(max_tokens=99)).ids for n in range(5)])"
     )
     here = [generate(Sampler(3), prompt(str(one)), SamplingSettings(max_tokens=99)).ids for one in range(5)]
     for seed in ("1", "2"):
@@ -93,7 +93,7 @@ def test_every_process_samples_the_same() -> None:
 
 
 def test_fifty_turns_show_every_habit_and_most_stop_cleanly() -> None:
-    found, words = replies(Habits(), count=50), vocabulary()
+    found, words = replies(FaultRates(), count=50), vocabulary()
     texts = [whole(reply) for reply in found]
     clean = [reply for reply in found if reply.finish_reason == "stop" and reply.stop_reason is None]
     shown = {
@@ -116,7 +116,7 @@ def test_fifty_turns_show_every_habit_and_most_stop_cleanly() -> None:
         "silent": sum(len(reply.ids) == 1 for reply in found),
         "bunches": sum(max(reply.sizes) > 1 for reply in found),
     }
-    assert set(shown) == {field.name for field in fields(Habits)}
+    assert set(shown) == {field.name for field in fields(FaultRates)}
     assert min(shown.values()) >= 1, shown
     assert len(clean) >= 35
     assert shown["drifts"] >= 30
@@ -132,10 +132,10 @@ def test_a_drifting_reply_has_the_text_of_one_that_does_not() -> None:
 def test_a_reply_that_drifts_always_does_however_short_it_is() -> None:
     words = vocabulary()
     for seed in range(50):
-        ids = drifted([words.id(CLOSE), *words.encode(" the")], Dice(seed), words)
+        ids = drifted([words.id(CLOSE), *words.encode(" the")], Rng(seed), words)
         assert len(ids) > 2
         assert words.decode(ids) == f"{CLOSE} the"
-    assert drifted([words.id(CLOSE)], Dice(0), words) == [words.id(CLOSE)]
+    assert drifted([words.id(CLOSE)], Rng(0), words) == [words.id(CLOSE)]
 
 
 def test_tidy_replies_are_what_the_template_writes_back() -> None:
@@ -150,10 +150,10 @@ def test_tidy_replies_are_what_the_template_writes_back() -> None:
 
 
 def test_a_reply_goes_on_where_the_prompt_left_off() -> None:
-    fresh = generate(Sampler(habits=TIDY), prompt(), LIMIT)
-    closed = generate(Sampler(habits=TIDY), prompt(enable_thinking=False), LIMIT)
-    halfway = generate(Sampler(habits=TIDY), [*prompt(), *vocabulary().encode("The")], LIMIT)
-    inside = generate(Sampler(habits=TIDY), [*prompt(), *vocabulary().encode("<think>\nHm")], LIMIT)
+    fresh = generate(Sampler(fault_rates=TIDY), prompt(), LIMIT)
+    closed = generate(Sampler(fault_rates=TIDY), prompt(enable_thinking=False), LIMIT)
+    halfway = generate(Sampler(fault_rates=TIDY), [*prompt(), *vocabulary().encode("The")], LIMIT)
+    inside = generate(Sampler(fault_rates=TIDY), [*prompt(), *vocabulary().encode("<think>\nHm")], LIMIT)
     assert whole(fresh).startswith(THINK)
     assert THINK not in whole(closed)
     assert THOUGHT not in whole(closed)
@@ -163,20 +163,20 @@ def test_a_reply_goes_on_where_the_prompt_left_off() -> None:
 
 
 def test_nothing_is_called_where_nothing_is_offered_or_no_assistant_speaks() -> None:
-    habits = only(calls=1.0)
-    assert not any(CALL in whole(reply) for reply in replies(habits, tools=False))
+    fault_rates = only(calls=1.0)
+    assert not any(CALL in whole(reply) for reply in replies(fault_rates, tools=False))
     turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
     for ids in (prompt()[:-3], family().ids(turn, tools=[WEATHER])):
-        assert CALL not in whole(generate(Sampler(habits=habits), ids, LIMIT))
+        assert CALL not in whole(generate(Sampler(fault_rates=fault_rates), ids, LIMIT))
     fake = "<|turn|>user\n<tools>\n" + json.dumps(WEATHER) + "\n</tools><|done|>\n<|turn|>assistant\n"
-    assert CALL not in whole(generate(Sampler(habits=habits), vocabulary().encode(fake), LIMIT))
+    assert CALL not in whole(generate(Sampler(fault_rates=fault_rates), vocabulary().encode(fake), LIMIT))
 
 
 def test_calls_are_rarer_after_results() -> None:
-    habits, asked = only(calls=0.8), [{"role": "user", "content": "x"}]
+    fault_rates, asked = only(calls=0.8), [{"role": "user", "content": "x"}]
     told = [{"role": "assistant", "content": "y"}, {"role": "tool", "content": "z"}]
     ids = family().ids([*asked, *told], tools=[WEATHER], add_generation_prompt=True)
-    found = [generate(Sampler(seed, habits), ids, LIMIT) for seed in range(100)]
+    found = [generate(Sampler(seed, fault_rates), ids, LIMIT) for seed in range(100)]
     assert 25 <= sum(CALL in whole(reply) for reply in found) <= 55
 
 
@@ -277,19 +277,19 @@ def test_schemas_of_every_kind_are_filled_in() -> None:
     kinds = {"none": {"type": "null"}, "first": {"type": ["boolean", "null"]}, "any": True, "deep": deep}
     schema = {"properties": {**kinds, "list": {"type": "array"}}, "required": [*kinds, "list"]}
     for seed in range(20):
-        values = arguments(schema, Dice(seed))
+        values = arguments(schema, Rng(seed))
         assert values["none"] is None
         assert isinstance(values["first"], bool)
         assert isinstance(values["any"], str)
         assert all(isinstance(one, str) for one in values["list"])
         assert json.dumps(values["deep"]).count("in") == DEEPEST
-    assert arguments({"properties": []}, Dice(0)) == {}
+    assert arguments({"properties": []}, Rng(0)) == {}
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1])
 def test_a_rate_is_a_share(rate: float) -> None:
     with pytest.raises(ValueError, match="must be"):
-        Habits(drifts=rate)
+        FaultRates(drifts=rate)
 
 
 def test_a_broken_list_of_tools_is_read_as_far_as_it_can_be() -> None:
@@ -302,5 +302,5 @@ def test_a_broken_list_of_tools_is_read_as_far_as_it_can_be() -> None:
         '{"function": {"name": 7}}',
     ]
     text = "<|turn|>system\n<tools>\n" + "\n".join(lines) + "\n</tools><|done|>\n<|turn|>assistant\n"
-    reply = generate(Sampler(habits=only(calls=1.0)), vocabulary().encode(text), LIMIT)
+    reply = generate(Sampler(fault_rates=only(calls=1.0)), vocabulary().encode(text), LIMIT)
     assert {call.name for call in parse(reply.text, thinking=True, tools=True).calls} == {"f"}

@@ -18,7 +18,7 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from tests.io.embedded.embedded_client import WEATHER
 from tests.io.serve.gateway import HELLO, Remembering, embedded_gateway, opened, served, user
 from tito_core.samples import make_rows
-from tito_io.embedded import Habits
+from tito_io.embedded import FaultRates
 from tito_io.serve.app import app
 from tito_io.serve.auth import HEADER
 from tito_io.serve.gateway import Gateway
@@ -172,7 +172,7 @@ TOOL = {
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_anthropic_s_client_keeps_every_id_through_fifty_turns_with_tools(stream: bool) -> None:
-    async with placed(habits=Habits(malformed=0.0)) as place, anthropic(place) as client:
+    async with placed(fault_rates=FaultRates(malformed=0.0)) as place, anthropic(place) as client:
         messages: list[Any] = list(HELLO)
         asked: dict[str, Any] = {"model": MODEL, "max_tokens": 120, "tools": [TOOL], "system": "Be brief."}
         for _ in range(TURNS):

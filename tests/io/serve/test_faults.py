@@ -57,7 +57,7 @@ def call(arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize("role", ["user", "tool", "developer"])
 async def test_session_fault_01_text_parts_and_developers_do_not_vanish(role: str) -> None:
     """The embedded template writes nothing for content parts, and fails on developers."""
-    gateway = embedded_gateway(habits=TIDY)
+    gateway = embedded_gateway(fault_rates=TIDY)
     parts = [{"type": "text", "text": "zweifel"}, {"type": "text", "text": "apricot"}]
     message = {"role": role, "content": parts, **({"tool_call_id": "a"} if role == "tool" else {})}
     async with client(gateway) as http:
@@ -75,7 +75,7 @@ async def test_session_fault_01_text_parts_and_developers_do_not_vanish(role: st
 
 @pytest.mark.parametrize("arguments", ["", '{"city": ', "[1", '{"a": NaN}'])
 async def test_session_fault_02_malformed_arguments_do_not_stop_a_session(arguments: str) -> None:
-    gateway = embedded_gateway(habits=TIDY)
+    gateway = embedded_gateway(fault_rates=TIDY)
     result = {"role": "tool", "tool_call_id": "a", "content": "sunny"}
     async with client(gateway) as http:
         name = await opened(http)
@@ -103,7 +103,7 @@ async def test_session_fault_02_a_sampled_call_that_is_malformed_is_continued() 
 
 
 async def test_session_fault_03_changed_tools_are_rendered() -> None:
-    gateway = embedded_gateway(habits=TIDY)
+    gateway = embedded_gateway(fault_rates=TIDY)
     other = {"type": "function", "function": {"name": "buy_stamps", "parameters": {"type": "object"}}}
     async with client(gateway) as http:
         name = await opened(http)

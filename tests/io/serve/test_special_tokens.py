@@ -132,7 +132,7 @@ def test_any_text_of_the_world_decodes_to_itself_and_holds_no_marker(pieces: lis
 @pytest.mark.parametrize("first", [True, False], ids=["first turn", "later turn"])
 @pytest.mark.parametrize("guarded", [True, False], ids=["text", "keep"])
 async def test_a_conversation_is_guarded_on_every_way_that_a_prompt_goes(first: bool, guarded: bool) -> None:
-    gateway = embedded_gateway(choices=Choices(guarded=guarded), habits=TIDY)
+    gateway = embedded_gateway(choices=Choices(guarded=guarded), fault_rates=TIDY)
     async with client(gateway) as http:
         name = await opened(http)
         messages: list[Any] = [user(EVIL)] if first else list(HELLO)

@@ -85,7 +85,7 @@ async def test_drift_is_marked_where_a_fresh_rendering_differs() -> None:
     marked = [one for one in Read(found.text).classes if one.endswith(" drift")]
     assert marked
     assert f"tito_drift_ids_total {float(len(marked))}".encode() in gateway.metrics.text()
-    tidy, _ = await page(list(HELLO), turns=1, habits=TIDY)
+    tidy, _ = await page(list(HELLO), turns=1, fault_rates=TIDY)
     assert not [one for one in Read(tidy.text).classes if one.endswith(" drift")]
 
 

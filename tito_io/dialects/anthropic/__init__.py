@@ -26,7 +26,7 @@ from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 
 from . import answer as answering
 from .request import read
-from .stream import AnthropicTelling
+from .stream import AnthropicStream
 
 
 @attrs.frozen
@@ -37,25 +37,25 @@ class Anthropic:
     """Fields of a request that are accepted without effect, beside those that never have one."""
     name: str = attrs.field(default="anthropic", init=False)
 
-    def asked(self, body: object) -> ParsedRequest:
+    def parse(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `UntranslatableError`."""
         return read(body, self.ignoring)
 
-    def counted(self, body: object) -> ParsedRequest:
+    def parse_count(self, body: object) -> ParsedRequest:
         """Return what a body of `/v1/messages/count_tokens` asks to have counted."""
         return read(body, self.ignoring, counting=True)
 
-    def count(self, prompt: int) -> dict[str, Any]:
+    def count_body(self, prompt: int) -> dict[str, Any]:
         """Return the body that tells how many ids a prompt has."""
         return {"input_tokens": prompt}
 
-    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    def answer_body(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return a message."""
         return answering.whole(asked, answer)
 
-    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> AnthropicTelling:
+    def stream(self, asked: ParsedRequest, stamp: ReplyStamp) -> AnthropicStream:
         """Begin a stream of events."""
-        return AnthropicTelling(asked, stamp)
+        return AnthropicStream(asked, stamp)
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:
         """Return an error body; the API has no place for `param`, which the message names."""

@@ -12,7 +12,7 @@ from tito_io.engines.protocol import Usage
 
 def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
     """Return the body of an answer."""
-    said = answer.said[0]
+    said = answer.choices[0]
     return {
         **head(answer.id, answer.model),
         "content": _blocks(Spoken.of(said.message), answer.id),

@@ -25,7 +25,7 @@ UNKNOWN = {"input_tokens": 0, "output_tokens": 0}
 
 
 @attrs.define
-class AnthropicTelling:
+class AnthropicStream:
     """One answer as a stream."""
 
     asked: ParsedRequest
@@ -40,7 +40,7 @@ class AnthropicTelling:
     def _reader(self) -> StreamText:
         return StreamText.of(self.stamp.reading, tools=bool(self.asked.tools), ordered=True)
 
-    def started(self) -> bytes:
+    def start(self) -> bytes:
         """Return the event that says who answers."""
         blank: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": UNKNOWN}
         message = {**head(self.stamp.id, self.stamp.model), **blank}
@@ -50,15 +50,15 @@ class AnthropicTelling:
         """Return the events that a delta makes certain; turns beside the first are none of this API."""
         return self._told(self.screen.fed(delta)) if delta.index == 0 else b""
 
-    def ended(self, answer: TurnAnswer) -> bytes:
+    def finish(self, answer: TurnAnswer) -> bytes:
         """Return what is left, why the turn ended, and the counts."""
-        said = answer.said[0]
+        said = answer.choices[0]
         rest = self._told(self.screen.rest(said.message)) + self._closed()
         calls = [self._called(call) for call in Spoken.of(said.message).calls]
         last = _event("message_delta", delta=end(self.asked, said), usage=usage(answer.usage))
         return b"".join((rest, *calls, last, _event("message_stop")))
 
-    def broken(self, status: int, kind: str, message: str) -> bytes:
+    def fail(self, status: int, kind: str, message: str) -> bytes:
         """Return an error in place of what is left."""
         return _event("error", error=errors.anthropic(status, kind, message))
 

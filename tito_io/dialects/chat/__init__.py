@@ -18,7 +18,7 @@ from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 
 from . import answer as answering
 from .request import read
-from .stream import ChatTelling
+from .stream import ChatStream
 
 
 @attrs.frozen
@@ -29,17 +29,17 @@ class Chat:
     """Fields of a request that are accepted without effect, beside those that never have one."""
     name: str = attrs.field(default="chat", init=False)
 
-    def asked(self, body: object) -> ParsedRequest:
+    def parse(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `UntranslatableError`."""
         return read(body, self.ignoring)
 
-    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    def answer_body(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return a `chat.completion`."""
         return answering.whole(asked, answer)
 
-    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> ChatTelling:
+    def stream(self, asked: ParsedRequest, stamp: ReplyStamp) -> ChatStream:
         """Begin a stream of `chat.completion.chunk`."""
-        return ChatTelling(asked, stamp)
+        return ChatStream(asked, stamp)
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:
         """Return an error body."""

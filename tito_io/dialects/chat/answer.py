@@ -18,7 +18,7 @@ def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         "object": "chat.completion",
         "created": answer.created,
         "model": answer.model,
-        "choices": [_choice(asked, answer, place, said) for place, said in enumerate(answer.said)],
+        "choices": [_choice(asked, answer, place, said) for place, said in enumerate(answer.choices)],
         "usage": usage(answer.usage),
         **({"prompt_token_ids": list(answer.prompt_ids)} if asked.return_token_ids else {}),
     }
@@ -62,7 +62,7 @@ def logprobs(
     if not asked.logprobs or said.logprobs is None:
         return None
     ids, values = said.completion_ids[begin:], said.logprobs[begin:]
-    return {"content": entries(ids, values, answer.spell, as_ids=asked.tokens_as_ids), "refusal": None}
+    return {"content": entries(ids, values, answer.token_text, as_ids=asked.tokens_as_ids), "refusal": None}
 
 
 def usage(counted: Usage) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tito_io.dialects.protocol import (
     ParsedRequest,
     ReplyStamp,
     SampledMessage,
-    ToldOtherwiseError,
+    StreamMismatchError,
     TurnAnswer,
 )
 from tito_io.dialects.sse import COMMENT, DONE, event
@@ -37,14 +37,14 @@ class ChatStreamChoice:
 
 
 @attrs.define
-class ChatTelling:
+class ChatStream:
     """One answer as a stream."""
 
     asked: ParsedRequest
     stamp: ReplyStamp
     choices: dict[int, ChatStreamChoice] = attrs.field(factory=dict, init=False)
 
-    def started(self) -> bytes:
+    def start(self) -> bytes:
         """Return the chunk that says whose turn it is; those of other choices come with their first delta."""
         return self._opened(0)
 
@@ -61,14 +61,14 @@ class ChatTelling:
             return opened
         return opened + self._chunk(delta.index, _delta(piece), scores, ids)
 
-    def ended(self, answer: TurnAnswer) -> bytes:
+    def finish(self, answer: TurnAnswer) -> bytes:
         """Return what is left, the counts where they are asked for, and the end."""
-        told = [self._finished(answer, place, said) for place, said in enumerate(answer.said)]
+        told = [self._finished(answer, place, said) for place, said in enumerate(answer.choices)]
         counts = {"choices": [], "usage": usage(answer.usage)}
         last = [event({**self._fields(), **counts})] if self.asked.include_usage else []
         return b"".join((*told, *last, DONE))
 
-    def broken(self, status: int, kind: str, message: str) -> bytes:
+    def fail(self, status: int, kind: str, message: str) -> bytes:
         """Return an error in place of what is left."""
         return event({"error": errors.openai(status, kind, message, None)}) + DONE
 
@@ -86,14 +86,14 @@ class ChatTelling:
         if not self.asked.logprobs or delta.logprobs is None or choice.scored != choice.sampled:
             return []
         choice.scored += len(delta.ids)
-        return entries(delta.ids, delta.logprobs, self.stamp.spell, as_ids=self.asked.tokens_as_ids)
+        return entries(delta.ids, delta.logprobs, self.stamp.token_text, as_ids=self.asked.tokens_as_ids)
 
     def _finished(self, answer: TurnAnswer, place: int, said: SampledMessage) -> bytes:
         opened = self._opened(place) if place not in self.choices else b""
         choice = self.choices[place]
         left = list(said.completion_ids[len(choice.ids) :]) if self.asked.return_token_ids else []
         if list(said.completion_ids[: len(choice.ids)]) != choice.ids:
-            raise ToldOtherwiseError("the turn's ids do not begin with those that were streamed")
+            raise StreamMismatchError("the turn's ids do not begin with those that were streamed")
         piece, scores = choice.screen.rest(said.message), logprobs(self.asked, answer, said, choice.scored)
         delta = {**_delta(piece), **_calls(said)}
         if said.message.get("content") == "":

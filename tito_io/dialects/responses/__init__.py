@@ -20,7 +20,7 @@ from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
 
 from . import answer as answering
 from .request import read
-from .stream import ResponsesTelling
+from .stream import ResponsesStream
 
 
 @attrs.frozen
@@ -31,17 +31,17 @@ class Responses:
     """Fields of a request that are accepted without effect, beside those that never have one."""
     name: str = attrs.field(default="responses", init=False)
 
-    def asked(self, body: object) -> ParsedRequest:
+    def parse(self, body: object) -> ParsedRequest:
         """Return what a request's body asks; raises `UntranslatableError`."""
         return read(body, self.ignoring)
 
-    def whole(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    def answer_body(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return a response."""
         return answering.whole(asked, answer)
 
-    def telling(self, asked: ParsedRequest, stamp: ReplyStamp) -> ResponsesTelling:
+    def stream(self, asked: ParsedRequest, stamp: ReplyStamp) -> ResponsesStream:
         """Begin a stream of events."""
-        return ResponsesTelling(asked, stamp)
+        return ResponsesStream(asked, stamp)
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:
         """Return an error body."""

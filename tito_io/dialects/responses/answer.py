@@ -31,7 +31,7 @@ ECHOED = (
 
 def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
     """Return the body of an answer."""
-    cut = answer.said[0].finish_reason == "length"
+    cut = answer.choices[0].finish_reason == "length"
     return {
         **head(asked, answer.id, answer.created, answer.model),
         "status": status(answer),
@@ -43,7 +43,7 @@ def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
 
 def status(answer: TurnAnswer) -> str:
     """Return whether the turn came to its end."""
-    return "incomplete" if answer.said[0].finish_reason == "length" else "completed"
+    return "incomplete" if answer.choices[0].finish_reason == "length" else "completed"
 
 
 def head(asked: ParsedRequest, identifier: str, created: int, model: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def output(asked: ParsedRequest, answer: TurnAnswer) -> list[dict[str, Any]]:
 
     Where the turn was cut short it is the last item that is not whole.
     """
-    spoken = Spoken.of(answer.said[0].message)
+    spoken = Spoken.of(answer.choices[0].message)
     silent = not (spoken.content or spoken.calls or spoken.reasoning)
     items = [
         *([reasoning(asked, answer.id, spoken.reasoning)] if spoken.reasoning else []),

@@ -23,7 +23,7 @@ UNSCORED: dict[str, Any] = {"logprobs": []}
 
 
 @attrs.define
-class ResponsesTelling:
+class ResponsesStream:
     """One answer as a stream."""
 
     asked: ParsedRequest
@@ -42,7 +42,7 @@ class ResponsesTelling:
     def _reader(self) -> StreamText:
         return StreamText.of(self.stamp.reading, tools=bool(self.asked.tools), ordered=True)
 
-    def started(self) -> bytes:
+    def start(self) -> bytes:
         """Return the events that say that somebody answers."""
         response = self._response()
         return self._event("response.created", response=response) + self._event(
@@ -53,10 +53,10 @@ class ResponsesTelling:
         """Return the events that a delta makes certain; turns beside the first are none of this API."""
         return self._told(self.screen.fed(delta)) if delta.index == 0 else b""
 
-    def ended(self, answer: TurnAnswer) -> bytes:
+    def finish(self, answer: TurnAnswer) -> bytes:
         """Return what is left, and the response."""
-        spoken, state = Spoken.of(answer.said[0].message), bodies.status(answer)
-        rest = self._told(self.screen.rest(answer.said[0].message))
+        spoken, state = Spoken.of(answer.choices[0].message), bodies.status(answer)
+        rest = self._told(self.screen.rest(answer.choices[0].message))
         if not (self.items or self.open or spoken.calls):
             rest += self._begun(TEXT)
         closed = self._closed("completed" if spoken.calls else state)
@@ -66,7 +66,7 @@ class ResponsesTelling:
         response = {**bodies.whole(self.asked, answer), "output": self.items}
         return b"".join((rest, closed, *calls, self._event(f"response.{state}", response=response)))
 
-    def broken(self, status: int, kind: str, message: str) -> bytes:
+    def fail(self, status: int, kind: str, message: str) -> bytes:
         """Return a failed response in place of what is left."""
         found = errors.openai(status, kind, message, None)
         error = {"code": errors.failure(status), "message": message, "type": found["type"]}
