@@ -1,7 +1,7 @@
-"""What an engine can be asked, and what it answers.
+"""The engine protocol: what can be asked of an engine, what it answers, and how it fails.
 
-Wire spellings stay in the adapters. Everything here is said in the project's words: prompt ids, completion
-ids, log-probabilities, finish reason.
+Adapters translate between this module and one engine's wire format. Ids, log-probabilities and finish
+reasons have the same names and meanings here for every engine.
 """
 
 from __future__ import annotations
@@ -17,25 +17,36 @@ from tito_core.samples import RoutedExperts, WeightVersion
 
 @attrs.frozen(kw_only=True)
 class Sampling:
-    """How to sample; None leaves the engine's default."""
+    """Sampling parameters; None or empty leaves the engine's default.
+
+    Attributes:
+        max_tokens: The most ids to sample; at least 1.
+        temperature: Sampling temperature; 0 is greedy.
+        seed: Seed of the engine's random numbers; not every engine honours it.
+        stop: Strings that end a turn; the ids that spell them stay in the completion.
+        stop_ids: Ids that end a turn, in addition to the model's own.
+        n: How many turns to sample after the same prompt; turns 2 to n are in `Reply.siblings`.
+        extra: Further request keys of one engine, sent unchanged. Keys that have a field here, and keys that
+            would change which ids go in or come back, are rejected with `InputError`.
+    """
 
     max_tokens: int | None = None
-    """The most ids to sample."""
     temperature: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    """Strings that end a turn; the ids that spell them stay in the completion."""
     stop_ids: tuple[int, ...] = ()
-    """Ids that end a turn, beside the model's own."""
     n: int = 1
-    """How many turns to sample after the same prompt; the others are the reply's `siblings`."""
     extra: Mapping[str, Any] = attrs.field(factory=dict)
-    """Further request keys of one engine, sent as they are."""
 
 
 @attrs.frozen(kw_only=True)
 class Rendering:
-    """What messages are rendered with besides themselves."""
+    """What a chat template is given besides the messages.
+
+    Attributes:
+        tools: Tool definitions in OpenAI's form.
+        template_args: Keyword arguments of the chat template, such as `enable_thinking`.
+    """
 
     tools: tuple[Mapping[str, Any], ...] = ()
     template_args: Mapping[str, Any] = attrs.field(factory=dict)
@@ -43,89 +54,138 @@ class Rendering:
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """What the engine counted."""
+    """Token counts as the engine reports them.
+
+    Attributes:
+        prompt_tokens: Ids of the prompt.
+        completion_tokens: Ids that were sampled, over all turns of the request.
+        cached_tokens: Prompt ids found in the engine's prefix cache; None where the engine does not say.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int | None = None
-    """Prompt ids that the engine had in its prefix cache, where it says so."""
 
 
 @attrs.frozen(kw_only=True)
 class ModelLimits:
-    """How much an engine's model takes; None where the engine does not say."""
+    """The sizes that a model accepts; None where the engine does not say.
+
+    Attributes:
+        max_model_len: The most ids of prompt and completion together.
+        vocab_size: How many ids there are; valid ids are 0 to `vocab_size - 1`.
+        max_prompt_len: The most ids of a prompt, where that is less than `max_model_len - 1`.
+    """
 
     max_model_len: int | None = None
-    """The most ids of prompt and completion together."""
     vocab_size: int | None = None
-    """How many ids there are."""
+    max_prompt_len: int | None = None
+
+    def room(self, prompt_len: int, max_tokens: int | None = None) -> int | None:
+        """Return the most ids that a completion after `prompt_len` ids can have, at most `max_tokens`.
+
+        None means that neither the context length nor `max_tokens` is known. This is the one length check:
+        every adapter makes it before it sends ids.
+
+        Raises:
+            OverlongError: The prompt leaves no room for a sampled id.
+
+        >>> ModelLimits(max_model_len=10).room(7, 5), ModelLimits().room(7)
+        (3, None)
+        """
+        if self.max_model_len is not None and prompt_len >= self.max_model_len:
+            raise OverlongError(
+                f"the prompt has {prompt_len} ids, and the model takes {self.max_model_len}, with at least "
+                "one that it samples; shorten the prompt. Nothing was sent"
+            )
+        if self.max_prompt_len is not None and prompt_len > self.max_prompt_len:
+            raise OverlongError(
+                f"the prompt has {prompt_len} ids, and the engine takes {self.max_prompt_len}; shorten the "
+                "prompt. Nothing was sent"
+            )
+        left = None if self.max_model_len is None else self.max_model_len - prompt_len
+        return min((size for size in (left, max_tokens) if size is not None), default=None)
 
 
 @attrs.frozen(kw_only=True)
 class Delta:
-    """What came of a turn since the delta before, while the engine samples."""
+    """A piece of a streamed turn.
+
+    Attributes:
+        ids: New ids. Ids may come without text: half a character, a special token, a tag.
+        logprobs: One log-probability per id of `ids`; None where the stream sends none, in which case the
+            reply has them.
+        text: New content. Text may come later than its ids.
+        index: Which of the `Sampling.n` turns this belongs to, from 0.
+    """
 
     ids: tuple[int, ...] = ()
-    """Ids may come without text: half a character, a special token, a tag."""
     logprobs: tuple[float | None, ...] | None = None
-    """One an id, where the engine sends them along; else they stand in the reply."""
     text: str = ""
-    """Further content. Text may come later than its ids."""
     index: int = 0
-    """Which of `Sampling.n` turns."""
 
 
 Watch = Callable[[Delta], Awaitable[None]]
-"""Told of every delta as it comes."""
+"""Stream callback: awaited with every delta as it arrives."""
 
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """One sampled turn. Made by an adapter once every invariant holds; nothing in it is a guess."""
+    """One sampled turn, as the engine reported it; every invariant was checked and nothing is guessed.
+
+    Attributes:
+        prompt_ids: The ids that the engine saw: those it repeated, or those that were sent and that it
+            counted.
+        completion_ids: The ids that it sampled, the stop token included where one was sampled.
+        logprobs: One natural-log probability per completion id; None in place of a value that the engine
+            does not have, and None as a whole where it sent none.
+        message: The assistant message; None where neither the engine nor the adapter parsed one.
+        text: The completion as text, for replies without a message.
+        finish_reason: `stop`, `length`, `tool_calls` or `abort`.
+        usage: What the engine counted for the whole request, `siblings` included.
+        stop_reason: The id or the string that ended the turn; None where the engine does not name it.
+        weight_versions: Which weights sampled which ids; empty where the engine does not say.
+        routed_experts: Which experts each position was routed to; None where it was not asked for.
+        siblings: Turns 2 to n of the same request (`Sampling.n`).
+        notices: What the adapter did differently from the request, and what the reply lacks, as constant
+            strings that can be counted.
+        raw: The whole answer as it arrived; for a stream, the body that its events add up to.
+    """
 
     prompt_ids: Sequence[int]
-    """The ids that the engine saw: those that it says, or those that were sent and counted by it."""
     completion_ids: tuple[int, ...]
-    """The ids that it sampled, the stop among them if it sampled one."""
     logprobs: tuple[float | None, ...] | None
-    """Natural-log probabilities, one an id; None where the engine sent a sentinel."""
     message: Message | None
-    """The assistant message, where the engine parsed one."""
     text: str
-    """The completion as text, where there is no message."""
     finish_reason: str
-    """`stop`, `length`, `tool_calls` or `abort`."""
     usage: Usage
-    """What the engine counted for the whole request, `siblings` among it."""
     stop_reason: int | str | None = None
-    """The id or the string that ended the turn, where the engine names one."""
     weight_versions: tuple[WeightVersion, ...] = ()
-    """Which weights sampled what, where the engine says so."""
     routed_experts: RoutedExperts | None = None
     siblings: tuple[Reply, ...] = ()
-    """The other turns of the same request, where `Sampling.n` asked for some."""
     notices: tuple[str, ...] = ()
-    """What the adapter did otherwise than asked, and what the reply lacks, in words that can be counted."""
     raw: Mapping[str, Any] = attrs.field(repr=False)
-    """The whole answer as it came; of a stream, what its events amount to."""
 
     @property
     def truncated(self) -> bool:
-        """Whether the turn was cut short, so that no stop was sampled."""
+        """Whether the turn was cut short, so that no stop token was sampled."""
         return self.finish_reason in ("length", "abort")
 
 
 class Engine(Protocol):
-    """An engine that keeps ids.
+    """An inference engine that takes and returns ids.
 
-    With `watch` a turn is streamed: `watch` is told of everything as it comes, and the reply is the one that
+    With `watch` a turn is streamed: `watch` is awaited with each delta, and the reply equals the one that
     would have come in one piece. Cancelling a call, by its cancel scope, aborts it at the engine. An error
-    after the first id carries what was received in `partial`.
+    after the first id holds what was received in `EngineError.partial`.
+
+    Attributes:
+        name: The engine's name, for messages and records.
+        keeps_ids: Whether the engine stores every conversation's ids itself and takes messages only.
     """
 
     name: str
     keeps_ids: bool
-    """Whether the engine keeps every conversation's ids itself and takes messages only."""
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -153,36 +213,51 @@ class Engine(Protocol):
         """Sample a turn after exactly these ids (TITO).
 
         `rendering` is what the ids were rendered with, where the caller knows it. It changes no id, only how
-        the message is parsed: without tools there is nothing that a sampled text could call.
+        the message is parsed: without tools, no text is read as a tool call.
+
+        Raises `OverlongError`, without sending them, where the ids are known to leave no room in the context
+        (`ModelLimits.room`). No caller checks the length again.
         """
 
     async def limits(self) -> ModelLimits:
-        """Return how much the model takes; asked of the engine once."""
+        """Return the sizes that the model accepts; the engine is asked once."""
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 @attrs.frozen
 class EngineAnswer:
-    """What an engine answered, kept for whoever must look into an error."""
+    """An engine's answer, kept in an error for inspection.
+
+    Attributes:
+        status: The HTTP status.
+        body: The decoded JSON body, or the text or bytes of an answer that is not JSON.
+    """
 
     status: int
     body: Any = attrs.field(repr=False)
 
 
 class EngineError(TitoError):
-    """Something went wrong at or on the way to an engine."""
+    """A request to an engine failed.
+
+    Attributes:
+        answer: What the engine answered; None where no answer came.
+        partial: The part of a turn that was received before the failure, or a whole turn from which no
+            message could be made; None where no id was received. Its finish reason is `abort` unless the
+            turn is whole.
+        parameter: The argument to change, such as `base_url`, `api_key` or `vocab_size`; empty where no
+            argument is wrong.
+    """
 
     partial: Reply | None = None
-    """What was received of a turn before it broke, or the whole of one that cannot be made a message.
 
-    None where no id was received. Its finish reason is `abort` unless it is whole."""
-
-    def __init__(self, message: str, answer: EngineAnswer | None = None) -> None:
-        """Say what happened; `answer` is what the engine sent, if it did."""
+    def __init__(self, message: str, answer: EngineAnswer | None = None, *, parameter: str = "") -> None:
+        """Store the text and the data of the failure."""
         super().__init__(message)
         self.answer = answer
+        self.parameter = parameter
 
 
 class OverlongError(EngineError):
@@ -190,31 +265,31 @@ class OverlongError(EngineError):
 
 
 class AuthenticationError(EngineError):
-    """The engine refused the credentials."""
+    """The engine rejected the credentials."""
 
 
 class RequestError(EngineError):
-    """The engine refused the request: a wrong model, an unknown id, an unknown route."""
+    """The engine rejected the request: a wrong model, an unknown id, an unknown route."""
 
 
 class UnreachableError(EngineError):
-    """No answer came: connection refused, broken, or timed out. What was sampled is unknown."""
+    """No answer came: connection refused or broken. Whether a turn was sampled is unknown."""
 
 
 class TimedOutError(UnreachableError):
-    """No answer came in time. The turn may still be sampled, and nobody will see it."""
+    """No answer came in time. The turn may still be sampled; its ids are lost."""
 
 
 class ServerError(EngineError):
-    """The engine failed while it worked on the request."""
+    """The engine failed while it processed the request."""
 
 
 class AbortedError(EngineError):
-    """The engine gave the request up: it was told to, or shut down."""
+    """The engine aborted the request: on demand, or because it shut down."""
 
 
 class UnsupportedError(EngineError):
-    """This engine, or this version of it, cannot do what was asked. Nothing was sent."""
+    """This engine, or this version of it, cannot do what was requested. Nothing was sent."""
 
 
 class InvalidReplyError(EngineError):

@@ -12,7 +12,7 @@ from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, Watch
 
 
 @attrs.define
-class Through:
+class EngineWrapper:
     """Does what its engine does; a subclass changes what it must."""
 
     engine: Engine

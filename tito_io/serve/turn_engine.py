@@ -8,8 +8,8 @@ import anyio
 import attrs
 
 from tito_core import Message
-from tito_io.engines.length_check import Bounded
 from tito_io.engines.protocol import Rendering, Reply, Sampling, Watch
+from tito_io.engines.wrapper import EngineWrapper
 
 from .special_tokens import Guard
 
@@ -19,7 +19,7 @@ OPEN_THOUGHT = "<think>"
 
 
 @attrs.define
-class Tap(Bounded):
+class Tap(EngineWrapper):
     """Stands between one turn and its engine."""
 
     places: anyio.CapacityLimiter
@@ -54,7 +54,7 @@ class Tap(Bounded):
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        """Sample a turn after ids, if they fit, once there is a place."""
+        """Sample a turn after ids, once there is a place."""
         self.parsed = False
         if self.guard is not None:
             tail = self.guard.family.decode(ids[-TAIL:])

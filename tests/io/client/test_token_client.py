@@ -1,4 +1,4 @@
-"""The token client: one for many conversations, by ids wherever that is proven, nothing sampled twice."""
+"""The token client: many conversations, prompts as ids where that is proven, nothing sampled twice."""
 
 from __future__ import annotations
 
@@ -99,6 +99,7 @@ class Scripted:
     async def from_ids(
         self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None, *, watch: Any = None
     ) -> Reply:
+        ModelLimits(max_model_len=self.room).room(len(ids), sampling.max_tokens)
         self.asked.append(("ids", list(ids), rendering, sampling))
         return await self._reply(list(ids), sampling, watch)
 
@@ -370,11 +371,19 @@ async def test_a_renderer_of_one_s_own_is_asked_in_the_engine_s_place() -> None:
 
 async def test_what_is_wrong_with_the_arguments_is_told_before_anything_is_sent() -> None:
     client = TokenClient(engine := Scripted())
+    with pytest.raises(InputError, match="did you mean 'max_tokens'"):
+        await client.turn([], HELLO, sampling={"maxtokens": 3})
     with pytest.raises(InputError, match="max_tokens is 0"):
         await client.turn([], HELLO, sampling={"max_tokens": 0})
     with pytest.raises(InputError, match="holds steps"):
         await client.turn([1], HELLO)  # type: ignore[list-item]  # the mistake
     assert engine.asked == []
+
+
+async def test_a_sampling_argument_of_the_engine_s_own_reaches_it() -> None:
+    client = TokenClient(engine := Scripted(), sampling_names=frozenset({"power"}))
+    await client.turn([], HELLO, sampling={"power": 2, "max_tokens": 5})
+    assert engine.asked[0][3] == Sampling(max_tokens=5, extra={"power": 2})
 
 
 # Errors have a name each, and what was sampled is never asked for again.
@@ -469,7 +478,9 @@ async def test_a_turn_of_nothing_but_its_end_is_a_turn() -> None:
 class Restarting(httpx2.AsyncBaseTransport):
     """An engine's application whose address refuses every other connection."""
 
-    inner: httpx2.AsyncBaseTransport = attrs.field(factory=lambda: httpx2.ASGITransport(app(fault_rates=TIDY)))
+    inner: httpx2.AsyncBaseTransport = attrs.field(
+        factory=lambda: httpx2.ASGITransport(app(fault_rates=TIDY))
+    )
     knocks: int = 0
     sampled: int = 0
 

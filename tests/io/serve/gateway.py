@@ -123,6 +123,7 @@ class Scripted:
         watch: Watch | None = None,
     ) -> Reply:
         del rendering
+        ModelLimits(max_model_len=self.room).room(len(ids), sampling.max_tokens)
         self.asked.append(("ids", list(ids), sampling))
         return await self._reply(list(ids), sampling, watch)
 
