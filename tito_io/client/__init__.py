@@ -1,7 +1,17 @@
-"""Take turns with any engine: by ids wherever that is proven, by messages elsewhere."""
+"""Clients that sample multi-turn conversations: prompts go as ids where that is proven, else as messages."""
 
-from .conversation import Conversation
-from .driver import answer
-from .token_client import TokenClient
+from .conversation import ClientTurn, Conversation, Route
+from .driver import AsyncTokenizeFn, InThread, answer
+from .token_client import Counts, SampledTurn, TokenClient
 
-__all__ = ["Conversation", "TokenClient", "answer"]
+__all__ = [
+    "AsyncTokenizeFn",
+    "ClientTurn",
+    "Conversation",
+    "Counts",
+    "InThread",
+    "Route",
+    "SampledTurn",
+    "TokenClient",
+    "answer",
+]

@@ -1,4 +1,4 @@
-"""One conversation with an engine: by ids wherever that is proven, by messages elsewhere."""
+"""One conversation with an engine: prompts go as ids where that is proven, else as messages."""
 
 from __future__ import annotations
 
@@ -43,22 +43,43 @@ class Route(Enum):
 
 @attrs.frozen
 class ClientTurn:
-    """One turn, and how it came about."""
+    """One turn, and how its prompt was made.
+
+    Attributes:
+        route: How the prompt went to the engine.
+        step: Prompt and completion, as ids and messages: what a trajectory keeps.
+        reply: The engine's answer.
+        stitched: The prompt as it was continued from an earlier step; None where it went by messages.
+        refusal: Why no earlier step could be continued; None also where there was no step.
+    """
 
     route: Route
     step: Step
     reply: Reply
     stitched: Stitched | None
-    """How the prompt was made, where it went by ids."""
     refusal: Refusal | None
-    """Why it did not; None also where there was no step to continue."""
 
 
 @attrs.define
 class Conversation:
-    """Takes turns, and keeps every id of them.
+    """Samples the turns of one conversation and keeps the ids of every turn.
 
-    A call that fails changes nothing: the trajectory holds what was sampled before.
+    A call that fails changes nothing: the trajectory holds the turns that were sampled before.
+
+    Attributes:
+        engine: Where turns are sampled.
+        rendering: Tools and arguments of the chat template, the same for every turn.
+        sampling: How to sample, the same for every turn.
+        policy: What the kernel does about cut turns, odd stops and harmless differences.
+        tokenize_fn: Renders messages for the bridge; None: the engine renders them.
+        trajectory: The steps so far.
+        suffix: The ids that close a turn in the template; None until they are asked for, once.
+        stop_ids: The ids that end a turn, if known: they show where some tool calls' turns close.
+        profile: What is known of the template. Cases that it lacks are certified when they come, once each.
+        check_every: After how many turns a bridge is compared with a render of the whole conversation;
+            0 for never.
+        checked_turns: How many bridges were compared, without those that the template cannot render so.
+        differing_turns: How many of them differed; those prompts went by messages.
     """
 
     engine: Engine
@@ -66,92 +87,87 @@ class Conversation:
     sampling: Sampling = attrs.field(factory=Sampling)
     policy: Policy = attrs.field(factory=Policy)
     tokenize_fn: AsyncTokenizeFn | None = None
-    """How messages are rendered for the bridge; the engine's own way where nothing else is given."""
     trajectory: Trajectory = attrs.field(factory=Trajectory)
     suffix: tuple[int, ...] | None = None
-    """The template's turn close, asked for once."""
     stop_ids: tuple[int, ...] = ()
-    """The ids that end a turn, where they are known: they tell where some calls' turns close."""
     profile: Profile | None = None
-    """What is known of the template. Cases that it lacks are certified when they come, once each."""
     check_every: int = 0
-    """Every so many turns the bridge is compared with a render of the whole conversation; 0 for never."""
-    checked: int = attrs.field(default=0, init=False)
-    """How many were compared; not those that the template cannot write so."""
-    differed: int = attrs.field(default=0, init=False)
-    """How many of them ended otherwise."""
+    checked_turns: int = attrs.field(default=0, init=False)
+    differing_turns: int = attrs.field(default=0, init=False)
 
     async def turn(self, prompt: Sequence[Message], *, watch: Watch | None = None) -> ClientTurn:
-        """Send the whole conversation and keep the answer; `watch` is called with every delta of it.
+        """Sample the turn after `prompt` and append it to the trajectory.
 
-        Raises the engine's errors as they are. An engine in trouble is never asked again by another route.
+        Args:
+            prompt: The whole conversation so far.
+            watch: Called with every delta of the reply as it comes.
+
+        Raises:
+            EngineError: As the engine raises it. The turn is not asked for again by another route, because
+                the engine may have sampled it already.
         """
         if not isinstance(prompt, Messages):
-            prompt = copied(prompt, "prompt")  # who asked may go on writing in it while the engine samples
-        if self.engine.keeps_ids:
-            return self._keep(await self._told(prompt, watch))
-        found = await self._stitch(prompt) if self.trajectory else None
-        if isinstance(found, Stitched):
-            reply = await self.engine.from_ids(found.ids, self.sampling, self.rendering, watch=watch)
-            return self._keep(ClientTurn(Route.TITO, _continued(found, reply), reply, found, None))
+            prompt = copied(prompt, "prompt")  # the caller may go on writing in it while the engine samples
+        earlier = self.trajectory[-1] if self.trajectory else None
+        stitched = await self._stitch(prompt) if earlier is not None and not self.engine.keeps_ids else None
+        if isinstance(stitched, Stitched):
+            reply = await self.engine.from_ids(stitched.ids, self.sampling, self.rendering, watch=watch)
+            return self._keep(ClientTurn(Route.TITO, _continued(stitched, reply), reply, stitched, None))
         reply = await self.engine.from_messages(prompt, self.rendering, self.sampling, watch=watch)
-        return self._keep(ClientTurn(Route.MITO, self._begun(prompt, reply), reply, None, found))
-
-    async def _told(self, prompt: Sequence[Message], watch: Watch | None) -> ClientTurn:
-        """Take a turn at an engine that keeps the ids itself, and compare them with what came before."""
-        reply = await self.engine.from_messages(prompt, self.rendering, self.sampling, watch=watch)
-        step = self._begun(prompt, reply)
-        kept = bool(self.trajectory) and step.prompt_ids.starts_with(self.trajectory[-1].ids)
-        return ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, None)
+        step = self._first_step(prompt, reply)
+        # An engine that keeps ids may still lose them: only the comparison says that it continued the step.
+        kept = self.engine.keeps_ids and earlier is not None and step.prompt_ids.starts_with(earlier.ids)
+        return self._keep(ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, stitched))
 
     async def close(self) -> tuple[int, ...]:
-        """Return the template's turn close."""
+        """Return the ids that close a turn in the template."""
         if self.suffix is None:
             self.suffix = await answer(suffix_questions(), self.render)
         return self.suffix
 
     @property
     def render(self) -> AsyncTokenizeFn:
-        """How messages become ids."""
+        """The function that renders messages to ids: `tokenize_fn`, or else the engine."""
         return self.tokenize_fn or partial(self.engine.render, rendering=self.rendering)
 
     @property
     def key(self) -> str:
-        """What prompts are rendered with."""
+        """The key of the rendering: equal keys mean equal tools and template arguments."""
         return render_key(self.rendering.tools, self.rendering.template_args)
 
     async def _stitch(self, prompt: Sequence[Message]) -> Stitched | Refusal:
+        """Return the prompt's ids, continued from an earlier step, or why it cannot be continued."""
         located = locate(self.trajectory, prompt, policy=self.policy, key=self.key)
         if isinstance(located, Refusal):
             return located
         try:
-            profile = await self._learnt(located)
+            profile = await self._profile_for(located)
         except TemplateRefused as refused:  # a template that does not even close a turn
             return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-        found = await answer(continue_questions(located, profile.suffix, profile=profile), self.render)
+        stitched = await answer(continue_questions(located, profile.suffix, profile=profile), self.render)
         due = self.check_every > 0 and len(self.trajectory) % self.check_every == 0
-        return await self._checked(found, prompt) if isinstance(found, Stitched) and due else found
+        return await self._checked(stitched, prompt) if isinstance(stitched, Stitched) and due else stitched
 
-    async def _learnt(self, located: Located) -> Profile:
-        """Return the profile with the case of this place in it, if the case has a name."""
+    async def _profile_for(self, located: Located) -> Profile:
+        """Return the profile, with the case of this place certified in it if the case has a name."""
         if self.profile is None:
             self.profile = Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.key)
-        named = located.case
-        if named is not None and self.profile.case(*named) is None:
-            asking = certify_questions(*named, self.profile.suffix, self.profile.stop_ids)
+        case = located.case
+        if case is not None and self.profile.case(*case) is None:
+            asking = certify_questions(*case, self.profile.suffix, self.profile.stop_ids)
             self.profile = self.profile.then(await answer(asking, self.render))
         return self.profile
 
-    async def _checked(self, found: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
-        """Return what was found if the whole conversation's render ends with it."""
-        same = await answer(recheck_questions(found, prompt), self.render)
-        self.checked += same is not None
-        self.differed += same is False
+    async def _checked(self, stitched: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
+        """Return the prompt if a render of the whole conversation ends as it does, else a refusal."""
+        same = await answer(recheck_questions(stitched, prompt), self.render)
+        self.checked_turns += same is not None
+        self.differing_turns += same is False
         if same is False:
             return Refusal(Reason.UNPROVEN_TAIL, "the whole conversation's render ends otherwise")
-        return found
+        return stitched
 
-    def _begun(self, prompt: Sequence[Message], reply: Reply) -> Step:
+    def _first_step(self, prompt: Sequence[Message], reply: Reply) -> Step:
         return Step(
             prompt=prompt,
             completion=[reply_message(reply)],
@@ -167,8 +183,8 @@ class Conversation:
         return turn
 
 
-def _continued(found: Stitched, reply: Reply) -> Step:
-    return found.then(
+def _continued(stitched: Stitched, reply: Reply) -> Step:
+    return stitched.then(
         completion=[reply_message(reply)],
         completion_ids=reply.completion_ids,
         logprobs=reply.logprobs,

@@ -1,22 +1,24 @@
-"""The kernel's driver for answers that must be awaited: the twin of `tito_core.answer`."""
+"""Answer the kernel's questions where rendering must be awaited."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import anyio
 import attrs
 
 from tito_core import Message, Question, Questions, TemplateRefused
-from tito_io.families.family import Bound
+
+if TYPE_CHECKING:  # a client whose engine renders needs no template engine and no tokenizer here
+    from tito_io.families.family import Bound
 
 T = TypeVar("T")
 
 
 class AsyncTokenizeFn(Protocol):
-    """Renders messages somewhere else."""
+    """Renders messages through a chat template and tokenizes the text, awaited: `tito_core.TokenizeFn`."""
 
     def __call__(
         self, messages: Sequence[Message], *, add_generation_prompt: bool
@@ -25,9 +27,12 @@ class AsyncTokenizeFn(Protocol):
 
 
 async def answer(asking: Questions[T], tokenize_fn: AsyncTokenizeFn) -> T:
-    """Run a computation to its end, awaiting each answer.
+    """Run a computation of the kernel to its end; the twin of `tito_core.answer`.
 
-    What `tokenize_fn` raises comes out unchanged, except `TemplateRefused`, which the computation is told.
+    Args:
+        asking: The computation, such as `continue_questions(...)`.
+        tokenize_fn: Answers its questions. What it raises comes out unchanged, except `TemplateRefused`,
+            which is thrown into the computation.
     """
     resume: Callable[[], Question] = partial(next, asking)
     while True:
@@ -45,18 +50,22 @@ async def answer(asking: Questions[T], tokenize_fn: AsyncTokenizeFn) -> T:
 
 @attrs.frozen
 class InThread:
-    """A family's template and vocabulary, as an `AsyncTokenizeFn` that can cut text."""
+    """A model folder's `tokenize_fn` as an `AsyncTokenizeFn`: it renders in a worker thread.
+
+    Attributes:
+        bound: The template and tokenizer, as `Family.tokenize_fn` returns them.
+    """
 
     bound: Bound
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
-        asked = partial(self.bound, messages, add_generation_prompt=add_generation_prompt)
-        return await anyio.to_thread.run_sync(asked)
+        render = partial(self.bound, messages, add_generation_prompt=add_generation_prompt)
+        return await anyio.to_thread.run_sync(render)
 
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
     ) -> list[int]:
-        """Return the ids from `text` on; see `tito_core.Ask`."""
-        asked = partial(self.bound.since, messages, text, add_generation_prompt=add_generation_prompt)
-        return await anyio.to_thread.run_sync(asked)
+        """Return the ids from `text` on; see `tito_core.Question.put`."""
+        render = partial(self.bound.since, messages, text, add_generation_prompt=add_generation_prompt)
+        return await anyio.to_thread.run_sync(render)

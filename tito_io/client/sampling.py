@@ -1,12 +1,13 @@
-"""Sampling arguments as agents and trainers write them, in the manner of the OpenAI client.
+"""Parse sampling arguments under the names that OpenAI's client and inference engines use.
 
-`max_tokens` and `max_completion_tokens` are one thing, None says nothing, and `extra_body` holds what the
-client library has no name for.
+Every argument is honoured or an `InputError`: a name with a letter missing would change what is sampled
+without a trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import attrs
@@ -15,73 +16,161 @@ from tito_core import InputError
 from tito_io.engines.protocol import Sampling
 
 ELSEWHERE: Mapping[str, str] = {
+    "functions": "pass `tools`",
+    "function_call": "pass `tools`",
+    "max_new_tokens": "write max_tokens",
+    "max_output_tokens": "write max_tokens",
     "messages": "pass the prompt",
     "model": "the engine is made with it",
     "prompt": "pass the prompt",
+    "sampling_seed": "write seed",
+    "stop_sequences": "write stop",
     "stream": "pass `watch`",
     "stream_options": "pass `watch`",
     "tools": "pass `tools`",
 }
-"""Arguments that are no sampling arguments here, and what to do instead."""
+"""Names that are not sampling arguments here, and what to do instead."""
+ONLY: Mapping[str, tuple[Any, str]] = {
+    "modalities": (["text"], "only text is sampled"),
+    "parallel_tool_calls": (True, "the number of calls cannot be limited"),
+    "response_format": ({"type": "text"}, "leave it out, or use structured_outputs where the engine has it"),
+    "tool_choice": ("auto", "no call can be forced or forbidden; to forbid calls pass no `tools`"),
+    "verbosity": ("medium", "leave it out"),
+}
+"""Arguments of which one value can be honoured, the one that is the default; and why others cannot.
+
+A prompt that goes by ids has no field for these: an engine would honour them in the first turn alone.
+"""
 ALWAYS = frozenset(("logprobs", "return_token_ids", "return_tokens_as_token_ids"))
-"""What every adapter asks for in its engine's own words, whatever the caller says."""
+"""What every adapter asks its engine for, whatever the caller says."""
 LENGTHS = ("max_tokens", "max_completion_tokens")
+PARSED = frozenset(
+    (
+        *LENGTHS,
+        "chat_template_kwargs",
+        "extra_body",
+        "n",
+        "reasoning_effort",
+        "seed",
+        "stop",
+        "stop_token_ids",
+        "temperature",
+    )
+)
+"""Arguments that become fields of `Sampling` or arguments of the chat template."""
+PASSED = frozenset(
+    (
+        *("allowed_token_ids", "bad_words", "bad_words_token_ids", "bootstrap_host", "bootstrap_port"),
+        *("bootstrap_room", "cache_salt", "custom_labels", "custom_logit_processor", "custom_params"),
+        *("ebnf", "ec_transfer_params", "extra_args", "extra_key", "frequency_penalty", "guided_choice"),
+        *("guided_decoding_backend", "guided_grammar", "guided_json", "guided_regex"),
+        *("guided_whitespace_pattern", "ignore_eos", "include_stop_str_in_output", "json_schema"),
+        *("logit_bias", "logprob_token_ids", "lora_path", "metadata", "min_new_tokens", "min_p"),
+        *("min_tokens", "no_stop_trim", "nvext", "presence_penalty", "priority", "prompt_cache_key"),
+        *(
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "reasoning_ended",
+            "reasoning_parser_kwargs",
+            "regex",
+        ),
+        *("repetition_detection", "repetition_penalty", "request_id", "return_hidden_states"),
+        *("return_indexer_topk", "return_routed_experts", "return_sampling_mask", "routed_dp_rank"),
+        *("routed_experts_prompt_start", "routed_experts_start_len", "routing_key"),
+        *("safety_identifier", "service_tier", "session_params", "skip_reading_prefix_cache"),
+        *("skip_special_tokens", "spaces_between_special_tokens", "stop_regex", "store"),
+        *("structural_tag", "structured_outputs", "thinking_token_budget", "top_k", "top_logprobs"),
+        *("top_logprobs_num", "top_p", "user", "vllm_xargs", "watermarking"),
+    )
+)
+"""Arguments that engines know under these names. They are sent as they are, and adapters refuse what their
+engine lacks."""
+NAMES = ALWAYS | PARSED | PASSED | ONLY.keys()
 
 
 @attrs.frozen
 class SamplingArgs:
-    """Sampling arguments, understood."""
+    """Sampling arguments, parsed.
+
+    Attributes:
+        sampling: How to sample.
+        template_args: Arguments of the chat template. They change the prompt's ids, and the bridge's.
+    """
 
     sampling: Sampling
     template_args: Mapping[str, Any]
-    """What the chat template is given: it changes the prompt's ids, and the bridge's."""
 
 
-def parse_sampling(args: Mapping[str, Any] | None) -> SamplingArgs:
-    """Return what sampling arguments say; raises `InputError` naming the one that is wrong.
+def parse_sampling(args: Mapping[str, Any] | None, names: Collection[str] = ()) -> SamplingArgs:
+    """Parse sampling arguments; raises `InputError` naming the one that is wrong or unknown.
 
-    Where `extra_body` repeats an argument, `extra_body` holds, as it does in the client library.
+    Args:
+        args: The arguments by name. None for a value is the same as no argument. Where `extra_body` repeats
+            an argument, `extra_body` holds, as it does in OpenAI's client.
+        names: Further arguments that the engine knows. They are sent as they are.
 
-    >>> asked = parse_sampling({"max_tokens": 8, "stop": "END", "top_p": None, "extra_body": {"top_k": 5}})
-    >>> asked.sampling
+    >>> parsed = parse_sampling({"max_tokens": 8, "stop": "END", "top_p": None, "extra_body": {"top_k": 5}})
+    >>> parsed.sampling
     Sampling(max_tokens=8, temperature=None, seed=None, stop=('END',), stop_ids=(), n=1, extra={'top_k': 5})
+    >>> parse_sampling({"maxtokens": 8})
+    Traceback (most recent call last):
+    tito_core.errors.InputError: sampling: 'maxtokens' is unknown; did you mean 'max_tokens'?
     """
-    said = _merged(args or {})
-    for name, instead in ELSEWHERE.items():
-        if name in said:
-            raise InputError(f"sampling: {name!r} is no sampling argument; {instead}")
+    given = _merged(args or {})
+    _check_names(given, NAMES | set(names))
+    _drop_defaults(given)
     sampling = Sampling(
-        max_tokens=_length(said),
-        temperature=_taken(said, "temperature", _number),
-        seed=_taken(said, "seed", _whole),
-        stop=_taken(said, "stop", _texts) or (),
-        stop_ids=_taken(said, "stop_token_ids", _ids) or (),
-        n=_taken(said, "n", _count) or 1,
-        extra={},
+        max_tokens=_length(given),
+        temperature=_taken(given, "temperature", _number),
+        seed=_taken(given, "seed", _whole),
+        stop=_taken(given, "stop", _texts) or (),
+        stop_ids=_taken(given, "stop_token_ids", _ids) or (),
+        n=_taken(given, "n", _count) or 1,
     )
-    template_args = _taken(said, "chat_template_kwargs", _mapping) or {}
-    return SamplingArgs(attrs.evolve(sampling, extra=said), template_args)
+    template_args = dict(_taken(given, "chat_template_kwargs", _mapping) or {})
+    effort = given.pop("reasoning_effort", None)  # templates read it: as a request's field, bridges lack it
+    if effort is not None:
+        template_args.setdefault("reasoning_effort", effort)
+    return SamplingArgs(attrs.evolve(sampling, extra=given), template_args)
 
 
 def _merged(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that say something, `extra_body` among them."""
+    """Return the arguments that are not None, those of `extra_body` among them."""
     extra = _mapping("extra_body", args.get("extra_body") or {})
     both = {**{name: value for name, value in args.items() if name != "extra_body"}, **extra}
     return {name: value for name, value in both.items() if value is not None and name not in ALWAYS}
 
 
-def _length(said: dict[str, Any]) -> int | None:
+def _check_names(given: Mapping[str, Any], known: Collection[str]) -> None:
+    for name in given:
+        if name in ELSEWHERE:
+            raise InputError(f"sampling: {name!r} is not a sampling argument; {ELSEWHERE[name]}")
+        if name not in known:
+            close = get_close_matches(str(name), known, n=1)
+            advice = f"did you mean {close[0]!r}?" if close else "leave it out"
+            raise InputError(f"sampling: {name!r:.60} is unknown; {advice}")
+
+
+def _drop_defaults(given: dict[str, Any]) -> None:
+    """Take out arguments that only repeat a default; raises `InputError` for their other values."""
+    for name, (default, why) in ONLY.items():
+        value = given.pop(name, default)
+        if value != default or type(value) is not type(default):
+            raise InputError(f"sampling: {name}={value!r:.60} cannot be honoured: {why}")
+
+
+def _length(given: dict[str, Any]) -> int | None:
     """Return the most ids to sample, under whichever of its names it is given."""
-    given = {name: _taken(said, name, _count) for name in LENGTHS}
-    found = {value for value in given.values() if value is not None}
-    if len(found) > 1:
-        raise InputError(f"sampling: max_tokens and max_completion_tokens are one thing, not {given}")
-    return found.pop() if found else None
+    values = {name: _taken(given, name, _count) for name in LENGTHS}
+    distinct = {value for value in values.values() if value is not None}
+    if len(distinct) > 1:
+        raise InputError(f"sampling: max_tokens and max_completion_tokens mean the same, not {values}")
+    return distinct.pop() if distinct else None
 
 
-def _taken(said: dict[str, Any], name: str, checked: Callable[[str, Any], Any]) -> Any:
-    """Take an argument out and check it; None where it is not there."""
-    return checked(name, said.pop(name)) if name in said else None
+def _taken(given: dict[str, Any], name: str, checked: Callable[[str, Any], Any]) -> Any:
+    """Take an argument out and check it; None where it is missing."""
+    return checked(name, given.pop(name)) if name in given else None
 
 
 def _number(name: str, value: Any) -> float:
@@ -103,7 +192,7 @@ def _count(name: str, value: Any) -> int:
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
-    """Return stop strings, of which one may come alone."""
+    """Return stop strings; a single one may come without a list."""
     texts = (value,) if isinstance(value, str) else tuple(_listed(name, value))
     if not all(isinstance(text, str) and text for text in texts):
         raise InputError(f"sampling: {name} is {value!r:.60}; give strings that are not empty")

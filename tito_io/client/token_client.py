@@ -1,7 +1,7 @@
-"""Turns with any engine, by ids wherever that is proven: what a trainer's environment calls a client.
+"""A client for many conversations: prompts go as ids where that is proven, else as messages.
 
-The client keeps nothing of a conversation. Who calls passes the steps so far and keeps the one that comes
-back, so any number of conversations may share one client, and any step be continued, twice if need be.
+The client keeps no conversation. The caller passes the steps so far and appends the one that comes back. So
+any number of conversations may share one client, and a step may be continued twice.
 """
 
 from __future__ import annotations
@@ -20,61 +20,88 @@ from .driver import AsyncTokenizeFn
 from .sampling import parse_sampling
 
 Renderer = Callable[[Rendering], AsyncTokenizeFn]
-"""Returns what renders messages with given tools and template arguments."""
+"""Returns the function that renders messages with given tools and template arguments."""
 
 
 @attrs.frozen
 class SampledTurn:
-    """What a request came to: a turn, or several after the same prompt."""
+    """The turn of one request, or several turns after the same prompt.
+
+    Attributes:
+        turn: The first turn, and how its prompt went to the engine.
+        steps: One step for each turn that was sampled; the first is that of `turn`.
+    """
 
     turn: ClientTurn
     steps: tuple[Step, ...]
-    """A step for each turn that was sampled, the first of them the turn's."""
 
     @property
     def step(self) -> Step:
-        """What to append to the trajectory."""
+        """The step to append to the trajectory."""
         return self.steps[0]
 
     @property
     def message(self) -> Message:
-        """What the model said: what the next prompt repeats."""
+        """The assistant message, which the next prompt repeats."""
         return reply_message(self.turn.reply)
 
 
 @attrs.define
 class Counts:
-    """How requests went, and why."""
+    """Counters of a client's requests.
+
+    Attributes:
+        routes: Turns by route.
+        refusals: Turns that went by messages although there was a step to continue, by reason.
+        errors: Requests without a turn, by the error's class name.
+    """
 
     routes: Counter[Route] = attrs.field(factory=Counter)
-    """Turns by the way that they went."""
     refusals: Counter[Reason] = attrs.field(factory=Counter)
-    """Turns that went by messages although there was a step, by the reason."""
     errors: Counter[str] = attrs.field(factory=Counter)
-    """Requests that gave no turn, by the name of their error."""
 
 
 @attrs.define
 class TokenClient:
-    """Takes turns with an engine.
+    """Samples turns with an engine.
 
-    The first turn of a conversation goes by messages, later ones by ids: those of the longest step that the
-    prompt continues, and what the template writes after it. What cannot be proven goes by messages, as do
-    images, audio and files; `counts` says how often, and why.
+    The first turn of a conversation goes by messages. Later ones go by ids: those of the longest step that
+    the prompt continues, and what the template writes after it. What cannot be proven goes by messages, as
+    do images, audio and files; `counts` says how often, and why.
 
     Nothing is sampled twice. An engine's error is raised as it is, and no request that may have run is
-    repeated; for connections that were never made, see `reconnect.Reconnecting`.
+    repeated. For connections that were never made, see `tito_io.engines.reconnect.Reconnecting`.
+
+    Attributes:
+        engine: Where turns are sampled, such as `VLLM("http://127.0.0.1:8000")`.
+        policy: What the kernel does about cut turns, odd stops and harmless differences.
+            `Policy(truncated=Truncated.REFUSE)` sends what follows a cut turn by messages.
+        renderer: Renders messages for the bridge; None: the engine renders them.
+        counts: How requests went, and why.
+        sampling_names: Sampling arguments that the engine knows, beside those of
+            `tito_io.client.sampling.NAMES`. They are sent as they are.
+
+    >>> import asyncio
+    >>> from tito_io.engines.embedded import embedded
+    >>> client = TokenClient(embedded(seed=1))
+    >>> prompt = [{"role": "user", "content": "Hello."}]
+    >>> first = asyncio.run(client.turn([], prompt, sampling={"max_tokens": 16}))
+    >>> first.turn.route
+    <Route.MITO: 'messages in, tokens out'>
+    >>> prompt += [first.message, {"role": "user", "content": "Go on."}]
+    >>> second = asyncio.run(client.turn([first.step], prompt, sampling={"max_tokens": 16}))
+    >>> second.turn.route, second.step.prompt_ids.starts_with(first.step.ids)
+    (<Route.TITO: 'tokens in, tokens out'>, True)
     """
 
     engine: Engine
     policy: Policy = attrs.field(factory=Policy)
-    """`Policy(truncated=Truncated.REFUSE)` sends what follows a cut turn by messages."""
     renderer: Renderer | None = None
-    """How messages are rendered for the bridge; the engine's own way where nothing else is given."""
     counts: Counts = attrs.field(factory=Counts)
+    sampling_names: frozenset[str] = frozenset()
+    # By the key of the rendering; a profile grows with the cases that come. Conversations share them, so
+    # that each case is certified once a rendering and not once a conversation.
     _profiles: dict[str, Profile] = attrs.field(factory=dict, repr=False)
-    """What is known of templates, by what they are rendered with; it grows with the cases that come, and
-    clients of one engine may share it."""
 
     async def turn(
         self,
@@ -85,49 +112,54 @@ class TokenClient:
         sampling: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
     ) -> SampledTurn:
-        """Sample the turn after `prompt`, the whole conversation so far.
+        """Sample the turn after `prompt`.
 
-        `steps` are its steps so far, and those of its branches; a `Trajectory` costs what is new, a plain
-        list is read through. `sampling` are arguments in the manner of the OpenAI client (`sampling_args`).
+        Args:
+            steps: The conversation's steps so far, and those of its branches. A `Trajectory` costs what is
+                new since the last turn; a plain list is read through at every turn.
+            prompt: The whole conversation so far.
+            tools: The tools that the chat template renders, as OpenAI's API takes them.
+            sampling: Sampling arguments under the names of OpenAI's client, such as
+                `{"max_tokens": 64, "extra_body": {"top_k": 5}}`.
+            watch: Called with every delta of the reply as it comes.
 
-        Raises `InputError` for malformed arguments; `OverlongError` where the prompt does not fit, before it
-        is sent where that is known; `AbortedError` where the engine gave the turn up, with what it had
-        sampled in `partial`; `EmptyReplyError`, `InvalidReplyError`, `AuthenticationError`, `RequestError`,
-        `ServerError`, `TimedOutError` and `UnreachableError` as the engine's adapter does.
+        Raises:
+            InputError: An argument is malformed or unknown, or cannot be honoured.
+            OverlongError: The prompt does not fit. Nothing was sent where the model's length is known.
+            AbortedError: The engine gave the turn up; `partial` holds what it had sampled.
+            EngineError: `EmptyReplyError`, `InvalidReplyError`, `AuthenticationError`, `RequestError`,
+                `ServerError`, `TimedOutError` or `UnreachableError`, as the engine's adapter raises them.
         """
-        asked = parse_sampling(sampling)
-        rendering = Rendering(tools=tuple(tools or ()), template_args=asked.template_args)
+        args = parse_sampling(sampling, self.sampling_names)
+        rendering = Rendering(tools=tuple(tools or ()), template_args=args.template_args)
         conversation = Conversation(
             engine=self.engine,
             rendering=rendering,
-            sampling=asked.sampling,
+            sampling=args.sampling,
             policy=self.policy,
             tokenize_fn=None if self.renderer is None else self.renderer(rendering),
             trajectory=steps if isinstance(steps, Trajectory) else Trajectory(steps),
         )
         conversation.profile = self._profiles.get(conversation.key)
         try:
-            turn = _whole(await conversation.turn(prompt, watch=watch))
+            turn = _unless_aborted(await conversation.turn(prompt, watch=watch))
         except Exception as error:
             self.counts.errors[type(error).__name__] += 1
             raise
         if conversation.profile is not None:
             self._profiles[conversation.key] = conversation.profile
-        self._count(turn)
-        return SampledTurn(turn, (turn.step, *(_beside(turn.step, one) for one in turn.reply.siblings)))
-
-    async def aclose(self) -> None:
-        """Let go of the engine's connections."""
-        await self.engine.aclose()
-
-    def _count(self, turn: ClientTurn) -> None:
         self.counts.routes[turn.route] += 1
         if turn.refusal is not None:
             self.counts.refusals[turn.refusal.reason] += 1
+        return SampledTurn(turn, (turn.step, *(_sibling(turn.step, one) for one in turn.reply.siblings)))
+
+    async def aclose(self) -> None:
+        """Close the engine's connections."""
+        await self.engine.aclose()
 
 
-def _whole(turn: ClientTurn) -> ClientTurn:
-    """Return a turn that the engine did not give up."""
+def _unless_aborted(turn: ClientTurn) -> ClientTurn:
+    """Return the turn; raises `AbortedError` if the engine gave it up, with its reply in `partial`."""
     if turn.reply.finish_reason != "abort":
         return turn
     error = AbortedError(
@@ -137,7 +169,7 @@ def _whole(turn: ClientTurn) -> ClientTurn:
     raise error
 
 
-def _beside(step: Step, reply: Reply) -> Step:
+def _sibling(step: Step, reply: Reply) -> Step:
     """Return the step of another turn after the same prompt."""
     return attrs.evolve(
         step,

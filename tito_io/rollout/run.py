@@ -195,8 +195,8 @@ class Rollout:
             reused_ids=sum(row.reused_ids for row in self.rows),
             retokenized_ids=self.retokenized,
             refusals=dict(Counter(row.refusal for row in self.rows if row.refusal)),
-            checked_turns=self.conversation.checked if checking else None,
-            differing_turns=self.conversation.differed if checking else None,
+            checked_turns=self.conversation.checked_turns if checking else None,
+            differing_turns=self.conversation.differing_turns if checking else None,
             error=error,
         )
 

@@ -1,4 +1,4 @@
-"""Sampling arguments in the OpenAI manner: each is understood, or named as wrong."""
+"""Every sampling argument is honoured, or named in an error."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from tito_core import InputError
-from tito_io.client.sampling import parse_sampling
+from tito_io.client.sampling import NAMES, ONLY, parse_sampling
+from tito_io.dialects.fields import ENGINE
+from tito_io.engines.dynamo.keys import TABLE
 from tito_io.engines.protocol import Sampling
+from tito_io.engines.sglang import requests as sglang
+from tito_io.engines.vllm import requests as vllm
 
 
 @pytest.mark.parametrize(
@@ -33,13 +37,13 @@ from tito_io.engines.protocol import Sampling
         ({"extra_body": {"max_tokens": 3, "return_token_ids": True}}, Sampling(max_tokens=3)),
     ],
 )
-def test_arguments_are_understood(given: Any, meant: Sampling) -> None:
+def test_arguments_are_parsed(given: Any, meant: Sampling) -> None:
     asked = parse_sampling(given)
     assert (asked.sampling, asked.template_args) == (meant, {})
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_template_arguments_are_no_sampling(within: bool) -> None:
+def test_template_arguments_are_kept_apart(within: bool) -> None:
     said = {"chat_template_kwargs": {"enable_thinking": False}}
     asked = parse_sampling({"extra_body": said} if within else said)
     assert asked.template_args == {"enable_thinking": False}
@@ -55,7 +59,7 @@ def test_the_caller_s_arguments_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"max_tokens": 1, "max_completion_tokens": 2}, "are one thing"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "mean the same"),
         ({"max_tokens": 0}, "max_tokens is 0; give at least 1"),
         ({"max_tokens": "8"}, "max_tokens is '8'; give a whole number"),
         ({"max_tokens": True}, "max_tokens is True; give a whole number"),
@@ -70,7 +74,7 @@ def test_the_caller_s_arguments_stay_as_they_are() -> None:
         ({"stop_token_ids": [1.5]}, "stop_token_ids is 1.5"),
         ({"chat_template_kwargs": ["x"]}, "chat_template_kwargs is .*; give an object"),
         ({"extra_body": ["x"]}, "extra_body is .*; give an object"),
-        ({"model": "m"}, "'model' is no sampling argument; the engine is made with it"),
+        ({"model": "m"}, "'model' is not a sampling argument; the engine is made with it"),
         ({"stream": True}, "pass `watch`"),
         ({"extra_body": {"tools": []}}, "pass `tools`"),
     ],
@@ -78,3 +82,66 @@ def test_the_caller_s_arguments_stay_as_they_are() -> None:
 def test_an_argument_that_is_wrong_is_named(given: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
         parse_sampling(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("maxtokens", "'maxtokens' is unknown; did you mean 'max_tokens'?"),
+        ("max_token", "did you mean 'max_tokens'?"),
+        ("temprature", "did you mean 'temperature'?"),
+        ("topp", "did you mean 'top_p'?"),
+        ("stop_tokens_ids", "did you mean 'stop_token_ids'?"),
+        ("max_new_tokens", "is not a sampling argument; write max_tokens"),
+        ("zzz", "'zzz' is unknown; leave it out"),
+    ],
+)
+@pytest.mark.parametrize("within", [False, True])
+def test_an_unknown_name_is_an_error_that_suggests_the_right_one(name: str, told: str, within: bool) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_sampling({"extra_body": {name: 3}} if within else {name: 3})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tool_choice", "required"),
+        ("tool_choice", "none"),
+        ("tool_choice", {"type": "function", "function": {"name": "look"}}),
+        ("parallel_tool_calls", False),
+        ("parallel_tool_calls", 1),
+        ("response_format", {"type": "json_object"}),
+        ("modalities", ["text", "audio"]),
+        ("verbosity", "low"),
+    ],
+)
+def test_a_value_that_cannot_be_honoured_is_an_error(name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"{name}=.* cannot be honoured"):
+        parse_sampling({name: value})
+
+
+def test_a_default_that_is_spelled_out_changes_nothing() -> None:
+    assert parse_sampling({name: default for name, (default, _) in ONLY.items()}) == parse_sampling({})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [ENGINE, vllm.WITHIN | vllm.BESIDE, sglang.BESIDE, TABLE.keys()],
+    ids=["dialects", "vllm", "sglang", "dynamo"],
+)
+def test_what_a_dialect_passes_on_and_an_adapter_takes_is_known(names: frozenset[str]) -> None:
+    assert sorted(names - NAMES) == []
+
+
+def test_an_engine_s_own_name_may_be_added() -> None:
+    with pytest.raises(InputError, match="'power_sampling' is unknown"):
+        parse_sampling({"power_sampling": 2})
+    assert parse_sampling({"power_sampling": 2}, {"power_sampling"}).sampling.extra == {"power_sampling": 2}
+
+
+def test_reasoning_effort_is_an_argument_of_the_template() -> None:
+    parsed = parse_sampling({"reasoning_effort": "low"})
+    assert (parsed.template_args, parsed.sampling) == ({"reasoning_effort": "low"}, Sampling())
+    both = {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}}
+    assert parse_sampling(both).template_args == {"reasoning_effort": "high"}

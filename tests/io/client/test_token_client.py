@@ -375,7 +375,7 @@ async def test_what_is_wrong_with_the_arguments_is_told_before_anything_is_sent(
         await client.turn([], HELLO, sampling={"maxtokens": 3})
     with pytest.raises(InputError, match="max_tokens is 0"):
         await client.turn([], HELLO, sampling={"max_tokens": 0})
-    with pytest.raises(InputError, match="holds steps"):
+    with pytest.raises(InputError, match="give a Step"):
         await client.turn([1], HELLO)  # type: ignore[list-item]  # the mistake
     assert engine.asked == []
 
