@@ -24,11 +24,13 @@ class Address:
     vocab_size: int | None = None
     seed: int = 0
     """What the embedded engine samples with."""
+    timeout: float | None = 600.0
+    """Seconds without a byte from the engine after which a request fails; None for no limit."""
 
     def where(self, engine: str) -> str:
         """Return the base URL, or say that there is none."""
         if not self.base_url:
-            raise InputError(f"--engine {engine} needs --base-url, such as --base-url http://127.0.0.1:8000")
+            raise InputError(f"--engine {engine} needs --base-url URL")
         return self.base_url
 
 
@@ -43,7 +45,7 @@ def _embedded(address: Address) -> Engine:
 def _vllm(address: Address) -> Engine:
     from .vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
 
-    return VLLM(address.where("vllm"), model=address.model, api_key=address.api_key)
+    return VLLM(address.where("vllm"), model=address.model, api_key=address.api_key, timeout=address.timeout)
 
 
 def _sglang(address: Address) -> Engine:
@@ -54,6 +56,7 @@ def _sglang(address: Address) -> Engine:
         model=address.model,
         api_key=address.api_key,
         vocab_size=address.vocab_size,
+        timeout=address.timeout,
     )
 
 
@@ -63,13 +66,24 @@ def _dynamo(address: Address) -> Engine:
     where = address.where("dynamo")
     if address.family is None:
         raise InputError("--engine dynamo needs --family: it has no route that renders, so that is done here")
-    return Dynamo(where, model=address.model, api_key=address.api_key, family=address.family)
+    return Dynamo(
+        where,
+        model=address.model,
+        api_key=address.api_key,
+        family=address.family,
+        timeout=address.timeout,
+    )
 
 
 def _miles(address: Address) -> Engine:
     from .miles import Miles  # noqa: PLC0415  # one engine, chosen at run time
 
-    return Miles(address.where("miles"), model=address.model or "default", api_key=address.api_key)
+    return Miles(
+        address.where("miles"),
+        model=address.model or "default",
+        api_key=address.api_key,
+        timeout=address.timeout,
+    )
 
 
 ENGINES: Mapping[str, Callable[[Address], Engine]] = {

@@ -166,9 +166,9 @@ def root_of(base_url: str) -> httpx2.URL:
     try:
         url = httpx2.URL(base_url)
     except (httpx2.InvalidURL, TypeError) as error:
-        raise InputError(f"base_url: {error}; pass one like http://127.0.0.1:8000") from error
+        raise InputError(f"base_url: {error}; give http://HOST:PORT or https://HOST") from error
     if url.scheme not in ("http", "https") or not url.host or not 0 <= (url.port or 0) <= 0xFFFF:  # noqa: PLR2004  # the last port
-        raise InputError("base_url: no http address; pass one like http://127.0.0.1:8000")
+        raise InputError("base_url: no http address; give http://HOST:PORT or https://HOST")
     return url.copy_with(path=url.path.rstrip("/").removesuffix("/v1").rstrip("/"), query=None, fragment=None)
 
 
