@@ -1,28 +1,27 @@
-"""What can go wrong, split by whose fault it is.
+"""Errors, separated by whose fault they are.
 
-A caller's mistake is an `InputError`. A chat template that will not render these messages is a
-`TemplateRefused`, which only a `tokenize_fn` raises. "Cannot be stitched" is no error at all: it is a
-`Refusal`, a value (see `refusal.py`).
+`InputError` is the caller's mistake. `TemplateRefused` is a chat template that rejects messages; only a
+`tokenize_fn` raises it. "Cannot be stitched" is not an error: it is the value `Refusal` (see `refusal.py`).
 """
 
 
 class TitoError(Exception):
-    """The root of every error that this project raises."""
+    """Base class of every error that this project raises."""
 
 
 class InputError(TitoError, ValueError):
-    """A caller's mistake. The message names the input and says what to do."""
+    """The caller passed something invalid. The message names the input and says what to do."""
 
 
 class TokenizeError(TitoError):
-    """A `tokenize_fn` answered with something other than token ids."""
+    """A `tokenize_fn` returned something other than token ids."""
 
 
-class TemplateRefused(TitoError):  # noqa: N818  # a refusal, which the kernel turns into a value
+class TemplateRefused(TitoError):  # noqa: N818  # not a failure: the kernel turns it into a Refusal
     """The chat template itself rejects these messages.
 
-    A `tokenize_fn` raises this and nothing else for a template's own refusal (`raise_exception`, a type
-    it cannot render, a limit it ran into). The kernel turns it into a refusal. Every other exception, a
-    lost connection above all, goes through the kernel untouched, so that an outage never becomes "cannot
-    stitch".
+    A `tokenize_fn` raises this for a template's own refusal only: `raise_exception`, a type that the
+    template cannot render, a limit that it exceeded. The kernel turns it into a `Refusal`. Every other
+    exception, a lost connection above all, passes through the kernel unchanged, so that an outage never
+    becomes "cannot stitch".
     """

@@ -1,4 +1,4 @@
-"""Where each id of a prompt comes from."""
+"""Ledgers: who wrote each id of a prompt."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ class Origin(Enum):
     PROMPT = "rendered from messages"
     SAMPLED = "sampled by the engine"
     INSERTED_CLOSE = "the rest of a turn's close, which the engine did not sample"
-    ENVIRONMENT = "tool results, user messages and other turns that the model did not speak"
+    ENVIRONMENT = "tool results, user messages and other turns that the model did not sample"
     GENERATION_PROMPT = "what the template writes where the model speaks next"
 
 
 @attrs.frozen
 class Span:
-    """Ids from `start` to `stop` (half open) that one origin wrote."""
+    """A run of ids that one origin wrote.
+
+    Attributes:
+        origin: Who wrote the ids.
+        start: Position of the first id.
+        stop: Position after the last id.
+    """
 
     origin: Origin
     start: int
@@ -37,16 +43,21 @@ Run: TypeAlias = tuple[Origin, int]
 
 
 def _run(run: Any) -> Run:
-    """Return a run, or raise `InputError` for what is none: a ledger must not lie."""
+    """Return `run` after checking it: a wrong run would make a wrong loss mask. Raises `InputError`."""
     origin, count = run
     if not isinstance(origin, Origin) or type(count) is not int or count < 0:
         raise InputError(f"a run is {run!r:.60}: give an Origin, and how many ids it wrote")
-    return run  # type: ignore[no-any-return]  # as was just seen
+    return run  # type: ignore[no-any-return]  # checked just above
 
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
 class Ledger(Chain):
-    """Run lengths of origins, sharing what they extend.
+    """The origin of each id, as run lengths that share what they extend.
+
+    Attributes:
+        part: Origins and counts in turn that this ledger adds to its parent.
+        length: Ids in all runs.
+        parent: The ledger that this one extends; None for the first.
 
     >>> ledger = Ledger.prompt(2).then((Origin.SAMPLED, 3), (Origin.INSERTED_CLOSE, 0))
     >>> len(ledger), ledger.mask()
@@ -55,12 +66,11 @@ class Ledger(Chain):
     [('PROMPT', 0, 2), ('SAMPLED', 2, 5)]
     """
 
-    part: tuple[Origin | int, ...] = ()
-    """What this ledger adds to its parent: origins and counts in turn, as every turn holds one."""
+    part: tuple[
+        Origin | int, ...
+    ] = ()  # flat: a turn keeps one of these, and pairs would take twice the memory
     length: int = 0
-    """Ids in all runs."""
     parent: Ledger | None = None
-    """The ledger that this one extends."""
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Ledger:
@@ -73,9 +83,9 @@ class Ledger(Chain):
         return cls.of([(Origin.PROMPT, length)])
 
     def then(self, *runs: Run) -> Ledger:
-        """Return this ledger followed by runs of (origin, number of ids); empty runs leave no trace.
+        """Return this ledger followed by `runs` of (origin, number of ids); empty runs are left out.
 
-        Raises `InputError` for what is no such run.
+        Raises `InputError` for anything else.
         """
         part: list[Origin | int] = []
         length = self.length
@@ -96,19 +106,19 @@ class Ledger(Chain):
         return [run for link in list(self.links())[::-1] for run in link.own]
 
     def since(self, start: int) -> list[Run]:
-        """Return the runs from a position on, touching none before it.
+        """Return the runs from position `start` on, without reading those before it.
 
         >>> Ledger.prompt(5).then((Origin.SAMPLED, 2)).since(3)
         [(<Origin.PROMPT: 'rendered from messages'>, 2), (<Origin.SAMPLED: 'sampled by the engine'>, 2)]
         """
-        found: list[Run] = []
+        newest_first: list[Run] = []
         left = self.length - start
         for origin, count in chain.from_iterable(link.own[::-1] for link in self.links()):
             if left <= 0:
                 break
-            found.append((origin, min(count, left)))
+            newest_first.append((origin, min(count, left)))
             left -= count
-        return found[::-1]
+        return newest_first[::-1]
 
     def without_last(self) -> Ledger:
         """Return the ledger of all ids but the last."""
@@ -117,12 +127,12 @@ class Ledger(Chain):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The runs with their positions; touching runs of one origin stay apart, a turn each."""
-        found, start = [], 0
+        """The runs with their positions. Adjacent runs of one origin stay separate, one per turn."""
+        spans, start = [], 0
         for origin, count in self.runs:
-            found.append(Span(origin, start, start + count))
+            spans.append(Span(origin, start, start + count))
             start += count
-        return tuple(found)
+        return tuple(spans)
 
     def mask(self) -> list[int]:
         """Return the loss mask: 1 exactly on sampled ids."""
@@ -141,7 +151,7 @@ class Ledger(Chain):
             return NotImplemented
         return self.spans == other.spans
 
-    __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
+    __hash__ = None  # type: ignore[assignment]  # compared by value, never used as a key
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Ledger.of, (self.runs,)  # a long chain would recurse

@@ -1,4 +1,4 @@
-"""Which step does a prompt continue? The one with the longest proper message prefix."""
+"""Find the step that a prompt continues, before anything is asked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from .checks import require
 from .errors import InputError
 from .match import NOTHING, Forgiven, PromptMatcher
 from .message import Message, Messages, copied
@@ -26,67 +27,42 @@ from .trajectory import Trajectory, longest_first
 
 @attrs.frozen
 class Match:
-    """A step whose messages begin the prompt, and what had to be forgiven to see it."""
+    """A step whose messages begin the prompt.
+
+    Attributes:
+        step: The step.
+        forgiven: Differences between its messages and the prompt's that did not count.
+    """
 
     step: Step
     forgiven: Forgiven
 
 
-def find(
-    steps: Sequence[Step], prompt: Sequence[Message], forgive: Forgiven, key: str | None
-) -> Match | Refusal:
-    """Return the longest match; a refusal where there is none to use.
-
-    Of equally long ones the one that is restated with the fewest differences, and of those the latest.
-    """
-    longest = 0
-    best: Match | None = None
-    for match in matches(steps, prompt, forgive):
-        length = match.step.messages.length
-        if length < longest:
-            break
-        longest = length
-        if match.step.key == key and (best is None or len(match.forgiven) < len(best.forgiven)):
-            best = match
-        if best is not None and not best.forgiven:
-            break  # before another step is compared
-    if best is not None:
-        return best if longest < len(prompt) else _nothing_new(longest)
-    if longest:
-        return Refusal(Reason.RENDERED_DIFFERENTLY, f"the step of {longest} messages has another key")
-    return Refusal(Reason.NO_PREFIX, f"none of {len(steps)} steps begins these {len(prompt)} messages")
-
-
-def _nothing_new(length: int) -> Refusal:
-    return Refusal(Reason.NOTHING_NEW, f"a step ends with all {length} messages")
-
-
-def matches(steps: Sequence[Step], prompt: Sequence[Message], forgive: Forgiven = NOTHING) -> Iterator[Match]:
-    """Yield every step whose messages begin the prompt, longest first, and of equals the latest first."""
-    wanted = PromptMatcher(prompt, forgive)
-    for step in longest_first(steps, len(prompt)):
-        forgiven = wanted.fits(step.messages)
-        if forgiven is not None:
-            yield Match(step, forgiven)
-
-
 @attrs.frozen
 class Located:
-    """A place where a prompt can go on by ids, if what the template writes there can be proven."""
+    """The step that a prompt continues. Whether it can be stitched depends on the template.
+
+    Attributes:
+        match: The step, and the differences that were forgiven.
+        messages: The conversation as the prompt has it, or as the step has it if only the order of keys differs.
+        policy: The caller's choices.
+        key: What the prompt is rendered with.
+        turn: The sampled turn before the new messages; a copy.
+        environment: The prompt's messages after the turn; copies.
+        case: The case of a profile that this is; None if it has no name.
+    """
 
     match: Match
     messages: Messages
-    """The conversation as the prompt tells it; where only the order of keys differs, as the step has it."""
     policy: Policy
     key: str | None
-    """What the prompt is rendered with."""
     _turn: SampledTurn
     _rendered: Environment
-    """What comes after the turn, as it is rendered."""
+    """The environment as it is rendered."""
 
     @property
     def turn(self) -> SampledTurn:
-        """The sampled turn before the place, as the prompt restates it; a copy."""
+        """The sampled turn before the new messages, as the prompt restates it; a copy."""
         history = copied(self._turn.history, "history")
         return attrs.evolve(self._turn, message=self.messages[self._turn.place], history=history)
 
@@ -97,16 +73,16 @@ class Located:
 
     @property
     def case(self) -> tuple[TurnKind, tuple[str, ...]] | None:
-        """Which case of a profile this is, None where it has no name.
+        """The case of a profile that this is, None if it has no name.
 
-        A caller whose profile does not know the case may have it certified (`certifying`), once.
+        A caller whose profile does not know the case may certify it once (`certify_questions`).
         """
         return named_case(self._turn, self._rendered)
 
     def tail_questions(
         self, suffix: tuple[int, ...], profile: Profile | None
     ) -> Questions[ProvenTail | Refusal]:
-        """Ask for what the template writes after the turn; a profile of another rendering is none."""
+        """Ask for what the template writes after the turn. A profile of another rendering is ignored."""
         fits = profile is not None and profile.key in {None, self.key}
         return tail_questions(self._turn, self._rendered, suffix, profile if fits else None)
 
@@ -118,10 +94,10 @@ def locate(
     policy: Policy = STRICT,
     key: str | None = None,
 ) -> Located | Refusal:
-    """Return where the prompt continues a step, or why it cannot; nothing is asked.
+    """Return the step that `prompt` continues, or why there is none; nothing is asked.
 
-    The arguments are those of `stitch`, and `continuing` goes on from there. Raises `InputError` for
-    malformed input.
+    `trajectory`, `prompt`, `policy` and `key` are those of `stitch`. `continue_questions` takes the result.
+    Raises `InputError` for malformed input.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -131,11 +107,12 @@ def locate(
     >>> locate([step], [{"role": "user", "content": "B"}]).reason.name
     'NO_PREFIX'
     """
-    _check(policy, key)
+    require(policy, Policy, "policy", "a Policy, such as Policy(odd_stop=OddStop.KEEP)")
+    require(key, (str, type(None)), "key", "the string that render_key made, or None")
     prompt = _listed(prompt)
     match = find(_steps(trajectory), prompt, policy.forgive, key)
     if isinstance(match, Refusal):
-        return _unmatched(match, prompt)
+        return Refusal(Reason.MULTIMODAL, "the prompt has media") if Messages.of(prompt).multimodal else match
     messages = _conversation(match, prompt)
     start = match.step.messages.length
     message, environment = messages.peek(start - 1), messages.peek(slice(start, None))
@@ -143,14 +120,6 @@ def locate(
     if refusal is not None:
         return refusal
     return Located(match, messages, policy, key, _turn(match.step, messages, message), flattened(environment))
-
-
-def _check(policy: object, key: object) -> None:
-    """Refuse choices that are none."""
-    if not isinstance(policy, Policy):
-        raise InputError(f"policy is {policy!r:.60}: give a Policy, such as Policy(odd_stop=OddStop.KEEP)")
-    if not isinstance(key, str | None):
-        raise InputError(f"key is {key!r:.60}: give the string that render_key made, or None")
 
 
 def _steps(trajectory: object) -> Sequence[Step]:
@@ -167,12 +136,48 @@ def _listed(prompt: object) -> Sequence[Message]:
     if type(prompt) is list or isinstance(prompt, Messages):
         return prompt
     if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | Mapping):
-        return list(prompt)  # compared and cut as lists are
+        return list(prompt)  # other sequences, such as a deque, cannot be sliced
     raise InputError(f"prompt must be a list of messages, not {type(prompt).__name__}")
 
 
+def find(
+    steps: Sequence[Step], prompt: Sequence[Message], forgive: Forgiven, key: str | None
+) -> Match | Refusal:
+    """Return the step with the longest prefix match, or a refusal if no step can be used.
+
+    Of equally long steps, the one with the fewest differences is used; of those, the latest.
+    """
+    longest = 0
+    best: Match | None = None
+    for match in matches(steps, prompt, forgive):
+        length = match.step.messages.length
+        if length < longest:
+            break
+        longest = length
+        if match.step.key == key and (best is None or len(match.forgiven) < len(best.forgiven)):
+            best = match
+        if best is not None and not best.forgiven:
+            break  # no step can match better, so that none needs to be compared
+    if best is None and longest:
+        return Refusal(Reason.RENDERED_DIFFERENTLY, f"the step of {longest} messages has another key")
+    if best is None:
+        return Refusal(Reason.NO_PREFIX, f"none of {len(steps)} steps begins these {len(prompt)} messages")
+    if longest == len(prompt):
+        return Refusal(Reason.NOTHING_NEW, f"a step ends with all {longest} messages")
+    return best
+
+
+def matches(steps: Sequence[Step], prompt: Sequence[Message], forgive: Forgiven = NOTHING) -> Iterator[Match]:
+    """Yield every step whose messages begin the prompt: longest first, of equals the latest first."""
+    matcher = PromptMatcher(prompt, forgive)
+    for step in longest_first(steps, len(prompt)):
+        forgiven = matcher.fits(step.messages)
+        if forgiven is not None:
+            yield Match(step, forgiven)
+
+
 def _conversation(match: Match, prompt: Sequence[Message]) -> Messages:
-    """Return the conversation as the prompt tells it; what is told as it was is shared."""
+    """Return the conversation as the prompt has it, sharing the step's messages where they are equal."""
     messages = match.step.messages
     if Forgiveness.RENAMED_TOOL_IDS in match.forgiven:
         return Messages.of(restore_tool_ids(messages, prompt))
@@ -181,30 +186,23 @@ def _conversation(match: Match, prompt: Sequence[Message]) -> Messages:
     return messages.then(prompt[messages.length :])
 
 
-def _turn(step: Step, told: Messages, message: dict[str, Any]) -> SampledTurn:
-    """Return the step's turn as it is told, with what stood before it that a template may read."""
+def _turn(step: Step, messages: Messages, message: dict[str, Any]) -> SampledTurn:
+    """Return the step's turn with those messages before it that a template may read."""
     place, before = step.messages.length - 1, step.prompt
-    asked = () if before.asked < 0 else (told.peek(before.asked),)
+    last_user = () if before.asked < 0 else (messages.peek(before.asked),)
     return SampledTurn(
         message=message,
-        after=told.peek(place - 1)["role"] if place else "user",
-        history=flattened((*told.opening[: len(before.opening)], *asked)),
+        after=messages.peek(place - 1)["role"] if place else "user",
+        history=flattened((*messages.opening[: len(before.opening)], *last_user)),
         stop=step.stop,
-        prompt=told,
+        prompt=messages,
         place=place,
     )
 
 
-def _unmatched(refusal: Refusal, prompt: Sequence[Message]) -> Refusal:
-    """Say that media are the reason where they are; nothing matched, so every message is new."""
-    if Messages.of(prompt).multimodal:
-        return Refusal(Reason.MULTIMODAL, "the prompt has media")
-    return refusal
-
-
-def _unfit(step: Step, told: Messages, message: Message, policy: Policy) -> Refusal | None:
-    """Return why a matched step cannot be continued, before anything is asked."""
-    if step.messages.multimodal or told.multimodal:
+def _unfit(step: Step, messages: Messages, message: Message, policy: Policy) -> Refusal | None:
+    """Return why a matched step cannot be continued, None if it can."""
+    if step.messages.multimodal or messages.multimodal:
         return Refusal(Reason.MULTIMODAL, "the conversation has media")
     if not step.completion or message["role"] != "assistant":
         return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {message['role']} message")

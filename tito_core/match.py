@@ -1,13 +1,13 @@
-"""Does a step begin a prompt? A comparison that is exact, and as fast as `==` where it can be.
+"""Prefix match: do a step's messages begin a prompt? Exact, and as fast as `==` where that is exact.
 
-Most steps that do not fit differ in their last message, so that one is looked at first. Once a step has
-failed later than that, the prompt's prefixes are hashed, once, and the others looked up by hash: a history
-of a thousand near misses costs one pass over the prompt, not a thousand.
+Most steps that do not match differ in their last message, so that one is compared first. Once a step has
+differed earlier than that, the prompt's prefixes are hashed once and further steps are looked up by hash.
+A history of a thousand near misses then costs one pass over the prompt, not a thousand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
@@ -22,89 +22,84 @@ NOTHING: Forgiven = frozenset()
 
 
 class PromptMatcher:
-    """A prompt, and what comparing it with one step has taught for the next."""
+    """Compares one prompt with many steps; what one comparison computed is kept for the next.
+
+    Attributes:
+        prompt: The messages of the next request.
+        forgive: Optional differences that do not prevent a match.
+        near_miss: Whether a step's last message matched and an earlier one did not.
+        copies: Private copies of the prompt's messages, by position, as far as they were needed.
+    """
 
     def __init__(self, prompt: Sequence[Message], forgive: Forgiven) -> None:
         self.prompt = prompt
         self.forgive = forgive
-        self.failed = False
+        self.near_miss = False
         self.copies: dict[int, dict[str, Any]] = {}
 
     @cached_property
     def flat(self) -> list[Message]:
-        """The prompt's messages, as they came."""
+        """The prompt's messages as they were passed, in a list."""
         return self.prompt if type(self.prompt) is list else list(self.prompt)
 
     @cached_property
     def hashes(self) -> list[int]:
-        """The hash of each prefix of the prompt."""
-        return prefix_hashes(map(self._copy, range(len(self.flat))))
+        """The hash of each prefix of the prompt, the empty one first."""
+        messages = map(self._copy, range(len(self.flat)))
+        return list(accumulate(map(_forgiving_hash, messages), _extend_hash, initial=EMPTY))
 
     def fits(self, stored: Messages) -> Forgiven | None:
-        """Return what is forgiven where `stored` begins the prompt, else None."""
+        """Return the differences that were forgiven if `stored` begins the prompt, else None."""
         if isinstance(self.prompt, Messages) and self.prompt.extends(stored):
             return NOTHING
-        if not stored or self._last_differs(stored) or self._hash_differs(stored):
+        if not stored or self._last_differs(stored):
+            return None
+        if self.near_miss and chain_hash(stored) != self.hashes[stored.length]:
             return None
         forgiven = self._compare(stored)
-        self.failed = self.failed or forgiven is None
+        self.near_miss = self.near_miss or forgiven is None
         return forgiven
 
     def _last_differs(self, stored: Messages) -> bool:
-        """Look at the last message alone: that is where most steps differ."""
+        """Compare the last message alone: most steps that do not match differ there."""
         last = stored.length - 1
-        if stored.texts and stored.part and _alike(self.flat[last], stored.part[-1]):
+        if stored.texts and stored.part and _equal(self.flat[last], stored.part[-1]):
             return False
         return self._same(stored[last], last, Renaming(self.forgive)) is None
 
-    def _hash_differs(self, stored: Messages) -> bool:
-        return self.failed and chain_hash(stored) != self.hashes[stored.length]
-
     def _compare(self, stored: Messages) -> Forgiven | None:
-        """Compare part by part, each at the speed of `==` where that is exact."""
+        """Compare all messages: part by part, each with `==` where that is exact."""
         if self._all_equal(stored):
             return NOTHING
+        # Under renamed tool ids every message counts: equal messages may use one id for two calls.
+        by_part = Forgiveness.RENAMED_TOOL_IDS not in self.forgive
         renaming, forgiven, start = Renaming(self.forgive), NOTHING, 0
         for link in list(stored.links())[::-1]:
-            if not self._equal(link, start):
-                found = self._compare_each(link.part, start, renaming)
-                if found is None:
-                    return None
-                forgiven |= found
+            if not (by_part and link.texts and _equal(self.flat[start : link.length], list(link.part))):
+                for position, message in enumerate(link.part, start):
+                    receipts = self._same(message, position, renaming)
+                    if receipts is None:
+                        return None
+                    forgiven |= receipts
             start = link.length
         return forgiven
 
     def _all_equal(self, stored: Messages) -> bool:
-        """Tell whether all parts are equal as they stand, in one comparison; most histories are.
+        """Return whether the whole history is equal, in one comparison; most histories are.
 
-        What comes after them is compared with itself, which takes no time; to cut it off would.
+        The prompt's new messages are appended to the stored ones and so compared with themselves, by
+        identity. Copying the prompt without them takes longer.
         """
         if stored.mixed:
             return False
         after = self.flat[stored.length :]
-        return _alike(self.flat, [*chain.from_iterable(stored.parts()), *after])
-
-    def _equal(self, link: Messages, start: int) -> bool:
-        """Tell whether a whole part is equal as it stands; renamings must see every message."""
-        if not link.texts or Forgiveness.RENAMED_TOOL_IDS in self.forgive:
-            return False
-        return _alike(self.flat[start : link.length], list(link.part))
-
-    def _compare_each(
-        self, part: Sequence[dict[str, Any]], start: int, renaming: Renaming
-    ) -> Forgiven | None:
-        forgiven = NOTHING
-        for position, message in enumerate(part, start):
-            found = self._same(message, position, renaming)
-            if found is None:
-                return None
-            forgiven |= found
-        return forgiven
+        return _equal(self.flat, [*chain.from_iterable(stored.parts()), *after])
 
     def _same(self, ours: dict[str, Any], position: int, renaming: Renaming) -> Forgiven | None:
-        found = same_copies(ours, self._copy(position), renaming)
-        foreign = found is not None and type(self.flat[position]) is not dict
-        return found | {Forgiveness.OBJECT} if found is not None and foreign else found
+        receipts = same_copies(ours, self._copy(position), renaming)
+        if receipts is None or type(self.flat[position]) is dict:
+            return receipts
+        return receipts | {Forgiveness.OBJECT}
 
     def _copy(self, position: int) -> dict[str, Any]:
         """Return the prompt's message at `position` as private plain data."""
@@ -113,8 +108,8 @@ class PromptMatcher:
         return self.copies[position]
 
 
-def _alike(theirs: object, ours: object) -> bool:
-    """Compare as `==` does; what has none, such as an array, is looked at piece by piece, and named."""
+def _equal(theirs: object, ours: object) -> bool:
+    """Compare with `==`. An array inside has no truth value: the careful comparison names it."""
     try:
         return bool(theirs == ours)
     except (TypeError, ValueError):
@@ -122,15 +117,15 @@ def _alike(theirs: object, ours: object) -> bool:
 
 
 EMPTY = 0
-
-
-def prefix_hashes(messages: Iterable[dict[str, Any]]) -> list[int]:
-    """Return the hash of every prefix of `messages`, the empty one first."""
-    return list(accumulate(map(_loose, messages), _fold, initial=EMPTY))
+"""The hash of no messages."""
 
 
 def chain_hash(messages: Messages) -> int:
-    """Return the hash of all of `messages`, remembered along the chain that they share."""
+    """Return the hash of all of `messages`, remembered in each link of the chain.
+
+    The hash ignores every difference that a policy can forgive. Unequal hashes prove that two histories
+    differ; equal ones prove nothing and are followed by a comparison.
+    """
     missing: list[Messages] = []
     for link in messages.links():
         if link.memo is not None:
@@ -140,16 +135,16 @@ def chain_hash(messages: Messages) -> int:
     known = shared.memo if shared is not None and shared.memo is not None else EMPTY
     for link in reversed(missing):
         for message in link.part:
-            known = _fold(known, _loose(message))
-        object.__setattr__(link, "memo", known)  # nobody can tell: it says what could be told before
+            known = _extend_hash(known, _forgiving_hash(message))
+        object.__setattr__(link, "memo", known)  # a cache: the value follows from the frozen fields
     return known
 
 
-def _fold(known: int, added: int) -> int:
+def _extend_hash(known: int, added: int) -> int:
     return hash((known, added))
 
 
-def _loose(message: dict[str, Any]) -> int:
+def _forgiving_hash(message: dict[str, Any]) -> int:
     form = normal_copy(message)
     calls = tuple((call.name, call.arguments) for call in form.tool_calls)
     reasoning = None if form.role == "assistant" else form.reasoning

@@ -1,7 +1,7 @@
-"""Messages as they come off the wire, copied once at the edge.
+"""Messages as callers pass them, copied once.
 
-A step keeps private copies. Agents change their message objects in place; ids that were sampled after one
-text must never be matched to another, so nothing here holds on to an object that a caller may still edit.
+Agents change their message objects in place. Ids that were sampled after one text must never be matched
+to another text, so a step keeps private copies and never an object that a caller may still edit.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ Message: TypeAlias = Mapping[str, Any]
 """One OpenAI chat message: a mapping with `role`, `content`, `tool_calls` and so on."""
 
 MAX_DEPTH = 100
-"""Deeper nesting is refused: no message needs it, and recursion must end somewhere known."""
+"""Deeper nesting is an `InputError`: no message needs it, and recursion must be bounded."""
 
 _TEXT = frozenset((str,))
-_LISTS = frozenset((list, tuple))
 
 MEDIA = frozenset(
     (
@@ -52,7 +51,17 @@ BESIDE = ("audio", "images", "videos")
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
 class Messages(Shared[dict[str, Any]]):
-    """Private copies of messages, sharing what they extend; reading one gives a copy again.
+    """Private copies of messages that share what they extend. Reading one returns a copy again.
+
+    Attributes:
+        part: The messages that this link adds to its parent.
+        parent: The messages that this one extends; None for the first.
+        length: Messages in all.
+        mixed: How many parts hold more than strings and None inside their messages.
+        multimodal: Whether any message has media.
+        opening: The system and developer messages at the beginning.
+        asked: Position of the last user message; -1 without one.
+        memo: The hash of all messages, once `match.chain_hash` has computed it.
 
     >>> start = Messages.of([{"role": "user", "content": "hi"}])
     >>> longer = start.then([{"role": "assistant", "content": "hello"}])
@@ -61,15 +70,10 @@ class Messages(Shared[dict[str, Any]]):
     """
 
     mixed: int = attrs.field(init=False)
-    """How many parts of the chain hold more than strings and None below their messages."""
     multimodal: bool = attrs.field(init=False)
-    """Whether any message of the chain has media."""
     opening: tuple[dict[str, Any], ...] = attrs.field(init=False)
-    """The system and developer messages that the chain begins with."""
     asked: int = attrs.field(init=False)
-    """Where the last user message stands; -1 where there is none."""
     memo: int | None = attrs.field(init=False, default=None)
-    """The chain's hash, once somebody has asked for it (see `prefix.py`)."""
 
     @mixed.default
     def _count_mixed(self) -> int:
@@ -85,7 +89,7 @@ class Messages(Shared[dict[str, Any]]):
         before = () if self.older is None else self.older.opening
         if self.older is not None and self.older.length > len(before):
             return before
-        return (*before, *takewhile(_is_system, self.part))
+        return (*before, *takewhile(lambda message: message["role"] in {"system", "developer"}, self.part))
 
     @asked.default
     def _last_user(self) -> int:
@@ -95,23 +99,23 @@ class Messages(Shared[dict[str, Any]]):
 
     @property
     def texts(self) -> bool:
-        """Whether this part holds strings and None alone: `==` is identity then, as True equals 1."""
+        """Whether this part holds strings and None only, so that `==` is exact (True == 1 elsewhere)."""
         return self.mixed == (0 if self.older is None else self.older.mixed)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(_own, super().__iter__())
+        return map(_copy_of, super().__iter__())
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Any]: ...
     @overload
     def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
     def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        found = super().__getitem__(index)
-        return _own(found) if isinstance(found, dict) else list(map(_own, found))
+        stored = super().__getitem__(index)
+        return _copy_of(stored) if isinstance(stored, dict) else list(map(_copy_of, stored))
 
     @classmethod
     def of(cls, messages: Sequence[Message], name: str = "prompt") -> Messages:
-        """Copy messages; raises `InputError` naming the one that is no message."""
+        """Return copies of `messages`. Raises `InputError` that names the invalid one after `name`."""
         return messages if isinstance(messages, cls) else cls(copied(messages, name))
 
     @overload
@@ -119,7 +123,7 @@ class Messages(Shared[dict[str, Any]]):
     @overload
     def peek(self, index: slice) -> Sequence[dict[str, Any]]: ...
     def peek(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
-        """Return what is held itself, for those who neither write in it nor give it away."""
+        """Return what is stored, uncopied: for callers that neither change it nor pass it on."""
         return super().__getitem__(index)
 
     def then(self, messages: Sequence[Message], name: str = "prompt") -> Messages:
@@ -136,20 +140,17 @@ def copied(messages: Sequence[Message], name: str, offset: int = 0) -> tuple[dic
     Traceback (most recent call last):
     tito_core.errors.InputError: prompt[0] has no role: every message needs a 'role' that is a string
     """
-    if type(messages) not in _LISTS and not _is_sequence(messages):
-        raise InputError(f"{name} must be a list of messages, not {type(messages).__name__}")
+    given: object = messages
+    if not isinstance(given, list | tuple | Sequence) or isinstance(given, str | bytes):
+        raise InputError(f"{name} must be a list of messages, not {type(given).__name__}")
     return tuple(
         item.copy() if _is_plain(item) and item.get("role") else _message(item, f"{name}[{offset + i}]")
         for i, item in enumerate(messages)
     )
 
 
-def _is_sequence(messages: object) -> bool:
-    return isinstance(messages, Sequence) and not isinstance(messages, str | bytes | Mapping)
-
-
 def _is_plain(item: object) -> TypeGuard[dict[str, str]]:
-    """Tell whether a message is a dict of strings, as most are: then a copy of the dict is a copy of all."""
+    """Return whether an item is a dict of strings, as most messages are: `dict.copy` copies all of it."""
     return (
         type(item) is dict
         and _TEXT.issuperset(map(type, item))
@@ -158,7 +159,7 @@ def _is_plain(item: object) -> TypeGuard[dict[str, str]]:
 
 
 def _message(item: object, where: str) -> dict[str, Any]:
-    """Copy one message and check the one key that it cannot do without."""
+    """Return a copy of one message, after checking that it has a role."""
     message = _copy(item, where, 0)
     if not isinstance(message, dict):
         raise InputError(f"{where} must be a message (a mapping with a role), not {type(item).__name__}")
@@ -168,17 +169,13 @@ def _message(item: object, where: str) -> dict[str, Any]:
     return message
 
 
-def _own(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy that whoever reads a message may change."""
+def _copy_of(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy that the reader may change."""
     return message.copy() if _is_plain(message) else cast("dict[str, Any]", _copy(message, "message", 0))
 
 
-def _is_system(message: Message) -> bool:
-    return message["role"] in {"system", "developer"}
-
-
 def _copy(value: Any, where: str, depth: int) -> Any:
-    """Copy JSON-like data; objects of client libraries become what they serialize to."""
+    """Return a copy of JSON-like data; objects of client libraries become what they serialize to."""
     kind = type(value)
     if kind is str or value is None or kind in (int, float, bool):
         return value
@@ -187,7 +184,7 @@ def _copy(value: Any, where: str, depth: int) -> Any:
     if isinstance(value, Mapping):
         return {_key(k, where): _copy(v, where, depth + 1) for k, v in value.items()}
     if isinstance(value, str):
-        return str.__str__(value)
+        return str.__str__(value)  # a subclass's own text may change
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_copy(item, where, depth + 1) for item in value]
     return _copy(_fields(value, where), where, depth + 1)
@@ -213,7 +210,7 @@ def _fields(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _is_text(value: Any) -> bool:
-    """Tell whether nothing below is a number or a truth value."""
+    """Return whether a value holds no number and no truth value."""
     if isinstance(value, dict):
         return all(map(_is_text, value.values()))
     if isinstance(value, list):
@@ -222,7 +219,7 @@ def _is_text(value: Any) -> bool:
 
 
 def is_multimodal(messages: Sequence[Message]) -> bool:
-    """Tell whether any message has media: its ids are then not those of its text.
+    """Return whether any of `messages` has media: its ids are then more than those of its text.
 
     >>> is_multimodal([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "..."}}]}])
     True

@@ -1,13 +1,13 @@
-"""What a caller may choose; the defaults are the strict, lossless ones."""
+"""What a caller may choose. The defaults are strict and lose nothing that was sampled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any
 
 import attrs
 
+from .checks import is_a
 from .errors import InputError
 from .normalization.receipts import OPTIONAL, Forgiveness
 
@@ -20,7 +20,7 @@ class Truncated(Enum):
 
 
 class OddStop(Enum):
-    """What to do with a turn whose last id is neither its close nor the next opener."""
+    """What to do with a turn whose last id is neither the template's close nor the next opener."""
 
     REFUSE = "refuse, so that the prompt goes by messages"
     REPLACE = (
@@ -38,32 +38,25 @@ def _forgiveness(names: object) -> frozenset[Forgiveness]:
     return frozenset(name for name in given if isinstance(name, Forgiveness))
 
 
-def _one_of(kind: type[Enum]) -> Callable[[object, attrs.Attribute[Any], object], None]:
-    """Return a validator: a word that spells a choice is none, and would be taken for another."""
-
-    def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
-        if not isinstance(value, kind):
-            raise InputError(f"{field.name} is {value!r:.60}: give {' or '.join(map(str, kind))}")
-
-    return check
-
-
 @attrs.frozen(kw_only=True)
 class Policy:
-    """Choices that a caller makes by name: `truncated`, `odd_stop` and `forgive`.
+    """Choices that a caller makes by name. `tito_core.data.from_data` reads them as words.
 
-    Raises `InputError` for what is none of them. `from_data` reads them as words.
+    Attributes:
+        truncated: What to do with a turn that was cut short; `Truncated.CLOSE` unless given.
+        odd_stop: What to do with a turn that ended with an odd stop; `OddStop.REFUSE` unless given.
+        forgive: Optional differences between messages that do not prevent a match; none unless given.
+
+    Raises:
+        InputError: A field holds something else, such as a word that spells a choice.
 
     >>> Policy(odd_stop=OddStop.REPLACE).truncated
     <Truncated.CLOSE: 'write the whole close after it, untrained and in the ledger'>
     """
 
-    truncated: Truncated = attrs.field(default=Truncated.CLOSE, validator=_one_of(Truncated))
-    """What becomes of a turn that was cut short."""
-    odd_stop: OddStop = attrs.field(default=OddStop.REFUSE, validator=_one_of(OddStop))
-    """What becomes of a turn that ended with another id than the template's close, or the next opener."""
+    truncated: Truncated = attrs.field(default=Truncated.CLOSE, validator=is_a(Truncated))
+    odd_stop: OddStop = attrs.field(default=OddStop.REFUSE, validator=is_a(OddStop))
     forgive: frozenset[Forgiveness] = attrs.field(default=frozenset(), converter=_forgiveness)
-    """Optional differences that do not count when messages are matched."""
 
 
 STRICT = Policy()

@@ -1,7 +1,7 @@
-"""What the kernel asks for, and the driver that answers from a plain function.
+"""Questions that the kernel asks, and the driver that answers them from a function.
 
-The kernel is one body: a generator that yields an `Question` and is sent ids. Whoever drives it decides how
-they are made; an engine's `/tokenize` is awaited by the twin of `answer` in `tito_io`.
+The kernel is written once, as generators: each yields a `Question` and is sent the ids. `answer` drives one
+with a plain function; `tito_io.client.answer` drives the same generator with an `await`.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ R = TypeVar("R")
 
 @attrs.frozen
 class Question:
-    """Render these messages and send back the ids."""
+    """Render these messages and send back the ids.
+
+    Attributes:
+        messages: What to render; copies, which the receiver may change.
+        add_generation_prompt: Whether the model is to speak next.
+        since: Only the ids from this text on are needed. Send all ids where the rendered text cannot be cut,
+            or where the text occurs not exactly once: a template may write words that no message has.
+    """
 
     messages: tuple[Message, ...]
     add_generation_prompt: bool = True
     since: str | None = None
-    """Only the ids from this text on are wanted; whoever cannot cut a rendered text sends them all.
-
-    So does whoever finds it there not once: a template may write what no message says.
-    """
 
     def put(self, tokenize_fn: Callable[..., R]) -> R:
-        """Put the question to a function, sync or async, and return what it returns.
+        """Call `tokenize_fn`, sync or async, with this question and return its answer.
 
-        A `tokenize_fn` that can cut has a method `since(messages, text, *, add_generation_prompt)`: it
-        renders the whole, and tokenizes only what begins with `text` where that stands there exactly once.
+        If it has a method `since(messages, text, *, add_generation_prompt)`, that one is called where ids
+        from a text on are enough. It renders everything and tokenizes only what begins with `text`.
         """
         cut = None if self.since is None else getattr(tokenize_fn, "since", None)
-        if cut is not None:
-            answered: R = cut(self.messages, self.since, add_generation_prompt=self.add_generation_prompt)
-            return answered
-        return tokenize_fn(self.messages, add_generation_prompt=self.add_generation_prompt)
+        if cut is None:
+            return tokenize_fn(self.messages, add_generation_prompt=self.add_generation_prompt)
+        answered: R = cut(self.messages, self.since, add_generation_prompt=self.add_generation_prompt)
+        return answered
 
 
 Questions: TypeAlias = Generator[Question, Sequence[int], T]
-"""A computation that asks for ids and ends with a T."""
+"""A generator that yields questions, is sent ids, and returns a T. Drive it with `answer`."""
 
 
 class TokenizeFn(Protocol):
-    """Renders messages through a chat template and tokenizes the text.
+    """A function that renders messages through a chat template and tokenizes the text.
 
-    One function stands for one way of rendering: a model's template with its tools and arguments. It is
-    asked the same more than once and must answer the same. Whoever writes one by hand is asked for system
-    texts, tool calls and their results, and by `probe` for contents that are None, missing or lists of
-    parts, too: raise `TemplateRefused` for what it does not take. One that has a method `since` (see
-    `Question.put`) is spared the tokenizing of what stands before the turn.
+    One function stands for one rendering: a model's template with its tools and arguments. It must give
+    the same answer to the same question. The kernel asks about short conversations with system texts, tool
+    calls and tool results; `probe` also about contents that are None, missing or lists of parts. Raise
+    `TemplateRefused` for what the template does not take. An optional method `since` (see `Question.put`)
+    saves tokenizing what stands before the turn.
     """
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
-        """Return ids; raises `TemplateRefused` where the template rejects the messages."""
+        """Return ids. Raises `TemplateRefused` where the template rejects the messages."""
 
 
 def ask(
     messages: Sequence[Message], *, add_generation_prompt: bool = True, since: str | None = None
 ) -> Questions[tuple[int, ...]]:
-    """Ask for the ids of `messages`; whoever answers gets copies, so that nothing here can be changed.
-
-    Raises `TokenizeError` where the answer is not made of ids.
-    """
+    """Ask for the ids of copies of `messages`. Raises `TokenizeError` where the answer is not ids."""
     ids: object = yield Question(copied(tuple(messages), "messages"), add_generation_prompt, since)
     if isinstance(ids, Mapping):
         raise TokenizeError("tokenize_fn answered with a mapping: give the list in it, such as its input_ids")
@@ -81,39 +81,32 @@ def ask(
         raise TokenizeError(str(error)) from None
 
 
-def _made(ids: R) -> R:
-    """Return an answer, unless it is still to be awaited."""
-    if isinstance(ids, Coroutine):
-        ids.close()
-        raise TokenizeError(
-            "tokenize_fn is async: await what an asking asks, as tito_io.client.driver.answer does"
-        )
-    return ids
+def answer(questions: Questions[T], tokenize_fn: TokenizeFn) -> T:
+    """Answer all `questions` from `tokenize_fn` and return their result.
 
+    What `tokenize_fn` raises passes through unchanged, except `TemplateRefused`, which is thrown into the
+    generator. Raises `InputError` if it cannot be called, `TokenizeError` if its answer must be awaited.
 
-def answer(asking: Questions[T], tokenize_fn: TokenizeFn) -> T:
-    """Run a computation to its end, answering from a function.
-
-    What `tokenize_fn` raises comes out unchanged, except `TemplateRefused`, which the computation is told.
-    Raises `InputError` for one that cannot be called, `TokenizeError` for one that must be awaited.
-
-    >>> def asking():
+    >>> def length_of():
     ...     ids = yield Question(({"role": "user", "content": "abc"},))
     ...     return sum(ids)
-    >>> answer(asking(), lambda messages, *, add_generation_prompt: [len(m["content"]) for m in messages])
+    >>> answer(length_of(), lambda messages, *, add_generation_prompt: [len(m["content"]) for m in messages])
     3
     """
     if not callable(tokenize_fn):
         raise InputError(f"tokenize_fn is {tokenize_fn!r:.60}: give a function from messages to ids")
-    resume: Callable[[], Question] = partial(next, asking)
+    resume: Callable[[], Question] = partial(next, questions)
     while True:
         try:
             question = resume()
         except StopIteration as end:
             return cast("T", end.value)
         try:
-            ids = _made(question.put(tokenize_fn))
+            ids = question.put(tokenize_fn)
         except TemplateRefused as refused:
-            resume = partial(asking.throw, refused)
-        else:
-            resume = partial(asking.send, ids)
+            resume = partial(questions.throw, refused)
+            continue
+        if isinstance(ids, Coroutine):
+            ids.close()
+            raise TokenizeError("tokenize_fn is async: await its answers with tito_io.client.answer")
+        resume = partial(questions.send, ids)

@@ -1,4 +1,4 @@
-"""Looking a bridge over at full price: the whole conversation rendered, and its end compared."""
+"""Verify a stitched prompt against a render of the whole conversation."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from .seams.stand_in import Plain, TurnForm, calls_of, forms
 from .stitch import Stitched
 
 
-def recheck_questions(found: Stitched, prompt: Sequence[Message]) -> Questions[bool | None]:
-    """Tell whether what the real conversation's render has after the turn is what was added.
+def recheck_questions(stitched: Stitched, prompt: Sequence[Message]) -> Questions[bool | None]:
+    """Ask whether the real conversation's render has the stitched ids after the turn.
 
-    The turn's own text alone is another one, so that its end is seen. Costs O(history) to render, and to
-    tokenize only what is new where whoever answers can cut text. None where the template takes no way of
-    writing the conversation, or loses the turn's text.
+    Only the turn's own text is replaced, so that its end can be found. It costs O(history) to render, and
+    O(new) to tokenize where the receiver can cut text. The result is None if the template takes no way of
+    writing the conversation, or loses the turn's text. `prompt` is the one that was stitched.
     """
-    start = found.step.messages.length
+    start = stitched.step.messages.length
     *past, message = clean(prompt[:start])
-    answer = None
-    for environment in readings(clean(found.environment)):
-        since = None if says((*past, *environment), SHORT) else SHORT  # cut at the turn's own text
+    agrees = None
+    for environment in readings(clean(stitched.environment)):
+        since = None if says((*past, *environment), SHORT) else SHORT  # cut where the turn's text begins
         placed = yield from _placed(tuple(past), message, environment, since)
         if placed is None:
             continue
         form, seam = placed
-        if _added(found, message, seam):
+        if _equals_tail(stitched, message, seam):
             return True
-        answer = False
-        if not (yield from _drops(tuple(past), form, environment, seam, since)):
+        agrees = False
+        if not (yield from _drops_developer(tuple(past), form, environment, seam, since)):
             break
-    return answer
+    return agrees
 
 
 def _placed(
     past: Environment, message: Plain, environment: Environment, since: str | None
 ) -> Questions[tuple[TurnForm, Seam] | None]:
-    """Return the first way of writing the turn in which its end can be told, and that end."""
+    """Return the first way of writing the turn in which its end can be located, and that seam."""
     for form in forms(message):
         try:
             short = yield from ask((*past, form.within(SHORT), *environment), since=since)
@@ -54,26 +54,26 @@ def _placed(
     return None
 
 
-def _added(found: Stitched, message: Plain, seam: Seam) -> bool:
-    """Compare a tail: all but what the turn sampled of its close itself is what was added.
+def _equals_tail(stitched: Stitched, message: Plain, seam: Seam) -> bool:
+    """Return whether the tail is what was added, after what the turn sampled of its close itself.
 
-    After a call the tail begins with the rest of the call, which is not looked into.
+    After a tool call the tail begins with the rest of the call, which is not compared.
     """
-    rest = len(seam.tail) - len(found.bridge)
-    if rest < 0 or seam.tail[rest:] != found.bridge:
+    rest = len(seam.tail) - len(stitched.bridge)
+    if rest < 0 or seam.tail[rest:] != stitched.bridge:
         return False
-    sampled = tuple(found.step.completion_ids)
+    sampled = tuple(stitched.step.completion_ids)
     return bool(calls_of(message)) or sampled[len(sampled) - rest :] == seam.tail[:rest]
 
 
-def _drops(
+def _drops_developer(
     past: Environment, form: TurnForm, environment: Environment, seam: Seam, since: str | None
 ) -> Questions[bool]:
-    """Tell whether the template drops developer messages: only then may another reading be the right one."""
-    told = [place for place, one in enumerate(environment) if one["role"] == "developer"]
-    if not told:
+    """Return whether the template drops developer messages: only then another reading may be right."""
+    places = [place for place, message in enumerate(environment) if message["role"] == "developer"]
+    if not places:
         return False
-    longer = (*past, form.within(SHORT), *lengthened(environment, told))
+    longer = (*past, form.within(SHORT), *lengthened(environment, places))
     try:
         return (yield from ask(longer, since=since)) == seam.ids
     except TemplateRefused:

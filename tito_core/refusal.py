@@ -1,4 +1,4 @@
-"""Saying no in one way, with the reason as data that an adapter can count."""
+"""Refusals: why a prompt cannot be stitched, as data that a caller can count."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ class Reason(Enum):
 class Refusal:
     """A prompt that cannot be stitched; send it by messages instead.
 
+    Attributes:
+        reason: Why, as a value that can be counted.
+        detail: What was seen, without any conversation text.
+
     >>> Refusal(Reason.NO_PREFIX, "no steps yet")
     Refusal(reason=<Reason.NO_PREFIX: "no step's messages begin the prompt">, detail='no steps yet')
     """
 
     reason: Reason
     detail: str = ""
-    """What was seen, without any conversation text."""

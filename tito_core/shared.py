@@ -1,7 +1,7 @@
-"""An immutable sequence that shares the prefix it extends.
+"""Immutable sequences that share the prefix which they extend.
 
-Appending costs the length of what is new; the older sequence stays as it was, and any number of branches
-may extend it. A rollout of T turns therefore holds its tokens and messages once, not T times.
+Appending costs the length of the new part. The older sequence is unchanged, and any number of branches may
+extend it. A rollout of T turns therefore stores its ids and messages once, not T times.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Chain:
-    """Something that extends another of its kind, and knows how long it is with it."""
+    """A link of a linked list: it extends its `parent`, and `length` counts both."""
 
     __slots__ = ()
     parent: Any
     length: int
 
     def links(self) -> Iterator[Self]:
-        """Yield this and each one that it extends, newest first."""
-        link: Any = self  # of one class, all of them: asking each costs more than all else here
+        """Yield this link and every link that it extends, newest first."""
+        link: Any = self  # all links are of one class: a cast per link took longer than the rest of the loop
         while link is not None:
             yield link
             link = link.parent
 
     def extends(self, older: Chain) -> bool:
-        """Tell whether `older` itself, not an equal one, is in this chain."""
+        """Return whether `older` itself, not an equal link, is part of this chain."""
         for link in self.links():
             if link is older:
                 return True
@@ -39,12 +39,18 @@ class Chain:
         return False
 
 
-SHOWN = 8  # items that fit on a line
+SHOWN = 8
+"""Items that a repr shows."""
 
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
 class Shared(Chain, Sequence[T_co]):
-    """A chain of parts, the newest last; reading walks the parts, which are few (about three a turn).
+    """A chain of parts, the newest last. Reading walks the parts, about three per turn.
+
+    Attributes:
+        part: The items that this link adds to its parent. The chain owns it.
+        parent: The sequence that this one extends; None for the first.
+        length: Items in the whole chain.
 
     >>> first = Shared((1, 2))
     >>> left, right = Shared((3,), first), Shared((4, 5), first)
@@ -53,11 +59,8 @@ class Shared(Chain, Sequence[T_co]):
     """
 
     part: Sequence[T_co]
-    """What this sequence adds to its parent; the chain owns it."""
     parent: Shared[T_co] | None = None
-    """The sequence that this one extends."""
     length: int = attrs.field(init=False)
-    """Items in the whole chain."""
 
     @length.default
     def _count(self) -> int:
@@ -65,18 +68,18 @@ class Shared(Chain, Sequence[T_co]):
 
     @property
     def older(self) -> Self | None:
-        """The parent, which is of the same class."""
+        """The parent, typed as this class."""
         return cast("Self | None", self.parent)
 
     def parts(self) -> list[Sequence[T_co]]:
         """Return the parts, oldest first."""
-        found = []
+        parts = []
         link: Any = self
-        while link is not None:  # half the time of asking `links`, and a stitch waits for it
-            found.append(link.part)
+        while link is not None:  # twice as fast as iterating over `links`, and every stitch needs it
+            parts.append(link.part)
             link = link.parent
-        found.reverse()
-        return found
+        parts.reverse()
+        return parts
 
     def __len__(self) -> int:
         return self.length
@@ -93,7 +96,7 @@ class Shared(Chain, Sequence[T_co]):
             return self._slice(index)
         position = index + self.length if index < 0 else index
         link: Any = self if position < self.length else None
-        while link is not None and position >= 0:  # by hand, as in `parts`
+        while link is not None and position >= 0:  # inlined as in `parts`
             start = link.length - len(link.part)
             if position >= start:
                 return cast("T_co", link.part[position - start])
@@ -105,19 +108,19 @@ class Shared(Chain, Sequence[T_co]):
         if step != 1:
             return list(self)[index]
         first = self.length - len(self.part)
-        if start >= first:  # what is read is mostly new
+        if start >= first:  # most reads are of the newest part
             return list(self.part[start - first : max(stop, start) - first])
         return list(chain.from_iterable(self._cuts(start, stop)[::-1]))
 
     def _cuts(self, start: int, stop: int) -> list[Sequence[T_co]]:
-        """Return the pieces between two positions, newest first, touching no part outside them."""
-        found = []
+        """Return the pieces between two positions, newest first, reading no part outside them."""
+        pieces = []
         for link in self.links():
             first = link.length - len(link.part)
             if link.length <= start:
                 break
-            found.append(link.part[max(start - first, 0) : max(stop - first, 0)])
-        return found
+            pieces.append(link.part[max(start - first, 0) : max(stop - first, 0)])
+        return pieces
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -126,7 +129,7 @@ class Shared(Chain, Sequence[T_co]):
             return NotImplemented
         return self.length == len(other) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]  # equal to lists, and lists have no hash
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have no hash
 
     def __repr__(self) -> str:
         shown = [repr(item) for item in self[:SHOWN]]
@@ -139,5 +142,5 @@ class Shared(Chain, Sequence[T_co]):
 
     @classmethod
     def from_items(cls, items: Iterable[Any]) -> Self:
-        """Make an unshared sequence; a pickle is one, because a long chain would recurse."""
+        """Return an unshared sequence of `items`. Pickles hold this form: a long chain would recurse."""
         return cls(tuple(items))

@@ -1,13 +1,14 @@
-"""One model call, kept exactly: what was sent, what was sampled, as messages and as ids."""
+"""Steps: one model call each, as messages and as exact ids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isnan
 from typing import Any, TypeVar
 
 import attrs
 
+from .checks import is_a
 from .errors import InputError
 from .ids import Ids
 from .ledger import Ledger, Origin
@@ -33,18 +34,8 @@ def _completion_ids(ids: Sequence[int]) -> Ids:
     return Ids.of(ids, "completion_ids")
 
 
-def _is_a(*kinds: type) -> Callable[[object, attrs.Attribute[Any], object], None]:
-    """Return a validator that names the field."""
-
-    def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
-        if not isinstance(value, kinds):
-            raise InputError(f"{field.name} is {value!r:.60}: give {' or '.join(k.__name__ for k in kinds)}")
-
-    return check
-
-
 def is_number(value: object) -> bool:
-    """Tell whether a value is a number, or None where there is none."""
+    """Return whether a value is a number other than NaN, or None."""
     if isinstance(value, float):
         return not isnan(value)
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
@@ -60,10 +51,23 @@ def _logprobs(logprobs: object) -> tuple[float | None, ...] | None:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Step:
-    """A model call. Everything is copied and checked once; a step does not change.
+    """One model call: what was sent and what was sampled. Everything is copied and checked once.
 
-    Raises `InputError` where an id is no id, a message no message, or the log-probabilities are not as
-    many as the completion's ids.
+    Attributes:
+        prompt: Messages of the request, the whole conversation.
+        completion: Messages that the model answered with; normally one assistant message.
+        prompt_ids: The ids that the engine saw.
+        completion_ids: The ids that the engine sampled, with the stop if it sampled one.
+        logprobs: One natural-log probability per completion id, None where the engine gave none.
+            None altogether without any.
+        truncated: Whether the turn was cut short, so that no stop was sampled.
+        key: What the prompt was rendered with, made by `render_key`; None if unknown.
+        prompt_ledger: Who wrote each prompt id; all are `Origin.PROMPT` unless given.
+        messages: Prompt and completion together.
+        ids: Prompt and completion ids together: what the next prompt begins with.
+
+    Raises:
+        InputError: An id or a message is invalid, or `logprobs` does not have one value per completion id.
 
     >>> step = Step(prompt=[{"role": "user", "content": "hi"}],
     ...             completion=[{"role": "assistant", "content": "hello"}],
@@ -73,25 +77,15 @@ class Step:
     """
 
     prompt: Messages = attrs.field(converter=_prompt)
-    """The messages of the request, the whole conversation."""
     completion: Messages = attrs.field(converter=_completion)
-    """The messages that the model answered with; normally one assistant message."""
     prompt_ids: Ids = attrs.field(converter=_prompt_ids)
-    """The ids that the engine saw."""
     completion_ids: Ids = attrs.field(converter=_completion_ids)
-    """The ids that the engine sampled, the stop among them if it sampled one."""
     logprobs: tuple[float | None, ...] | None = attrs.field(default=None, converter=_logprobs)
-    """One natural-log probability for each completion id; None where the engine gave none."""
-    truncated: bool = attrs.field(default=False, validator=_is_a(bool))
-    """Whether the turn was cut short, so that no stop was sampled."""
-    key: str | None = attrs.field(default=None, validator=_is_a(str, type(None)))
-    """What the prompt was rendered with: see `render_key`."""
-    prompt_ledger: Ledger = attrs.field(validator=_is_a(Ledger))
-    """Where each prompt id comes from; a prompt rendered from messages where nothing else is said."""
+    truncated: bool = attrs.field(default=False, validator=is_a(bool))
+    key: str | None = attrs.field(default=None, validator=is_a(str, type(None)))
+    prompt_ledger: Ledger = attrs.field(validator=is_a(Ledger))
     messages: Messages = attrs.field(init=False, eq=False)
-    """Prompt and completion together."""
     ids: Ids = attrs.field(init=False, eq=False)
-    """Prompt and completion ids together: what the next prompt begins with."""
 
     @prompt_ledger.default
     def _rendered(self) -> Ledger:
@@ -123,12 +117,12 @@ class Step:
 
     @property
     def ledger(self) -> Ledger:
-        """Where each of `ids` comes from."""
+        """Who wrote each of `ids`."""
         return self.prompt_ledger.then((Origin.SAMPLED, len(self.completion_ids)))
 
     @property
     def stop(self) -> int | None:
-        """The sampled stop: the last id of a turn that was not cut short."""
+        """The sampled stop: the last id of a turn that was not cut short, else None."""
         return None if self.truncated or not self.completion_ids else self.completion_ids[-1]
 
     def __repr__(self) -> str:
@@ -139,5 +133,5 @@ class Step:
 
 
 def _one_part(items: Shared[T]) -> Sequence[T]:
-    """Return ids or messages as a part that another chain may hold."""
+    """Return ids or messages as a part for another chain."""
     return items.part if items.parent is None else tuple(items)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from .errors import InputError
+from .checks import require
 from .ids import PACKED, Ids, checked
 from .ledger import Ledger, Origin
 from .locate import Located, locate
@@ -23,25 +23,29 @@ from .step import Step
 
 @attrs.frozen(kw_only=True)
 class Stitched:
-    """The next prompt, and how it came about."""
+    """The next prompt, with where each of its ids comes from.
+
+    Attributes:
+        ids: Ids of the whole prompt, sharing those of the matched step.
+        step: The step that the prompt continues.
+        bridge: The ids after those of the step.
+        ledger: Who wrote each id.
+        inserted_close: The part of the turn's close that was missing and was inserted.
+        replaced_stop: The sampled stop that the close replaced, if the policy says so.
+        kept_stop: The sampled odd stop that stands before the close, if the policy says so.
+        forgiven: Differences between the step's messages and the prompt's that did not count.
+        environment: The prompt's messages after the step.
+    """
 
     ids: Ids
-    """The ids of the whole prompt, sharing those of the matched step."""
     step: Step
-    """The step that the prompt continues."""
     _messages: Messages
     bridge: tuple[int, ...]
-    """The ids after those of the step."""
     ledger: Ledger
-    """Where each id comes from."""
     inserted_close: tuple[int, ...]
-    """What was missing of the turn's close."""
     replaced_stop: int | None
-    """The sampled stop in whose place the close stands, where the policy says so."""
     kept_stop: int | None
-    """The sampled stop that stands before the close, where the policy says so."""
     forgiven: frozenset[Forgiveness]
-    """Differences between the step's messages and the prompt's that did not count."""
 
     @property
     def environment(self) -> Messages:
@@ -56,9 +60,14 @@ class Stitched:
         logprobs: Sequence[float | None] | None = None,
         truncated: bool = False,
     ) -> Step:
-        """Return the step that this prompt and its completion make; it shares the matched step."""
+        """Return the step that this prompt and its completion make; it shares the matched step.
+
+        The arguments are those of `Step`.
+        """
+        messages = self.step.messages
+        shares = self._messages.extends(messages)
         return Step(
-            prompt=self._kept(),
+            prompt=self._messages if shares else messages.then(self.environment),
             completion=completion,
             prompt_ids=self.ids,
             completion_ids=Ids.of(completion_ids, "completion_ids").packed(),
@@ -67,11 +76,6 @@ class Stitched:
             key=self.step.key,
             prompt_ledger=self.ledger,
         )
-
-    def _kept(self) -> Messages:
-        """Return the prompt's messages, those that it shares with the step as the step has them."""
-        messages = self.step.messages
-        return self._messages if self._messages.extends(messages) else messages.then(self.environment)
 
 
 def stitch(
@@ -84,14 +88,22 @@ def stitch(
     key: str | None = None,
     profile: Profile | None = None,
 ) -> list[int] | None:
-    """Return the ids of the next prompt, or None where it must go by messages.
+    """Return the ids of the next prompt, or None if it must go by messages. `try_stitch` says why.
 
-    `trajectory` holds the steps so far in any order; `prompt` is the whole conversation; `suffix` is the
-    template's turn close (see `suffix_ids`); `policy` says what becomes of cut turns and odd stops, and which
-    differences are forgiven; `key` says what the prompt is rendered with (`render_key`); `profile` is what is
-    known of the template (`probe`), which saves all questions but one.
-    Raises `InputError` for malformed input, `TokenizeError` where `tokenize_fn` returns no ids, and what
-    `tokenize_fn` raises. `stitch_questions` gives the reason for None.
+    Args:
+        trajectory: The steps so far, in any order.
+        prompt: The messages of the next request, the whole conversation.
+        suffix: The ids with which the template closes an assistant turn (see `suffix_ids`).
+        tokenize_fn: Renders messages and returns ids (see `TokenizeFn`).
+        policy: What to do with cut turns and odd stops, and which differences to forgive.
+        key: What the prompt is rendered with (see `render_key`); steps with another key never match.
+        profile: What is known of the template (see `probe`). It saves all questions but one.
+
+    Raises:
+        InputError: An argument is malformed; the message names it.
+        TokenizeError: `tokenize_fn` returned something other than ids.
+
+    What `tokenize_fn` raises passes through unchanged, except `TemplateRefused`.
 
     >>> from tito_core import suffix_ids
     >>> def tokenize(messages, *, add_generation_prompt):      # 1 opens a turn, 2 closes it
@@ -103,8 +115,8 @@ def stitch(
     >>> stitch([step], [*step.messages, question], suffix_ids(tokenize), tokenize)
     [1, 4, 65, 2, 1, 9, 777, 2, 1, 4, 66, 2, 1, 9]
     """
-    found = try_stitch(trajectory, prompt, suffix, tokenize_fn, policy=policy, key=key, profile=profile)
-    return found.ids.tolist() if isinstance(found, Stitched) else None
+    result = try_stitch(trajectory, prompt, suffix, tokenize_fn, policy=policy, key=key, profile=profile)
+    return result.ids.tolist() if isinstance(result, Stitched) else None
 
 
 def try_stitch(
@@ -138,30 +150,30 @@ def stitch_questions(
     key: str | None = None,
     profile: Profile | None = None,
 ) -> Questions[Stitched | Refusal]:
-    """Ask for what is new and return the next prompt, or the reason why there is none.
+    """Ask what `try_stitch` asks, for callers whose answers must be awaited.
 
-    The arguments are those of `stitch`. Run it with `answer`, or with a driver of your own: it yields an
-    `Ask` and is sent ids, or is thrown a `TemplateRefused`. Raises `InputError` for malformed input and
-    `TokenizeError` where it is sent what is not ids.
+    It is a generator: it yields `Question`s, is sent ids or thrown a `TemplateRefused`, and returns what
+    `try_stitch` returns. `tito_io.client.answer` drives it with an async function. `trajectory`, `prompt`,
+    `suffix`, `policy`, `key` and `profile` are those of `stitch`.
 
-    >>> asking = stitch_questions([], [{"role": "user", "content": "hi"}], (2,))
-    >>> answer(asking, lambda messages, *, add_generation_prompt: [1]).reason.name
+    >>> questions = stitch_questions([], [{"role": "user", "content": "hi"}], (2,))
+    >>> answer(questions, lambda messages, *, add_generation_prompt: [1]).reason.name
     'NO_PREFIX'
     """
     close = checked(suffix, "suffix")
-    _check(profile)
+    _require_profile(profile)
     located = locate(trajectory, prompt, policy=policy, key=key)
     if isinstance(located, Refusal):
         return located
-    return _join(located, (yield from located.tail_questions(close, profile)), close, profile)
+    return (yield from continue_questions(located, close, profile=profile))
 
 
 def continue_questions(
     located: Located, suffix: Sequence[int], *, profile: Profile | None = None
 ) -> Questions[Stitched | Refusal]:
-    """Ask for what is new and return the prompt that goes on at a place, or the reason why there is none.
+    """Ask for what is new after a `located` step; the second half of `stitch_questions`.
 
-    The second half of `stitch_questions`, for callers who look at the place first (`Located.case`).
+    For callers that look at the step first (`Located.case`). `suffix` and `profile` are those of `stitch`.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -170,40 +182,44 @@ def continue_questions(
     'UNPROVEN_TAIL'
     """
     close = checked(suffix, "suffix")
-    _check(profile)
-    return _join(located, (yield from located.tail_questions(close, profile)), close, profile)
+    _require_profile(profile)
+    tail = yield from located.tail_questions(close, profile)
+    return tail if isinstance(tail, Refusal) else _join(located, tail, close, profile)
 
 
-def _check(profile: object) -> None:
-    if not isinstance(profile, Profile | None):
-        raise InputError(f"profile is {profile!r:.60}: give a Profile, such as probe makes, or None")
+def _require_profile(profile: object) -> None:
+    require(profile, (Profile, type(None)), "profile", "a Profile, such as probe returns, or None")
 
 
 def _join(
-    located: Located, bridge: ProvenTail | Refusal, suffix: tuple[int, ...], profile: Profile | None
+    located: Located, tail: ProvenTail, suffix: tuple[int, ...], profile: Profile | None
 ) -> Stitched | Refusal:
-    """Put the bridge after the step's ids, with the close standing once."""
-    if isinstance(bridge, Refusal):
-        return bridge
-    step, policy = located.match.step, located.policy
-    stop_ids = () if profile is None else profile.stop_ids
-    written = 0 if step.truncated else overlap(step.completion_ids, bridge.ids, suffix)
+    """Append the tail to the step's ids, with the close written once."""
+    step, choice = located.match.step, located.policy.odd_stop
+    written = 0 if step.truncated else overlap(step.completion_ids, tail.ids, suffix)
     odd = not step.truncated and not written
-    if odd and not _is_chosen(policy.odd_stop, step, stop_ids):
-        return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {bridge.ids[:1]}")
-    replaced = step.stop if odd and policy.odd_stop is OddStop.REPLACE else None
+    if odd and not _may_continue(choice, step, () if profile is None else profile.stop_ids):
+        return Refusal(Reason.ODD_STOP, f"the turn ended with {step.stop}, not {tail.ids[:1]}")
+    replaced = step.stop if odd and choice is OddStop.REPLACE else None
     kept, sampled = step.ids, step.completion_ids.length
     if replaced is not None:
-        kept, sampled, written = _without_stop(step, bridge, suffix)
-    added = bridge.ids[written:]
-    close = added[: max(len(suffix) - written, 0)] if bridge.ids[: len(suffix)] == suffix else ()
+        # Without the stop the turn may end with a part of the close, which must not be written twice.
+        text = tuple(step.completion_ids)[:-1]
+        kept, sampled, written = step.prompt_ids.then(text), len(text), overlap(text, tail.ids, suffix)
+    added = tail.ids[written:]
+    # A tail that does not begin with the suffix (the turn ended with the next opener) has no close to insert.
+    close = added[: max(len(suffix) - written, 0)] if tail.ids[: len(suffix)] == suffix else ()
+    prompt = min(tail.generation_prompt, len(added) - len(close))
     return Stitched(
         ids=kept.then(array(PACKED, added)),
         step=step,
         messages=located.messages,
         bridge=added,
         ledger=step.prompt_ledger.then(
-            (Origin.SAMPLED, sampled), *_runs(len(close), len(added), bridge.generation_prompt)
+            (Origin.SAMPLED, sampled),
+            (Origin.INSERTED_CLOSE, len(close)),
+            (Origin.ENVIRONMENT, len(added) - len(close) - prompt),
+            (Origin.GENERATION_PROMPT, prompt),
         ),
         inserted_close=close,
         replaced_stop=replaced,
@@ -212,39 +228,24 @@ def _join(
     )
 
 
-def _is_chosen(choice: OddStop, step: Step, stop_ids: Sequence[int]) -> bool:
-    """Tell whether the policy says what becomes of an odd stop; of a text that ended the turn it does not."""
+def _may_continue(choice: OddStop, step: Step, stop_ids: Sequence[int]) -> bool:
+    """Return whether the policy accepts an odd stop. REPLACE must not remove the last id of a text."""
     if choice is OddStop.REFUSE or not step.completion_ids:
         return False
     return choice is OddStop.KEEP or not stop_ids or step.stop in stop_ids
 
 
-def _without_stop(step: Step, bridge: ProvenTail, suffix: tuple[int, ...]) -> tuple[Ids, int, int]:
-    """Return the ids but the stop, how many were sampled, and how much of the bridge they end with."""
-    sampled = tuple(step.completion_ids)[:-1]
-    return step.prompt_ids.then(sampled), len(sampled), overlap(sampled, bridge.ids, suffix)
-
-
-def overlap(completion: Sequence[int], bridge: Sequence[int], suffix: Sequence[int]) -> int:
-    """Return how much of the bridge the completion already ends with: of its close, and the next opener.
+def overlap(completion: Sequence[int], tail: Sequence[int], suffix: Sequence[int]) -> int:
+    """Return how many ids of the tail the completion ends with: of its close, and of the next opener.
 
     >>> overlap([5, 7, 7], [7, 7, 1], [7, 7]), overlap([5, 7], [7, 7, 1], [7, 7])
     (2, 1)
     >>> overlap([5, 8], [8, 1], [])            # the next role's marker was sampled as the stop
     1
     """
-    closed = len(suffix) if tuple(bridge[: len(suffix)]) == tuple(suffix) else 0
+    closed = len(suffix) if tuple(tail[: len(suffix)]) == tuple(suffix) else 0
     end = tuple(completion[-closed - 1 :])
-    for count in range(len(end), 0, -1):
-        if end[-count:] == tuple(bridge[:count]):
+    for count in range(len(end), 0, -1):  # the largest: a suffix may overlap itself
+        if end[-count:] == tuple(tail[:count]):
             return count
     return 0
-
-
-def _runs(close: int, added: int, prompt: int) -> tuple[tuple[Origin, int], ...]:
-    prompt = min(prompt, added - close)
-    return (
-        (Origin.INSERTED_CLOSE, close),
-        (Origin.ENVIRONMENT, added - close - prompt),
-        (Origin.GENERATION_PROMPT, prompt),
-    )

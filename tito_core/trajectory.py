@@ -1,15 +1,14 @@
-"""The steps so far: an immutable sequence that shares what a step extends."""
+"""Trajectories: the steps so far, which share the prefixes that they extend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import itemgetter
-from typing import Any, overload
 
 import attrs
 
-from .errors import InputError
+from .checks import require
 from .match import NOTHING, PromptMatcher
 from .message import Messages
 from .shared import Shared
@@ -17,11 +16,17 @@ from .step import Step
 
 
 @attrs.frozen(init=False, eq=False, repr=False)
-class Trajectory(Sequence[Step]):
-    """Steps in the order in which they were committed; branches are welcome.
+class Trajectory(Shared[Step]):
+    """Steps in the order in which they were committed; they may branch.
 
-    Appending costs what is new in the step. A step made by `Stitched.then` already shares its history; one
-    that was made from plain lists is compared with the step before it and then shares too.
+    Appending costs what is new in the step. A step made by `Stitched.then` shares its history already. One
+    made from plain lists is compared with the steps before it and shares from then on.
+
+    Attributes:
+        part: The last step, alone in a tuple; empty for the empty trajectory.
+        parent: The trajectory that this one extends.
+        length: Number of steps.
+        longest: Number of messages of the longest step.
 
     >>> def turn(prompt, completion, prompt_ids, completion_ids):
     ...     return Step(prompt=[{"role": "user", "content": text} for text in prompt],
@@ -32,61 +37,31 @@ class Trajectory(Sequence[Step]):
     (1, Ids([1, 2, 3]))
     """
 
-    _steps: Shared[Step]
-    longest: int
-    """Messages of the longest step."""
+    longest: int = attrs.field(init=False)
+
+    @longest.default
+    def _longest(self) -> int:
+        return max(
+            [0, *(step.messages.length for step in self.part), *([self.older.longest] if self.older else [])]
+        )
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
-        """Hold `steps` in their order."""
-        if not isinstance(steps, Iterable):
-            raise InputError(f"a trajectory is made of steps, not of a {type(steps).__name__}")
-        self.__attrs_init__(Shared(()), 0)
+        """Append `steps` in their order. Raises `InputError` for anything that is not a `Step`."""
+        require(steps, Iterable, "steps", "an iterable of Step")
+        self.__attrs_init__(())
         grown = reduce(Trajectory.append, steps, self)
-        self.__attrs_init__(grown._steps, grown.longest)  # noqa: SLF001  # its own kind
+        if grown is not self:
+            self.__attrs_init__(grown.part, grown.parent)
 
     def append(self, step: Step) -> Trajectory:
-        """Return this trajectory followed by `step`."""
-        if not isinstance(step, Step):
-            raise InputError(f"a trajectory holds steps, not {type(step).__name__}: see Stitched.then")
-        steps = Shared((_sharing(self, step),), self._steps)
-        return self._over(steps, max(self.longest, step.messages.length))
-
-    @property
-    def earlier(self) -> Sequence[Step]:
-        """All steps but the last."""
-        return self._steps.parent or ()
-
-    @classmethod
-    def _over(cls, steps: Shared[Step], longest: int) -> Trajectory:
-        made = cls.__new__(cls)
-        made.__attrs_init__(steps, longest)
-        return made
-
-    def __len__(self) -> int:
-        return self._steps.length
-
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self._steps)
-
-    @overload
-    def __getitem__(self, index: int) -> Step: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Step]: ...
-    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
-        return self._steps[index]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # equal to lists of steps, and lists have no hash
+        """Return this trajectory followed by `step`. Raises `InputError` for anything else."""
+        require(step, Step, "step", "a Step, such as Stitched.then returns")
+        longer = Trajectory.__new__(Trajectory)
+        longer.__attrs_init__((_sharing(self, step),), self if self.length else None)
+        return longer
 
     def __repr__(self) -> str:
         return f"Trajectory({len(self)} steps, longest {self.longest} messages)"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Trajectory, (list(self),)
 
 
 def longest_first(steps: Sequence[Step], limit: int) -> Iterator[Step]:
@@ -98,7 +73,7 @@ def longest_first(steps: Sequence[Step], limit: int) -> Iterator[Step]:
         newest = steps[-1]
         if newest.messages.length == steps.longest <= limit:
             yield newest
-            steps = steps.earlier
+            steps = steps.older or ()
     sized = [(step.messages.length, step) for step in steps]
     sized.reverse()
     sized.sort(key=itemgetter(0), reverse=True)

@@ -391,7 +391,7 @@ async def awaited(messages: Sequence[Message], *, add_generation_prompt: bool) -
     ("tokenize_fn", "kind", "said"),
     [
         (None, InputError, r"^tokenize_fn is None: give a function from messages to ids$"),
-        (awaited, TokenizeError, r"^tokenize_fn is async: await what an asking asks"),
+        (awaited, TokenizeError, r"^tokenize_fn is async: await its answers"),
         (
             lambda *_, **__: {"input_ids": [1]},
             TokenizeError,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.core import talk
 from tito_core import InputError, Messages
-from tito_core.match import NOTHING, PromptMatcher, chain_hash, prefix_hashes
+from tito_core.match import NOTHING, PromptMatcher, chain_hash
 from tito_core.normalization.receipts import OPTIONAL, Forgiveness
+
+
+def prefix_hashes(messages: Sequence[dict[str, Any]]) -> list[int]:
+    return PromptMatcher(messages, NOTHING).hashes
 
 
 def said(content: Any = "a", **more: Any) -> dict[str, Any]:
@@ -83,7 +88,7 @@ def test_what_is_forgiven_is_found_after_a_near_miss_too(option: Forgiveness) ->
     }[option]
     search = wanted(talk.user("a"), theirs, talk.user("b"), forgive=[option])
     assert search.fits(Messages.of([talk.user("other"), ours])) is None
-    assert search.failed
+    assert search.near_miss
     assert search.fits(Messages.of([talk.user("a"), ours])) == frozenset({option})
 
 
@@ -102,7 +107,7 @@ def test_a_near_miss_is_told_by_its_hash_alone() -> None:
 def test_a_last_message_that_differs_ends_the_comparison() -> None:
     search = wanted(talk.user("a"), said("b"))
     assert search.fits(Messages.of([talk.user("a"), said("x")])) is None
-    assert not search.failed
+    assert not search.near_miss
     assert list(search.copies) == [1]  # the first was not looked at
     assert search.fits(Messages.of([])) is None
 

@@ -227,14 +227,14 @@ def test_a_trajectory_is_a_sequence_of_steps() -> None:
     assert trajectory != 5
     assert trajectory[0] == first
     assert trajectory[:1] == [first]
-    assert list(trajectory.earlier) == [first]
-    assert list(Trajectory().earlier) == []
+    assert trajectory.older == [first]
+    assert Trajectory().older is None
     assert trajectory.longest == 2
     assert Trajectory().longest == 0
     assert repr(trajectory) == "Trajectory(2 steps, longest 2 messages)"
     with pytest.raises(TypeError):
         hash(trajectory)
-    with pytest.raises(InputError, match="a trajectory holds steps, not dict"):
+    with pytest.raises(InputError, match=r"step is \{\}: give a Step"):
         trajectory.append({})  # type: ignore[arg-type]  # what a newcomer tries
 
 

@@ -10,7 +10,7 @@ FAULTS = (
     Fault(
         "a tail that depends on the turn's words is certified",
         "seams/certify.py",
-        "if not proof.ends((yield from ask(proof.found.unlike(history)))):",
+        "if not proof.ends((yield from ask(proof.located.unlike(history)))):",
         "if False:",
         PROFILED,
     ),

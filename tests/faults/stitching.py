@@ -111,7 +111,7 @@ FAULTS = (
     Fault(
         "a key that stands twice is forgiven",
         "normalization/canonical.py",
-        "if len(held) < len(pairs):",
+        "if len(parsed) < len(pairs):",
         "if False:",
     ),
     Fault(

@@ -1,7 +1,7 @@
-"""The canonical form of a message: what it says, however it was spelled.
+"""The canonical form of a message: its identity, whatever way a client serialized it.
 
-Serializers change a message's spelling and not its meaning: they drop None, add empty lists, re-space
-the JSON of arguments. The canonical form forgives exactly that. It is used to compare; it is never rendered.
+Serializers drop None, add empty lists and re-space the JSON of arguments. The canonical form removes exactly
+these differences. It is used to compare messages and is never rendered.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import attrs
 from ..message import MAX_DEPTH, Message, copied
 
 Value: TypeAlias = Any
-"""A hashable stand-in for JSON data in which True is not 1, 1 is 1.0, and the order of keys is lost."""
+"""A hashable form of JSON data: True differs from 1, 1 equals 1.0, the order of keys is ignored."""
 
 REASONING = ("reasoning", "reasoning_content")
-"""The two names that servers have for what a model thought."""
+"""The two names that servers use for a model's reasoning."""
 IDENTITY = ("role", "content", *REASONING, "tool_calls", "tool_call_id", "name")
-"""The keys that make a message what it is; other keys are ignored."""
+"""The keys that make up a message's identity; other keys are ignored."""
 
 
 @attrs.frozen
@@ -36,7 +36,16 @@ class CanonicalCall:
 
 @attrs.frozen
 class Canonical:
-    """A message's identity: two messages are the same where these are equal."""
+    """A message's identity: two messages are the same if their canonical forms are equal.
+
+    Attributes:
+        role: As it was passed.
+        content: A string, a tuple of parts, or None; an assistant's empty content is None.
+        reasoning: The reasoning under either name; both values if they differ.
+        tool_calls: One `CanonicalCall` per call, in order.
+        tool_call_id: Of a tool message, the call that it answers.
+        name: The author's name, or the tool's.
+    """
 
     role: str
     content: Value
@@ -47,11 +56,11 @@ class Canonical:
 
 
 class _TooDeepError(ValueError):
-    """Arguments nested beyond `MAX_DEPTH` stay text."""
+    """Arguments nested deeper than `MAX_DEPTH`, which are compared as text."""
 
 
 def normalize(message: Message | Canonical) -> Canonical:
-    """Return the canonical form of a message; a form that has it already is its own.
+    """Return the canonical form of `message`; a `Canonical` is returned as it is.
 
     >>> ours = {"role": "assistant", "content": None, "tool_calls": [
     ...     {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1.0}'}}]}
@@ -64,7 +73,7 @@ def normalize(message: Message | Canonical) -> Canonical:
 
 
 def normal_copy(message: Mapping[str, Any]) -> Canonical:
-    """Return the canonical form of a message that was copied already."""
+    """Return the canonical form of a message that is a private copy."""
     assistant = message["role"] == "assistant"
     return Canonical(
         role=message["role"],
@@ -77,7 +86,7 @@ def normal_copy(message: Mapping[str, Any]) -> Canonical:
 
 
 def trimmed(form: Canonical) -> Value:
-    """Return an assistant's content without trailing white space; blank text is no content."""
+    """Return an assistant's content without trailing white space, None if nothing is left."""
     trims = form.role == "assistant" and isinstance(form.content, str)
     return (form.content.rstrip() or None) if trims else form.content
 
@@ -92,7 +101,7 @@ def _content(content: Any, *, assistant: bool) -> Value:
 
 
 def sole_text(content: Any) -> Any:
-    """Return the string of a lone text part, and anything else as it is."""
+    """Return the string of a single text part, and anything else as it is."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         part = {key: value for key, value in content[0].items() if value is not None}
         if part.keys() == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str):
@@ -101,28 +110,27 @@ def sole_text(content: Any) -> Any:
 
 
 def _part(part: Any) -> Value:
-    if isinstance(part, dict):
-        return _value({key: value for key, value in part.items() if value is not None})
-    return _value(part)
+    return _value(
+        {key: value for key, value in part.items() if value is not None} if isinstance(part, dict) else part
+    )
 
 
 def _reasoning(message: Mapping[str, Any]) -> Value:
-    """Return the reasoning under either of its names; both only where they differ."""
-    said = [message.get(key) for key in REASONING]
-    values = [_value(text) for text in said if text not in (None, "")]
+    """Return the reasoning under either of its names; both values if they differ."""
+    values = [_value(message[key]) for key in REASONING if message.get(key) not in (None, "")]
     if len(values) > 1 and values[0] != values[1]:
         return ("two", *values)
     return values[0] if values else None
 
 
 def calls_in(message: Mapping[str, Any]) -> list[Any]:
-    """Return the tool calls as a list, whatever a client made of them."""
+    """Return a message's tool calls as a list; a client may have sent a single object."""
     calls = message.get("tool_calls")
     return calls if isinstance(calls, list) else [calls] if calls else []
 
 
-def said_in(call: dict[str, Any]) -> dict[str, Any]:
-    """Return where a call's name and arguments stand: in `function`, or flat in the call."""
+def function_of(call: dict[str, Any]) -> dict[str, Any]:
+    """Return the object with a call's name and arguments: its `function`, or the call itself."""
     function = call.get("function")
     return function if isinstance(function, dict) else call
 
@@ -130,15 +138,16 @@ def said_in(call: dict[str, Any]) -> dict[str, Any]:
 def _call(call: Any) -> CanonicalCall:
     if not isinstance(call, dict):
         return CanonicalCall(None, None, ("odd", _value(call)))
-    said = said_in(call)
-    if "name" not in said:
+    function = function_of(call)
+    if "name" not in function:
         rest = {key: value for key, value in call.items() if key not in ("id", "index") and value is not None}
         return CanonicalCall(_value(call.get("id")), None, ("odd", _value(rest)))
-    return CanonicalCall(_value(call.get("id")), _value(said.get("name")), _arguments(said.get("arguments")))
+    arguments = _arguments(function.get("arguments"))
+    return CanonicalCall(_value(call.get("id")), _value(function["name"]), arguments)
 
 
 def _arguments(arguments: Any) -> Value:
-    """Return arguments by value where they are one JSON object, and as they stand elsewhere."""
+    """Return arguments by value if they are one JSON object, else as they are."""
     if arguments in (None, ""):
         return _value({})
     if not isinstance(arguments, str):
@@ -153,43 +162,38 @@ def _arguments(arguments: Any) -> Value:
 
 
 def _parsed(text: str) -> Any:
-    """Parse JSON that has no duplicate key and no NaN, or return None."""
+    """Return parsed JSON, or None for invalid JSON, duplicate keys, NaN and infinities."""
     try:
         return json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_refuse, parse_int=Decimal, parse_float=Decimal
+            text, object_pairs_hook=_unique, parse_constant=_reject, parse_int=Decimal, parse_float=Decimal
         )
     except (ValueError, InvalidOperation, RecursionError):
         return None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    held = dict(pairs)
-    if len(held) < len(pairs):
-        raise ValueError("a key stands twice")
-    return held
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
+        raise ValueError("duplicate key")
+    return parsed
 
 
-def _refuse(name: str) -> None:
+def _reject(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
 def _value(value: Any, depth: int = 0) -> Value:
-    """Return a hashable stand-in that is equal exactly where the JSON means the same."""
+    """Return a hashable form of JSON data; two forms are equal exactly if the data mean the same."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
         return ("truth", value)
-    if isinstance(value, int | float | Decimal):
-        return _number(value)
+    if isinstance(value, float):  # by its shortest decimal: JavaScript clients write 1 for 1.0
+        return Decimal(repr(value)) if math.isfinite(value) else ("not finite", repr(value))
+    if isinstance(value, int | Decimal):
+        return Decimal(value)
     if depth > MAX_DEPTH:
         raise _TooDeepError
     if isinstance(value, dict):
         return ("object", *((key, _value(value[key], depth + 1)) for key in sorted(value)))
     return ("array", *(_value(item, depth + 1) for item in value))
-
-
-def _number(value: float | Decimal) -> Value:
-    """Return the exact decimal value; clients in JavaScript write 1 for 1.0."""
-    if isinstance(value, float):
-        return Decimal(repr(value)) if math.isfinite(value) else ("not finite", repr(value))
-    return Decimal(value)

@@ -1,4 +1,4 @@
-"""The messages after the matched step, cleaned so that a template does not drop what they say."""
+"""Clean environment messages before rendering, so that a template does not drop their text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ Plain = dict[str, Any]
 
 
 def clean(messages: Sequence[Message]) -> tuple[Plain, ...]:
-    """Return copies in which a lone text part is its string; several parts stay, since servers differ.
+    """Return copies of `messages` in which a single text part is its string.
+
+    Several parts stay as they are, since servers join them differently.
 
     >>> clean([{"role": "tool", "content": [{"type": "text", "text": "7"}]}])
     ({'role': 'tool', 'content': '7'},)
@@ -22,18 +24,17 @@ def clean(messages: Sequence[Message]) -> tuple[Plain, ...]:
 
 
 def flattened(messages: Iterable[Plain]) -> tuple[Plain, ...]:
-    """Return the same of messages that are private copies already."""
-    return tuple(map(_flat, messages))
-
-
-def _flat(message: Plain) -> Plain:
-    content = message.get("content")
-    text = sole_text(content)
-    return message if text is content else {**message, "content": text}
+    """Return what `clean` does, for messages that are private copies already."""
+    texts = ((message, sole_text(message.get("content"))) for message in messages)
+    return tuple(
+        message if text is message.get("content") else {**message, "content": text} for message, text in texts
+    )
 
 
 def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
-    """Yield the environment, then as a template that knows no `developer` would have it.
+    """Yield the environment, then the same with `developer` messages as `system` messages.
+
+    Many templates have no developer role.
 
     >>> [m["role"] for reading in readings(({"role": "developer", "content": "x"},)) for m in reading]
     ['developer', 'system']
@@ -47,24 +48,21 @@ def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
 
 
 def says(messages: Sequence[Message], word: str) -> bool:
-    """Tell whether a word of plain letters stands anywhere in messages, in whatever case and at any depth.
+    """Return whether a word of plain letters occurs anywhere in `messages`, at any depth and in any case.
 
-    Templates may change the case.
+    Case is ignored because templates may change it.
 
     >>> says([{"role": "user", "content": [{"type": "text", "text": "a ZEPHYR"}]}], "Zephyr")
     True
     """
     sought = word.casefold()
-    told = chain.from_iterable(chain(message, message.values()) for message in messages)
-    return any(sought in _letters(one).casefold() for one in told)
-
-
-def _letters(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)  # which writes letters as they are
+    values = chain.from_iterable(chain(message, message.values()) for message in messages)
+    # repr writes letters as they are, at any depth
+    return any(sought in (one if isinstance(one, str) else repr(one)).casefold() for one in values)
 
 
 def lengthened(environment: Sequence[Plain], positions: Iterable[int]) -> tuple[Plain, ...]:
-    """Return the environment with more text in some messages.
+    """Return the environment with more text in the messages at `positions`.
 
     >>> lengthened([{"role": "user", "content": "a"}], [0])
     ({'role': 'user', 'content': 'a more'},)

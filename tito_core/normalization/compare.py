@@ -1,4 +1,4 @@
-"""Which messages are the same: compared by what they say, with a receipt for every other difference."""
+"""Compare two messages by their canonical forms, with a receipt for every difference that was forgiven."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from .receipts import Forgiveness, receipts
 def same(
     ours: Message, theirs: Message, forgive: frozenset[Forgiveness] = frozenset()
 ) -> frozenset[Forgiveness] | None:
-    """Return what had to be forgiven for two messages to be the same, or None where they differ.
+    """Return which differences were forgiven for two messages to be the same, or None if they differ.
 
-    `ours` is what was stored, `theirs` what came back; `forgive` names optional differences.
+    `ours` is the stored message, `theirs` the one that came back; `forgive` names optional differences.
 
     >>> same({"role": "user", "content": "a"}, {"role": "user", "content": "b"}) is None
     True
     >>> same({"role": "assistant", "content": ""}, {"role": "assistant", "content": None})
     frozenset({<Forgiveness.EMPTY_CONTENT: "an assistant's content was None, empty or absent">})
     """
-    kinds = {type(ours) is dict, type(theirs) is dict}
-    found = same_copies(copied([ours], "ours")[0], copied([theirs], "theirs")[0], Renaming(forgive))
-    return found if found is None or len(kinds) == 1 else found | {Forgiveness.OBJECT}
+    receipts = same_copies(copied([ours], "ours")[0], copied([theirs], "theirs")[0], Renaming(forgive))
+    one_is_an_object = (type(ours) is dict) != (type(theirs) is dict)
+    return receipts | {Forgiveness.OBJECT} if receipts is not None and one_is_an_object else receipts
 
 
 @attrs.define
 class Renaming:
-    """What a comparison of conversations carries from message to message."""
+    """What a comparison of two conversations carries from message to message.
+
+    Attributes:
+        forgive: Optional differences that do not count.
+        ours: The stored tool call ids, numbered in the order in which they occur.
+        theirs: The same for the ids that came back. Ids match if their numbers do.
+    """
 
     forgive: frozenset[Forgiveness]
     ours: dict[Value, int] = attrs.field(factory=dict)
     theirs: dict[Value, int] = attrs.field(factory=dict)
 
     def same_id(self, ours: Value, theirs: Value) -> bool:
-        """Tell whether two ids are the same, or the same under the renaming seen so far."""
+        """Return whether two ids are equal, or equal under the renaming seen so far."""
         if Forgiveness.RENAMED_TOOL_IDS not in self.forgive or ours is None or theirs is None:
             return bool(ours == theirs)
-        return _ordinal(self.ours, ours) == _ordinal(self.theirs, theirs)
-
-
-def _ordinal(seen: dict[Value, int], item: Value) -> int:
-    return seen.setdefault(item, len(seen))
+        number = self.ours.setdefault(ours, len(self.ours))
+        return number == self.theirs.setdefault(theirs, len(self.theirs))
 
 
 def same_copies(
     ours: dict[str, Any], theirs: dict[str, Any], renaming: Renaming
 ) -> frozenset[Forgiveness] | None:
-    """Compare two copied messages; see `same`."""
-    left, right = normal_copy(ours), normal_copy(theirs)
-    extra = _same_forms(left, right, renaming)
-    if extra is None:
-        return None
-    return extra | receipts(ours, theirs)
+    """Compare two messages that are private copies; see `same`."""
+    optional = _same_forms(normal_copy(ours), normal_copy(theirs), renaming)
+    return None if optional is None else optional | receipts(ours, theirs)
 
 
 def _same_forms(left: Canonical, right: Canonical, renaming: Renaming) -> frozenset[Forgiveness] | None:
-    """Compare canonical forms; return the optional differences that were forgiven, or None."""
+    """Return the optional differences that were forgiven between two canonical forms, or None."""
     if (left.role, left.name, len(left.tool_calls)) != (right.role, right.name, len(right.tool_calls)):
         return None
     found = [

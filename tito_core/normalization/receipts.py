@@ -1,17 +1,16 @@
-"""Differences between messages that do not count, by name."""
+"""Receipts: the differences between two messages that were forgiven, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
-from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from .canonical import IDENTITY, REASONING, calls_in, said_in, sole_text
+from .canonical import IDENTITY, REASONING, calls_in, function_of, sole_text
 
 
 class Forgiveness(Enum):
-    """A difference that did not count."""
+    """A difference between two messages that did not prevent a match."""
 
     ABSENT = "a key was missing on one side and None on the other"
     EMPTY_CONTENT = "an assistant's content was None, empty or absent"
@@ -20,7 +19,7 @@ class Forgiveness(Enum):
     REASONING_NAME = "reasoning against reasoning_content"
     EMPTY_REASONING = "reasoning was None, empty or absent"
     EMPTY_CALLS = "tool_calls was None, empty or absent"
-    CALL_KEYS = "keys of a tool call beside its id, name and arguments, or a call that stands in no list"
+    CALL_KEYS = "keys of a tool call beside its id, name and arguments, or a call outside of a list"
     OTHER_KEYS = "keys that are no part of a message's identity"
     NUMBERS = "a number outside of arguments written differently, such as 1 and 1.0"
     OBJECT = "an object of a client library against a mapping"
@@ -32,93 +31,93 @@ class Forgiveness(Enum):
 OPTIONAL = frozenset(
     (Forgiveness.TRAILING_WHITESPACE, Forgiveness.DROPPED_REASONING, Forgiveness.RENAMED_TOOL_IDS)
 )
-"""What is forgiven only when a policy names it."""
-
+"""What is forgiven only if a policy names it."""
 
 Plain: TypeAlias = dict[str, Any]
 
 
 def receipts(ours: Plain, theirs: Plain) -> frozenset[Forgiveness]:
-    """Name the ways in which two messages that are the same were written differently.
+    """Return in which ways two messages with one canonical form were written differently.
+
+    Without any, the two hold equal data: True is not 1 there, nor 1 equal to 1.0.
 
     >>> receipts({"role": "user", "content": "a"}, {"role": "user", "content": "a", "name": None})
     frozenset({<Forgiveness.ABSENT: 'a key was missing on one side and None on the other'>})
     """
-    return frozenset(name for name, differs in _SPELLINGS.items() if differs(ours, theirs))
+    left, right = _writings(ours), _writings(theirs)
+    return frozenset((*(name for name in left if left[name] != right[name]), *_blanks(ours, theirs)))
+
+
+def _writings(message: Plain) -> dict[Forgiveness, Any]:
+    """Return how a message is written, in each respect that the canonical form ignores."""
+    calls = [call for call in calls_in(message) if isinstance(call, dict)]
+    return {
+        Forgiveness.TEXT_PART: isinstance(message.get("content"), list),
+        Forgiveness.ARGUMENTS: [exactly(function_of(call).get("arguments")) for call in calls],
+        Forgiveness.CALL_KEYS: [
+            *([isinstance(message["tool_calls"], list)] if calls_in(message) else []),
+            *map(_keys_beside, calls),
+        ],
+        Forgiveness.OTHER_KEYS: _without(message, *IDENTITY),
+        Forgiveness.NUMBERS: _numbers_in(message),
+    }
+
+
+def _blanks(ours: Plain, theirs: Plain) -> Iterator[Forgiveness]:
+    """Yield the differences in what is missing, None or empty, and in the name of the reasoning."""
+    texts = [sole_text(message.get("content")) for message in (ours, theirs)]
+    calls = [message.get("tool_calls") for message in (ours, theirs)]
+    names = [[key for key in REASONING if message.get(key)] for message in (ours, theirs)]
+    blank_reasoning = [(ours.get(key), theirs.get(key)) for key in REASONING]
+    if any(map(_differs_in_absent_keys, _optional(ours), _optional(theirs))):
+        yield Forgiveness.ABSENT
+    if texts[0] != texts[1] and all(text in (None, "") for text in texts):
+        yield Forgiveness.EMPTY_CONTENT
+    if not calls[1] and exactly(calls[0]) != exactly(calls[1]):
+        yield Forgiveness.EMPTY_CALLS
+    if names[1] and names[0] != names[1]:
+        yield Forgiveness.REASONING_NAME
+    if any(a != b and not a and not b for a, b in blank_reasoning):
+        yield Forgiveness.EMPTY_REASONING
+
+
+def _optional(message: Plain) -> Iterator[tuple[Plain, tuple[str, ...]]]:
+    """Yield the objects in a message whose keys may be left out, and which keys; () means any."""
+    yield message, IDENTITY
+    for call in calls_in(message):
+        if isinstance(call, dict):
+            yield call, ("id",)
+            yield function_of(call), ("arguments",)
+    content = message.get("content")
+    yield from (
+        (part, ()) for part in (content if isinstance(content, list) else ()) if isinstance(part, dict)
+    )
+
+
+def _differs_in_absent_keys(
+    ours: tuple[Plain, tuple[str, ...]], theirs: tuple[Plain, tuple[str, ...]]
+) -> bool:
+    (a, keys), (b, _) = ours, theirs
+    return any((key in a) != (key in b) and a.get(key) is b.get(key) is None for key in keys or {*a, *b})
 
 
 def exactly(value: Any) -> Any:
-    """Return data in which only what is written alike is equal, but for the order of keys."""
+    """Return data that are equal only if they are written the same, except for the order of keys."""
     if isinstance(value, dict):
         return {key: exactly(item) for key, item in value.items()}
     if isinstance(value, list):
         return list(map(exactly, value))
-    return (type(value), repr(value) if isinstance(value, float) else value)  # 0.0 is not written -0.0
+    return (
+        type(value),
+        repr(value) if isinstance(value, float) else value,
+    )  # 0.0 == -0.0, written differently
 
 
-def _absent(ours: Plain, theirs: Plain) -> bool:
-    return any(
-        (key in a) != (key in b) and a.get(key) is b.get(key) is None
-        for (a, keys), (b, _) in zip(_optional(ours), _optional(theirs), strict=False)
-        for key in keys or {*a, *b}
-    )
+def _without(data: Plain, *keys: str) -> Any:
+    return exactly({key: value for key, value in data.items() if key not in keys})
 
 
-def _optional(message: Plain) -> Iterator[tuple[Plain, tuple[str, ...]]]:
-    """Yield what may leave out keys, and which keys; none named means any."""
-    yield message, IDENTITY
-    for call in _objects(calls_in(message)):
-        yield call, ("id",)
-        yield said_in(call), ("arguments",)
-    yield from ((part, ()) for part in _objects(message.get("content")))
-
-
-def _objects(items: Any) -> list[Plain]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _empty_content(ours: Plain, theirs: Plain) -> bool:
-    texts = [sole_text(message.get("content")) for message in (ours, theirs)]
-    return texts[0] != texts[1] and all(text in (None, "") for text in texts)
-
-
-def _text_part(ours: Plain, theirs: Plain) -> bool:
-    lists = [isinstance(message.get("content"), list) for message in (ours, theirs)]
-    return lists[0] != lists[1]
-
-
-def _reasoning_name(ours: Plain, theirs: Plain) -> bool:
-    names = [[key for key in REASONING if message.get(key)] for message in (ours, theirs)]
-    return bool(names[1]) and names[0] != names[1]
-
-
-def _empty_reasoning(ours: Plain, theirs: Plain) -> bool:
-    pairs = [(ours.get(key), theirs.get(key)) for key in REASONING]
-    return any(a != b and not a and not b for a, b in pairs)
-
-
-def _empty_calls(ours: Plain, theirs: Plain) -> bool:
-    calls = [message.get("tool_calls") for message in (ours, theirs)]
-    return not calls[1] and exactly(calls[0]) != exactly(calls[1])
-
-
-def _arguments(ours: Plain, theirs: Plain) -> bool:
-    pairs = zip_longest(*(_objects(calls_in(message)) for message in (ours, theirs)), fillvalue={})
-    given = [[said_in(call).get("arguments") for call in pair] for pair in pairs]
-    return any(exactly(one) != exactly(other) for one, other in given)
-
-
-def _call_keys(ours: Plain, theirs: Plain) -> bool:
-    return bool(_call_rest(ours) != _call_rest(theirs))
-
-
-def _call_rest(message: Plain) -> Any:
-    """Return how the calls stand in a message, and their keys beside what makes them calls."""
-    listed = isinstance(message.get("tool_calls"), list)
-    return [listed, *map(_beside, _objects(calls_in(message)))] if calls_in(message) else []
-
-
-def _beside(call: Plain) -> list[Any]:
+def _keys_beside(call: Plain) -> list[Any]:
     """Return a call without its id, its name and its arguments."""
     function = call.get("function")
     if not isinstance(function, dict):
@@ -126,51 +125,25 @@ def _beside(call: Plain) -> list[Any]:
     return [_without(call, "id", "function"), _without(function, "name", "arguments")]
 
 
-def _without(data: Plain, *keys: str) -> Any:
-    return exactly({key: value for key, value in data.items() if key not in keys})
+def _numbers_in(message: Plain) -> list[Any]:
+    """Return the numbers in the identity of a message as they are written, except in arguments."""
+    reasoning = {number for key in REASONING for number in _numbers(message.get(key))}
+    texts = (message.get(key) for key in ("content", "tool_call_id", "name"))
+    return [reasoning, *map(_numbers, texts), *map(_numbers, map(_call_identity, calls_in(message)))]
 
 
-def _other_keys(ours: Plain, theirs: Plain) -> bool:
-    return bool(_without(ours, *IDENTITY) != _without(theirs, *IDENTITY))
-
-
-def _numbers(ours: Plain, theirs: Plain) -> bool:
-    return _figures(ours) != _figures(theirs)
-
-
-def _figures(message: Plain) -> list[Any]:
-    """Return the numbers in all that a message says but the arguments of its calls."""
-    thoughts = {figure for key in REASONING for figure in _written(message.get(key))}
-    said = (message.get(key) for key in ("content", "tool_call_id", "name"))
-    return [thoughts, *map(_written, said), *map(_written, map(_called, calls_in(message)))]
-
-
-def _called(call: Any) -> Any:
-    """Return what makes a call the one that it is: all but its index where it has no name."""
+def _call_identity(call: Any) -> Any:
+    """Return a call's id and name; for a call without a name, all but its index."""
     if not isinstance(call, dict):
         return call
-    said = said_in(call)
-    return [call.get("id"), said["name"]] if "name" in said else {**call, "index": None}
+    function = function_of(call)
+    return [call.get("id"), function["name"]] if "name" in function else {**call, "index": None}
 
 
-def _written(value: Any) -> list[Any]:
+def _numbers(value: Any) -> list[Any]:
     """Return the numbers in data as they are written, whatever the order of keys."""
     if isinstance(value, dict):
-        return [figure for key in sorted(value) for figure in _written(value[key])]
+        return [number for key in sorted(value) for number in _numbers(value[key])]
     if isinstance(value, list):
-        return [figure for item in value for figure in _written(item)]
+        return [number for item in value for number in _numbers(item)]
     return [exactly(value)] if isinstance(value, int | float) else []
-
-
-_SPELLINGS: dict[Forgiveness, Callable[[Plain, Plain], bool]] = {
-    Forgiveness.ABSENT: _absent,
-    Forgiveness.EMPTY_CONTENT: _empty_content,
-    Forgiveness.TEXT_PART: _text_part,
-    Forgiveness.ARGUMENTS: _arguments,
-    Forgiveness.REASONING_NAME: _reasoning_name,
-    Forgiveness.EMPTY_REASONING: _empty_reasoning,
-    Forgiveness.EMPTY_CALLS: _empty_calls,
-    Forgiveness.CALL_KEYS: _call_keys,
-    Forgiveness.OTHER_KEYS: _other_keys,
-    Forgiveness.NUMBERS: _numbers,
-}

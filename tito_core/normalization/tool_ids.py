@@ -1,6 +1,6 @@
-"""A prompt whose tool call ids are those that its history has: a client may have renamed them.
+"""Restore tool call ids that a client renamed.
 
-What is sampled next is kept with the history, so that one name must stand in both.
+The next turn is stored with its history, so that both must use the same ids.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Plain = dict[str, Any]
 
 
 def restore_tool_ids(ours: Iterable[Message], theirs: Sequence[Message]) -> tuple[Plain, ...]:
-    """Return their messages with the ids that ours have, in what is new, too.
+    """Return `theirs` with the tool call ids of `ours`, in the new messages too.
 
-    `ours` are the messages that theirs begin with, under a renaming.
+    `ours` are the stored messages that `theirs` begin with, except for renamed ids.
 
     >>> call = {"function": {"name": "f", "arguments": "{}"}}
     >>> ours = [{"role": "assistant", "tool_calls": [{"id": "a", **call}]}]
@@ -27,27 +27,27 @@ def restore_tool_ids(ours: Iterable[Message], theirs: Sequence[Message]) -> tupl
     >>> restore_tool_ids(ours, theirs)[1]
     {'role': 'tool', 'tool_call_id': 'a', 'content': '7'}
     """
-    held = copied(theirs, "prompt")
-    named = zip(chain.from_iterable(map(_ids, held)), chain.from_iterable(map(_ids, ours)), strict=False)
-    names = {new: old for new, old in named if isinstance(new, str) and isinstance(old, str)}
-    return tuple(_with(message, names) for message in held)
+    messages = copied(theirs, "prompt")
+    pairs = zip(chain.from_iterable(map(_ids, messages)), chain.from_iterable(map(_ids, ours)), strict=False)
+    old_ids = {new: old for new, old in pairs if isinstance(new, str) and isinstance(old, str)}
+    return tuple(_renamed(message, old_ids) for message in messages)
 
 
 def _ids(message: Message) -> Iterator[Any]:
-    """Yield the ids in a message, in order."""
+    """Yield the tool call ids in a message, in order."""
     yield message.get("tool_call_id")
     yield from (call.get("id") for call in calls_in(message) if isinstance(call, dict))
 
 
-def _with(message: Plain, names: Mapping[str, str]) -> Plain:
-    made = dict(message)
-    if isinstance(made.get("tool_call_id"), str):
-        made["tool_call_id"] = names.get(made["tool_call_id"], made["tool_call_id"])
-    if isinstance(made.get("tool_calls"), list):
-        made["tool_calls"] = [_called(call, names) for call in made["tool_calls"]]
-    return made
-
-
-def _called(call: Any, names: Mapping[str, str]) -> Any:
-    known = isinstance(call, dict) and isinstance(call.get("id"), str)
-    return {**call, "id": names.get(call["id"], call["id"])} if known else call
+def _renamed(message: Plain, old_ids: Mapping[str, str]) -> Plain:
+    renamed = dict(message)
+    if isinstance(message.get("tool_call_id"), str):
+        renamed["tool_call_id"] = old_ids.get(message["tool_call_id"], message["tool_call_id"])
+    if isinstance(message.get("tool_calls"), list):
+        renamed["tool_calls"] = [
+            {**call, "id": old_ids.get(call["id"], call["id"])}
+            if isinstance(call, dict) and isinstance(call.get("id"), str)
+            else call
+            for call in message["tool_calls"]
+        ]
+    return renamed

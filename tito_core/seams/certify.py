@@ -1,7 +1,7 @@
-"""Showing what a tail depends on: one kind of turn before one shape of environment, in many histories.
+"""Certify a case: show in many histories what the tail after one kind of turn depends on.
 
-The words, the names of calls and the number of neighbours alike are varied; a recipe that finds every one of
-the proven tails again is the certificate.
+The words, the names of calls and the number of neighbours are varied. A recipe that recognizes every proven
+tail is the certificate.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from ..errors import TemplateRefused
 from ..normalization.canonical import REASONING
 from ..questions import Question, Questions, ask
 from ..refusal import Reason, Refusal
-from .case import TurnKind, sample_environment, sample_turn
+from .case import TurnKind
 from .profile import Case, Mode, Recipe
 from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, show_questions
+from .sample import sample_environment, sample_turn
 from .seam import OTHER, SHORT, common_prefix
 from .stand_in import Context, TurnForm, akin_histories, contexts, forms
 from .tail import recognize
@@ -26,9 +27,9 @@ from .tail import recognize
 T = TypeVar("T")
 Plain = dict[str, Any]
 NAMES = (("find", "find"), ("get_weather", "lookup"))
-"""What the calls of a sample are named."""
+"""Names of the calls in each sample."""
 SAMPLES = ((2, "Well"), (3, "Take 12 of them"))
-"""How many neighbours make many, and what the world says."""
+"""For each sample, how many neighbours stand for many, and the text of the new messages."""
 OPENING: Plain = {"role": "system", "content": "Answer in one line."}
 ASKED: Plain = {"role": "user", "content": "How many?"}
 
@@ -38,12 +39,12 @@ UNTAKEN = Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
 
 @attrs.define
 class RenderCount:
-    """How many renders a certificate rests on."""
+    """Counts the renders that a certificate rests on."""
 
     renders: int = 0
 
     def counting(self, asking: Questions[T]) -> Questions[T]:
-        """Run a computation, counting what it asks."""
+        """Run `asking` and count its questions."""
         resume: Callable[[], Question] = partial(next, asking)
         while True:
             try:
@@ -62,10 +63,11 @@ class RenderCount:
 def certify_questions(
     kind: TurnKind, shape: tuple[str, ...], suffix: tuple[int, ...], stop_ids: Sequence[int] = ()
 ) -> Questions[Case]:
-    """Ask until a case is shown, or refused; raises nothing but what whoever answers raises.
+    """Ask until the case of `kind` before `shape` is certified or refused.
 
-    A case whose tail depends on the history is shown in whole histories instead of short ones. `stop_ids`
-    are what a turn may end with where the suffix does not close it.
+    A case whose tail depends on the history is certified for whole histories instead of short ones.
+    `suffix` is the template's close; `stop_ids` are the ids that a turn may end with if the suffix does not
+    close it.
     """
     counter = RenderCount()
     case = yield from counter.counting(_certified(CaseToShow(kind, shape, suffix, tuple(stop_ids))))
@@ -82,21 +84,21 @@ class CaseToShow:
     stop_ids: tuple[int, ...]
 
     def samples(self) -> Iterator[CaseSample]:
-        """Yield turns and environments that differ in words, names and numbers."""
+        """Yield samples that differ in words, names and numbers."""
         for (many, words), names in zip(SAMPLES, NAMES, strict=True):
             count = many if self.kind.calls > 1 else self.kind.calls
-            said = sample_turn(self.kind, [names[place % 2] for place in range(count)])
+            message = sample_turn(self.kind, [names[place % 2] for place in range(count)])
             turn = SampledTurn(
-                message=said,
+                message=message,
                 after=self.kind.before,
                 history=(OPENING, ASKED),
                 suffix=self.suffix,
                 stop=None,
             )
-            yield CaseSample(turn, sample_environment(self.shape, said, many, words))
+            yield CaseSample(turn, sample_environment(self.shape, message, many, words))
 
     def refused(self, refusal: Refusal) -> Case:
-        """Return the case that cannot be shown."""
+        """Return the case as refused."""
         return Case(
             kind=self.kind, shape=self.shape, mode=Mode.REFUSED, reason=refusal.reason, detail=refusal.detail
         )
@@ -111,7 +113,7 @@ class CaseSample:
 
 
 def _certified(wanted: CaseToShow) -> Questions[Case]:
-    """Try the cheap way, then the dear one."""
+    """Try short histories first, then whole ones."""
     free = yield from _in_mode(wanted, Mode.FREE)
     if isinstance(free, Case):
         return free
@@ -122,7 +124,7 @@ def _certified(wanted: CaseToShow) -> Questions[Case]:
 
 
 def _in_mode(wanted: CaseToShow, mode: Mode) -> Questions[Case | Refusal]:
-    """Show a case for every sample, and that one recipe finds all the tails."""
+    """Prove the tail of every sample, and show that one recipe recognizes all of them."""
     shown: list[Shown] = []
     for sample in wanted.samples():
         found = yield from (_free(wanted, sample) if mode is Mode.FREE else _whole(wanted, sample))
@@ -130,7 +132,7 @@ def _in_mode(wanted: CaseToShow, mode: Mode) -> Questions[Case | Refusal]:
             return found
         shown += found
     recipe = joined([one.recipe for one in shown])
-    if recipe is None or any(recognize(recipe, ids) != one.bridge for one in shown for ids in one.answers):
+    if recipe is None or any(recognize(recipe, ids) != one.tail for one in shown for ids in one.answers):
         return Refusal(Reason.UNPROVEN_TAIL, "the tail is not found in one way")
     changed = yield from _rewritten(next(wanted.samples()), recipe)
     return Case(
@@ -145,17 +147,23 @@ def _in_mode(wanted: CaseToShow, mode: Mode) -> Questions[Case | Refusal]:
 
 @attrs.frozen
 class Shown:
-    """A tail that was proven, and a recipe that finds it."""
+    """A proven tail, and a recipe that recognizes it.
 
-    bridge: tuple[int, ...]
+    Attributes:
+        tail: The ids.
+        recipe: How to ask for them.
+        answers: The answers to the recipe's question, whole and cut.
+        histories: In how many histories the tail was the same.
+    """
+
+    tail: tuple[int, ...]
     recipe: Recipe
     answers: tuple[tuple[int, ...], ...]
-    """What the recipe's question was answered with, whole and cut."""
     histories: int
 
 
 def _free(wanted: CaseToShow, sample: CaseSample) -> Questions[list[Shown] | Refusal]:
-    """Show that a short history gives the tail of any."""
+    """Show that short histories, unlike ones and akin ones give the same tail."""
     pasts = contexts(sample.turn.after)
     proof = yield from _proof(wanted, sample, pasts.likely)
     if isinstance(proof, Refusal):
@@ -163,7 +171,7 @@ def _free(wanted: CaseToShow, sample: CaseSample) -> Questions[list[Shown] | Ref
     agreed, strange = 0, 0
     for history in (*pasts.likely, *pasts.unlike, *akin_histories(sample.turn.after, sample.turn.history)):
         try:
-            ids = yield from ask(proof.found.unlike(history))
+            ids = yield from ask(proof.located.unlike(history))
         except TemplateRefused:
             continue
         if not proof.ends(ids):
@@ -180,10 +188,10 @@ def _free(wanted: CaseToShow, sample: CaseSample) -> Questions[list[Shown] | Ref
 
 
 def _whole(wanted: CaseToShow, sample: CaseSample) -> Questions[list[Shown] | Refusal]:
-    """Show the tail in each of many histories and with other words.
+    """Show the tail in each of many whole histories, and with other words.
 
-    The turn is written in the first way in which its text is found: where that shows nothing, no other way
-    of writing it would show more.
+    Only the first way of writing the turn in which its text is located counts: another way would show no
+    more.
     """
     refusal = UNLOCATED
     for form in forms(sample.turn.message):
@@ -202,7 +210,7 @@ def _written(wanted: CaseToShow, sample: CaseSample, form: TurnForm) -> Question
             continue
         if isinstance(proof, Refusal):
             return proof
-        if not proof.ends((yield from ask(proof.found.unlike(history)))):
+        if not proof.ends((yield from ask(proof.located.unlike(history)))):
             return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on what the turn says")
         shown = yield from _shown(proof, history, 0, 1)
         if shown is None:
@@ -217,7 +225,7 @@ def _proof(
     histories: Sequence[Context],
     shapes: Sequence[TurnForm] | None = None,
 ) -> Questions[Proof | Refusal]:
-    """Show the tail, whichever id it may be that closes the turn."""
+    """Prove the tail with each id that may close the turn."""
     refusal = Refusal(Reason.UNPROVEN_TAIL)
     for stop in (None, *wanted.stop_ids):
         proof = yield from show_questions(
@@ -232,48 +240,47 @@ def _proof(
 
 
 def _shown(proof: Proof, history: Context, past: int, histories: int) -> Questions[Shown | None]:
-    """Ask as a stitch would; None where the template does not take that history."""
-    found = proof.found
-    messages = (*history, found.form.write(SHORT), *found.environment)
+    """Ask as a stitch would; None if the template rejects that history."""
+    located = proof.located
+    messages = (*history, located.form.write(SHORT), *located.environment)
     try:
         whole = yield from ask(messages)
-        other = yield from ask((*history, found.form.write(OTHER), *found.environment))
+        other = yield from ask((*history, located.form.write(OTHER), *located.environment))
         part = yield from ask(messages, since=SHORT)
     except TemplateRefused:
         return None
-    tail = len(found.seam.tail)
+    tail = len(located.seam.tail)
     text = whole[common_prefix(whole, other) : len(whole) - tail]
     cut = part != whole and part[len(part) - tail :] == whole[len(whole) - tail :]
     mark = _common_end(text, part[: len(part) - tail]) if cut else text
     recipe = Recipe(
-        place=found.form.place,
-        as_object=found.form.as_object,
+        place=located.form.place,
+        as_object=located.form.as_object,
         past=past,
         mark=mark or text,
-        rest=found.seam.tail[: proof.cut],
+        rest=located.seam.tail[: proof.cut],
         close=proof.close,
-        speaks=proof.bridge[len(proof.bridge) - proof.generation_prompt :],
+        speaks=proof.ids[len(proof.ids) - proof.generation_prompt :],
         cut=cut and bool(mark),
     )
-    return Shown(proof.bridge, recipe, (whole, part) if recipe.cut else (whole,), histories)
+    return Shown(proof.ids, recipe, (whole, part) if recipe.cut else (whole,), histories)
 
 
 def joined(recipes: Sequence[Recipe]) -> Recipe | None:
-    """Return the recipe that all of these come to, None where they are not of one kind.
+    """Return one recipe in place of all, None if they differ.
 
-    What stands between the text and the close may differ, where the close is known by itself.
+    What stands between the text and the close may differ if the close is recognized by itself.
     """
     first = recipes[0]
     mark = first.mark
     for recipe in recipes[1:]:
         mark = _common_end(mark, recipe.mark)
     fixed = all(recipe.rest == first.rest for recipe in recipes)
-    made = attrs.evolve(
-        first, mark=mark, rest=first.rest if fixed else None, cut=all(recipe.cut for recipe in recipes)
-    )
-    alike = [attrs.evolve(recipe, mark=mark, rest=made.rest, cut=made.cut) for recipe in recipes]
-    sound = bool(mark) and (fixed or bool(made.close)) and all(recipe == made for recipe in alike)
-    return made if sound else None
+    rest = first.rest if fixed else None
+    cut = all(recipe.cut for recipe in recipes)
+    one, *others = (attrs.evolve(recipe, mark=mark, rest=rest, cut=cut) for recipe in recipes)
+    sound = bool(mark) and (fixed or bool(one.close)) and all(other == one for other in others)
+    return one if sound else None
 
 
 def _common_end(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
@@ -287,20 +294,20 @@ def _common_end(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _rewritten(sample: CaseSample, recipe: Recipe) -> Questions[bool]:
-    """Tell whether the turn, as history, has other ids than when it was sampled.
+    """Return whether the turn as history has other ids than when it was sampled.
 
-    It was sampled after the generation prompt, its reasoning before its text.
+    It was sampled after the generation prompt, with its reasoning before its text.
     """
     history = akin_histories(sample.turn.after, sample.turn.history)[recipe.past]
     form = TurnForm(sample.turn.message, recipe.place, recipe.as_object)
     bare = {k: v for k, v in sample.turn.message.items() if k not in REASONING}
     try:
         prompt = yield from ask(history)
-        told = yield from ask((*history, form.write(SHORT), *sample.environment))
+        rendered = yield from ask((*history, form.write(SHORT), *sample.environment))
         thoughtless = yield from ask(
             (*history, attrs.evolve(form, turn=bare).write(SHORT), *sample.environment)
         )
     except TemplateRefused:
         return False
-    dropped = bare != sample.turn.message and thoughtless == told
-    return dropped or told[: len(prompt)] != prompt
+    dropped = bare != sample.turn.message and thoughtless == rendered
+    return dropped or rendered[: len(prompt)] != prompt

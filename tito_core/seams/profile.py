@@ -1,7 +1,7 @@
-"""What was found out about a chat template by asking it, as data that outlives the asking.
+"""Profiles: what was learned about a chat template by asking it, as data that can be saved.
 
-A profile claims nothing that was not shown: each case carries what it rests on, and what is no case is
-proven anew each time.
+A profile claims nothing that was not shown: each case says on how many renders it rests. A conversation that
+is no known case is proven anew each time.
 """
 
 from __future__ import annotations
@@ -18,93 +18,107 @@ from ..refusal import Reason
 from .case import TurnKind
 
 VERSION = 1
-"""The form of a profile; another one is not read."""
+"""The version of a profile's form; other versions are rejected."""
 
 
 class Mode(Enum):
     """What a tail depends on."""
 
-    FREE = "nothing before the turn but opening texts and the last user's: one short render"
+    FREE = "only the opening texts and the last user's message: one short render"
     HISTORY = "the whole history: one render of it, of which only the tail is tokenized"
     REFUSED = "it cannot be proven"
 
 
 @attrs.frozen(kw_only=True)
 class Recipe:
-    """How to ask for the tail once, and how to know it in the answer."""
+    """How to ask for the tail once, and how to recognize it in the answer.
+
+    Attributes:
+        place: Index of the call whose arguments hold the text to locate; None if the content does.
+        as_object: Whether the arguments of calls are written as an object.
+        past: Index of the short history that stands in for the real one.
+        mark: The last ids of the text to locate; the tail follows them.
+        rest: Ids between that text and the close; None if they depend on the call.
+        close: What the close begins with.
+        speaks: The generation prompt.
+        cut: Whether a rendered text cut at the text to locate has the same ids from there as the whole.
+    """
 
     place: int | None
-    """Which call's arguments hold the text to locate; None where the content does."""
     as_object: bool
-    """Whether calls' arguments are written as an object."""
     past: int
-    """Which of the short histories stands in for the real one."""
     mark: tuple[int, ...]
-    """The last ids of the text to locate; the tail is what follows them."""
     rest: tuple[int, ...] | None
-    """What the template writes between that text and the close; None where that depends on the call."""
     close: tuple[int, ...]
-    """What the close begins with."""
     speaks: tuple[int, ...]
-    """The generation prompt."""
     cut: bool
-    """Whether a rendered text that is cut at the text to locate has the ids that the whole has from there."""
 
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """One kind of turn before one shape of environment."""
+    """The certificate of one kind of turn before one shape of environment.
+
+    Attributes:
+        kind: The kind of turn.
+        shape: The shape of what follows it (see `shape_of`).
+        mode: What the tail depends on.
+        recipe: How to ask for the tail; None if the case is refused.
+        reason: Why the case is refused; None if it is not.
+        detail: What was seen when it was refused.
+        renders: On how many renders the certificate rests.
+        histories: In how many unlike histories the tail was the same.
+        rewritten: Whether rendering the turn as history changes what stood there when it was sampled.
+    """
 
     kind: TurnKind
     shape: tuple[str, ...]
     mode: Mode
     recipe: Recipe | None = None
     reason: Reason | None = None
-    """Why it is refused."""
     detail: str = ""
     renders: int = 0
-    """How many renders the certificate rests on."""
     histories: int = 0
-    """In how many unlike histories the tail was the same."""
     rewritten: bool = False
-    """Whether rendering the turn as history changes what stood there when it was sampled."""
 
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """What else a template does; None where it could not be told."""
+    """What else a template does; None if it could not be determined.
+
+    Attributes:
+        arguments: How it takes a call's arguments: `object`, `text`, `either`; None if it writes no calls.
+        follows: The roles that may follow an assistant turn.
+        grouped_results: Whether two results rendered together are more than each rendered alone.
+        default_system: Whether a conversation without a system text gets one.
+        random: Whether the same question had two answers.
+        null_content: A content of None against an empty one: `same`, `differs` or `refused`.
+        absent_content: A missing content against an empty one: `same`, `differs` or `refused`.
+        parts_content: A list of one text part against its text: `same`, `differs` or `refused`.
+        opens_thought: Whether the generation prompt continues in a way that a plain answer would not.
+        drops_reasoning: Whether reasoning before the last user message is left out.
+        trims: Whether white space around a content is left out.
+        opening: The ids of a system text and a question, with the tools: how a conversation begins.
+        openers: What opens a message of each role after an assistant turn, without the close.
+    """
 
     arguments: str | None = None
-    """How it takes a call's arguments: `object`, `text`, `either`, or None where it writes no calls."""
     follows: tuple[str, ...] = ()
-    """The roles that may follow an assistant turn."""
     grouped_results: bool | None = None
-    """Whether two results rendered together are more than each rendered alone."""
     default_system: bool | None = None
-    """Whether a conversation without a system text gets one."""
     random: bool = False
-    """Whether the same question had two answers."""
     null_content: str | None = None
-    """A null content beside an empty one: `same`, `differs` or `refused`."""
     absent_content: str | None = None
-    """A missing content beside an empty one: `same`, `differs` or `refused`."""
     parts_content: str | None = None
-    """A list of one text part beside its text: `same`, `differs` or `refused`."""
     opens_thought: bool | None = None
-    """Whether the generation prompt goes on where a plain answer would not."""
     drops_reasoning: bool | None = None
-    """Whether reasoning before the last user message is left out."""
     trims: bool | None = None
-    """Whether white space around a content is left out."""
     opening: tuple[int, ...] = ()
-    """How a conversation begins: the ids of a system text and a question, tools and all."""
     openers: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
-    """What opens a message of each role after an assistant turn, its close left out."""
 
 
-def _once(_: Any, __: Any, cases: Sequence[Case]) -> None:
+def _unique(_: Any, __: Any, cases: Sequence[Case]) -> None:
     if len({(case.kind, case.shape) for case in cases}) != len(cases):
-        raise InputError("cases holds a kind and a shape twice")
+        raise InputError("cases has two entries for one kind and shape: keep one")
 
 
 def _is_known(_: Any, __: Any, version: object) -> None:
@@ -126,21 +140,29 @@ def _stop_ids(ids: Sequence[int]) -> tuple[int, ...]:
 class Profile:
     """A chat template with one rendering (tools, template arguments), as far as it was asked.
 
+    Attributes:
+        version: The version of this form.
+        suffix: The ids that close an assistant turn.
+        stop_ids: The ids that end a turn, from the model's generation config.
+        key: What it was rendered with (see `render_key`). With a key, it serves prompts of that key only.
+        facts: What else the template does.
+        cases: The certified cases.
+        known: The cases by kind and shape; made from `cases`.
+
+    Raises:
+        InputError: The version is unknown, an id is invalid, or a case occurs twice.
+
     >>> plain = TurnKind(before="user", reasoning=False, calls=0, content="text")
     >>> Profile(suffix=(9, 2)).case(plain, ("user",))
     """
 
     version: int = attrs.field(default=VERSION, validator=_is_known)
     suffix: tuple[int, ...] = attrs.field(converter=_suffix)
-    """The close of an assistant turn."""
     stop_ids: tuple[int, ...] = attrs.field(default=(), converter=_stop_ids)
-    """The ids that end a turn, where whoever asked knew them."""
     key: str | None = None
-    """What it was rendered with (`render_key`), where whoever asked said so; it serves no other key then."""
     facts: Facts = attrs.field(factory=Facts)
-    cases: tuple[Case, ...] = attrs.field(default=(), validator=_once)
+    cases: tuple[Case, ...] = attrs.field(default=(), validator=_unique)
     known: Mapping[tuple[TurnKind, tuple[str, ...]], Case] = attrs.field(init=False, eq=False, repr=False)
-    """The cases by what they are about."""
 
     @known.default
     def _known(self) -> Mapping[tuple[TurnKind, tuple[str, ...]], Case]:
@@ -153,7 +175,7 @@ class Profile:
         return tuple(index for index in self.stop_ids if index in opening)
 
     def case(self, kind: TurnKind, shape: tuple[str, ...]) -> Case | None:
-        """Return what is known of a kind of turn before a shape of environment."""
+        """Return the case of a kind of turn before a shape of environment, None if it is unknown."""
         return self.known.get((kind, shape))
 
     def then(self, *cases: Case) -> Profile:

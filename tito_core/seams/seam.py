@@ -1,9 +1,9 @@
-"""Where does the template's text after an assistant turn begin?
+"""Locate where the template's text after an assistant turn begins.
 
-Ids alone come back, so the place is found by difference: the same conversation is rendered with a short
-text in the turn and with a longer one. The longer render must be the shorter one with ids inserted at a
-single place. Then the text stands there once, nothing else was made of it, and no id reaches across the
-place; whatever the shorter render has after it, the template wrote.
+Only ids come back, so the place is found by difference: the same conversation is rendered with a short text
+in the turn and with a longer one. The longer render must be the shorter one with ids inserted at a single
+place. Then the text occurs once, nothing else was derived from it, and no id spans the place. Whatever the
+shorter render has after that place, the template wrote.
 """
 
 from __future__ import annotations
@@ -14,31 +14,39 @@ import attrs
 
 SHORT = "Zephyr"
 LONGER = "Zephyr more"
-"""The short text and more: the space begins a token of its own in every tokenizer that splits words."""
+"""The short text and more. The space begins a new token in every tokenizer that splits words."""
 OTHER = "4096"
-"""A text without a character of the short one."""
+"""A text that shares no character with the short one."""
 
 
 @attrs.frozen
 class Seam:
-    """A render, and the place in it where an assistant's own text ends."""
+    """A render, and the place in it where an assistant's own text ends.
+
+    Attributes:
+        ids: The render.
+        place: Position of the first id after the text.
+    """
 
     ids: tuple[int, ...]
     place: int
 
     @property
     def tail(self) -> tuple[int, ...]:
-        """Every id after the text."""
+        """All ids after the text."""
         return self.ids[self.place :]
 
     def ends(self, ids: Sequence[int], cut: int = 0) -> bool:
-        """Tell whether another render ends with the tail from `cut` on, and the id before that."""
+        """Return whether another render ends with the tail from `cut` on, and with the id before it.
+
+        The id before it shows that no merge reaches across the place.
+        """
         end = self.ids[self.place + cut - 1 :]
         return tuple(ids[-len(end) :]) == end
 
 
 def find_seam(short: Sequence[int], longer: Sequence[int]) -> Seam | None:
-    """Return the seam of `short`, or None where its text was lost, repeated, measured or merged.
+    """Return the seam of `short`, or None if its text was lost, repeated, measured or merged.
 
     >>> find_seam([1, 50, 9, 2], [1, 50, 51, 9, 2])
     Seam(ids=(1, 50, 9, 2), place=2)
@@ -56,7 +64,7 @@ def find_seam(short: Sequence[int], longer: Sequence[int]) -> Seam | None:
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int], limit: int | None = None) -> int:
-    """Return how many ids two sequences share at their beginning.
+    """Return how many ids two sequences share at their beginning, at most `limit`.
 
     >>> common_prefix([1, 2, 3], [1, 2, 4]), common_prefix([1, 2, 3], [1, 2, 4], limit=1)
     (2, 1)
@@ -70,18 +78,18 @@ def common_prefix(first: Sequence[int], second: Sequence[int], limit: int | None
 
 
 def after(text: Sequence[int], ids: Sequence[int]) -> tuple[int, ...] | None:
-    """Return what follows `text` in `ids`, or None where it does not stand there exactly once.
+    """Return the ids after `text` in `ids`, or None if `text` does not occur exactly once.
 
     >>> after([5, 6], [1, 5, 6, 2]), after([5], [5, 1, 5]) is None
     ((2,), True)
     """
-    run, held = tuple(text), tuple(ids)
-    places = list(_places(run, held)) if run else []
-    return held[places[0] + len(run) :] if len(places) == 1 else None
+    run, whole = tuple(text), tuple(ids)
+    places = list(_places(run, whole)) if run else []
+    return whole[places[0] + len(run) :] if len(places) == 1 else None
 
 
 def _places(run: tuple[int, ...], ids: tuple[int, ...]) -> Iterator[int]:
-    """Yield where a run begins, at the speed at which a tuple is searched for one item."""
+    """Yield where `run` begins in `ids`. `tuple.index` searches at the speed of C."""
     place = -1
     for _ in range(ids.count(run[0])):
         place = ids.index(run[0], place + 1)

@@ -1,4 +1,4 @@
-"""Conversations that stand in for the real history, so that a question costs only what is new.
+"""Stand-in conversations: short histories in place of the real one, so that questions stay short.
 
 The turn before the seam keeps the shape of the real one, because templates look at it: its tool calls with
 their ids and names, whether it has reasoning, whether its content is empty.
@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import InputError
 from ..message import copied
-from ..normalization.canonical import REASONING
+from ..normalization.canonical import REASONING, function_of
 
 Plain = dict[str, Any]
 Context = tuple[Plain, ...]
@@ -27,17 +27,19 @@ THOUGHTFUL: Plain = {
     **dict.fromkeys(REASONING, "Three and four."),
 }
 CALL_ID = "a1b2c3d4e"
-"""Nine letters and digits: some templates take nothing else."""
+"""Nine letters and digits: Mistral's templates take nothing else."""
 
 
 def _lookups(name: str, call_id: str, x: int) -> tuple[Context, Context]:
-    """Return a tool call and its result, the arguments as an object and as text."""
+    """Return a tool call and its result, with the arguments as an object and as text."""
     result = {"role": "tool", "tool_call_id": call_id, "name": name, "content": str(x + 4)}
-    spelled = ({"x": x}, json.dumps({"x": x}))
-    functions = ({"name": name, "arguments": arguments} for arguments in spelled)
-    calls = ({"id": call_id, "type": "function", "function": function} for function in functions)
-    one, two = ({"role": "assistant", "content": "", "tool_calls": [call]} for call in calls)
-    return (one, result), (two, result)
+
+    def call(arguments: Any) -> Plain:
+        function = {"name": name, "arguments": arguments}
+        calls = [{"id": call_id, "type": "function", "function": function}]
+        return {"role": "assistant", "content": "", "tool_calls": calls}
+
+    return (call({"x": x}), result), (call(json.dumps({"x": x})), result)
 
 
 LAST: dict[str, Context] = {
@@ -45,29 +47,32 @@ LAST: dict[str, Context] = {
     "developer": ({"role": "developer", "content": "Be brief."},),
     "system": (SYSTEM,),
 }
-"""Histories that end with a message of a role; one that ends with the user where none is named."""
+"""The shortest history that ends with a message of a role; any other role takes one user message."""
 
 
 @attrs.frozen
 class Contexts:
-    """Short histories of two kinds, each in the order in which they are tried."""
+    """Short histories of two kinds, each in the order in which they are tried.
+
+    Attributes:
+        likely: As short as possible.
+        rich: As different from those as templates allow, except for their words.
+    """
 
     likely: tuple[Context, ...]
-    """As short as can be."""
-    histories: tuple[Context, ...]
-    """As different from those as a template allows, but for their words."""
+    rich: tuple[Context, ...]
 
     @property
     def unlike(self) -> Iterator[Context]:
-        """As different from those as a template allows; no text stands in both."""
-        return map(_retold, self.histories)
+        """The rich histories with other words, so that they share no text with the likely ones."""
+        return map(_reworded, self.rich)
 
 
 def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
-    """Return histories that end with a message of this role, as the real one does before the turn.
+    """Return histories that end with a message of `role`, as the real one does before the turn.
 
-    Some templates remember that they are inside a tool loop, or treat two neighbours of one role as one.
-    `call_id` is what an earlier tool call is named: a result may answer that one.
+    Some templates remember that they are inside a tool loop, or merge two neighbours of one role.
+    `call_id` is the id of an earlier tool call: a new result may answer that one.
 
     >>> [message["role"] for message in contexts("tool").likely[0]]
     ['user', 'assistant', 'tool']
@@ -77,16 +82,16 @@ def contexts(role: str, call_id: str = CALL_ID) -> Contexts:
     if role == "tool":
         return Contexts(
             likely=tuple((USER, *lookup) for lookup in _lookups("add", CALL_ID, 3)),
-            histories=tuple((*past, USER, *lookup, *lookup) for lookup in lookups for past in pasts),
+            rich=tuple((*past, USER, *lookup, *lookup) for lookup in lookups for past in pasts),
         )
     end = LAST.get(role, (USER,))
-    return Contexts(likely=(end,), histories=tuple((*past, *end) for past in pasts))
+    return Contexts(likely=(end,), rich=tuple((*past, *end) for past in pasts))
 
 
 def akin_histories(role: str, history: Context) -> tuple[Context, ...]:
-    """Return short histories that hold these messages of the real one and end with a message of this role.
+    """Return short histories with these messages of the real one that end with a message of `role`.
 
-    Templates look for switches in system and user texts, and for whether there is a user at all.
+    Templates look for switches in system and user texts, and for whether there is a user message at all.
 
     >>> akin_histories("user", ({"role": "user", "content": "x"},))
     (({'role': 'user', 'content': 'x'},),)
@@ -97,8 +102,8 @@ def akin_histories(role: str, history: Context) -> tuple[Context, ...]:
     return (history if ends or role not in LAST else (*history, LAST[role][-1]),)
 
 
-def _retold(context: Context) -> Context:
-    """Return a history in which every message says something else."""
+def _reworded(context: Context) -> Context:
+    """Return a history in which every message has another text."""
     return tuple(
         {**message, "content": f"Now: {message['content']}"} if message["content"] else message
         for message in context
@@ -106,7 +111,7 @@ def _retold(context: Context) -> Context:
 
 
 def _pasts(lookup: Context, as_text: Context) -> tuple[Context, ...]:
-    """Return what may have gone before, the richest first."""
+    """Return what may stand before the last messages of a history, the richest first."""
     return (
         (SYSTEM, USER, *lookup, THOUGHTFUL),
         (SYSTEM, USER, *as_text, THOUGHTFUL),
@@ -117,92 +122,93 @@ def _pasts(lookup: Context, as_text: Context) -> tuple[Context, ...]:
 
 
 WORDS = ("So.", "Perhaps 12 of them.")
-"""What stands for everything that a turn says beside the text to locate; the second is for unlike contexts,
-so that a template that repeats or counts such words is found out."""
+"""Stand-ins for everything in a turn beside the text to locate.
 
+The second is used in unlike contexts, so that a template which repeats or counts words is detected.
+"""
 
 WRITTEN = frozenset(("role", "content", *REASONING, "tool_calls"))
-"""The keys of a turn that stand-ins have words of their own for; others, such as a name, stay as they are."""
+"""The keys of a turn that are replaced by stand-ins; others, such as a name, are kept."""
 
 
 @attrs.frozen
 class TurnForm:
-    """A way to write the turn before the seam, given the text to locate."""
+    """A way to write the turn before the seam with a text to locate in it.
+
+    Attributes:
+        turn: The turn as the prompt restates it; its shape is kept, its words are not.
+        place: Index of the call whose arguments hold the text; None if the content does.
+        as_object: Whether arguments are an object; some templates take only that, some only text.
+    """
 
     turn: Plain
-    """The turn as the prompt restates it; its shape is kept and its words are not."""
     place: int | None = None
-    """Which call's arguments hold the text; None where the content does."""
     as_object: bool = False
-    """Whether arguments are written as an object; some templates take only that, some only text."""
 
     def write(self, text: str, words: str = WORDS[0]) -> Plain:
-        """Return the turn with `text` in its place.
+        """Return the turn with `text` in its place and `words` in place of everything else.
 
         >>> TurnForm({"role": "assistant", "content": "x"}).write("hi")
         {'role': 'assistant', 'content': 'hi'}
         """
-        made = {name: value for name, value in self.turn.items() if name not in WRITTEN}
-        made["role"] = "assistant"
-        made |= {name: words for name in REASONING if self.turn.get(name)}
+        turn = {name: value for name, value in self.turn.items() if name not in WRITTEN}
+        turn["role"] = "assistant"
+        turn |= {name: words for name in REASONING if self.turn.get(name)}
         if self.place is None:
-            made["content"] = text
+            turn["content"] = text
         elif "content" in self.turn:
-            made["content"] = words if self.turn["content"] else self.turn["content"]
+            turn["content"] = words if self.turn["content"] else self.turn["content"]
         if calls_of(self.turn):
-            made["tool_calls"] = self._calls(text, words)
-        return made
+            turn["tool_calls"] = self._calls(text, words)
+        return turn
 
     def within(self, text: str) -> Plain:
-        """Return the turn with `text` in its place, and all else that it says as it is.
+        """Return the turn with `text` in its place and everything else unchanged.
 
         >>> TurnForm({"role": "assistant", "content": "x", "reasoning": "y"}).within("hi")
         {'role': 'assistant', 'content': 'hi', 'reasoning': 'y'}
         """
-        made = dict(self.turn)
+        turn = dict(self.turn)
         if self.place is None:
-            made["content"] = text
+            turn["content"] = text
         if calls_of(self.turn):
-            made["tool_calls"] = self._calls(text, None)
-        return made
+            turn["tool_calls"] = self._calls(text, None)
+        return turn
 
     def _calls(self, text: str, words: str | None) -> list[Plain]:
-        """Return the calls with `text` in its place; what others say is `words`, their own without it."""
+        """Return the calls with `text` in its place; the others have `words`, or their own if None."""
         calls = calls_of(self.turn)
-        given = [_arguments(call) if words is None else {"value": words} for call in calls]
+        arguments = [_arguments(call) if words is None else {"value": words} for call in calls]
         if self.place is not None:
-            given[self.place] = {"value": text}
-        return list(map(self._call, calls, given))
+            arguments[self.place] = {"value": text}
+        return list(map(self._call, calls, arguments))
 
     def _call(self, call: Plain, arguments: Any) -> Plain:
-        """Return a call with its own id and name and other arguments."""
-        inner = call.get("function")
-        said = inner if isinstance(inner, dict) else call
-        spelled = arguments if self.as_object or isinstance(arguments, str) else json.dumps(arguments)
-        function = {"name": said.get("name"), "arguments": spelled}
+        """Return a call with its own id and name, and with other arguments."""
+        written = arguments if self.as_object or isinstance(arguments, str) else json.dumps(arguments)
+        function = {"name": function_of(call).get("name"), "arguments": written}
         kept: Plain = {key: call[key] for key in ("id", "type") if key in call}
-        return {**kept, "function": function} if said is inner else {**kept, **function}
+        return {**kept, **function} if function_of(call) is call else {**kept, "function": function}
 
 
 def _arguments(call: Plain) -> Any:
-    """Return a call's arguments as an object, or as they are where they spell none."""
-    inner = call.get("function")
-    given = (inner if isinstance(inner, dict) else call).get("arguments")
+    """Return a call's arguments as an object, or as they are if they are not the JSON of one."""
+    given = function_of(call).get("arguments")
     if not isinstance(given, str):
         return given
     try:
-        spelled = json.loads(given)
-        copied([{"role": "assistant", "tool_calls": [{"function": {"arguments": spelled}}]}], "arguments")
-    except (ValueError, RecursionError, InputError):  # no JSON, or nested deeper than a message may be
+        parsed = json.loads(given)
+        copied([{"role": "assistant", "tool_calls": [{"function": {"arguments": parsed}}]}], "arguments")
+    except (ValueError, RecursionError, InputError):  # not JSON, or nested deeper than a message may be
         return given
-    return spelled if isinstance(spelled, dict) else given
+    return parsed if isinstance(parsed, dict) else given
 
 
 def forms(turn: Plain) -> list[TurnForm]:
-    """Return the ways to write a turn, the likest first.
+    """Return the ways to write a turn, the most likely first.
 
-    With calls the text stands in the arguments of the last, or of the first where a template writes only
-    that, or in the content where it writes none.
+    With tool calls the text stands in the arguments of the last one. It stands in those of the first if a
+    template writes only that, and in the content if it writes no calls.
 
     >>> [form.place for form in forms({"role": "assistant", "content": "hi"})]
     [None]

@@ -1,4 +1,4 @@
-"""The ids that a chat template writes to close an assistant turn."""
+"""The suffix: the ids with which a chat template closes an assistant turn."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ..questions import Questions, TokenizeFn, answer, ask
 from .seam import LONGER, SHORT, common_prefix, find_seam
 from .stand_in import SYSTEM, USER, TurnForm
 
-SPOKEN = TurnForm({"role": "assistant"})
+ANSWER_FORM = TurnForm({"role": "assistant"})
 
 
 def suffix_ids(tokenize_fn: TokenizeFn) -> tuple[int, ...]:
-    """Return the close of an assistant turn, such as `<|im_end|>` and a newline; compute it once.
+    """Return the close of an assistant turn, such as `<|im_end|>` and a newline. Compute it once.
 
-    It is empty where the next role's marker closes the turn. Raises `InputError` where the template loses
-    an assistant's content, so that no turn of it can be located.
+    It is empty if the next role's marker closes the turn. `tokenize_fn` is that of `stitch`. Raises
+    `InputError` if the template loses an assistant's content, so that no turn of it can be located.
 
     >>> def tokenize(messages, *, add_generation_prompt):      # 1 opens a turn, 2 closes it
     ...     ids = [i for m in messages for i in (1, len(m["role"]), *m["content"].encode(), 2)]
@@ -26,12 +26,15 @@ def suffix_ids(tokenize_fn: TokenizeFn) -> tuple[int, ...]:
 
 
 def suffix_questions() -> Questions[tuple[int, ...]]:
-    """Ask for the close: what follows a turn when the model speaks next, less what makes it speak.
+    """Ask for the close: what follows a turn where the model speaks next, without the generation prompt.
 
-    What stands there only before a user or only before a system text is that message's opener.
+    Ids that stand there only before a user message, or only before a system message, belong to that
+    message's opener.
     """
     after = yield from _after(())
-    opener = yield from _opener()
+    speaking = yield from ask((USER,))
+    silent = yield from ask((USER,), add_generation_prompt=False)
+    opener = speaking[common_prefix(speaking, silent) :]
     close = after[: len(after) - len(opener)] if opener and after[-len(opener) :] == opener else after
     for message in (USER, SYSTEM):
         try:
@@ -44,18 +47,11 @@ def suffix_questions() -> Questions[tuple[int, ...]]:
 
 def _after(following: tuple[dict[str, str], ...]) -> Questions[tuple[int, ...]]:
     """Return the ids after an assistant's content."""
-    short = yield from ask((USER, SPOKEN.write(SHORT), *following))
-    longer = yield from ask((USER, SPOKEN.write(LONGER), *following))
+    short = yield from ask((USER, ANSWER_FORM.write(SHORT), *following))
+    longer = yield from ask((USER, ANSWER_FORM.write(LONGER), *following))
     seam = find_seam(short, longer)
     if seam is None:
         raise InputError(
             "the chat template loses an assistant's content, or merges it: nothing can be stitched"
         )
     return seam.tail
-
-
-def _opener() -> Questions[tuple[int, ...]]:
-    """Return the generation prompt."""
-    speaking = yield from ask((USER,))
-    silent = yield from ask((USER,), add_generation_prompt=False)
-    return speaking[common_prefix(speaking, silent) :]

@@ -9,7 +9,8 @@ from attrs import evolve, frozen
 from tokenizers import Encoding
 
 from tito_core import TemplateRefused
-from tito_core.seams.case import TurnKind, sample_environment, sample_turn
+from tito_core.seams.case import TurnKind
+from tito_core.seams.sample import sample_environment, sample_turn
 from tito_core.seams.seam import common_prefix
 from tito_io.families.family import Family
 

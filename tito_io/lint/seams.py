@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tito_core import Profile, TemplateRefused
-from tito_core.seams.case import TurnKind, sample_environment, sample_turn
+from tito_core.seams.case import TurnKind
 from tito_core.seams.profile import Case
+from tito_core.seams.sample import sample_environment, sample_turn
 from tito_core.seams.seam import SHORT, common_prefix
 from tito_core.seams.stand_in import TurnForm, akin_histories
 from tito_core.seams.tail import recognize

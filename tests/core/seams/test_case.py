@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tito_core.seams.case import TurnKind, sample_environment, sample_turn, shape_of
+from tito_core.seams.case import TurnKind, shape_of
 from tito_core.seams.probe import kinds
+from tito_core.seams.sample import sample_environment, sample_turn
 
 Plain = dict[str, Any]
 

@@ -118,7 +118,7 @@ def test_what_depends_on_the_call_is_in_no_recipe() -> None:
 
 def test_a_profile_holds_a_case_once() -> None:
     case = Case(kind=ONE_CALL, shape=("tool",), mode=Mode.REFUSED)
-    with pytest.raises(InputError, match=r"^cases holds a kind and a shape twice$"):
+    with pytest.raises(InputError, match=r"^cases has two entries for one kind and shape: keep one$"):
         Profile(suffix=(2,), cases=(case, case))
     later = attrs.evolve(case, renders=7)
     assert Profile(suffix=(2,), cases=(case,)).then(later).cases == (later,)

@@ -144,7 +144,7 @@ def test_a_call_that_is_not_written_at_the_end_has_no_close() -> None:
 def test_a_proof_is_the_tail_from_its_cut_on() -> None:
     seam = Seam(ids=(1, 50, 7, 2, 9), place=2)
     proof = Proof(LocatedTurn((), TurnForm({}), (), seam), cut=1, close=(2,), generation_prompt=1)
-    assert proof.bridge == (2, 9)
+    assert proof.ids == (2, 9)
     assert proof.ends((8, 7, 2, 9))
     assert not proof.ends((8, 8, 2, 9))  # the id before the close may be half of a merge
 
@@ -159,7 +159,7 @@ def test_a_plain_turn_is_closed_by_the_suffix_or_by_its_stop() -> None:
     for asked in (turn((talk.CLOSE,)), turn((), stop=talk.CLOSE), turn((77,), stop=talk.CLOSE)):
         proof = proved(asked, environment)
         assert isinstance(proof, Proof)
-        assert (proof.bridge, proof.cut, proof.close, proof.generation_prompt) == (
+        assert (proof.ids, proof.cut, proof.close, proof.generation_prompt) == (
             bridge,
             0,
             (talk.CLOSE,),
@@ -224,7 +224,7 @@ def test_a_template_that_does_not_know_developers_is_asked_about_the_system() ->
 
     proof = proved(turn((talk.CLOSE,)), [{"role": "developer", "content": "d"}], tokenize)
     assert isinstance(proof, Proof)
-    assert proof.found.environment == ({"role": "system", "content": "d"},)
+    assert proof.located.environment == ({"role": "system", "content": "d"},)
 
 
 def test_a_turn_knows_the_messages_before_it() -> None:
@@ -270,7 +270,7 @@ def test_a_close_that_overlaps_itself_begins_with_the_first_of_its_ids(message: 
 
     proof = proved(turn((9, 9), stop=9, message=message), [RESULT], tokenize)
     assert isinstance(proof, Proof)
-    assert proof.bridge == (9, 9, *tokenize([RESULT], add_generation_prompt=True))
+    assert proof.ids == (9, 9, *tokenize([RESULT], add_generation_prompt=True))
 
 
 def test_a_tail_that_depends_on_who_spoke_before_the_turn_is_proven() -> None:
@@ -283,7 +283,7 @@ def test_a_tail_that_depends_on_who_spoke_before_the_turn_is_proven() -> None:
     for before, quiet in (("tool", (50,)), ("user", ())):
         proof = proved(attrs.evolve(turn((talk.CLOSE,)), after=before), [talk.user("more")], tokenize)
         assert isinstance(proof, Proof)
-        assert proof.bridge == (
+        assert proof.ids == (
             talk.CLOSE,
             *talk.tokenize([talk.user("more")], add_generation_prompt=True),
             *quiet,

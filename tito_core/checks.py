@@ -1,0 +1,38 @@
+"""Check the types of arguments and fields, with one wording for every error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import EnumType
+from itertools import chain
+from typing import Any
+
+import attrs
+
+from .errors import InputError
+
+
+def require(value: object, kinds: type | tuple[type, ...], name: str, expected: str) -> None:
+    """Raise `InputError` unless `value` is one of `kinds`; `name` and `expected` are what the error says.
+
+    >>> require("5", int, "max_length", "a whole number")
+    Traceback (most recent call last):
+    tito_core.errors.InputError: max_length is '5': give a whole number
+    """
+    if not isinstance(value, kinds):
+        raise InputError(f"{name} is {value!r:.60}: give {expected}")
+
+
+def is_a(*kinds: type) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    """Return an attrs validator that accepts `kinds` only and names the field in its error.
+
+    An enumeration's member is required, not a word that spells it: the word would compare unequal to
+    every member and select another behaviour without notice.
+    """
+    names = [list(map(str, kind)) if isinstance(kind, EnumType) else [kind.__name__] for kind in kinds]
+    expected = " or ".join(chain.from_iterable(names))
+
+    def validate(_: object, field: attrs.Attribute[Any], value: object) -> None:
+        require(value, kinds, field.name, expected)
+
+    return validate
