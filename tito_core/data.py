@@ -31,7 +31,7 @@ PLAIN = ("str", "int", "str | None", "int | None", "float | None", "Mapping[str,
 
 
 def to_data(value: object) -> Any:
-    """Return a value as plain data: dicts, lists, strings and numbers, ready for JSON.
+    """Return `value` as plain data: dicts, lists, strings and numbers, ready for JSON.
 
     >>> from tito_core import Policy
     >>> to_data(Policy())
@@ -41,16 +41,16 @@ def to_data(value: object) -> Any:
 
 
 def from_data(data: Any, kind: type[T]) -> T:
-    """Return the value that plain data describe.
+    """Return the value of class `kind` that plain `data` describe.
 
-    Raises `InputError` that names each place where the data are wrong, unknown keys among them.
+    Raises `InputError` that names every place where the data are wrong, including unknown keys.
 
     >>> from tito_core import Policy
     >>> from_data({"odd_stop": "keep"}, Policy).odd_stop.name
     'KEEP'
     >>> from_data({"odd_stop": "kepe"}, Policy)
     Traceback (most recent call last):
-    tito_core.errors.InputError: Policy.odd_stop: 'kepe' is none of refuse, replace, keep
+    tito_core.errors.InputError: Policy.odd_stop: 'kepe' is not one of refuse, replace, keep
     """
     try:
         return _converter().structure(data, kind)
@@ -61,11 +61,11 @@ def from_data(data: Any, kind: type[T]) -> T:
 
 
 def _complaints(error: BaseValidationError, path: str) -> list[str]:
-    lines = transform_error(error, path=path, format_exception=_said)
-    return [f"{place}: {said}" for said, _, place in (line.rpartition(" @ ") for line in lines)]
+    lines = transform_error(error, path=path, format_exception=_complaint)
+    return [f"{place}: {text}" for text, _, place in (line.rpartition(" @ ") for line in lines)]
 
 
-def _said(error: BaseException, _: type | None) -> str:
+def _complaint(error: BaseException, _: type | None) -> str:
     if isinstance(error, KeyError):
         return f"the key {error.args[0]!r} is missing"
     if isinstance(error, ForbiddenExtraKeysError):
@@ -73,71 +73,53 @@ def _said(error: BaseException, _: type | None) -> str:
     return str(error)
 
 
-def _by_name(data: Any, kind: type[Enum]) -> Enum:
-    found = kind.__members__.get(data.upper()) if isinstance(data, str) else None
-    if found is None:
-        names = ", ".join(name.lower() for name in kind.__members__)
-        raise InputError(f"{data!r:.60} is none of {names}")
-    return found
-
-
-def _ledger(data: Any, _: type[Ledger]) -> Ledger:
-    runs = [(_by_name(origin, Origin), count) for origin, count in data]
-    if not all(type(count) is int and count >= 0 for _, count in runs):
-        raise InputError("prompt_ledger counts must be whole numbers")
-    return Ledger.of(runs)  # type: ignore[arg-type]  # by name, each is an Origin
-
-
-def _runs(ledger: Ledger) -> list[list[object]]:
-    return [[_name(span.origin), span.stop - span.start] for span in ledger.spans]
-
-
-def _trajectory(data: Any, _: type[Trajectory]) -> Trajectory:
-    return Trajectory(_converter().structure(data, list[Step]))
-
-
 @cache
 def _converter() -> Converter:
-    """Build the converter, once it is needed: sequences as lists, enumerations by name, values by fields."""
-    made = Converter(forbid_extra_keys=True)
-    made.register_structure_hook(Ids, lambda data, _: Ids.of(data))
-    made.register_unstructure_hook(Ids, Ids.tolist)
-    made.register_structure_hook(Messages, lambda data, _: Messages.of(data))
-    made.register_unstructure_hook(Messages, list)
-    made.register_structure_hook(Ledger, _ledger)
-    made.register_unstructure_hook(Ledger, _runs)
-    made.register_structure_hook(Enum, _by_name)
-    made.register_unstructure_hook(Enum, _name)
-    made.register_structure_hook(tuple[float | None, ...] | None, lambda data, _: data)
-    made.register_structure_hook(Trajectory, _trajectory)
-    made.register_unstructure_hook(Trajectory, lambda value: [made.unstructure(step) for step in value])
-    made.register_unstructure_hook_func(_is_forgiveness, lambda value: sorted(map(_name, value)))
-    made.register_structure_hook_func(_is_ids, lambda data, _: checked(data, "ids"))
+    """Build the converter at first use: sequences as lists, enumerations by name, values by fields."""
+    converter = Converter(forbid_extra_keys=True)
+    read, write = converter.register_structure_hook, converter.register_unstructure_hook
+    read(Ids, lambda data, _: Ids.of(data))
+    write(Ids, Ids.tolist)
+    read(Messages, lambda data, _: Messages.of(data))
+    write(Messages, list)
+    read(Ledger, _ledger)
+    write(Ledger, lambda ledger: [[_name(span.origin), span.stop - span.start] for span in ledger.spans])
+    read(Enum, _by_name)
+    write(Enum, _name)
+    read(tuple[float | None, ...] | None, lambda data, _: data)
+    read(Trajectory, lambda data, _: Trajectory(converter.structure(data, list[Step])))
+    write(Trajectory, lambda steps: [converter.unstructure(step) for step in steps])
+    converter.register_unstructure_hook_func(
+        lambda kind: bool(kind == frozenset[Forgiveness]), lambda names: sorted(map(_name, names))
+    )
+    converter.register_structure_hook_func(
+        lambda kind: bool(kind == tuple[int, ...]), lambda data, _: checked(data, "ids")
+    )
     for plain in (bool, int, str):
-        made.register_structure_hook(plain, _plain)
-    made.register_structure_hook(bytes, lambda data, _: _bytes(data))
-    made.register_unstructure_hook(bytes, lambda data: binascii.b2a_base64(data, newline=False).decode())
-    made.register_structure_hook_factory(attrs.has, lambda kind: _structure(kind, made))
-    return made
+        read(plain, _plain)
+    read(bytes, lambda data, _: _bytes(data))
+    write(bytes, lambda data: binascii.b2a_base64(data, newline=False).decode())
+    converter.register_structure_hook_factory(attrs.has, lambda kind: _structure(kind, converter))
+    return converter
 
 
-def _structure(kind: type, made: Converter) -> Any:
+def _structure(kind: type, converter: Converter) -> Any:
     """Pass numbers and strings unchanged to fields that check them themselves.
 
     The converter would turn a string that spells a number into that number, and anything into a string.
     """
-    plain: dict[str, Any] = {
+    unchanged: dict[str, Any] = {
         field.name: override(struct_hook=lambda data, _: data)
         for field in attrs.fields(kind)
         if kind.__annotations__.get(field.name) in PLAIN and (field.validator or field.converter)
     }
-    return make_dict_structure_fn(kind, made, **plain)
+    return make_dict_structure_fn(kind, converter, **unchanged)
 
 
 def _plain(data: Any, kind: type) -> Any:
-    """Take what is of a kind already: the converter would make a truth of the text "false"."""
+    """Accept only what has the type already: the converter would read the text "false" as True."""
     if type(data) is not kind:
-        raise InputError(f"{data!r:.60} is no {kind.__name__}")
+        raise InputError(f"{data!r:.60} is not of type {kind.__name__}")
     return data
 
 
@@ -152,9 +134,16 @@ def _name(value: Enum) -> str:
     return value.name.lower()
 
 
-def _is_forgiveness(kind: Any) -> bool:
-    return bool(kind == frozenset[Forgiveness])
+def _by_name(data: Any, kind: type[Enum]) -> Enum:
+    member = kind.__members__.get(data.upper()) if isinstance(data, str) else None
+    if member is None:
+        names = ", ".join(name.lower() for name in kind.__members__)
+        raise InputError(f"{data!r:.60} is not one of {names}")
+    return member
 
 
-def _is_ids(kind: Any) -> bool:
-    return bool(kind == tuple[int, ...])
+def _ledger(data: Any, _: type[Ledger]) -> Ledger:
+    runs = [(_by_name(origin, Origin), count) for origin, count in data]
+    if not all(type(count) is int and count >= 0 for _, count in runs):
+        raise InputError("prompt_ledger counts must be whole numbers")
+    return Ledger.of(runs)  # type: ignore[arg-type]  # _by_name returns a member of the given enumeration

@@ -44,7 +44,7 @@ class Located:
 
     Attributes:
         match: The step, and the differences that were forgiven.
-        messages: The conversation as the prompt has it, or as the step has it if only the order of keys differs.
+        messages: The conversation as the prompt has it, or as the step has it if only key order differs.
         policy: The caller's choices.
         key: What the prompt is rendered with.
         turn: The sampled turn before the new messages; a copy.
@@ -94,7 +94,7 @@ def locate(
     policy: Policy = STRICT,
     key: str | None = None,
 ) -> Located | Refusal:
-    """Return the step that `prompt` continues, or why there is none; nothing is asked.
+    """Return the step that `prompt` continues, or why none can be used; nothing is asked.
 
     `trajectory`, `prompt`, `policy` and `key` are those of `stitch`. `continue_questions` takes the result.
     Raises `InputError` for malformed input.

@@ -104,7 +104,7 @@ class Step:
         if logprobs is not None and len(logprobs) != len(self.completion_ids):
             raise InputError(
                 f"logprobs has {len(logprobs)} values for {len(self.completion_ids)} completion_ids: "
-                "give one for each id (None where there is none), or leave logprobs out"
+                "give one for each id (None where the engine gave no value), or leave logprobs out"
             )
         for position, value in enumerate(logprobs or ()):
             if not is_number(value):

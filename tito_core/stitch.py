@@ -129,7 +129,7 @@ def try_stitch(
     key: str | None = None,
     profile: Profile | None = None,
 ) -> Stitched | Refusal:
-    """Return the next prompt with its ledger and receipts, or the `Refusal` that says why there is none.
+    """Return the next prompt with its ledger and receipts, or the `Refusal` that says why not.
 
     `trajectory`, `prompt`, `suffix`, `tokenize_fn`, `policy`, `key`, `profile` and the errors are those of
     `stitch`.

@@ -97,11 +97,11 @@ def test_a_policy_speaks_in_names() -> None:
         ({"prompt": [{}]}, r"Step.prompt: prompt\[0\] has no role"),
         ({"logprobs": [0.0]}, "logprobs has 1 values for 2"),
         ({"prompt_ledger": [["prompt", 5]]}, "prompt_ledger covers 5 ids, prompt_ids has 2"),
-        ({"prompt_ledger": [["nobody", 2]]}, "Step.prompt_ledger: 'nobody' is none of prompt, sampled"),
+        ({"prompt_ledger": [["nobody", 2]]}, "Step.prompt_ledger: 'nobody' is not one of prompt, sampled"),
         ({"prompt_ledger": [["prompt", -2]]}, "Step.prompt_ledger: prompt_ledger counts must be whole"),
         ({"prompt_ledger": [["prompt", True]]}, "Step.prompt_ledger: prompt_ledger counts must be whole"),
         ({"logprobs": ["0.5", None]}, r"logprobs\[0\] is '0.5': give a number or None"),
-        ({"prompt_ledger": [["a @ b", 2]]}, "^Step.prompt_ledger: 'a @ b' is none of prompt, sampled"),
+        ({"prompt_ledger": [["a @ b", 2]]}, "^Step.prompt_ledger: 'a @ b' is not one of prompt, sampled"),
         ({"more": 1, "and": 2}, r"Step: the keys \['and', 'more'\] are unknown"),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_is_no_object_at_all_is_an_input_error(data: object, kind: Any) -> 
 
 
 def test_a_wrong_choice_lists_the_right_ones() -> None:
-    with pytest.raises(InputError, match=r"Policy\.odd_stop: 5 is none of refuse, replace, keep"):
+    with pytest.raises(InputError, match=r"Policy\.odd_stop: 5 is not one of refuse, replace, keep"):
         from_data({"odd_stop": 5}, Policy)
     with pytest.raises(InputError, match="forgive takes"):
         from_data({"forgive": ["absent"]}, Policy)
@@ -240,7 +240,7 @@ def test_options_speak_in_names() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"owner": "nobody"}, "SampleOptions.owner: 'nobody' is none of first, last, longest"),
+        ({"owner": "nobody"}, "SampleOptions.owner: 'nobody' is not one of first, last, longest"),
         ({"max_length": "7"}, "max_length is '7'"),
         ({"max_length": 0}, "max_length is 0"),
         ({"most": 7}, "the keys .'most'. are unknown"),
@@ -255,5 +255,5 @@ def test_wrong_options_are_named(wrong: dict[str, Any], words: str) -> None:
 def test_nothing_is_made_of_what_spells_it(wrong: dict[str, Any]) -> None:
     """The text "false" is no falsehood, and a number is no name."""
     (name,) = wrong
-    with pytest.raises(InputError, match=rf"Step.{name}: .* is no |Step: {name} is "):
+    with pytest.raises(InputError, match=rf"Step.{name}: .* is not of type |Step: {name} is "):
         from_data({**to_data(talk.step()), **wrong}, Step)

@@ -1,4 +1,4 @@
-"""What else a template does that a person should know, found by asking it the same thing in two ways."""
+"""Facts about a template beyond its seams, found by asking the same thing in two ways."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stand_in import ANSWER, SYSTEM, THOUGHTFUL, USER
 
 Plain = dict[str, Any]
 Answer = tuple[int, ...] | None
-"""Ids, or None where the template refused."""
+"""Ids, or None if the template rejected the messages."""
 SAME, DIFFERS, REFUSED = "same", "differs", "refused"
 CALL: Plain = {
     "id": "a1b2c3d4e",
@@ -24,9 +24,9 @@ CALL: Plain = {
 
 
 def facts_questions(suffix: tuple[int, ...]) -> Questions[Facts]:
-    """Ask about all of them; raises nothing but what whoever answers raises.
+    """Ask for all facts. Nothing else can be determined about a template with random output.
 
-    Of a template that answers one question in two ways nothing else can be told.
+    `suffix` is the template's close.
     """
     if (yield from _random()):
         return Facts(random=True)
@@ -48,7 +48,7 @@ def facts_questions(suffix: tuple[int, ...]) -> Questions[Facts]:
 
 
 def _try(*messages: Plain, speaking: bool = True) -> Questions[Answer]:
-    """Ask; a refusal is an answer here."""
+    """Return the ids, or None if the template rejects the messages."""
     try:
         return (yield from ask(messages, add_generation_prompt=speaking))
     except TemplateRefused:
@@ -71,32 +71,33 @@ def _result(key: str, text: str) -> Plain:
 
 
 def _arguments() -> Questions[str | None]:
-    """Tell which form of a call's arguments is written as arguments, and not as a text in quotes."""
-    told = {}
+    """Return the form of arguments that the template takes: `object`, `text`, `either` or None."""
+    rendered = {}
     for name, forms in (("object", ({"x": 25}, {"x": 26})), ("text", ('{"x": 25}', '{"x": 26}'))):
         one = yield from _try(USER, _calling(forms[0]))
         two = yield from _try(USER, _calling(forms[1]))
-        told[name] = one if one != two else None  # what is not written says nothing
-    kept = [name for name, ids in told.items() if ids is not None]
-    if len(kept) < len(told):
-        return kept[0] if kept else None
-    return "either" if told["object"] == told["text"] else "object"
+        rendered[name] = one if one != two else None  # equal renders: the arguments were not written
+    written = [name for name, ids in rendered.items() if ids is not None]
+    if len(written) < len(rendered):
+        return written[0] if written else None
+    # Where both are written differently, the text was quoted once more: the object is what is meant.
+    return "either" if rendered["object"] == rendered["text"] else "object"
 
 
 def _grouped() -> Questions[bool | None]:
-    """Whether two results are more together than one after the other."""
+    """Return whether two results rendered together differ from the first one followed by the second."""
     calls = {**ANSWER, "content": "", "tool_calls": [CALL, {**CALL, "id": "b2c3d4e5f"}]}
     both = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), _result("b2c3d4e5f", "8"))
     first = yield from _try(USER, calls, _result("a1b2c3d4e", "7"))
     quiet = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), speaking=False)
     if both is None or first is None or quiet is None:
         return None
-    written = first[: common_prefix(first, quiet)]  # neither the generation prompt nor an end of text
+    written = first[: common_prefix(first, quiet)]  # without the generation prompt or an end of text
     return both[: len(written)] != written
 
 
 def _default_system() -> Questions[bool | None]:
-    """Whether a system text takes the place of one that is there without it."""
+    """Return whether a conversation without a system text gets a default one."""
     without = yield from _try(USER)
     empty = yield from _try({**SYSTEM, "content": ""}, USER)
     if without is None:
@@ -108,13 +109,13 @@ def _default_system() -> Questions[bool | None]:
 
 
 def _opening() -> Questions[tuple[int, ...]]:
-    """Return how a conversation begins; without the system text where the template takes none."""
+    """Return how a conversation begins; without a system text if the template takes none."""
     both = yield from _try(SYSTEM, USER)
     return ((yield from _try(USER)) or ()) if both is None else both
 
 
 def _random() -> Questions[bool]:
-    """Whether the same question has two answers."""
+    """Return whether the same question has two answers."""
     one = yield from _try(SYSTEM, USER)
     return one != (yield from _try(SYSTEM, USER))
 
@@ -136,15 +137,15 @@ def _parts() -> Questions[str]:
 
 
 def _opens_thought() -> Questions[bool | None]:
-    """Whether a plain answer, as history, does not begin as the generation prompt does."""
+    """Return whether a plain answer, as history, does not begin as the generation prompt does."""
     prompt = yield from _try(USER)
-    told = yield from _try(USER, ANSWER, USER)
-    return None if prompt is None or told is None else told[: len(prompt)] != prompt
+    history = yield from _try(USER, ANSWER, USER)
+    return None if prompt is None or history is None else history[: len(prompt)] != prompt
 
 
 def _drops_reasoning() -> Questions[bool | None]:
-    told = yield from _try(USER, THOUGHTFUL, USER)
-    return None if told is None else told == (yield from _try(USER, ANSWER, USER))
+    history = yield from _try(USER, THOUGHTFUL, USER)
+    return None if history is None else history == (yield from _try(USER, ANSWER, USER))
 
 
 def _trims() -> Questions[bool | None]:
@@ -164,9 +165,9 @@ def _openers(suffix: tuple[int, ...]) -> Questions[dict[str, tuple[int, ...]]]:
 
 
 def _opener(role: str, suffix: tuple[int, ...]) -> Questions[tuple[int, ...] | None]:
-    """Return what stands between a turn's close and the text of a message that follows; None for none.
+    """Return what stands between a turn's close and the next message's text; None if it is rejected.
 
-    After a call the rest of it comes before the close; without a close there is no telling where it ends.
+    After a tool call the rest of the call comes before the close. Without a close its end is unknown.
     """
     called = role == "tool"
     tails: list[Answer] = []
@@ -184,7 +185,7 @@ def _opener(role: str, suffix: tuple[int, ...]) -> Questions[tuple[int, ...] | N
 
 
 def _tail(turn: Callable[[str], Plain], following: Plain) -> Questions[Answer]:
-    """Return what follows a turn's text, None where that cannot be told."""
+    """Return what follows a turn's text, None if it cannot be located."""
     short = yield from _try(USER, turn(SHORT), following, speaking=False)
     longer = yield from _try(USER, turn(LONGER), following, speaking=False)
     seam = None if short is None or longer is None else find_seam(short, longer)

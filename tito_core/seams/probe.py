@@ -1,4 +1,4 @@
-"""Asking a chat template everything that a profile holds."""
+"""Probe a chat template: ask it everything that a profile holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTENTS = ("text", "empty", "null", "absent")
 
 
 def kinds() -> Iterator[tuple[TurnKind, tuple[str, ...]]]:
-    """Yield the usual turns, each with the shapes that usually follow."""
+    """Yield the usual kinds of turns, each with the shapes that usually follow."""
     for before in BEFORE:
         for reasoning in (False, True):
             yield from _shaped(AFTER_ANSWER, before=before, reasoning=reasoning, calls=0, contents=("text",))
@@ -37,17 +37,20 @@ def _shaped(
 
 
 def probe(tokenize_fn: TokenizeFn, stop_ids: Sequence[int] = ()) -> Profile:
-    """Return the profile of a template, all usual cases in it: some thousand short renders.
+    """Return the profile of a template with all usual cases; takes some thousand short renders.
 
-    `stop_ids` are the ids that end a turn, from the model's generation config. Raises `InputError` where the
-    template loses an assistant's content, `TokenizeError` where `tokenize_fn` returns no ids, and what it
-    raises.
+    `tokenize_fn` is that of `stitch`; `stop_ids` are the ids that end a turn, from the model's generation
+    config. Raises `InputError` if the template loses an assistant's content, `TokenizeError` if
+    `tokenize_fn` returns something other than ids, and what it raises.
     """
     return answer(probe_questions(stop_ids), tokenize_fn)
 
 
 def probe_questions(stop_ids: Sequence[int] = (), *, cases: bool = True) -> Questions[Profile]:
-    """Ask for a profile; without `cases` only for what every case needs, a few dozen renders."""
+    """Ask for a profile. Without `cases`, only for what every case needs: a few dozen renders.
+
+    `stop_ids` are those of `probe`.
+    """
     stops = checked(stop_ids, "stop_ids")  # before anything is asked
     suffix = yield from suffix_questions()
     profile = Profile(suffix=suffix, stop_ids=stops, facts=(yield from facts_questions(suffix)))

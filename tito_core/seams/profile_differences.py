@@ -1,4 +1,4 @@
-"""What two profiles say differently: of a local folder, say, and of the server that it should equal."""
+"""Compare two profiles, for example of a local folder and of the server that it should equal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .profile import Case, Profile
 
 
 def differences(one: Profile, other: Profile) -> tuple[str, ...]:
-    """Return a sentence for each thing that the profiles say differently; none where they agree.
+    """Return one sentence per difference between profiles `one` and `other`; none if they agree.
 
-    Cases that only one of them knows are no difference, for profiles grow as cases come; nor is how a case is
-    asked about, for a server may take a call's arguments in one form and a folder in another.
+    Cases that only one of them knows are ignored, because profiles grow with use. So is how a case is asked:
+    a server may take a call's arguments in one form and a folder in another.
 
     >>> differences(Profile(suffix=(2, 110)), Profile(suffix=(2,)))
     ('suffix: (2, 110) and (2,)',)

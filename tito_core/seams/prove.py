@@ -278,7 +278,7 @@ class CallClose:
     Attributes:
         shared: How many ids of the tail stand there whatever follows.
         end: How many of them stand there if nothing follows: the rest of the call, and its close. -1 if
-            that cannot be told.
+            that cannot be determined.
     """
 
     shared: int
