@@ -23,8 +23,6 @@ napoleon_use_ivar = True  # attributes are listed once, in the class
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"members": True, "show-inheritance": False}
-autodoc_type_aliases = {"Messages": "Messages", "Message": "Message"}
 
 html_theme = "furo"
 html_title = "tito"

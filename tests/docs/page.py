@@ -53,6 +53,7 @@ def run(path: Path, folder: Path) -> int:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     ran = 0
     with ExitStack() as stack:
+        stack.enter_context(_importing(folder))
         for block, following in zip(found, [*found[1:], None], strict=True):
             if block.language == "python":
                 printed = _python(block, path, namespace)
@@ -62,6 +63,20 @@ def run(path: Path, folder: Path) -> int:
                 _console(block, path, folder, stack)
             ran += block.language in ("python", "console")
     return ran
+
+
+@contextmanager
+def _importing(folder: Path) -> Iterator[None]:
+    """Let a page import what it wrote into its folder, and forget it afterwards."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(str(folder)):
+                del sys.modules[name]
 
 
 def _python(block: Block, path: Path, namespace: dict[str, Any]) -> str:
