@@ -239,8 +239,8 @@ def _write_page(path: Path, report: AuditReport, options: AuditOptions) -> None:
     from .page import Heading, page  # noqa: PLC0415  # heavy, and not needed for --help
 
     family = options.family.name or str(options.family)
-    made = datetime.now().astimezone()
-    text = page(report, Heading(file=options.file.name, family=family, block=options.block_size, made=made))
+    now = datetime.now().astimezone()
+    text = page(report, Heading(file=options.file.name, family=family, block=options.block_size, created=now))
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,14 +1,13 @@
-"""An audit as a page that needs nothing else: no network, no script, no file beside it."""
+"""An audit report as one HTML page, complete in itself: no script, and no request to the network."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from importlib.resources import files
 
 import attrs
-from jinja2 import Environment, StrictUndefined
 
 from tito_core.drift.breaks import Break, BreakText, Cause
+from tito_io.pages import render
 
 from .rates import FAMILY, count, figures, plain, seen
 from .report import AuditReport
@@ -16,23 +15,26 @@ from .report import AuditReport
 
 @attrs.frozen(kw_only=True)
 class Heading:
-    """What the page is about."""
+    """What the page is about.
+
+    Attributes:
+        file: The name of the audited file.
+        family: The model folder whose template rendered the prompts.
+        block: How many ids a block of the prefix cache holds.
+        created: When the page was written.
+    """
 
     file: str
     family: str
     block: int
-    made: datetime
-    """When; the caller knows the time."""
+    created: datetime
 
 
 def page(report: AuditReport, heading: Heading) -> str:
     """Return the page as HTML."""
-    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"seen": seen, "plain": plain, "number": "{:,}".format}
-    text = files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     shown = report.choice.shown
-    return made.from_string(text).render(
+    return render(
+        "audit/page.html.jinja",
         heading=heading,
         report=report,
         tally=report.tally,
@@ -41,15 +43,16 @@ def page(report: AuditReport, heading: Heading) -> str:
         shown=shown,
         family=FAMILY if Cause.RENDERING.name in report.tally.causes else "",
         most_cached=max(report.tally.cached_by_ids, report.tally.cached_by_messages),
-        filters=[cause for cause in Cause if any(one.cause is cause for one in shown)],
-        style=style,
+        filters=[cause for cause in Cause if any(item.cause is cause for item in shown)],
         more=_more,
         count=count,
+        plain=plain,
+        seen=seen,
     )
 
 
 def _causes(report: AuditReport) -> list[tuple[Cause, int, int, float]]:
-    """Return the causes that occur: breaks, breaks that have it beside another cause, and a bar's width."""
+    """Return each cause that occurs: its breaks, those beside another cause, and the width of its bar."""
     tally = report.tally
     most = max(tally.causes.values(), default=1)
     return [
@@ -59,6 +62,6 @@ def _causes(report: AuditReport) -> list[tuple[Cause, int, int, float]]:
     ]
 
 
-def _more(one: Break, pieces: tuple[BreakText, ...]) -> int:
-    """Return how many tokens of a side the page does not show."""
-    return (one.used_ids if pieces is one.used else one.rendered_ids) - len(pieces)
+def _more(item: Break, pieces: tuple[BreakText, ...]) -> int:
+    """Return how many tokens of one side of a break the page leaves out."""
+    return (item.used_ids if pieces is item.used else item.rendered_ids) - len(pieces)

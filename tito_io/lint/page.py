@@ -1,18 +1,13 @@
-"""Reports as one page to look at: nothing but HTML and CSS, and nothing that it fetches."""
+"""Lint reports as one HTML page, complete in itself: no script, and no request to the network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
-from typing import Any
-
-from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup, escape
 
 from tito_io.cli.errors import visible
+from tito_io.pages import render
 
-from .advice import drifts, refusals, several, situation
+from .advice import drifts, several, situation
 from .grid import LEGEND, State, counts, grid
 from .report import LintReport
 
@@ -20,42 +15,19 @@ SYMBOLS = {State.EXACT: "✓", State.REWRITTEN: "≈", State.REFUSED: "✕", Sta
 
 
 def page(reports: Sequence[LintReport]) -> str:
-    """Return the page."""
-    return _template().render(
+    """Return the page of some reports as HTML."""
+    return render(
+        "lint/page.html.jinja",
         reports=reports,
-        total=counts(one for report in reports for one in report.findings),
-        states=list(LEGEND),
+        total=counts(finding for report in reports for finding in report.findings),
         legend=LEGEND,
+        symbols=SYMBOLS,
         failed=sum(report.error is not None for report in reports),
+        counts=counts,
+        drifts=drifts,
+        grid=grid,
+        several=several,
+        situation=situation,
+        state_of=State.of,
+        visible=visible,
     )
-
-
-def _coded(text: str) -> Markup:
-    """Return a text whose words in backticks are code.
-
-    >>> _coded("drops `<think>`")
-    Markup('drops <code>&lt;think&gt;</code>')
-    """
-    pieces = (escape(piece) for piece in text.split("`"))
-    made = (Markup("<code>{}</code>").format(piece) if i % 2 else piece for i, piece in enumerate(pieces))
-    return Markup("").join(made)
-
-
-@cache
-def _template() -> Template:
-    world: dict[str, Any] = {
-        "counts": counts,
-        "drifts": drifts,
-        "grid": grid,
-        "refusals": refusals,
-        "several": several,
-        "situation": situation,
-        "state_of": State.of,
-        "symbols": SYMBOLS,
-    }
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.globals |= world
-    environment.filters |= {"visible": visible, "coded": _coded}
-    return environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))

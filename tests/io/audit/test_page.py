@@ -11,8 +11,7 @@ import attrs
 import pytest
 from rich.console import Console
 
-from tito_core.drift.breaks import Break, BreakText, Cause, TurnPart
-from tito_core.drift.select import BreakSelection
+from tito_core.drift.breaks import Break, BreakSelection, BreakText, Cause, TurnPart
 from tito_core.drift.tally import Tally
 from tito_io.audit.page import Heading, page
 from tito_io.audit.rates import figures
@@ -21,7 +20,7 @@ from tito_io.audit.table import table
 from tito_io.samples.conversation import Problem
 
 NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001  # a time to print
-HEADING = Heading(file="rollouts.jsonl", family="qwen3", block=16, made=NOON)
+HEADING = Heading(file="rollouts.jsonl", family="qwen3", block=16, created=NOON)
 HOSTILE = "</style><script>alert(1)</script><img src=http://x.example/y onerror=alert(2)>\x1b[31m"
 
 BREAK = Break(

@@ -1,0 +1,65 @@
+"""HTML pages: Jinja templates with escaped values, and the base template and styles that all pages share."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+# Control characters, marks that reorder text, and halves of surrogate pairs, which UTF-8 cannot encode.
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def render(name: str, **values: Any) -> str:
+    """Return a page as HTML; every value is escaped.
+
+    Args:
+        name: The template's path in `tito_io`, such as `lint/page.html.jinja`.
+        **values: What the template shows. It may call those that are functions.
+    """
+    return _environment().get_template(name).render(values)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with a visible sign for each control character, except line breaks and tabs.
+
+    >>> printable("a\n\x1b[31m")
+    'a\n␛[31m'
+    """
+    return _UNSAFE.sub(lambda match: _sign(ord(match[0])), text)
+
+
+def coded(text: str) -> Markup:
+    """Return a text in which words in backticks are code.
+
+    >>> coded("drops `<think>`")
+    Markup('drops <code>&lt;think&gt;</code>')
+    """
+    pieces = (escape(piece) for piece in text.split("`"))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if i % 2 else piece for i, piece in enumerate(pieces)
+    )
+
+
+def _sign(code: int) -> str:
+    """Return the Unicode picture of a control character, such as `␛`; `�` for those that have none."""
+    return chr(0x2400 + code) if code < 0x20 else "�"  # noqa: PLR2004  # pictures stand in the order of ASCII
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(lambda name: files("tito_io").joinpath(name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"coded": coded, "number": "{:,}".format, "printable": printable}
+    return environment
