@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import DICE, Dice
 from tito_core import Ids, Ledger, Message, Origin, Step
-from tito_core.samples.call import Ending, StoredCall
+from tito_core.samples.call import Ending, StoredCall, WeightVersion
 from tito_core.samples.experts import MissingRow, RoutedExperts
 from tito_core.samples.options import (
     ConversationScope,
@@ -27,7 +27,6 @@ from tito_core.samples.options import (
     SampleOptions,
     TurnRule,
 )
-from tito_core.samples.weights import WeightVersion
 
 CLOSE, OPEN = 2, 1
 WORDS = ((5,), (6,), (5, 6), (6, 5, 5), (5, 5), (7,))

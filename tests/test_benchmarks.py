@@ -29,7 +29,7 @@ from benchmarks.programs import OWN, Program, floor
 from benchmarks.targets import exponent
 from benchmarks.voice import Listening, voice
 from benchmarks.weight import stored, tokenized
-from tests.core.samples.test_forest import call
+from tests.core.samples.calls import call
 from tito_core.samples import Forest, SampleOptions, StoredCall
 from tito_io.embedded import write_family
 from tito_io.families.family import Family

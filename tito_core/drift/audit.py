@@ -1,8 +1,8 @@
-"""Drift explained: each prompt as messages would have rendered it, against the ids that were really there.
+"""Audit a conversation for drift: compare each prompt, rendered from messages, with the ids that were used.
 
-A prompt that goes on from a call by ids is compared with its own ids: what the engine saw. One that goes on
-by messages alone is compared with the ids of the turn that it restates: what the engine would have seen. A
-place is reported once, at the first prompt that shows it.
+A prompt that continues a call by ids is compared with its own ids, which the engine saw. A prompt that
+continues it by messages alone is compared with the ids of the turn that it restates, which the engine would
+have seen. Each difference is reported once, at the first prompt that shows it.
 """
 
 from __future__ import annotations
@@ -13,175 +13,199 @@ import attrs
 
 from ..errors import TemplateRefused
 from ..samples.forest import Forest
-from ..samples.predecessor import By, Follow, followed
-from ..samples.trie import common
-from .breaks import EITHER_SIDE, SHOWN, Break, BreakText
+from ..samples.trie import common_length
+from .breaks import CONTEXT, MAX_TOKENS, Break, BreakText
 from .counters import DriftCounters
 from .diff import Hunk, Packed, packed
-from .explain import explained
-from .grouped_breaks import ExplainedHunk, joined
-from .merge_loss import survival
-from .place import placed
-from .region import regions
+from .explain import ExplainedHunk, explain, group
+from .place import locate_hunk, regions
+from .predecessor import By, Predecessor, find_predecessors
+from .renderings import ComparedRendering, PromptRenderings, Renderer
 from .tally import Tally
-from .view import Renderer, View, Views, compared
+from .text import compare
 
 
 @attrs.frozen(kw_only=True)
 class Audited:
-    """What became of a conversation."""
+    """The result of auditing a conversation.
+
+    Attributes:
+        breaks: The differences, those of a turn before those of the turns that continue it.
+        tally: Counts of turns, ids and breaks.
+    """
 
     breaks: tuple[Break, ...]
-    """By the walk: a turn before those that go on from it."""
     tally: Tally
 
 
+def audit(forest: Forest, renderer: Renderer, *, name: str = "", block: int = 16) -> Audited:
+    """Compare each prompt of a conversation with a rendering of its messages.
+
+    Each prompt is rendered once, and each last conversation as a whole. More renderings are made only for
+    differences.
+
+    Args:
+        forest: The calls of the conversation.
+        renderer: Renders messages through the family's chat template.
+        name: Name of the conversation, for its breaks.
+        block: Ids in a block of the engine's prefix cache.
+
+    Returns:
+        The breaks, and counts over the conversation. A prompt that the template rejects is counted as
+        refused. Other errors of `renderer` are raised.
+    """
+    auditor = Auditor(forest, renderer, name, block)
+    breaks = tuple(auditor.run())
+    return Audited(breaks=breaks, tally=auditor.counters.tally(breaks, renderer))
+
+
 @attrs.frozen
-class Seen:
+class ComparedPrompt:
     """A call's prompt as messages render it, and where its own ids differ from that."""
 
     rendered: Packed
     hunks: Sequence[Hunk] = ()
 
 
-def audit(forest: Forest, renderer: Renderer, *, name: str = "", block: int = 16) -> Audited:
-    """Compare each prompt of a conversation with what messages would have made of it.
-
-    `block` is how many ids a block of the engine's prefix cache has. Each prompt is rendered once, and the
-    last conversations as a whole; further renderings are made for what differs. Raises what `renderer`
-    raises, except `TemplateRefused`, which is counted.
-    """
-    auditor = Auditor(forest, renderer, name, block)
-    breaks = tuple(auditor.run())
-    found = survival(forest, auditor.follows, renderer)
-    return Audited(breaks=breaks, tally=auditor.account.tally(breaks, found))
-
-
 @attrs.define
 class Auditor:
-    """Walks from turn to turn; a prompt's rendering is held until the calls that go on from it have begun."""
+    """Walks from turn to turn. `reported` has the places that were reported, by call and bounds."""
 
     forest: Forest
     renderer: Renderer
     name: str
     block: int
-    follows: Mapping[str, Follow] = attrs.field(init=False)
-    known: set[tuple[str, int, int]] = attrs.field(factory=set)
-    """The places that were reported, by their call and their bounds."""
-    account: DriftCounters = attrs.field(init=False)
+    predecessors: Mapping[str, Predecessor] = attrs.field(init=False)
+    counters: DriftCounters = attrs.field(init=False)
+    reported: set[tuple[str, int, int]] = attrs.field(factory=set)
 
-    @follows.default
-    def _followed(self) -> Mapping[str, Follow]:
-        return followed(self.forest)
+    @predecessors.default
+    def _find_predecessors(self) -> Mapping[str, Predecessor]:
+        return find_predecessors(self.forest)
 
-    @account.default
-    def _opened(self) -> DriftCounters:
-        return DriftCounters(self.forest, self.follows, self.block)
+    @counters.default
+    def _start_counters(self) -> DriftCounters:
+        return DriftCounters(self.forest, self.predecessors, self.block)
 
     def run(self) -> Iterator[Break]:
         """Yield each break once."""
-        newer: dict[str, list[str]] = {}
-        for name, follow in self.follows.items():
-            newer.setdefault(follow.of, []).append(name)
-        roots = [node.name for node in self.forest.nodes if node.name not in self.follows]
-        waiting: list[tuple[str, Seen | None]] = [(name, None) for name in reversed(roots)]
+        later: dict[str, list[str]] = {}
+        for name, before in self.predecessors.items():
+            later.setdefault(before.name, []).append(name)
+        roots = [node.name for node in self.forest.nodes if node.name not in self.predecessors]
+        # Depth first, so that a prompt's rendering is dropped once the calls after it have begun.
+        waiting: list[tuple[str, ComparedPrompt | None]] = [(name, None) for name in reversed(roots)]
         while waiting:
-            name, before = waiting.pop()
-            views = self._views(name)
-            now = self._seen(views, before)
-            if now is not None:
-                self.account.count("compared")
-                self.account.restate(name)
-                yield from self._breaks(views, *now)
-            sent = packed(views.call.step.prompt_ids.tolist())
-            held = Seen(sent) if now is None or views.open_end else Seen(now[0].rendered, now[0].hunks)
-            if now is not None and before is not None and views.earlier is not None:
-                used = views.earlier.stop + 1 if views.open_end else len(views.used)
-                self.account.reuse(views.earlier, before.rendered, used, held.rendered)
-            waiting += [(one, held) for one in reversed(newer.pop(name, []))]
+            name, earlier = waiting.pop()
+            renderings = self._renderings(name)
+            compared = self._compare(renderings, earlier)
+            sent = ComparedPrompt(packed(renderings.call.step.prompt_ids.tolist()))
+            if compared is not None:
+                rendering, new = compared
+                self.counters.counts["compared"] += 1
+                self.counters.add_restated(name)
+                yield from self._breaks(renderings, rendering, new)
+                if not renderings.open_end:
+                    sent = ComparedPrompt(rendering.rendered, rendering.hunks)
+                if earlier is not None and renderings.earlier is not None:
+                    used = renderings.earlier.stop + 1 if renderings.open_end else len(renderings.used)
+                    self.counters.add_reuse(renderings.earlier, earlier.rendered, used, sent.rendered)
+            waiting += [(one, sent) for one in reversed(later.pop(name, []))]
 
-    def _views(self, name: str) -> Views:
-        call, follow = self.forest[name].call, self.follows.get(name)
-        by_messages = follow is not None and follow.by is not By.IDS
-        ids = self.forest[follow.of].call.ids if follow is not None and by_messages else call.step.prompt_ids
-        return Views(self.renderer, self.forest, call, follow, packed(ids.tolist()), by_messages)
+    def _renderings(self, name: str) -> PromptRenderings:
+        call, before = self.forest[name].call, self.predecessors.get(name)
+        if before is not None and before.by is not By.IDS:
+            used = packed(self.forest[before.name].call.ids.tolist())
+            return PromptRenderings(self.renderer, self.forest, call, before, used, open_end=True)
+        used = packed(call.step.prompt_ids.tolist())
+        return PromptRenderings(self.renderer, self.forest, call, before, used, open_end=False)
 
-    def _seen(self, views: Views, before: Seen | None) -> tuple[View, Sequence[Hunk]] | None:
-        """Return the view of a prompt and which of its hunks are new, or None where there is no comparing."""
-        prompt = views.call.step.prompt
+    def _compare(
+        self, renderings: PromptRenderings, earlier: ComparedPrompt | None
+    ) -> tuple[ComparedRendering, Sequence[Hunk]] | None:
+        """Return the compared rendering of a prompt and its new hunks; None where it cannot be rendered."""
+        prompt, key = renderings.call.step.prompt, renderings.call.step.key
         if not prompt or prompt.multimodal:
-            self.account.count("media" if prompt else "wordless")
+            self.counters.counts["media" if prompt else "wordless"] += 1
             return None
-        if views.open_end:
-            view = views.sent()
-            return view, view.hunks
+        if renderings.open_end:
+            rendering = renderings.sent()
+            return rendering, rendering.hunks
         try:
-            ids = self.renderer.ids(views.call.step.prompt, views.call.step.key, add_generation_prompt=True)
+            rendered = packed(self.renderer.ids(prompt, key, add_generation_prompt=True))
         except TemplateRefused:
-            self.account.count("refused")
+            self.counters.counts["refused"] += 1
             return None
-        rendered = packed(ids)
-        kept, since, floor = _agreed(before, rendered, views)
-        new = compared(self.renderer, views.used, rendered, since=since, floor=floor)
-        return View(views.used, rendered, [*kept, *new]), new
+        kept, since, floor = _unchanged(earlier, rendered, renderings)
+        text, markers = self.renderer.text, self.renderer.markers
+        new = compare(text, markers, renderings.used, rendered, since=since, floor=floor)
+        return ComparedRendering(renderings.used, rendered, [*kept, *new]), new
 
-    def _breaks(self, views: Views, view: View, new: Sequence[Hunk]) -> Iterator[Break]:
-        for piece in joined(self._explained(views, view, new)):
-            name = piece.place.region.call.name, piece.hunk.start, piece.hunk.stop
-            if name not in self.known:
-                self.known.add(name)
-                yield self._break(views, view, piece)
+    def _breaks(
+        self, renderings: PromptRenderings, rendering: ComparedRendering, new: Sequence[Hunk]
+    ) -> Iterator[Break]:
+        for one in group(self._explained(renderings, rendering, new)):
+            place = one.place.region.call.name, one.hunk.start, one.hunk.stop
+            if place not in self.reported:
+                self.reported.add(place)
+                yield self._break(renderings, rendering, one)
 
-    def _explained(self, views: Views, view: View, new: Sequence[Hunk]) -> Iterator[ExplainedHunk]:
-        """Say of each new hunk where it lies and why, and remember what it changes."""
-        top = views.follow.of if views.follow is not None and views.open_end else views.call.name
+    def _explained(
+        self, renderings: PromptRenderings, rendering: ComparedRendering, new: Sequence[Hunk]
+    ) -> Iterator[ExplainedHunk]:
+        """Yield each new hunk with its place and causes, and count what it changes."""
+        before, markers, text = renderings.predecessor, self.renderer.markers, self.renderer.text
+        top = before.name if before is not None and renderings.open_end else renderings.call.name
         for hunk in new:
-            found = list(regions(self.forest, top, whole=views.open_end, down_to=hunk.start))
-            place = placed(hunk, found, views.used, self.renderer.markers, self.renderer.text)
-            self.account.cover(place, hunk)
-            sampled = sum(region.holds(hunk) for region in place.sampled)
-            yield ExplainedHunk(hunk, place, explained(views, view, hunk, place), sampled)
+            found = list(regions(self.forest, top, completion=renderings.open_end, down_to=hunk.start))
+            place = locate_hunk(hunk, found, renderings.used, markers, text)
+            self.counters.add_change(place, hunk)
+            findings = explain(renderings, rendering, hunk, place)
+            yield ExplainedHunk(hunk, place, findings, sum(region.overlap(hunk) for region in place.sampled))
 
-    def _break(self, views: Views, view: View, piece: ExplainedHunk) -> Break:
-        hunk, place, found = piece.hunk, piece.place, piece.found
-        after = hunk.stop + EITHER_SIDE, hunk.end + EITHER_SIDE
-        text = self.renderer.text
+    def _break(self, renderings: PromptRenderings, rendering: ComparedRendering, one: ExplainedHunk) -> Break:
+        hunk, place, text = one.hunk, one.place, self.renderer.text
+        used, rendered = rendering.used, rendering.rendered
+        (cause, detail), *others = one.findings
         return Break(
             conversation=self.name,
-            call=views.call.name,
-            order=views.call.order,
+            call=renderings.call.name,
+            order=renderings.call.order,
             turn=place.owner.name,
             part=place.part,
-            cause=found[0][0],
-            also=tuple(dict.fromkeys(cause for cause, _ in found[1:] if cause is not found[0][0])),
-            detail=found[0][1],
-            happened=views.open_end,
+            cause=cause,
+            also=tuple(dict.fromkeys(other for other, _ in others if other is not cause)),
+            detail=detail,
+            happened=renderings.open_end,
             at=hunk.start,
             used_ids=hunk.stop - hunk.start,
             rendered_ids=hunk.end - hunk.begin,
-            sampled_ids=piece.sampled,
-            used=self._pieces(view.used[hunk.start : hunk.stop]),
-            rendered=self._pieces(view.rendered[hunk.begin : hunk.end]),
-            before=text(view.used[max(hunk.start - EITHER_SIDE, 0) : hunk.start].tolist()),
-            used_after=text(view.used[hunk.stop : after[0]].tolist()),
-            rendered_after=text(view.rendered[hunk.end : after[1]].tolist()),
+            sampled_ids=one.sampled,
+            used=self._tokens(used[hunk.start : hunk.stop]),
+            rendered=self._tokens(rendered[hunk.begin : hunk.end]),
+            before=text(used[max(hunk.start - CONTEXT, 0) : hunk.start].tolist()),
+            used_after=text(used[hunk.stop : hunk.stop + CONTEXT].tolist()),
+            rendered_after=text(rendered[hunk.end : hunk.end + CONTEXT].tolist()),
         )
 
-    def _pieces(self, ids: Packed) -> tuple[BreakText, ...]:
-        return tuple(BreakText(number, self.renderer.text([number])) for number in ids[:SHOWN])
+    def _tokens(self, ids: Packed) -> tuple[BreakText, ...]:
+        return tuple(BreakText(number, self.renderer.text([number])) for number in ids[:MAX_TOKENS])
 
 
-def _agreed(before: Seen | None, rendered: Packed, views: Views) -> tuple[list[Hunk], tuple[int, int], int]:
-    """Return the hunks that the prompt before had too, and up to where there is nothing new to compare.
+def _unchanged(
+    earlier: ComparedPrompt | None, rendered: Packed, renderings: PromptRenderings
+) -> tuple[list[Hunk], tuple[int, int], int]:
+    """Return the hunks of the earlier prompt that this one has too, and `since` and `floor` for `compare`.
 
-    Both its ids and its rendering are compared with this prompt's as memory: up to where they agree, so do
-    the places where they differed from each other.
+    A history grows with each turn, so that comparing whole prompts would cost the square of its length.
+    Used ids and rendering are compared as memory with those of the earlier prompt. Up to where both agree,
+    the hunks are the same ones.
     """
-    if before is None or views.earlier is None:
+    if earlier is None or renderings.earlier is None:
         return [], (0, 0), 0
-    ours, theirs = views.earlier.start, common(before.rendered, 0, rendered, 0)
-    kept = [hunk for hunk in before.hunks if hunk.stop < ours and hunk.end < theirs]
+    used_same, rendered_same = renderings.earlier.start, common_length(earlier.rendered, 0, rendered, 0)
+    kept = [hunk for hunk in earlier.hunks if hunk.stop < used_same and hunk.end < rendered_same]
     place, other = (kept[-1].stop, kept[-1].end) if kept else (0, 0)
-    later = before.hunks[len(kept)] if len(kept) < len(before.hunks) else None
-    more = min(ours - place, theirs - other, *([later.start - place] if later else []))
+    next_hunk = earlier.hunks[len(kept)] if len(kept) < len(earlier.hunks) else None
+    more = min(used_same - place, rendered_same - other, *([next_hunk.start - place] if next_hunk else []))
     return kept, (place + more, other + more), place

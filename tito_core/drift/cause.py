@@ -1,10 +1,9 @@
-"""Why does a text differ from what was sampled? By rule; of those that hold, the first cause is named.
+"""Name the causes of a difference by its text: what was sampled, what was rendered, what the message says.
 
-Who is to blame for a lost or changed text is asked of the template itself: had the turn been sent back as
-the very text that was sampled (`verbatim`), would the rendering restate it? Where it would, the parse made
-the difference; where it would not, the template. Where that cannot be asked, since some templates refuse a
-tool's answer to a turn without calls, what the message still says is evidence: what it has, the template
-lost, and what it lacks, the parse.
+Either the parse or the template changed a text. The template itself can tell which: had the turn been sent
+back as the text that was sampled, would the rendering restate it (`verbatim`)? If so, the parse made the
+difference, else the template did. Some templates cannot be asked, because they reject a tool's answer to a
+turn without calls. Then the message decides: the template lost what it has, and the parse what it lacks.
 """
 
 from __future__ import annotations
@@ -23,187 +22,201 @@ from .breaks import SAMPLED, Cause, TurnPart
 MARKS = re.compile(
     r"</?\w*think\w*>|\[/?THINK\]|<\|channel\|>\w*|<\|(?:begin|end)_of_thought\|>", re.IGNORECASE
 )
-"""What thinking is fenced with. This names a finding; no id is made of it."""
+"""Marks around reasoning, by pattern. They only name a cause; no id is ever made from them."""
 
-Found: TypeAlias = "tuple[Cause, str]"
+Finding: TypeAlias = "tuple[Cause, str]"
+"""A cause, and what was found in words."""
 
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What is known of a place where ids differ."""
+    """What is known of a place where ids differ.
+
+    Attributes:
+        part: The part of the turn that the place begins in.
+        used: The used text that the rendering lacks, without what both sides begin and end with.
+        rendered: The text that the rendering has instead.
+        respelled: Whether the whole text of the first or last differing id is on both sides. There, only
+            ids differ.
+        cut: Whether the place reaches the end of a turn that was cut short.
+        seam: Whether the place ends with a turn's stop or close.
+        message: The message that the turn was parsed to; None where it is not one.
+        verbatim: Whether the rendering would restate the text, had the turn been sent as it was sampled.
+            None where the template was not asked.
+    """
 
     part: TurnPart
     used: str
-    """The text in use that the rendering does not have, without what both sides begin and end with."""
     rendered: str
-    """The text that the rendering has instead."""
     respelled: bool = False
-    """Whether the text of a first or last differing token is on both sides: there, only ids differ."""
     cut: bool = False
-    """Whether the place reaches the end of a turn that was cut short."""
     seam: bool = False
-    """Whether the place holds a turn's stop or close, and ends there."""
     message: Message | None = None
-    """What the turn became."""
     verbatim: bool | None = None
-    """Whether the rendering would restate the text, had the turn been sent as sampled; None if unasked."""
 
 
-def causes(evidence: Evidence) -> tuple[Found, ...]:
-    """Return every cause that holds with a word about it, in the order of `Cause`.
+def find_causes(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return every cause that holds, in the order of `Cause`.
 
     >>> message = {"role": "assistant", "reasoning": "2 + 2", "content": "4"}
     >>> seen = Evidence(part=TurnPart.REASONING, used="<think>2 + 2</think>", rendered="", message=message)
-    >>> [cause.name for cause, _ in causes(seen)]
+    >>> [cause.name for cause, _ in find_causes(seen)]
     ['THINKING']
     """
     if evidence.used == evidence.rendered:
-        stop = [] if evidence.part is TurnPart.CLOSE else _ends(evidence)
-        return (*stop, (Cause.RETOKENIZED, "the same text"))
-    found = [*_ends(evidence), *_text(evidence)]
+        end = [] if evidence.part is TurnPart.CLOSE else _end_causes(evidence)
+        return (*end, (Cause.RETOKENIZED, "the same text"))
+    findings = [*_end_causes(evidence), *_text_causes(evidence)]
     if evidence.respelled:
-        found.append((Cause.RETOKENIZED, "text beside it is spelled with other ids too"))
-    return tuple(found) or ((Cause.UNKNOWN, "nothing is known of the turn's message"),)
+        findings.append((Cause.RETOKENIZED, "text next to it has other ids too"))
+    return tuple(findings) or ((Cause.UNKNOWN, "nothing is known of the turn's message"),)
 
 
-def _ends(seen: Evidence) -> list[Found]:
-    """Name what happened where a turn ends."""
-    if seen.cut and seen.rendered:
-        return [(Cause.TRUNCATED, "the rendering writes on where sampling was cut")]
-    return [(Cause.SEAM, "another stop or close")] if seen.seam else []
+def _end_causes(evidence: Evidence) -> list[Finding]:
+    """Return the cause of a difference at the end of a turn."""
+    if evidence.cut and evidence.rendered:
+        return [(Cause.TRUNCATED, "the rendering continues where sampling was cut")]
+    return [(Cause.SEAM, "another stop or close")] if evidence.seam else []
 
 
-def _text(seen: Evidence) -> list[Found]:
-    """Name what became of the text itself."""
-    if seen.part is TurnPart.CLOSE or (seen.cut and not seen.used):
+def _text_causes(evidence: Evidence) -> list[Finding]:
+    """Return the causes of a difference in the text itself."""
+    if evidence.part is TurnPart.CLOSE or (evidence.cut and not evidence.used):
         return []
-    if seen.part is not TurnPart.CALLS and squeezed(seen.used) == squeezed(seen.rendered):
-        return [(Cause.WHITESPACE, _whose(seen))]
-    if seen.part not in SAMPLED and _marks_alone(seen):
-        return [(Cause.THINKING, "marks of thinking are not those that the turn was prompted with")]
-    if seen.part not in SAMPLED:
-        return [(Cause.REWRITTEN, _numbers(seen) or "what was said before is written otherwise")]
-    if seen.message is None:
+    # White space inside a call's arguments is spelling of JSON, which the parse decides.
+    if evidence.part is not TurnPart.CALLS and unspaced(evidence.used) == unspaced(evidence.rendered):
+        return [(Cause.WHITESPACE, _whitespace_detail(evidence))]
+    if evidence.part not in SAMPLED:
+        marked = MARKS.search(evidence.used) or MARKS.search(evidence.rendered)
+        if marked and unmarked(evidence.used) == unmarked(evidence.rendered):
+            finding = Cause.THINKING, "marks of reasoning are not those that the turn was prompted with"
+        else:
+            finding = Cause.REWRITTEN, _renumbered(evidence) or "earlier messages are written differently"
+        return [finding]
+    if evidence.message is None:
         return []
-    thought = _thinking(seen, seen.message)
-    return [*thought, *(_blame(seen, seen.message) if not thought or _more(seen, seen.message) else [])]
+    dropped = _dropped_reasoning(evidence, reasoning_of(evidence.message))
+    if dropped and not _more_than_reasoning(evidence, reasoning_of(evidence.message)):
+        return dropped
+    return [*dropped, *_parse_or_template(evidence, evidence.message)]
 
 
-def _marks_alone(seen: Evidence) -> bool:
-    """Tell whether nothing but marks of thinking differ."""
-    marked = MARKS.search(seen.used) or MARKS.search(seen.rendered)
-    return marked is not None and bare(seen.used) == bare(seen.rendered)
+def _whitespace_detail(evidence: Evidence) -> str:
+    if evidence.part not in SAMPLED:
+        return "the template, in messages between turns"
+    details = {True: "the parse lost or added it", False: "the template trims or adds it", None: ""}
+    return details[evidence.verbatim]
 
 
-def _whose(seen: Evidence) -> str:
-    if seen.part not in SAMPLED:
-        return "the template, in what was said between turns"
-    return {True: "the parse lost or added it", False: "the template trims or adds it", None: ""}[
-        seen.verbatim
-    ]
-
-
-def _thinking(seen: Evidence, message: Message) -> list[Found]:
-    """Tell whether thinking is gone from the rendering, though the message has it."""
-    lost, left, thought = bare(seen.used), bare(seen.rendered), thinking(message)
+def _dropped_reasoning(evidence: Evidence, reasoning: str) -> list[Finding]:
+    """Return a finding if the rendering lacks reasoning that the message has."""
+    lost, left = unmarked(evidence.used), unmarked(evidence.rendered)
     if not lost and not left:
-        marked = bool(MARKS.search(seen.used)), bool(MARKS.search(seen.rendered))
-        return [(Cause.THINKING, "marks of empty thinking are dropped")] if marked == (True, False) else []
-    if not thought or thought in left:
+        marks_dropped = MARKS.search(evidence.used) and not MARKS.search(evidence.rendered)
+        return [(Cause.THINKING, "marks of empty reasoning are dropped")] if marks_dropped else []
+    if not reasoning or reasoning in left:
         return []
-    whole = thought in lost
-    part = seen.part is TurnPart.REASONING and bool(lost) and lost in thought and not left
+    whole = reasoning in lost
+    part = evidence.part is TurnPart.REASONING and bool(lost) and lost in reasoning and not left
     return [(Cause.THINKING, "the message has it, the rendering does not")] if whole or part else []
 
 
-def _more(seen: Evidence, message: Message) -> bool:
-    """Tell whether more than the thinking differs."""
-    return bare(seen.used).replace(thinking(message), "", 1) != bare(seen.rendered) and bool(
-        bare(seen.rendered)
+def _more_than_reasoning(evidence: Evidence, reasoning: str) -> bool:
+    rendered = unmarked(evidence.rendered)
+    return bool(rendered) and unmarked(evidence.used).replace(reasoning, "", 1) != rendered
+
+
+def _parse_or_template(evidence: Evidence, message: Message) -> list[Finding]:
+    """Return whether the parse or the template changed the text."""
+    lost = unmarked(evidence.used).replace(reasoning_of(message), "", 1)
+    added, content = unmarked(evidence.rendered), unmarked(all_texts(message))
+    lacks = bool(lost) and lost not in content
+    parse = (
+        Cause.PARSE,
+        "the message lacks what was sampled" if lacks else "the message spells it differently",
     )
-
-
-def _blame(seen: Evidence, message: Message) -> list[Found]:
-    """Tell the parse from the template."""
-    lost = bare(seen.used).replace(thinking(message), "", 1)
-    added, held = bare(seen.rendered), bare(fields(message))
-    lacks = bool(lost) and lost not in held
-    parse = Cause.PARSE, "the message lacks what was sampled" if lacks else "the message spells it otherwise"
-    template = Cause.REWRITTEN, _numbers(seen) or "the template writes the message otherwise"
-    if seen.verbatim is None:
-        invented = not lost and bool(added) and added in held
+    template = Cause.REWRITTEN, _renumbered(evidence) or "the template writes the message differently"
+    if evidence.verbatim is None:
+        invented = not lost and bool(added) and added in content
         return [parse if lacks or invented else template]
-    if seen.verbatim:
+    if evidence.verbatim:
         return [parse]
     return [parse, template] if lacks else [template]
 
 
-def _numbers(seen: Evidence) -> str:
-    """Tell whether nothing but numbers differ."""
+def _renumbered(evidence: Evidence) -> str:
+    """Return a detail if only numbers differ, else an empty text."""
     digits = re.compile(r"\d+")
-    same = digits.sub("0", seen.used) == digits.sub("0", seen.rendered)
+    same = digits.sub("0", evidence.used) == digits.sub("0", evidence.rendered)
     return "numbers differ: renumbered" if same else ""
 
 
-def squeezed(text: str) -> str:
+def unspaced(text: str) -> str:
     r"""Return text without white space.
 
-    >>> squeezed(" a\n b")
+    >>> unspaced(" a\n b")
     'ab'
     """
     return "".join(text.split())
 
 
-def bare(text: str) -> str:
-    r"""Return text without white space and without marks of thinking.
+def unmarked(text: str) -> str:
+    r"""Return text without white space and without marks of reasoning.
 
-    >>> bare("<think>\n2 + 2</think>")
+    >>> unmarked("<think>\n2 + 2</think>")
     '2+2'
     """
-    return squeezed(MARKS.sub("", text))
+    return unspaced(MARKS.sub("", text))
 
 
-def thinking(message: Message) -> str:
-    """Return a message's reasoning, or what its content fences as thinking, without white space.
+def reasoning_of(message: Message) -> str:
+    """Return a message's reasoning, or what its content has between marks of it, without white space.
 
-    >>> thinking({"role": "assistant", "content": "<think>so so</think>yes"})
+    >>> reasoning_of({"role": "assistant", "content": "<think>so so</think>yes"})
     'soso'
     """
-    said = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(said, str):
-        return bare(said)
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(reasoning, str):
+        return unmarked(reasoning)
     content = sole_text(message.get("content"))
     marks = list(MARKS.finditer(content)) if isinstance(content, str) else []
-    return bare(content[: marks[-1].start()]) if marks and marks[-1].start() else ""
+    return unmarked(content[: marks[-1].start()]) if marks and marks[-1].start() else ""
 
 
-def fields(message: Message) -> str:
-    r"""Return all that a message says, field after field.
+def all_texts(message: Message) -> str:
+    r"""Return reasoning, content and tool calls of a message as text, one field a line.
 
     >>> call = {"function": {"name": "f", "arguments": {}}}
-    >>> fields({"role": "assistant", "content": "a", "tool_calls": [call]})
+    >>> all_texts({"role": "assistant", "content": "a", "tool_calls": [call]})
     'a\nf\n{}'
     """
     content = sole_text(message.get("content"))
-    said = [message.get("reasoning_content"), message.get("reasoning"), content]
-    for call in calls(message):
-        said += [call.get("id"), call.get("name"), call.get("arguments")]
-    return "\n".join(one if isinstance(one, str) else json.dumps(one) for one in said if one is not None)
+    fields = [message.get("reasoning_content"), message.get("reasoning"), content]
+    for call in flat_calls(message):
+        fields += [call.get("id"), call.get("name"), call.get("arguments")]
+    return "\n".join(
+        field if isinstance(field, str) else json.dumps(field) for field in fields if field is not None
+    )
 
 
-def calls(message: Message) -> list[dict[str, Any]]:
-    """Return a message's tool calls, each flat, whatever is odd about them left out."""
-    given = message.get("tool_calls")
-    found = [call for call in given if isinstance(call, Mapping)] if isinstance(given, list) else []
-    functions = [call.get("function") for call in found]
-    return [
-        {**call, **(function if isinstance(function, Mapping) else {})}
-        for call, function in zip(found, functions, strict=True)
-    ]
+def flat_calls(message: Message) -> list[dict[str, Any]]:
+    """Return a message's well-formed tool calls, the keys of `function` beside the others."""
+    calls = message.get("tool_calls")
+    flat = []
+    for call in calls if isinstance(calls, list) else []:
+        if isinstance(call, Mapping):
+            function = call.get("function")
+            flat.append({**call, **(function if isinstance(function, Mapping) else {})})
+    return flat
 
 
 def part_at(message: Message | None, text: str, place: int) -> TurnPart:
-    """Tell which part of a turn's sampled text a place is in.
+    """Return the part of a turn's sampled text that a place is in.
+
+    Args:
+        message: The message that the turn was parsed to, if known.
+        text: The sampled text.
+        place: A position in `text`.
 
     >>> message = {"role": "assistant", "reasoning": "hm", "content": "yes", "tool_calls": [{"name": "f"}]}
     >>> [part_at(message, "<think>hm</think>yes{f}", place).name for place in (0, 17, 20)]
@@ -211,17 +224,17 @@ def part_at(message: Message | None, text: str, place: int) -> TurnPart:
     """
     if message is None:
         return TurnPart.CONTENT
-    thought = _after(text, message.get("reasoning_content") or message.get("reasoning"), 0)
+    reasoning_end = _end_of(message.get("reasoning_content") or message.get("reasoning"), text, 0)
     marks = [mark.end() for mark in MARKS.finditer(text)]
-    thought = max([thought, *marks]) if thinking(message) or marks else 0
-    if place < thought:
+    reasoning_end = max([reasoning_end, *marks]) if reasoning_of(message) or marks else 0
+    if place < reasoning_end:
         return TurnPart.REASONING
-    spoken = _after(text, sole_text(message.get("content")), thought)
-    return TurnPart.CALLS if calls(message) and place >= spoken else TurnPart.CONTENT
+    content_end = _end_of(sole_text(message.get("content")), text, reasoning_end)
+    return TurnPart.CALLS if flat_calls(message) and place >= content_end else TurnPart.CONTENT
 
 
-def _after(text: str, said: Any, start: int) -> int:
-    """Return where something said ends in a text; `start` where it is not there."""
-    words = said.strip() if isinstance(said, str) else ""
+def _end_of(part: Any, text: str, start: int) -> int:
+    """Return where a part of a message ends in `text`; `start` where the text does not have it."""
+    words = part.strip() if isinstance(part, str) else ""
     place = text.find(words, start) if words else -1
     return start if place < 0 else place + len(words)

@@ -1,111 +1,108 @@
-"""What the audit of a conversation has counted so far."""
+"""Counters of one conversation's audit, and the turns that merging after the rollout would lose."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from ..errors import TemplateRefused
 from ..samples.call import StoredCall
 from ..samples.forest import Forest
-from ..samples.predecessor import Follow
-from ..samples.trie import common
+from ..samples.trie import common_length
 from .breaks import Break
 from .diff import Hunk, Packed, packed
-from .merge_loss import Survival
 from .place import HunkPlace
+from .predecessor import By, Predecessor
+from .renderings import Renderer
 from .tally import Tally
 
 
 @attrs.define
 class DriftCounters:
-    """Follows turns, ids and blocks."""
+    """Turns, ids and cache blocks of a conversation, counted while its prompts are compared.
+
+    `changed` has for each call the ranges of ids that some rendering changes. `broken` and `restated` are
+    names of turns; `counts` goes by the names of `Tally`'s fields. A cache block has `block` ids.
+    """
 
     forest: Forest
-    follows: Mapping[str, Follow]
+    predecessors: Mapping[str, Predecessor]
     block: int
-    """Ids in a block of the engine's prefix cache."""
-    covered: dict[str, list[tuple[int, int]]] = attrs.field(factory=dict)
-    """For each call, which of its ids some rendering changes."""
+    changed: dict[str, list[tuple[int, int]]] = attrs.field(factory=dict)
     broken: set[str] = attrs.field(factory=set)
     restated: set[str] = attrs.field(factory=set)
-    """The turns in prompts that were compared."""
-    counts: dict[str, int] = attrs.field(factory=dict)
+    counts: Counter[str] = attrs.field(factory=Counter)
 
-    def count(self, name: str, number: int = 1) -> None:
-        """Count something by the name of its field in a tally."""
-        self.counts[name] = self.counts.get(name, 0) + number
-
-    def restate(self, name: str) -> None:
-        """Remember the turns that a prompt goes on from, by ids or messages, and those before them."""
+    def add_restated(self, name: str) -> None:
+        """Add all turns before the prompt of the call `name`, by ids or by messages."""
         waiting = [name]
         while waiting:
-            one = waiting.pop()
-            follow = self.follows.get(one)
-            for above in (None if follow is None else follow.of, self.forest[one].parent):
+            current = waiting.pop()
+            before = self.predecessors.get(current)
+            for above in (None if before is None else before.name, self.forest[current].parent):
                 if above is not None and above not in self.restated:
                     self.restated.add(above)
                     waiting.append(above)
 
-    def cover(self, place: HunkPlace, hunk: Hunk) -> None:
-        """Remember which sampled ids and which turns a rendering changes."""
+    def add_change(self, place: HunkPlace, hunk: Hunk) -> None:
+        """Add the sampled ids and the turns that a rendering changes."""
         for region in place.sampled:
-            held = max(region.start, hunk.start), min(region.stop, hunk.stop)
-            self.covered.setdefault(region.call.name, []).append(held)
+            ids = max(region.start, hunk.start), min(region.stop, hunk.stop)
+            self.changed.setdefault(region.call.name, []).append(ids)
             self.broken.add(region.call.name)
         if place.turn is not None:
             self.broken.add(place.turn.name)
 
-    def reuse(self, earlier: StoredCall, cached: Packed, used: int, now: Packed) -> None:
-        """Count what a prefix cache has of a prompt: all of the turn before, or what messages restate of it.
+    def add_reuse(self, earlier: StoredCall, cached: Packed, used: int, rendered: Packed) -> None:
+        """Add what a prefix cache has of a prompt that continues the turn `earlier`.
 
-        `cached` is the prompt of the turn before as messages render it, `used` how many ids the prompt has.
-        An engine computes at least the last id of a prompt.
+        `cached` is the prompt of that turn and `rendered` the new prompt, both rendered from messages.
+        `used` is how many ids the new prompt has when it is sent as ids.
         """
         known = cached + packed(earlier.step.completion_ids.tolist())
-        found = {
+        # An engine computes at least the last id of a prompt, because it samples from there.
+        reused = {
             "cached_by_ids": min(earlier.stop, used - 1),
-            "cached_by_messages": min(common(known, 0, now, 0), len(now) - 1),
+            "cached_by_messages": min(common_length(known, 0, rendered, 0), len(rendered) - 1),
         }
-        self.count("prompt_ids", len(now))
-        for name, ids in found.items():
-            self.count(name, max(ids, 0) // self.block * self.block)
+        self.counts["prompt_ids"] += len(rendered)
+        for name, ids in reused.items():
+            self.counts[name] += max(ids, 0) // self.block * self.block
 
-    def tally(self, breaks: Sequence[Break], found: Survival) -> Tally:
-        """Return the counts of the whole conversation, once the walk is over."""
-        calls = {node.name: node.call for node in self.forest.nodes}
-        sizes = {name: call.stop - call.start for name, call in calls.items()}
+    def tally(self, breaks: Sequence[Break], renderer: Renderer) -> Tally:
+        """Return the counts of the whole conversation, once all prompts are compared."""
+        merged, kept = merged_turns(self.forest, self.predecessors, renderer)
+        sizes = {call.name: call.stop - call.start for call in self.forest.calls}
         return Tally(
             conversations=1,
             drifted=int(bool(breaks)),
-            calls=len(calls),
+            calls=len(sizes),
             turns=len(self.restated),
             broken_turns=len(self.broken & self.restated),
             sampled_ids=sum(sizes.values()),
             followed_ids=sum(sizes[name] for name in self.restated),
-            changed_ids=sum(map(_union, self.covered.values())),
-            merged_ids=sum(sizes[name] for name in found.sought),
-            lost_ids=sum(sizes[name] for name in set(found.sought) - set(found.kept)),
+            changed_ids=sum(map(_covered, self.changed.values())),
+            merged_ids=sum(sizes[name] for name in merged),
+            lost_ids=sum(sizes[name] for name in merged if name not in kept),
             breaks=len(breaks),
             happened=sum(one.happened for one in breaks),
-            causes=_named(one.cause.name for one in breaks),
-            also=_named(cause.name for one in breaks for cause in one.also),
-            parts=_named(one.part.name for one in breaks),
+            causes=_count(one.cause.name for one in breaks),
+            also=_count(cause.name for one in breaks for cause in one.also),
+            parts=_count(one.part.name for one in breaks),
             **self.counts,
         )
 
 
-def _named(names: Iterable[str]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for name in sorted(names):
-        found[name] = found.get(name, 0) + 1
-    return found
+def _count(names: Iterable[str]) -> Mapping[str, int]:
+    return dict(Counter(sorted(names)))
 
 
-def _union(ranges: Sequence[tuple[int, int]]) -> int:
-    """Return how many places lie in any of some ranges.
+def _covered(ranges: Sequence[tuple[int, int]]) -> int:
+    """Return how many positions are in any of some ranges.
 
-    >>> _union([(3, 5), (1, 4), (7, 8)])
+    >>> _covered([(3, 5), (1, 4), (7, 8)])
     5
     """
     total, reached = 0, 0
@@ -113,3 +110,47 @@ def _union(ranges: Sequence[tuple[int, int]]) -> int:
         total += max(stop - max(start, reached), 0)
         reached = max(reached, stop)
     return total
+
+
+def merged_turns(
+    forest: Forest, predecessors: Mapping[str, Predecessor], renderer: Renderer
+) -> tuple[Collection[str], Collection[str]]:
+    """Return the turns of the last conversations that could be rendered, and those of them that survive.
+
+    A trainer that merges turns after the rollout renders each conversation that no call continues. It keeps
+    a turn where that rendering begins with the turn's prompt and completion ids. A turn of several
+    conversations is lost only where none of them keeps it.
+    """
+    turns: set[str] = set()
+    kept: set[str] = set()
+    continued = {before.name for before in predecessors.values()}
+    for node in forest.nodes:
+        if node.name in continued or node.call.step.messages.multimodal:
+            continue
+        step = node.call.step
+        try:
+            rendered = packed(renderer.ids(step.messages, step.key, add_generation_prompt=False))
+        except TemplateRefused:
+            continue
+        for call, survives in _survivors(forest, predecessors, node.call, rendered):
+            turns.add(call.name)
+            if survives:
+                kept.add(call.name)
+    return turns, kept
+
+
+def _survivors(
+    forest: Forest, predecessors: Mapping[str, Predecessor], last: StoredCall, rendered: Packed
+) -> Iterator[tuple[StoredCall, bool]]:
+    """Yield the turns up to `last`, newest first, each with whether `rendered` begins with its ids."""
+    call, length = last, common_length(packed(last.ids.tolist()), 0, rendered, 0)
+    while True:
+        if call.start < call.stop:
+            yield call, call.stop <= length
+        before = predecessors.get(call.name)
+        if before is None:
+            return
+        call = forest[before.name].call
+        # By ids the earlier turn is a prefix of the later one, so the length that agrees is known.
+        if before.by is not By.IDS:
+            length = common_length(packed(call.ids.tolist()), 0, rendered, 0)

@@ -1,8 +1,8 @@
-"""Why a place differs: what may have changed is undone, one after another; what is left goes by its text."""
+"""Explain each difference: undo possible causes one by one, judge the rest by its text, group the results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -10,91 +10,116 @@ import attrs
 from ..normalization.compare import same
 from ..normalization.receipts import OPTIONAL
 from .breaks import SAMPLED, Cause
-from .cause import Evidence, Found, causes
+from .cause import Evidence, Finding, find_causes
 from .diff import Hunk
-from .place import HunkPlace, said
-from .view import View, Views
+from .place import HunkPlace, message_of
+from .renderings import ComparedRendering, PromptRenderings
 
-LAYERS = {
-    Cause.RENDERING: "this family renders the prompt otherwise than it was sent",
-    Cause.TOOLS: "with the tools and arguments of the turn before it would not differ so",
+DETAILS = {
+    Cause.RENDERING: "this family renders the prompt differently from what was sent",
+    Cause.TOOLS: "with the tools and arguments of the turn before there would be no such difference",
 }
+NEAR = 16
+"""Ids that may agree between two hunks of one break."""
 
 
-@attrs.frozen
-class Left:
-    """What still differs once other causes are undone."""
-
-    view: View
-    hunk: Hunk
-
-
-def explained(views: Views, view: View, hunk: Hunk, place: HunkPlace) -> tuple[Found, ...]:
-    """Return the causes that hold for a place, in their order, each with a word about it."""
-    if views.follow is None and not place.sampled:
-        spelled = views.differing(view, hunk).same
-        return (
-            ((Cause.RETOKENIZED, "the same text"),)
-            if spelled
-            else ((Cause.RENDERING, LAYERS[Cause.RENDERING]),)
-        )
-    found, left = _undone(views, Left(view, hunk))
-    return (*found, *(_by_text(views, left, place) if left is not None else ()))
-
-
-def _undone(views: Views, left: Left) -> tuple[list[Found], Left | None]:
-    """Return what made a difference, and what still differs without it."""
-    found: list[Found] = []
-    for cause, view in views.layers():
-        if view is None:
+def explain(
+    renderings: PromptRenderings, rendering: ComparedRendering, hunk: Hunk, place: HunkPlace
+) -> tuple[Finding, ...]:
+    """Return the causes of a hunk of `rendering`, in the order of `Cause`."""
+    if renderings.predecessor is None and not place.sampled:
+        if renderings.text_difference(rendering, hunk).same:
+            return ((Cause.RETOKENIZED, "the same text"),)
+        return ((Cause.RENDERING, DETAILS[Cause.RENDERING]),)
+    findings: list[Finding] = []
+    for cause, undone in renderings.undone():
+        if undone is None:
             continue
-        rest = view.over(left.hunk)
-        if rest is None or view.piece(rest) != left.view.piece(left.hunk):
-            found.append((cause, LAYERS.get(cause) or edited(views.told, views.prompt)))
+        rest = undone.first_overlap(hunk)
+        # The cause holds where the difference is gone, or another one, once the cause is undone.
+        if rest is None or undone.identity(rest) != rendering.identity(hunk):
+            detail = DETAILS.get(cause) or edit_detail(renderings.unedited, renderings.prompt)
+            findings.append((cause, detail))
         if rest is None:
-            return found, None
-        left = Left(view, rest)
-    return found, left
+            return tuple(findings)
+        rendering, hunk = undone, rest
+    return (*findings, *_causes_by_text(renderings, rendering, hunk, place))
 
 
-def _by_text(views: Views, left: Left, place: HunkPlace) -> tuple[Found, ...]:
-    seen = views.differing(left.view, _before_stop(views, left, place))
+def _causes_by_text(
+    renderings: PromptRenderings, rendering: ComparedRendering, hunk: Hunk, place: HunkPlace
+) -> tuple[Finding, ...]:
+    markers = renderings.renderer.markers
+    difference = renderings.text_difference(rendering, _before_stop(rendering, hunk, place, markers))
     evidence = Evidence(
         part=place.part,
-        used=seen.used,
-        rendered=seen.rendered,
-        respelled=seen.respelled,
+        used=difference.used,
+        rendered=difference.rendered,
+        respelled=difference.respelled,
         cut=place.cut,
         seam=place.seam,
-        message=said(place.turn),
+        message=message_of(place.turn),
     )
-    if place.turn is None or place.part not in SAMPLED or seen.same:
-        return causes(evidence)
-    return causes(attrs.evolve(evidence, verbatim=views.verbatim(place.turn, left.hunk)))
+    if place.turn is not None and place.part in SAMPLED and not difference.same:
+        evidence = attrs.evolve(evidence, verbatim=renderings.restates_verbatim(place.turn, hunk))
+    return find_causes(evidence)
 
 
-def _before_stop(views: Views, left: Left, place: HunkPlace) -> Hunk:
-    """Return the place without the stop and the close, where text before them differs too."""
-    hunk, markers = left.hunk, views.renderer.markers
+def _before_stop(
+    rendering: ComparedRendering, hunk: Hunk, place: HunkPlace, markers: Collection[int]
+) -> Hunk:
+    """Return the hunk without the stop and the close, where text before them differs too."""
     if not place.seam or not hunk.start < place.stop < hunk.stop:
         return hunk
-    closes = [at for at in range(hunk.begin, hunk.end) if left.view.rendered[at] in markers]
+    closes = [at for at in range(hunk.begin, hunk.end) if rendering.rendered[at] in markers]
     return attrs.evolve(hunk, stop=place.stop, end=closes[-1] if closes else hunk.end)
 
 
-def edited(told: Sequence[dict[str, Any]], prompt: Sequence[dict[str, Any]]) -> str:
-    r"""Say which message changed, and whether more than its spelling did.
+def edit_detail(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> str:
+    r"""Return which message changed, and whether more than its spelling did.
 
-    >>> edited([{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}])
+    >>> edit_detail([{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}])
     'message 0 (user) says something else'
-    >>> edited([{"role": "assistant", "content": "a\n"}], [{"role": "assistant", "content": "a"}])
+    >>> edit_detail([{"role": "assistant", "content": "a\n"}], [{"role": "assistant", "content": "a"}])
     'message 0 (assistant) differs: trailing whitespace'
     """
-    pairs = zip(told, prompt, strict=False)
-    place = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
-    if place is None:
-        return "the messages changed"
-    ours, theirs = told[place], prompt[place]
-    forgiven = same(ours, theirs, OPTIONAL)
-    names = ", ".join(sorted(one.name.lower().replace("_", " ") for one in forgiven or ()))
-    return f"message {place} ({theirs['role']}) " + (f"differs: {names}" if names else "says something else")
+    for index, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            forgiven = same(old, new, OPTIONAL)
+            names = ", ".join(sorted(one.name.lower().replace("_", " ") for one in forgiven or ()))
+            change = f"differs: {names}" if names else "says something else"
+            return f"message {index} ({new['role']}) {change}"
+    return "the messages changed"
+
+
+@attrs.frozen
+class ExplainedHunk:
+    """A hunk, where it lies, why it differs, and how many sampled ids it changes."""
+
+    hunk: Hunk
+    place: HunkPlace
+    findings: tuple[Finding, ...]
+    sampled: int
+
+    def continues(self, earlier: ExplainedHunk) -> bool:
+        """Return whether this hunk is close after another one of the same part, turn and causes."""
+        alike = self.place.owner is earlier.place.owner and self.place.part is earlier.place.part
+        causes = [cause for cause, _ in self.findings] == [cause for cause, _ in earlier.findings]
+        return alike and causes and self.hunk.start - earlier.hunk.stop < NEAR
+
+
+def group(hunks: Iterable[ExplainedHunk]) -> Iterator[ExplainedHunk]:
+    """Group adjacent hunks: a spelling that changes again and again is one break, not one per token."""
+    grouped: ExplainedHunk | None = None
+    for one in hunks:
+        if grouped is None:
+            grouped = one
+        elif one.continues(grouped):
+            first = grouped.hunk
+            hunk = Hunk(first.start, one.hunk.stop, first.begin, one.hunk.end)
+            grouped = attrs.evolve(grouped, hunk=hunk, sampled=grouped.sampled + one.sampled)
+        else:
+            yield grouped
+            grouped = one
+    if grouped is not None:
+        yield grouped

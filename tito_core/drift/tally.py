@@ -1,4 +1,4 @@
-"""What audits add up to: counts and nothing else, so that adding them is commutative and associative."""
+"""Counts over audited conversations. Adding two tallies is commutative and associative."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 
-def _sum(ours: Mapping[str, int], theirs: Mapping[str, int]) -> Mapping[str, int]:
-    return {name: ours.get(name, 0) + theirs.get(name, 0) for name in sorted({**ours, **theirs})}
+def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Mapping[str, int]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in sorted({**left, **right})}
 
 
 def _rate(part: int, whole: int) -> float | None:
@@ -20,6 +20,36 @@ def _rate(part: int, whole: int) -> float | None:
 class Tally:
     """Counts over conversations.
 
+    Attributes:
+        conversations: Conversations.
+        drifted: Conversations with a break.
+        calls: Model calls.
+        compared: Prompts that were rendered and compared.
+        refused: Prompts that the template rejects.
+        media: Prompts with images, audio or files, which are not compared.
+        wordless: Prompts without stored messages.
+        turns: Turns that a later prompt restates.
+        broken_turns: Those of `turns` with a break in their sampled ids or their close.
+        sampled_ids: Sampled ids of all turns.
+        followed_ids: Sampled ids of turns that a later prompt restates.
+        changed_ids: Those of `followed_ids` that some later prompt, rendered from messages, does not repeat.
+        merged_ids: Sampled ids of turns whose last conversation could be rendered as a whole.
+        lost_ids: Those of `merged_ids` whose turn is not a prefix of that rendering. A trainer that merges
+            turns after the rollout loses them.
+        prompt_ids: Ids of prompts that continue a turn, as rendered from messages.
+        cached_by_ids: Prompt ids found in a prefix cache when prompts are sent as ids.
+        cached_by_messages: Prompt ids found there when prompts are rendered from messages.
+        breaks: Breaks.
+        happened: Breaks in prompts that were really sent as messages.
+        causes: Breaks by the name of their cause.
+        also: Breaks by the names of the other causes that hold.
+        parts: Breaks by the name of the part that they begin in.
+        by_token: Share of restated sampled ids that change.
+        by_turn: Share of restated turns that break.
+        by_rollout: Share of conversations that break.
+        lost: Share of `merged_ids` that are lost.
+        reuse_lost: Prompt ids that a prefix cache loses when prompts are rendered from messages.
+
     >>> one = Tally(conversations=1, drifted=1, sampled_ids=10, followed_ids=8, changed_ids=2)
     >>> both = one + Tally(conversations=1, sampled_ids=5, followed_ids=2)
     >>> both.conversations, both.by_rollout, both.by_token
@@ -28,75 +58,57 @@ class Tally:
 
     conversations: int = 0
     drifted: int = 0
-    """Conversations with a break."""
     calls: int = 0
     compared: int = 0
-    """Prompts that were rendered and compared."""
     refused: int = 0
-    """Prompts that the template refuses."""
     media: int = 0
-    """Prompts with images, audio or files, which are not compared."""
     wordless: int = 0
-    """Prompts of which nobody stored the messages."""
     turns: int = 0
-    """Turns that a later prompt restates."""
     broken_turns: int = 0
-    """Those of them with a break in what was sampled or in its close."""
     sampled_ids: int = 0
     followed_ids: int = 0
-    """Sampled ids of turns that a later prompt restates."""
     changed_ids: int = 0
-    """Those of them that no longer stand in some later prompt rendered from messages."""
     merged_ids: int = 0
-    """Sampled ids of turns whose last conversation could be rendered again as a whole."""
     lost_ids: int = 0
-    """Those of them that a trainer loses which merges turns into that rendering where they are its prefix."""
     prompt_ids: int = 0
-    """Ids of prompts that go on from a turn, as messages would render them."""
     cached_by_ids: int = 0
-    """Prompt ids found in a prefix cache when prompts are sent as ids."""
     cached_by_messages: int = 0
-    """Prompt ids found there when prompts are rendered from messages."""
     breaks: int = 0
     happened: int = 0
-    """Breaks in prompts that were really sent so."""
     causes: Mapping[str, int] = attrs.field(factory=dict)
-    """Breaks by the name of their cause."""
     also: Mapping[str, int] = attrs.field(factory=dict)
-    """Breaks by the names of the other causes that hold."""
     parts: Mapping[str, int] = attrs.field(factory=dict)
-    """Breaks by the name of the part that they begin in."""
 
     @property
     def by_token(self) -> float | None:
-        """The share of restated sampled ids that change."""
+        """Share of restated sampled ids that change; None without any."""
         return _rate(self.changed_ids, self.followed_ids)
 
     @property
     def by_turn(self) -> float | None:
-        """The share of restated turns that break."""
+        """Share of restated turns that break; None without any."""
         return _rate(self.broken_turns, self.turns)
 
     @property
     def by_rollout(self) -> float | None:
-        """The share of conversations that break."""
+        """Share of conversations that break; None without any."""
         return _rate(self.drifted, self.conversations)
 
     @property
     def lost(self) -> float | None:
-        """The share of sampled ids that a trainer loses which merges after the fact."""
+        """Share of sampled ids that a trainer loses by merging turns after the rollout; None without any."""
         return _rate(self.lost_ids, self.merged_ids)
 
     @property
     def reuse_lost(self) -> int:
-        """Prompt ids that a prefix cache would have had by ids, and has not by messages."""
+        """Prompt ids that a prefix cache would have by ids and does not have by messages."""
         return self.cached_by_ids - self.cached_by_messages
 
     def __add__(self, other: Tally) -> Tally:
-        found: dict[str, Any] = {
+        sums: dict[str, Any] = {
             name: _sum(ours, getattr(other, name))
             if isinstance(ours, Mapping)
             else ours + getattr(other, name)
             for name, ours in attrs.asdict(self, recurse=False).items()
         }
-        return Tally(**found)
+        return Tally(**sums)

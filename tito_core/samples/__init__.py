@@ -1,6 +1,6 @@
-"""From calls to training rows: every sampled id trains exactly once."""
+"""From stored calls to training rows: every sampled id trains exactly once."""
 
-from .call import Ending, StoredCall
+from .call import Ending, StoredCall, WeightVersion
 from .experts import MissingRow, RoutedExperts, RowExperts
 from .forest import Forest
 from .leave_out import LeaveOutReason
@@ -8,7 +8,6 @@ from .node import EdgeKind, Node
 from .options import ConversationScope, Cut, Owner, Retries, Rewards, RowPer, SampleOptions, TurnRule
 from .row import Row, RowSpan, RowTurn
 from .rows import RowSet, Untrained, make_rows
-from .weights import WeightVersion
 
 __all__ = [
     "ConversationScope",

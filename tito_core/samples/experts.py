@@ -1,7 +1,7 @@
-"""Which experts each position went through: opaque rows of bytes, aligned to ids and never made up.
+"""Routed experts: which experts each position used, as opaque rows of bytes aligned to ids.
 
-Engines leave out the row of the last id, which nothing followed; the next call, which has that id in its
-prompt, sends it. A position that no call covers stays invalid, also where a trainer wants a row for it.
+Engines omit the row of the last id, because no forward pass followed it. The next call has that id in its
+prompt and sends the row. A position that no call covers stays invalid, also where a trainer wants a row.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from operator import itemgetter
 
 import attrs
 
+from ..checks import require
 from ..errors import InputError
 
 SIZES = {"uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "int64": 8}
@@ -21,45 +22,51 @@ SIZES = {"uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4
 
 
 class MissingRow(Enum):
-    """What stands where no engine sent a row."""
+    """What to write at positions without a row from an engine."""
 
-    SHORTER = "nothing at the end; zeros, marked invalid, between rows"
+    SHORTER = "end the table there; zeros between rows, marked invalid"
     PAD = "zeros, marked invalid"
-    REPEAT = "the row before (zeros where there is none), marked invalid"
+    REPEAT = "the row before, else zeros, marked invalid"
 
 
 @attrs.frozen(kw_only=True)
 class RoutedExperts:
-    """Rows of one call, as its engine sent them.
+    """Rows of expert choices of one call, as its engine sent them.
+
+    Attributes:
+        data: The numbers in C order, little-endian.
+        dtype: A numpy name: `uint8`, `int8`, `uint16`, `int16`, `uint32`, `int32` or `int64`.
+        shape: Positions, layers, experts per position.
+        start: Position in the call's ids that the first row belongs to.
+        rows: Number of positions covered.
+        stop: Position after the last row.
+
+    Raises:
+        InputError: A value has the wrong type, or `data` does not have the size that `shape` needs.
 
     >>> RoutedExperts(data=bytes([1, 2, 3, 4]), dtype="uint8", shape=(2, 1, 2)).rows
     2
     """
 
     data: bytes = attrs.field(repr=False)
-    """The numbers in C order, little-endian."""
     dtype: str = attrs.field()
-    """A numpy name: `uint8`, `uint16`, `int32`, ..."""
     shape: tuple[int, ...] = attrs.field()
-    """Positions, layers, experts a position."""
     start: int = attrs.field(default=0)
-    """The position in prompt and completion that the first row belongs to."""
 
     @data.validator
     def _is_bytes(self, _: object, value: object) -> None:
-        if not isinstance(value, bytes):
-            raise InputError(f"routed experts' data is {type(value).__name__}: give bytes")
+        require(value, bytes, "data of routed experts", "bytes")
 
     @dtype.validator
     def _is_known(self, _: object, value: object) -> None:
         if value not in SIZES:
-            raise InputError(f"routed experts' dtype is {value!r:.60}: give one of {', '.join(SIZES)}")
+            raise InputError(f"dtype of routed experts is {value!r:.60}: give one of {', '.join(SIZES)}")
 
     @shape.validator
     def _fits(self, _: object, value: object) -> None:
         whole = isinstance(value, tuple) and all(type(size) is int and size >= 0 for size in value)
         if not whole or not value or 0 in self.shape[1:]:
-            raise InputError(f"routed experts' shape is {value!r:.60}: give positions, layers, experts")
+            raise InputError(f"shape of routed experts is {value!r:.60}: give (positions, layers, experts)")
         if prod(self.shape) * SIZES[self.dtype] != len(self.data):
             raise InputError(
                 f"routed experts have {len(self.data)} bytes, {self.dtype} of shape {value} needs "
@@ -67,115 +74,116 @@ class RoutedExperts:
             )
 
     @start.validator
-    def _is_place(self, _: object, value: object) -> None:
+    def _is_position(self, _: object, value: object) -> None:
         if type(value) is not int or value < 0:
             raise InputError(f"routed experts start at {value!r:.60}: give a position in the call's ids")
 
     @property
     def rows(self) -> int:
-        """Positions covered."""
+        """Number of positions covered."""
         return self.shape[0]
 
     @property
     def stop(self) -> int:
-        """The position after the last row."""
+        """Position after the last row."""
         return self.start + self.rows
 
     @property
     def kind(self) -> tuple[str, tuple[int, ...]]:
-        """What must be alike for rows to stand in one table."""
+        """Type of the numbers and shape of one row: equal for rows that share a table."""
         return self.dtype, self.shape[1:]
 
-    def cut(self, start: int, stop: int) -> memoryview:
-        """Return the rows of some positions, uncopied."""
+    def between(self, start: int, stop: int) -> memoryview:
+        """Return the rows of positions `start` to `stop`, without copying."""
         size = prod(self.shape[1:]) * SIZES[self.dtype]
         return memoryview(self.data)[(start - self.start) * size : (stop - self.start) * size]
 
 
 @attrs.frozen(kw_only=True)
 class RowExperts:
-    """Rows for the positions of a training row, from its first id on."""
+    """Rows of expert choices for the positions of a training row, from its first id on.
+
+    Attributes:
+        data: The numbers in C order, little-endian.
+        dtype: A numpy name, as the engines sent it.
+        shape: Positions, layers, experts per position. With `MissingRow.SHORTER` there may be fewer positions
+            than ids.
+        valid: Half-open ranges of the positions whose rows an engine sent. All other rows are fillings.
+    """
 
     data: bytes = attrs.field(repr=False)
-    """The numbers in C order, little-endian."""
     dtype: str
-    """As the engines sent it."""
     shape: tuple[int, ...]
-    """Positions, layers, experts a position. With `MissingRow.SHORTER` there may be fewer than ids."""
     valid: tuple[tuple[int, int], ...]
-    """The positions whose rows an engine sent, as half open ranges; every other row is a filling."""
 
 
-def gathered(
+def merge_experts(
     calls: Iterable[tuple[str, RoutedExperts]], length: int, missing: MissingRow
 ) -> RowExperts | None:
-    """Return one table for `length` ids from calls in the order of their turns; None without any row.
+    """Return one table for `length` ids from (name, rows) of calls in the order of turns; None without calls.
 
-    Where several calls cover a position, the first one counts: later ones computed it again. Linear in the
-    bytes, whichever positions the calls cover. Raises `InputError` where calls differ in type or layers.
+    Where several calls cover a position, the first one counts, because later ones computed it again.
+    Linear in the bytes. Raises `InputError` where the calls' rows differ in dtype or layers.
 
     >>> first = RoutedExperts(data=bytes([1, 2]), dtype="uint8", shape=(2, 1))
     >>> later = RoutedExperts(data=bytes([7, 8, 9, 10]), dtype="uint8", shape=(4, 1))
-    >>> table = gathered([("a", first), ("b", later)], 5, MissingRow.SHORTER)
+    >>> table = merge_experts([("a", first), ("b", later)], 5, MissingRow.SHORTER)
     >>> list(table.data), table.shape, table.valid
     ([1, 2, 9, 10], (4, 1), ((0, 4),))
-    >>> table = gathered([("a", first)], 3, MissingRow.REPEAT)
+    >>> table = merge_experts([("a", first)], 3, MissingRow.REPEAT)
     >>> list(table.data), table.valid
     ([1, 2, 2], ((0, 2),))
     """
-    known = list(calls)
-    if not known:
+    named = list(calls)
+    if not named:
         return None
-    kind = known[0][1].kind
-    for name, experts in known:
+    kind = named[0][1].kind
+    for name, experts in named:
         if experts.kind != kind:
             raise InputError(
-                f"call {name!r} has routed experts of {experts.kind}, call {known[0][0]!r} of {kind}: "
+                f"call {name!r} has routed experts of {experts.kind}, call {named[0][0]!r} of {kind}: "
                 "give all calls of a conversation the same dtype and layers"
             )
-    taken = _taken((experts for _, experts in known), length)
-    end = max((stop for _, stop, _ in taken), default=0) if missing is MissingRow.SHORTER else length
-    pieces = _filled(taken, end, prod(kind[1]) * SIZES[kind[0]], missing)
-    valid = tuple(_joined((start, stop) for start, stop, _ in taken))
-    return RowExperts(data=b"".join(pieces), dtype=kind[0], shape=(end, *kind[1]), valid=valid)
+    pieces = _first_sent((experts for _, experts in named), length)
+    end = max((stop for _, stop, _ in pieces), default=0) if missing is MissingRow.SHORTER else length
+    data = b"".join(_with_fillings(pieces, end, prod(kind[1]) * SIZES[kind[0]], missing))
+    valid = tuple(_merge_ranges((start, stop) for start, stop, _ in pieces))
+    return RowExperts(data=data, dtype=kind[0], shape=(end, *kind[1]), valid=valid)
 
 
-def _taken(known: Iterable[RoutedExperts], length: int) -> list[tuple[int, int, memoryview]]:
-    """Return the rows that nobody sent before, with their positions, in the order of these."""
-    holes, found = [(0, length)], []
-    for experts in known:
+def _first_sent(sent: Iterable[RoutedExperts], length: int) -> list[tuple[int, int, memoryview]]:
+    """Return (start, stop, rows) of the rows that no call sent before, sorted by position."""
+    holes, pieces = [(0, length)], []
+    for experts in sent:
         first = bisect_right(holes, experts.start, key=itemgetter(1))
         last = bisect_left(holes, experts.stop, key=itemgetter(0))
-        met = holes[first:last]
-        inside = [(max(start, experts.start), min(stop, experts.stop)) for start, stop in met]
-        found += [(start, stop, experts.cut(start, stop)) for start, stop in inside if start < stop]
-        holes[first:last] = _left(met, experts)
-    return sorted(found, key=itemgetter(0))
+        touched = holes[first:last]
+        inside = [(max(start, experts.start), min(stop, experts.stop)) for start, stop in touched]
+        pieces += [(start, stop, experts.between(start, stop)) for start, stop in inside if start < stop]
+        # Only the first and the last hole can reach beyond the rows.
+        before = [(start, experts.start) for start, _ in touched[:1] if start < experts.start]
+        after = [(experts.stop, stop) for _, stop in touched[-1:] if experts.stop < stop]
+        holes[first:last] = before + after
+    return sorted(pieces, key=itemgetter(0))
 
 
-def _left(met: list[tuple[int, int]], experts: RoutedExperts) -> list[tuple[int, int]]:
-    """Return what stays open of holes that rows reach into."""
-    before = [(start, experts.start) for start, _ in met[:1] if start < experts.start]
-    return before + [(experts.stop, stop) for _, stop in met[-1:] if experts.stop < stop]
-
-
-def _filled(
-    taken: Iterable[tuple[int, int, memoryview]], end: int, size: int, missing: MissingRow
+def _with_fillings(
+    pieces: Iterable[tuple[int, int, memoryview]], end: int, size: int, missing: MissingRow
 ) -> Iterator[bytes | memoryview]:
-    """Yield the rows with fillings between them, up to `end`."""
+    """Yield the rows, of `size` bytes each, with fillings between them and up to `end`."""
     done, last = 0, memoryview(bytes(size))
-    for start, stop, rows in [*taken, (end, end, memoryview(b""))]:
+    for start, stop, rows in [*pieces, (end, end, memoryview(b""))]:
         yield bytes(last if missing is MissingRow.REPEAT else size) * (start - done)
         yield rows
         done, last = stop, rows[-size:] if rows else last
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join ranges that touch."""
-    found: list[tuple[int, int]] = []
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge ranges that touch."""
+    merged: list[tuple[int, int]] = []
     for start, stop in ranges:
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop)
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], stop)
         else:
-            found.append((start, stop))
-    return found
+            merged.append((start, stop))
+    return merged

@@ -1,12 +1,13 @@
-"""Every call is a node, none is lost, and none is attached by luck.
+"""Forests: all calls of a rollout as trees, by which call's ids each prompt continues.
 
 A call's parent is the longest other call whose prompt and completion ids, all of them, begin the call's
-prompt ids. Whatever a template inserted between the two, a close above all, is part of the rest. A call that
-sampled nothing is nobody's parent: its ids are a prompt's, and prove nothing. So a parent has fewer ids than
-its children, and there is no cycle. Of calls with the very same ids the latest that precedes the child by its
-key is taken, or the first after it where none precedes; the node's `rivals` names them all.
+prompt ids. The rest of the prompt ids may begin with a close that was inserted.
+A call that sampled nothing is never a parent, because its ids are only a prompt.
+A parent therefore has fewer ids than its children, and there is no cycle.
 
-What comes out depends on the calls and not on the order in which they came.
+Where several calls have the same ids, the latest before the child by key is the parent.
+Where none is before the child, the first after it is. The node's `rivals` names them all.
+The result depends on the calls, not on the order in which they are given.
 """
 
 from __future__ import annotations
@@ -18,13 +19,24 @@ import attrs
 
 from ..errors import InputError
 from .call import StoredCall
-from .lineage import related
+from .lineage import make_nodes
 from .node import Node
 
 
 @attrs.frozen(repr=False)
 class Forest:
-    """Calls as trees. Made by `Forest.of`; costs what is new in each call that shares its history.
+    """Calls as trees; make one with `Forest.of`.
+
+    Attributes:
+        nodes: One node per call, sorted by the calls' keys.
+        children: For each call, the names of the calls that continue it, sorted by key.
+        calls: All calls, sorted by key.
+        roots: Names of the calls without a parent.
+        leaves: Names of the calls without children.
+        trees: Names of the calls that are connected by any kind of edge: one conversation each.
+
+    Raises:
+        InputError: Two calls have one name, or a name that is looked up is unknown.
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids):
@@ -43,68 +55,68 @@ class Forest:
     """
 
     nodes: tuple[Node, ...] = ()
-    """All calls by their key."""
     children: Mapping[str, tuple[str, ...]] = attrs.field(init=False, eq=False)
-    """The calls that continue each call, by their key."""
-    _named: Mapping[str, Node] = attrs.field(init=False, eq=False)
+    _by_name: Mapping[str, Node] = attrs.field(init=False, eq=False)
 
     @children.default
-    def _grown(self) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+    def _list_children(self) -> Mapping[str, tuple[str, ...]]:
+        children: dict[str, list[str]] = {node.name: [] for node in self.nodes}
         for node in self.nodes:
             if node.parent is not None:
-                found[node.parent].append(node.name)
-        return {name: tuple(names) for name, names in found.items()}
+                children[node.parent].append(node.name)
+        return {name: tuple(names) for name, names in children.items()}
 
-    @_named.default
-    def _by_name(self) -> Mapping[str, Node]:
+    @_by_name.default
+    def _index(self) -> Mapping[str, Node]:
         return {node.name: node for node in self.nodes}
 
     @classmethod
     def of(cls, calls: Iterable[StoredCall]) -> Forest:
-        """Make the forest of calls in any order; raises `InputError` where two have one name."""
-        return cls(related(_sorted(calls)))
+        """Make the forest of `calls`, given in any order."""
+        return cls(make_nodes(_sorted(calls)))
 
     def add(self, *calls: StoredCall) -> Forest:
-        """Return the forest of these calls and `calls`, the same as if all had come at once."""
+        """Return the forest of these calls and `calls`, the same as if all were given at once."""
         return Forest.of([*self.calls, *calls])
 
     @property
     def calls(self) -> tuple[StoredCall, ...]:
-        """All calls by their key."""
+        """All calls, sorted by key."""
         return tuple(node.call for node in self.nodes)
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The calls that continue none."""
+        """Names of the calls without a parent."""
         return tuple(node.name for node in self.nodes if node.parent is None)
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The calls that none continues."""
+        """Names of the calls without children."""
         return tuple(node.name for node in self.nodes if not self.children[node.name])
 
     @property
     def trees(self) -> tuple[tuple[str, ...], ...]:
-        """The calls that hang together, by whatever kind: what is known to be one conversation."""
-        found: dict[str, list[str]] = {}
+        """Names of the calls that are connected by any kind of edge: one conversation each."""
+        trees: dict[str, list[str]] = {}
         heads = _heads(self.nodes)
         for node in self.nodes:
-            found.setdefault(heads[node.name], []).append(node.name)
-        return tuple(map(tuple, found.values()))
+            trees.setdefault(heads[node.name], []).append(node.name)
+        return tuple(map(tuple, trees.values()))
 
     def path(self, name: str) -> tuple[str, ...]:
-        """Return the calls that a call's ids are made of, from its root to itself."""
-        found = [self[name].name]
-        while (parent := self[found[-1]].parent) is not None:
-            found.append(parent)
-        return tuple(found[::-1])
+        """Return the names of the calls from the root to the call `name`, along parents."""
+        names = [self[name].name]
+        while (parent := self[names[-1]].parent) is not None:
+            names.append(parent)
+        return tuple(names[::-1])
 
     def __getitem__(self, name: str) -> Node:
-        found = self._named.get(name)
-        if found is None:
-            raise InputError(f"{name!r:.60} is none of {len(self.nodes)} calls: give a call's name")
-        return found
+        node = self._by_name.get(name)
+        if node is None:
+            raise InputError(
+                f"no call is named {name!r:.60} among {len(self.nodes)} calls: give a call's name"
+            )
+        return node
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -114,20 +126,22 @@ class Forest:
 
 
 def _sorted(calls: Iterable[StoredCall]) -> list[StoredCall]:
-    """Return the calls by their key, each once."""
-    found = list(calls)
-    for call in found:
+    """Return the calls sorted by key, or raise where one is not a call or a name repeats."""
+    unsorted = list(calls)
+    for call in unsorted:
         if not isinstance(call, StoredCall):
-            raise InputError(f"a forest holds calls, not {type(call).__name__}: Call(name=..., step=step)")
-    names = {call.name for call in found}
-    if len(names) < len(found):
-        twice = next(name for name in sorted(names) if sum(call.name == name for call in found) > 1)
-        raise InputError(f"two calls have the name {twice!r:.60}: give each call its own")
-    return sorted(found, key=attrgetter("key"))
+            raise InputError(
+                f"a forest holds calls, not {type(call).__name__}: give StoredCall(name=..., step=step)"
+            )
+    names = {call.name for call in unsorted}
+    if len(names) < len(unsorted):
+        repeated = next(name for name in sorted(names) if sum(call.name == name for call in unsorted) > 1)
+        raise InputError(f"two calls have the name {repeated!r:.60}: give each call its own")
+    return sorted(unsorted, key=attrgetter("key"))
 
 
 def _heads(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return for each call the first one of its tree."""
+    """Return for each call the first call of its tree, by union-find over all edges."""
     rank = {node.name: index for index, node in enumerate(nodes)}
     heads = {node.name: node.name for node in nodes}
 

@@ -1,8 +1,12 @@
-"""A call's place in a forest."""
+"""Nodes of a forest: a call, its parent call, and how the call came about."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from enum import Enum
+from functools import cached_property
+from operator import attrgetter
 
 import attrs
 
@@ -11,33 +15,66 @@ from .call import StoredCall
 
 
 class EdgeKind(Enum):
-    """How a call came about; of those that hold, the first in this order."""
+    """How a call came about. Where several kinds apply, the first in this order counts."""
 
-    RETRIES = "another call, the first of them, was sent the same prompt ids"
-    REWRITES = (
-        "its messages go on from a call whose ids its prompt does not begin with: rendered again, or edited"
-    )
-    CONTINUES = "its prompt ids begin with all the ids of a call"
-    COMPACTS = "a shorter prompt that restates a turn, or quotes an answer, of an earlier call"
-    UNRELATED = "nothing before it is known"
+    RETRIES = "an earlier call was sent the same prompt ids"
+    REWRITES = "its messages continue a call, but its prompt ids do not: rendered again or edited"
+    CONTINUES = "its prompt ids begin with all ids of a call"
+    COMPACTS = "its shorter prompt restates a turn or quotes an answer of an earlier call"
+    UNRELATED = "no earlier call explains it"
 
 
 @attrs.frozen(kw_only=True)
 class Node:
-    """A call, what its ids continue, and how it came about."""
+    """A call, the call whose ids it continues, and how it came about.
+
+    Attributes:
+        call: The call itself.
+        parent: Name of the longest call whose ids all begin the prompt ids; None without any.
+            Rows are made along parents.
+        kind: How the call came about.
+        of: Name of the call that `kind` refers to; for `CONTINUES` the parent. None for `UNRELATED`.
+        rivals: Names of all calls that could equally be `parent` (for `REWRITES`: equally be `of`).
+            Empty where there was one choice.
+        forgiven: Differences in spelling between the messages of `of` and the prompt, for `REWRITES`.
+        name: Name of the call.
+    """
 
     call: StoredCall
     parent: str | None = None
-    """The call whose ids begin the prompt ids, the longest one. This is the tree that rows are made of."""
     kind: EdgeKind = EdgeKind.UNRELATED
     of: str | None = None
-    """The call that `kind` speaks of: for CONTINUES the parent."""
     rivals: tuple[str, ...] = ()
-    """All calls with the very ids of `parent` (where it rewrites: the very messages of `of`), if several."""
     forgiven: frozenset[Forgiveness] = frozenset()
-    """What differs in spelling between a rewritten call's messages and the prompt."""
 
     @property
     def name(self) -> str:
         """The call's name."""
         return self.call.name
+
+
+class Candidates:
+    """Calls with equal ids, or equal messages, sorted by key: any of them could be a call's parent."""
+
+    def __init__(self, calls: Iterable[StoredCall] = ()) -> None:
+        """Take `calls`, sorted by key."""
+        self._calls = list(calls)
+
+    def add(self, call: StoredCall) -> None:
+        """Append a call whose key is greater than all before."""
+        self._calls.append(call)
+
+    def choose(self, call: StoredCall) -> StoredCall | None:
+        """Return the latest candidate before `call` by key, else the first one; None without any."""
+        if not self._calls:
+            return None
+        return self._calls[max(bisect_left(self._calls, call.key, key=attrgetter("key")) - 1, 0)]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the candidates where there are several, else empty. Read it after the last `add`."""
+        # Cached, so that thousands of retries of one prompt share one tuple.
+        return tuple(call.name for call in self._calls) if len(self._calls) > 1 else ()
+
+
+NO_CANDIDATES = Candidates()

@@ -1,12 +1,12 @@
-"""What may be chosen about training rows; every choice has a name."""
+"""Options of training rows. Every choice is an enumeration's member."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
 import attrs
 
+from ..checks import is_a
 from ..errors import InputError
 from .call import Ending
 from .experts import MissingRow
@@ -15,67 +15,75 @@ from .experts import MissingRow
 class RowPer(Enum):
     """What becomes a row."""
 
-    LEAF = "a row holds all turns on the way to a leaf, and trains those that it owns"
-    CALL = "a row holds one call, and trains its completion"
+    LEAF = "all turns from root to leaf; trains those that it owns"
+    CALL = "one call; trains its completion"
 
 
 class Owner(Enum):
-    """Which row trains a turn that several contain."""
+    """Which row trains a turn that several rows contain."""
 
-    FIRST = "the one whose leaf comes first by its key"
-    LAST = "the one whose leaf comes last"
-    LONGEST = "the one whose leaf has the most ids; of equals the first"
+    FIRST = "the row whose leaf comes first"
+    LAST = "the row whose leaf comes last"
+    LONGEST = "the row whose leaf has the most ids, the first of equals"
 
 
 class Cut(Enum):
     """Where a row that is too long ends."""
 
     AT_TURN = "after the last turn that fits"
-    INSIDE = "at the maximum, inside a turn if need be"
+    INSIDE = "at the maximum, even inside a turn"
 
 
 class Rewards(Enum):
     """Which reward a row gets."""
 
-    BROADCAST = "the conversation's only reward, whole on each row"
-    PER_LEAF = "its own last call's"
+    BROADCAST = "the conversation's only reward, on each row in full"
+    PER_LEAF = "the reward of its own last call"
 
 
 class TurnRule(Enum):
-    """What happens to a turn that did not end by itself."""
+    """What happens to a turn that did not end with a sampled stop."""
 
-    KEEP = "it trains like any other"
-    MASK = "it stays in its rows and trains nothing"
-    END = "it trains, and what continues it is left out"
-    DROP = "it is left out with all that continues it"
+    KEEP = "it trains like any other turn"
+    MASK = "it stays in its rows and does not train"
+    END = "it trains; the calls that continue it are left out"
+    DROP = "it is left out with all calls that continue it"
 
 
 class Retries(Enum):
     """Which of several turns after the same prompt ids stay."""
 
-    ALL = "all"
-    NEWEST = "the last by its key"
-    EXTENDED = "those that some call continues; the last by its key where none does"
+    ALL = "all of them"
+    NEWEST = "the last one"
+    EXTENDED = "those that some call continues, else the last one"
 
 
 class ConversationScope(Enum):
-    """What shares one weight and one reward."""
+    """Which calls share one weight and one reward."""
 
     FOREST = "all calls of a forest: a rollout with its sub-agents"
-    TREE = "the calls that hang together"
-
-
-def _choice(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Check that a value is of its default's kind, and name the choices where it is not."""
-    kind: type[Enum] = type(field.default)  # type: ignore[assignment]  # every default here is an Enum
-    if not isinstance(value, kind):
-        choices = ", ".join(f"{kind.__name__}.{name}" for name in kind.__members__)
-        raise InputError(f"{field.name} is {value!r:.60}: give one of {choices}")
+    TREE = "the calls that are connected"
 
 
 @attrs.frozen(kw_only=True)
 class SampleOptions:
-    """How rows are made; the defaults lose nothing that was sampled.
+    """How rows are made. The defaults train every sampled id.
+
+    Attributes:
+        rows: What becomes a row.
+        owner: Which row trains a turn that several rows contain.
+        max_length: The most ids of a row; None for no limit.
+        cut: Where a row that is too long ends.
+        rewards: Which reward a row gets.
+        conversation: Which calls share one weight and one reward.
+        truncated: What happens to turns that were cut short, normally by length.
+        aborted: What happens to turns whose finish reason is `abort`.
+        empty: What happens to calls that sampled nothing. They never train.
+        retries: Which of several turns after the same prompt ids stay.
+        missing_row: What to write at positions without routed experts.
+
+    Raises:
+        InputError: A value is not a member of its enumeration, or `max_length` is not positive.
 
     >>> SampleOptions(max_length=4).cut.name
     'AT_TURN'
@@ -84,22 +92,19 @@ class SampleOptions:
     tito_core.errors.InputError: max_length is 0: give a whole number of ids, one or more, or None
     """
 
-    rows: RowPer = attrs.field(default=RowPer.LEAF, validator=_choice)
-    owner: Owner = attrs.field(default=Owner.FIRST, validator=_choice)
+    rows: RowPer = attrs.field(default=RowPer.LEAF, validator=is_a(RowPer))
+    owner: Owner = attrs.field(default=Owner.FIRST, validator=is_a(Owner))
     max_length: int | None = attrs.field(default=None)
-    """The most ids of a row; None for no limit."""
-    cut: Cut = attrs.field(default=Cut.AT_TURN, validator=_choice)
-    rewards: Rewards = attrs.field(default=Rewards.BROADCAST, validator=_choice)
-    conversation: ConversationScope = attrs.field(default=ConversationScope.FOREST, validator=_choice)
-    truncated: TurnRule = attrs.field(default=TurnRule.KEEP, validator=_choice)
-    """For turns that were cut short, by length above all."""
-    aborted: TurnRule = attrs.field(default=TurnRule.KEEP, validator=_choice)
-    """For turns whose finish reason is `abort`."""
-    empty: TurnRule = attrs.field(default=TurnRule.DROP, validator=_choice)
-    """For calls that sampled nothing: they train nothing, and at most give a row a longer end."""
-    retries: Retries = attrs.field(default=Retries.ALL, validator=_choice)
-    missing_row: MissingRow = attrs.field(default=MissingRow.SHORTER, validator=_choice)
-    """What stands where no engine sent routed experts."""
+    cut: Cut = attrs.field(default=Cut.AT_TURN, validator=is_a(Cut))
+    rewards: Rewards = attrs.field(default=Rewards.BROADCAST, validator=is_a(Rewards))
+    conversation: ConversationScope = attrs.field(
+        default=ConversationScope.FOREST, validator=is_a(ConversationScope)
+    )
+    truncated: TurnRule = attrs.field(default=TurnRule.KEEP, validator=is_a(TurnRule))
+    aborted: TurnRule = attrs.field(default=TurnRule.KEEP, validator=is_a(TurnRule))
+    empty: TurnRule = attrs.field(default=TurnRule.DROP, validator=is_a(TurnRule))
+    retries: Retries = attrs.field(default=Retries.ALL, validator=is_a(Retries))
+    missing_row: MissingRow = attrs.field(default=MissingRow.SHORTER, validator=is_a(MissingRow))
 
     @max_length.validator
     def _is_length(self, _: object, value: object) -> None:
@@ -107,7 +112,7 @@ class SampleOptions:
             raise InputError(f"max_length is {value!r:.60}: give a whole number of ids, one or more, or None")
 
     def rule(self, ending: Ending) -> TurnRule:
-        """Return what happens to a turn that ended so."""
+        """Return what happens to a turn with this `ending`."""
         rules = {
             Ending.TRUNCATED: self.truncated,
             Ending.ABORTED: self.aborted,

@@ -1,8 +1,7 @@
-"""Calls whose messages another call retells: the explanation of a history that was rendered again or cut.
+"""Find earlier calls whose messages a prompt restates: a history rendered again, shortened or summarised.
 
-Ids are the truth about what a call continues; messages only say why a call stands where it does. They are
-compared by their canonical form (`normal.py`), and only for calls whose prompts hold an assistant's message
-that their ids do not account for.
+Ids decide what a call continues. Messages only explain a call whose prompt has an assistant's message that
+its ids do not account for. They are compared in canonical form (`normalization.canonical`).
 """
 
 from __future__ import annotations
@@ -14,39 +13,35 @@ from typing import Any
 from ..message import Messages
 from ..normalization.canonical import Canonical, normal_copy, sole_text
 from .call import StoredCall
-from .ties import NOBODY, Candidates
+from .node import NO_CANDIDATES, Candidates
 
-TELLING = 16
-"""Characters that a line of an answer needs, for its reappearance to be no accident."""
+MIN_LINE = 16
+"""Characters that a line of an answer needs, so that finding it again is no accident."""
 
 
-class Retold:
-    """All prefixes of the messages of some calls."""
+class MessageTrie:
+    """All prefixes of some calls' messages, each a number, by canonical form."""
 
     def __init__(self, calls: Iterable[StoredCall]) -> None:
-        """Place the messages of `calls`."""
-        self._newer: dict[tuple[int, int], int] = {}
+        """Add the messages of `calls`, sorted by key."""
+        self._children: dict[tuple[int, int], int] = {}
         self._forms: dict[Any, int] = {}
-        self._older: list[int] = [0]
+        self._parents: list[int] = [0]
         self._known: dict[int, tuple[Messages, int]] = {}
         self._ends: dict[int, Candidates] = {}
         for call in calls:
             place = self._place(call.step.messages)
             self._place(call.step.prompt)
-            if answer(call) is not None:
+            if answer_of(call) is not None:
                 self._ends.setdefault(place, Candidates()).add(call)
-        self._nearest = self._nearest_ends()
+        # For each prefix the longest one of its prefixes, or itself, where a call ends; 0 without any.
+        self._nearest = [0]
+        for place in range(1, len(self._parents)):
+            self._nearest.append(place if place in self._ends else self._nearest[self._parents[place]])
 
     def longest(self, call: StoredCall) -> Candidates:
-        """Return the calls whose messages begin the prompt of `call`, those with the most messages."""
-        return self._ends.get(self._nearest[self._place(call.step.prompt)], NOBODY)
-
-    def _nearest_ends(self) -> list[int]:
-        """Return for each place the last one before it, or itself, where a call ends; 0 where none does."""
-        nearest = [0]
-        for place in range(1, len(self._older)):
-            nearest.append(place if place in self._ends else nearest[self._older[place]])
-        return nearest
+        """Return the calls with the most messages whose messages all begin the prompt of `call`."""
+        return self._ends.get(self._nearest[self._place(call.step.prompt)], NO_CANDIDATES)
 
     def _place(self, messages: Messages) -> int:
         missing, place = [], 0
@@ -57,43 +52,44 @@ class Retold:
             missing.append(link)
         for link in reversed(missing):
             for message in link.part:
-                place = self._after(place, self._form(message, plain=link.texts))
+                place = self._child(place, self._form(message, plain=link.texts))
             self._known[id(link)] = link, place
         return place
 
+    def _child(self, place: int, form: int) -> int:
+        child = self._children.get((place, form))
+        if child is None:
+            child = self._children[place, form] = len(self._parents)
+            self._parents.append(place)
+        return child
+
     def _form(self, message: dict[str, Any], *, plain: bool) -> int:
-        """Return the number of a message's canonical form; spellings that hold but texts are seen once."""
+        """Return the number of a message's canonical form; a `plain` message has only texts in it."""
         if not plain:
             return self._number(normal_copy(message))
-        spelled = _spelled(message)
-        if spelled not in self._forms:
-            self._forms[spelled] = self._number(normal_copy(message))
-        return self._forms[spelled]
+        # Making the form is the dear part, so that messages spelled alike share it.
+        spelling = _hashable(message)
+        if spelling not in self._forms:
+            self._forms[spelling] = self._number(normal_copy(message))
+        return self._forms[spelling]
 
     def _number(self, form: Canonical) -> int:
         return self._forms.setdefault(form, len(self._forms))
 
-    def _after(self, place: int, form: int) -> int:
-        found = self._newer.get((place, form))
-        if found is None:
-            found = self._newer[place, form] = len(self._older)
-            self._older.append(place)
-        return found
 
-
-def _spelled(value: Any) -> Any:
-    """Return texts in lists and mappings as a key; only without numbers is `==` identity."""
+def _hashable(value: Any) -> Any:
+    """Return texts in lists and mappings as tuples. Not for numbers: there `1 == True` would be a match."""
     if isinstance(value, dict):
-        return ("object", *((key, _spelled(item)) for key, item in value.items()))
-    return ("array", *map(_spelled, value)) if isinstance(value, list) else value
+        return ("object", *((key, _hashable(item)) for key, item in value.items()))
+    return ("array", *map(_hashable, value)) if isinstance(value, list) else value
 
 
-class Quoted:
-    """What calls asked and answered, to be found again in a shorter prompt.
+class TurnIndex:
+    """Last turns and answers of calls, to be found again in a shorter prompt.
 
-    Two things show that a prompt restates a call: it has the call's question and its answer next to each
-    other, or a message that is no assistant's has the answer's whole text (a summary that the model wrote),
-    with the answer's first or last line on a line of its own.
+    A prompt restates a call in either of two cases. It has the call's question and answer next to each
+    other. Or a message that is not an assistant's contains the whole answer (a summary that the model
+    wrote), with the answer's first or last line on a line of its own.
     """
 
     def __init__(self, calls: Iterable[StoredCall]) -> None:
@@ -101,73 +97,70 @@ class Quoted:
         self._turns: dict[tuple[Canonical, Canonical], list[StoredCall]] = {}
         self._lines: dict[str, list[StoredCall]] = {}
         for call in calls:
-            said = answer(call)
-            if said is None:
+            answer = answer_of(call)
+            if answer is None:
                 continue
             if len(call.step.prompt) and len(call.step.completion) == 1:
-                turn = normal_copy(call.step.prompt[-1]), normal_copy(said)
+                turn = normal_copy(call.step.prompt[-1]), normal_copy(answer)
                 self._turns.setdefault(turn, []).append(call)
-            for line in marks(_text(said)):
+            for line in outer_lines(_joined_text(answer)):
                 self._lines.setdefault(line, []).append(call)
 
     def compacted(self, call: StoredCall) -> StoredCall | None:
         """Return the latest earlier call that the prompt of `call` restates in fewer messages."""
         prompt = list(call.step.prompt)
-        found = [*self._restated(prompt), *self._quoted(prompt)]
         opening = list(map(normal_copy, call.step.prompt.opening))
         fitting = [
             other
-            for other in found
+            for other in (*self._with_turn_in(prompt), *self._quoted_in(prompt))
             if other.key < call.key
             and len(prompt) < len(other.step.messages)
             and list(map(normal_copy, other.step.messages.opening)) == opening
         ]
         return max(fitting, key=lambda other: other.key, default=None)
 
-    def _restated(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
-        forms = list(map(normal_copy, prompt))
-        for turn in pairwise(forms):
+    def _with_turn_in(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
+        for turn in pairwise(map(normal_copy, prompt)):
             yield from self._turns.get(turn, ())
 
-    def _quoted(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
-        """Look up each line as an outer one of an answer, then see that the whole answer is there."""
+    def _quoted_in(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
+        """Look up each line as an outer line of an answer, then check that the whole answer is there."""
         for message in prompt:
             if message["role"] == "assistant":
                 continue
-            for text in texts(message):
+            for text in texts_of(message):
                 for line in dict.fromkeys(map(str.strip, text.splitlines())):
-                    yield from (call for call in self._lines.get(line, ()) if _says(call) in text)
+                    yield from (call for call in self._lines.get(line, ()) if _answer_text(call) in text)
 
 
-def answer(call: StoredCall) -> dict[str, Any] | None:
-    """Return the assistant's message that a call ends with, if it ends with one."""
+def answer_of(call: StoredCall) -> dict[str, Any] | None:
+    """Return the assistant's message that a call ends with, or None."""
     last = call.step.completion[-1] if call.step.completion else None
     return last if last is not None and last["role"] == "assistant" else None
 
 
-def marks(text: str) -> set[str]:
-    r"""Return the first and the last line of an answer, where they are long enough to be known again.
+def outer_lines(text: str) -> set[str]:
+    r"""Return the first and last line of an answer, if they have at least `MIN_LINE` characters.
 
-    >>> marks("yes"), marks("What was done so far:\n\n- nothing\n")
+    >>> outer_lines("yes"), outer_lines("What was done so far:\n\n- nothing\n")
     (set(), {'What was done so far:'})
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return {line for line in (*lines[:1], *lines[-1:]) if len(line) >= TELLING}
+    return {line for line in (*lines[:1], *lines[-1:]) if len(line) >= MIN_LINE}
 
 
-def texts(message: dict[str, Any]) -> list[str]:
-    """Return the texts of a message, one a part."""
+def texts_of(message: dict[str, Any]) -> list[str]:
+    """Return the texts of a message's content, one per part."""
     content = sole_text(message.get("content"))
     if isinstance(content, list):
         return [part["text"] for part in content if isinstance(part, dict) and type(part.get("text")) is str]
     return [content] if isinstance(content, str) else []
 
 
-def _text(message: dict[str, Any]) -> str:
-    """Return an answer's text as it stands in its content."""
-    return "\n".join(texts(message)).strip()
+def _joined_text(message: dict[str, Any]) -> str:
+    return "\n".join(texts_of(message)).strip()
 
 
-def _says(call: StoredCall) -> str:
-    said = answer(call)
-    return "" if said is None else _text(said)
+def _answer_text(call: StoredCall) -> str:
+    answer = answer_of(call)
+    return "" if answer is None else _joined_text(answer)

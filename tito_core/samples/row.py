@@ -1,44 +1,58 @@
-"""A training row: the ids of one call, and of each id who wrote it and whether it trains."""
+"""One training row: the ids of a call, who wrote each of them, and which of them train."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
 from ..ids import PACKED, Ids
 from ..ledger import Origin
-from .call import Ending, StoredCall
-from .experts import MissingRow, RowExperts, gathered
-from .weights import runs
+from .call import Ending, StoredCall, weight_runs
+from .experts import MissingRow, RowExperts, merge_experts
 
 
 @attrs.frozen(kw_only=True)
 class RowSpan:
-    """Ids of a row from `start` to `stop` (half open) with one origin, of one call, by the same weights."""
+    """Consecutive ids of a row with one origin, from one call, by the same weights.
+
+    Attributes:
+        origin: Who wrote the ids.
+        start: Position of the first id in the row.
+        stop: Position after the last one.
+        call: Name of the call that sampled the ids, or whose prompt had them first. None for ids that a
+            prompt's ledger calls sampled, by a call that is not in the forest.
+        weights: The weights that sampled them; None where unknown.
+        trained: Whether the ids train in this row.
+    """
 
     origin: Origin
     start: int
     stop: int
     call: str | None
-    """The call that sampled these ids, or whose prompt had them first. None for ids that a prompt's ledger
-    knows as sampled, by a call that is not in the forest."""
     weights: str | None
-    """The weights that sampled them, where that is known."""
     trained: bool
 
 
 @attrs.frozen(kw_only=True)
 class RowTurn:
-    """A sampled turn in a row."""
+    """A sampled turn in a row.
+
+    Attributes:
+        call: Name of the call.
+        start: Position of the turn's first sampled id in the row.
+        stop: Position after its last one, or the end of the row if that is earlier.
+        finish_reason: As the engine gave it.
+        ending: How the turn ended.
+        trained: Whether the turn trains in this row.
+    """
 
     call: str
     start: int
     stop: int
-    """Where the turn ends, or the row, if that is earlier."""
     finish_reason: str | None
     ending: Ending
     trained: bool
@@ -46,77 +60,97 @@ class RowTurn:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Row:
-    """What a trainer needs of one sequence. Everything by position is as long as `ids`."""
+    """One sequence for a trainer. `loss_mask`, `logprobs` and `ledger` cover each position of `ids`.
+
+    Attributes:
+        name: Name of the call that the ids belong to.
+        ids: All ids of the call, or the first of them, in one packed part of four bytes per id.
+        loss_mask: One byte per id: 1 on ids that train in this row, which are all sampled, else 0.
+        logprobs: The engine's natural-log probability of each sampled id, whether it trains here or not.
+            None elsewhere.
+        ledger: Spans without gap or overlap.
+        turns: Sampled turns, oldest first.
+        experts: Routed experts; None where no call has any.
+        left_out: Number of the call's ids beyond the maximum length.
+        reward: Reward as `SampleOptions.rewards` chooses it; None without one.
+        weight: The row's share of its conversation's trained ids. The rows of a conversation sum to one.
+        tree: Name of the first call of the tree that the row belongs to.
+        metadata: Metadata of the call.
+        trained: Number of ids that train.
+    """
 
     name: str
-    """The call whose ids these are, or begin with these."""
     ids: Ids
-    """Four bytes each, in one part."""
     loss_mask: bytes
-    """One byte an id: 1 on those that train in this row, which are all sampled."""
     logprobs: tuple[float | None, ...]
-    """The engine's, on all sampled ids that have one, trained here or not; None elsewhere."""
     ledger: tuple[RowSpan, ...]
-    """Spans without gap or overlap."""
     turns: tuple[RowTurn, ...]
-    """Sampled turns, oldest first."""
     experts: RowExperts | None
-    """Routed experts, where a call has any."""
     left_out: int
-    """Ids of the call that stand behind the maximum length."""
     reward: float | None
     weight: float
-    """The row's share of its conversation's trained ids: all rows of a conversation sum to one."""
     tree: str
-    """The first call of the tree that the row belongs to."""
     metadata: Mapping[str, Any]
-    """That of the call."""
 
     def __len__(self) -> int:
-        return self.ids.length
+        return len(self.ids)
 
     def __repr__(self) -> str:
         return f"Row({self.name!r}, {len(self)} ids, {self.trained} of them trained)"
 
     @property
     def trained(self) -> int:
-        """How many ids train."""
+        """Number of ids that train."""
         return self.loss_mask.count(1)
 
 
 @attrs.frozen(kw_only=True)
-class Draft:
-    """A row before it is known what it trains."""
+class RowDraft:
+    """A row before it is decided what it trains: the calls from the root on, and the ids to keep of them."""
 
     path: tuple[StoredCall, ...]
-    """The calls on the way to the row's own, which is the last."""
     length: int
-    """How many of its ids stay."""
 
     @property
     def call(self) -> StoredCall:
-        """The row's own call."""
+        """The row's own call, the last of the path."""
         return self.path[-1]
 
-    def contained(self, call: StoredCall) -> int:
-        """Return how many sampled ids of a call on the path stay."""
+    def kept_ids(self, call: StoredCall) -> int:
+        """Return how many sampled ids of a call on the path are in the row."""
         return max(min(call.stop, self.length) - call.start, 0)
 
 
-def row(
-    draft: Draft, owned: Collection[str], missing: MissingRow, weight: float, tree: str, reward: float | None
+def write_row(
+    draft: RowDraft,
+    owned: Collection[str],
+    missing: MissingRow,
+    weight: float,
+    tree: str,
+    reward: float | None,
 ) -> Row:
-    """Write out a row that trains the calls in `owned`; linear in its length."""
+    """Write the row that trains the calls in `owned`; linear in its length."""
     ledger = tuple(_spans(draft, owned))
     experts = ((call.name, call.routed_experts) for call in draft.path if call.routed_experts is not None)
     return Row(
         name=draft.call.name,
-        ids=Ids(flat(draft.call.ids, draft.length)),
+        ids=Ids(packed(draft.call.ids, draft.length)),
         loss_mask=b"".join(bytes((span.trained,)) * (span.stop - span.start) for span in ledger),
         logprobs=tuple(islice(_logprobs(draft.path), draft.length)),
         ledger=ledger,
-        turns=tuple(_turns(draft, owned)),
-        experts=gathered(experts, draft.length, missing),
+        turns=tuple(
+            RowTurn(
+                call=call.name,
+                start=call.start,
+                stop=min(call.stop, draft.length),
+                finish_reason=call.finish_reason,
+                ending=call.ending,
+                trained=call.name in owned,
+            )
+            for call in draft.path
+            if draft.kept_ids(call)
+        ),
+        experts=merge_experts(experts, draft.length, missing),
         left_out=draft.call.stop - draft.length,
         reward=reward,
         weight=weight,
@@ -125,81 +159,54 @@ def row(
     )
 
 
-def flat(ids: Ids, length: int) -> array[int]:
-    """Return the first ids in one part.
+def packed(ids: Ids, length: int) -> array[int]:
+    """Return the first `length` ids as one array.
 
-    >>> flat(Ids.of([1, 2]).then((3, 4)), 3)
+    >>> packed(Ids.of([1, 2]).then((3, 4)), 3)
     array('I', [1, 2, 3])
     """
-    found = array(PACKED)
+    first = array(PACKED)
     for part in ids.parts():
-        found.extend(part)
-    del found[length:]
-    return found
-
-
-def _turns(draft: Draft, owned: Collection[str]) -> Iterator[RowTurn]:
-    for call in draft.path:
-        if draft.contained(call):
-            yield RowTurn(
-                call=call.name,
-                start=call.start,
-                stop=min(call.stop, draft.length),
-                finish_reason=call.finish_reason,
-                ending=call.ending,
-                trained=call.name in owned,
-            )
+        first.extend(part)
+    del first[length:]
+    return first
 
 
 def _logprobs(path: Sequence[StoredCall]) -> Iterator[float | None]:
-    """Yield one value an id: nothing is made up where there is none."""
+    """Yield one log-probability per id, None where the engine gave none."""
     end, parts = 0, list[Iterable[float | None]]()
     for call in path:
-        sampled = call.step.logprobs
+        logprobs = call.step.logprobs
         parts += [
             repeat(None, call.start - end),
-            repeat(None, call.stop - call.start) if sampled is None else sampled,
+            repeat(None, call.stop - call.start) if logprobs is None else logprobs,
         ]
         end = call.stop
     return chain.from_iterable(parts)
 
 
-def _spans(draft: Draft, owned: Collection[str]) -> Iterator[RowSpan]:
+Run: TypeAlias = tuple[Origin, int, str | None, str | None]
+"""Origin, number of ids, name of the call, weights."""
+
+
+def _spans(draft: RowDraft, owned: Collection[str]) -> Iterator[RowSpan]:
     """Yield the spans up to the row's length."""
     start = 0
-    for origin, count, call, weights in chain.from_iterable(_runs(draft.path)):
+    for origin, count, call, weights in _runs(draft.path):
         stop = min(start + count, draft.length)
         if start < stop:
-            sampled = origin is Origin.SAMPLED and call is not None
-            yield RowSpan(
-                origin=origin,
-                start=start,
-                stop=stop,
-                call=call,
-                weights=weights,
-                trained=sampled and call in owned,
-            )
+            trained = origin is Origin.SAMPLED and call is not None and call in owned
+            yield RowSpan(origin=origin, start=start, stop=stop, call=call, weights=weights, trained=trained)
             start = stop
 
 
-Run = tuple[Origin, int, str | None, str | None]
-"""Origin, number of ids, call, weights."""
-
-
-def _runs(path: Sequence[StoredCall]) -> Iterator[Iterator[Run]]:
+def _runs(path: Sequence[StoredCall]) -> Iterator[Run]:
+    """Yield the runs of each call: what its prompt adds to the turn before, then its completion."""
     end = 0
     for call in path:
-        yield _brought(call, end)
-        yield _sampled(call)
+        for origin, count in call.step.prompt_ledger.since(end):
+            # A prompt's ledger may know of a sampled turn whose call is not in the forest.
+            yield origin, count, None if origin is Origin.SAMPLED else call.name, None
+        for version, count in weight_runs(call.weight_versions, call.stop - call.start):
+            yield Origin.SAMPLED, count, call.name, version
         end = call.stop
-
-
-def _brought(call: StoredCall, start: int) -> Iterator[Run]:
-    """Yield what a call's prompt has after the turn that it continues."""
-    for origin, count in call.step.prompt_ledger.since(start):
-        yield origin, count, None if origin is Origin.SAMPLED else call.name, None
-
-
-def _sampled(call: StoredCall) -> Iterator[Run]:
-    for version, count in runs(call.weight_versions, call.stop - call.start):
-        yield Origin.SAMPLED, count, call.name, version

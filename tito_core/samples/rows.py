@@ -1,7 +1,7 @@
-"""Every sampled id of every call trains exactly once over all rows, or is named as untrained; no other does.
+"""Turn a forest into training rows: every sampled id trains exactly once, or is reported as untrained.
 
-Rows are made in one pass: what stays is decided first, then where rows end, then which row trains which
-turn. Parents are found by ids alone, so a row's ids are those that an engine saw, from its first id on.
+Rows are made in one pass. First it is decided which calls stay, then where rows end, then which row trains
+which turn. Parents are found by ids alone, so a row's ids are those that an engine saw, from its first id on.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ from .call import StoredCall
 from .forest import Forest
 from .leave_out import LeaveOutReason, left_out
 from .options import ConversationScope, Cut, Owner, Rewards, RowPer, SampleOptions, TurnRule
-from .row import Draft, Row, row
+from .row import Row, RowDraft, write_row
 
 
 @attrs.frozen(kw_only=True)
 class Untrained:
-    """Sampled ids that are trained in no row: `completion_ids[start:stop]` of a call."""
+    """Sampled ids that train in no row.
+
+    Attributes:
+        call: Name of the call.
+        start: First of the ids, as a position in the call's `completion_ids`.
+        stop: Position after the last of them.
+        why: Why they do not train.
+    """
 
     call: str
     start: int
@@ -31,28 +38,36 @@ class Untrained:
 
 @attrs.frozen(kw_only=True)
 class RowSet:
-    """The rows of a forest, and what is not in them."""
+    """The rows of a forest, and what is not in them.
+
+    Attributes:
+        rows: Rows sorted by the keys of their calls. Each trains at least one id.
+        untrained: Sampled ids that train in no row, sorted by the keys of their calls.
+        without_row: Names of leaves (calls, with `RowPer.CALL`) that stay but whose row would train nothing.
+    """
 
     rows: tuple[Row, ...]
-    """By the key of their calls. Each trains something."""
     untrained: tuple[Untrained, ...]
-    """What was sampled and trains in no row, by the key of the calls."""
     without_row: tuple[str, ...]
-    """Leaves (or calls) that stay and would give a row that trains nothing, so that they give none."""
 
 
-EVERYTHING = SampleOptions()
+DEFAULTS = SampleOptions()
 
 
 def make_rows(
-    forest: Forest, options: SampleOptions = EVERYTHING, *, only: Collection[str] | None = None
+    forest: Forest, options: SampleOptions = DEFAULTS, *, only: Collection[str] | None = None
 ) -> RowSet:
     """Turn a forest into training rows.
 
-    `only` names the leaves (for a row per call: the calls) that get a row; what the others would have
-    trained moves to a row that contains it, or is reported. Raises `InputError` where `only` names something
-    else, where a conversation has two different rewards to broadcast, or where the routed experts of a row's
-    calls differ in kind.
+    Args:
+        forest: The calls of a rollout.
+        options: What becomes a row, and what trains.
+        only: Names of the leaves (calls, with `RowPer.CALL`) that get a row; None for all. A turn that
+            another leaf's row would have trained moves to a row that contains it, or is reported.
+
+    Raises:
+        InputError: `only` names a call that cannot have a row, a conversation has two different rewards
+            to broadcast, or the routed experts of a row's calls differ in kind.
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids, reward=None):
@@ -60,150 +75,146 @@ def make_rows(
     ...         prompt=[], completion=[], prompt_ids=prompt_ids, completion_ids=completion_ids))
     >>> forest = Forest.of([call("a", [1], [2, 3]), call("b", [1, 2, 3, 9], [4]),
     ...                     call("c", [1, 2, 3, 8], [5], 0.5)])
-    >>> for made in make_rows(forest).rows:
-    ...     print(made.name, made.ids.tolist(), list(made.loss_mask), made.reward, made.weight)
+    >>> for row in make_rows(forest).rows:
+    ...     print(row.name, row.ids.tolist(), list(row.loss_mask), row.reward, row.weight)
     b [1, 2, 3, 9, 4] [0, 1, 1, 0, 1] 0.5 0.75
     c [1, 2, 3, 8, 5] [0, 0, 0, 0, 1] 0.5 0.25
     >>> last = make_rows(forest, SampleOptions(max_length=4), only=["c"])
     >>> last.rows[0].ids.tolist(), [(one.call, one.why.name) for one in last.untrained]
     ([1, 2, 3], [('b', 'NOT_ASKED_FOR'), ('c', 'TOO_LONG')])
     """
-    lost = left_out(forest, options)
-    drafts = [_draft(path, options) for path in _paths(forest, options, lost, only)]
+    reasons = left_out(forest, options)
+    drafts = [_draft(path, options) for path in _paths(forest, options, reasons, only)]
     owners = _owners(drafts, options)
     owned: dict[str, set[str]] = {draft.call.name: set() for draft in drafts}
     for name, draft in owners.items():
         owned[draft.call.name].add(name)
-    kept = [draft for draft in drafts if owned[draft.call.name]]
+    training = [draft for draft in drafts if owned[draft.call.name]]
     return RowSet(
-        rows=tuple(_rows(forest, kept, owned, options)),
-        untrained=tuple(_untrained(forest, options, lost, drafts, owners)),
+        rows=tuple(_rows(forest, training, owned, options)),
+        untrained=tuple(_untrained(forest, options, reasons, drafts, owners)),
         without_row=tuple(draft.call.name for draft in drafts if not owned[draft.call.name]),
     )
 
 
 def _paths(
-    forest: Forest, options: SampleOptions, lost: Mapping[str, LeaveOutReason], only: Collection[str] | None
+    forest: Forest,
+    options: SampleOptions,
+    reasons: Mapping[str, LeaveOutReason],
+    only: Collection[str] | None,
 ) -> Iterator[tuple[StoredCall, ...]]:
-    """Yield the calls on the way to each row's own."""
-    staying = [node.name for node in forest.nodes if node.name not in lost]
+    """Yield for each row the calls from the root to its own; `reasons` names those that are left out."""
+    staying = [node.name for node in forest.nodes if node.name not in reasons]
     continued = {forest[name].parent for name in staying} if options.rows is RowPer.LEAF else set()
-    wanted = [name for name in staying if name not in continued]
-    if only is not None:
-        _check(only, forest, wanted, lost)
-        wanted = [name for name in wanted if name in set(only)]
-    for name in wanted:
+    names = [name for name in staying if name not in continued]
+    # A name that the options leave out is no error: which ones they leave out depends on the calls.
+    for name in only or ():
+        if forest[name].name not in {*names, *reasons}:
+            raise InputError(
+                f"only names {name!r:.60}, which other calls continue: give leaves, or rows=RowPer.CALL"
+            )
+    for name in names if only is None else [name for name in names if name in set(only)]:
         yield tuple(forest[above].call for above in forest.path(name))
 
 
-def _check(
-    only: Collection[str], forest: Forest, wanted: Sequence[str], lost: Mapping[str, LeaveOutReason]
-) -> None:
-    """Refuse names that could never have a row; those that the options leave out are merely left out."""
-    for name in only:
-        if forest[name].name not in {*wanted, *lost}:
-            raise InputError(
-                f"only names {name!r:.60}, which others continue: give leaves, or rows=RowPer.CALL"
-            )
-
-
-def _draft(path: tuple[StoredCall, ...], options: SampleOptions) -> Draft:
+def _draft(path: tuple[StoredCall, ...], options: SampleOptions) -> RowDraft:
     """Decide where a row ends."""
     whole, most = path[-1].stop, options.max_length
     if most is None or whole <= most:
-        return Draft(path=path, length=whole)
+        return RowDraft(path=path, length=whole)
     if options.cut is Cut.INSIDE:
-        return Draft(path=path, length=most)
+        return RowDraft(path=path, length=most)
     fitting = [call.stop for call in path if call.start < call.stop <= most]
-    return Draft(path=path, length=max(fitting, default=0))
+    return RowDraft(path=path, length=max(fitting, default=0))
 
 
-def _owners(drafts: Sequence[Draft], options: SampleOptions) -> dict[str, Draft]:
-    """Return for each call the row that trains it: the first, in the order of preference, that has it."""
-    owners: dict[str, Draft] = {}
-    for draft in _preferred(drafts, options.owner):
-        for call in _own(draft, options):
-            if draft.contained(call) and options.rule(call.ending) is not TurnRule.MASK:
+def _owners(drafts: Sequence[RowDraft], options: SampleOptions) -> dict[str, RowDraft]:
+    """Return for each call the row that trains it: the first, by preference, that contains any of its ids."""
+    owners: dict[str, RowDraft] = {}
+    for draft in _by_preference(drafts, options.owner):
+        for call in _trainable(draft, options):
+            if draft.kept_ids(call) and options.rule(call.ending) is not TurnRule.MASK:
                 owners.setdefault(call.name, draft)
     return owners
 
 
-def _preferred(drafts: Sequence[Draft], owner: Owner) -> Sequence[Draft]:
-    """Return the drafts, which come by their key, the preferred ones first."""
+def _by_preference(drafts: Sequence[RowDraft], owner: Owner) -> Sequence[RowDraft]:
+    """Return the drafts, which are sorted by key, with the preferred ones first."""
     if owner is Owner.LONGEST:
+        # By the length before the cut, so that a maximum length does not change which leaf owns a turn.
         return sorted(drafts, key=lambda draft: -draft.call.stop)
     return drafts if owner is Owner.FIRST else drafts[::-1]
 
 
+def _trainable(draft: RowDraft, options: SampleOptions) -> Sequence[StoredCall]:
+    """Return the calls that a row may train."""
+    return draft.path if options.rows is RowPer.LEAF else draft.path[-1:]
+
+
 def _rows(
-    forest: Forest, kept: Sequence[Draft], owned: Mapping[str, Collection[str]], options: SampleOptions
+    forest: Forest, drafts: Sequence[RowDraft], owned: Mapping[str, Collection[str]], options: SampleOptions
 ) -> Iterator[Row]:
-    """Yield the rows, each with its conversation's reward and its share of what trains there."""
+    """Yield the rows, each with its conversation's reward and its share of the trained ids."""
     trees = {name: tree[0] for tree in forest.trees for name in tree}
-    units = trees if options.conversation is ConversationScope.TREE else dict.fromkeys(trees, "")
-    rewards = _rewards(forest, units) if options.rewards is Rewards.BROADCAST else {}
+    conversations = trees if options.conversation is ConversationScope.TREE else dict.fromkeys(trees, "")
+    broadcast = options.rewards is Rewards.BROADCAST
+    rewards = _rewards(forest, conversations) if broadcast else {}
     counts = {
         draft.call.name: sum(
-            draft.contained(call) for call in draft.path if call.name in owned[draft.call.name]
+            draft.kept_ids(call) for call in draft.path if call.name in owned[draft.call.name]
         )
-        for draft in kept
+        for draft in drafts
     }
-    totals = dict.fromkeys(units.values(), 0)
+    totals = dict.fromkeys(conversations.values(), 0)
     for name, count in counts.items():
-        totals[units[name]] += count
-    for draft in kept:
+        totals[conversations[name]] += count
+    for draft in drafts:
         name = draft.call.name
-        yield row(
+        conversation = conversations[name]
+        yield write_row(
             draft,
             owned[name],
             options.missing_row,
-            weight=counts[name] / totals[units[name]],
+            weight=counts[name] / totals[conversation],
             tree=trees[name],
-            reward=rewards.get(units[name]) if options.rewards is Rewards.BROADCAST else draft.call.reward,
+            reward=rewards.get(conversation) if broadcast else draft.call.reward,
         )
 
 
-def _rewards(forest: Forest, units: Mapping[str, str]) -> dict[str, float]:
+def _rewards(forest: Forest, conversations: Mapping[str, str]) -> dict[str, float]:
     """Return the one reward of each conversation that has any."""
-    found: dict[str, tuple[str, float]] = {}
+    first: dict[str, tuple[str, float]] = {}
     for call in forest.calls:
         if call.reward is None:
             continue
-        name, reward = found.setdefault(units[call.name], (call.name, call.reward))
+        name, reward = first.setdefault(conversations[call.name], (call.name, call.reward))
         if reward != call.reward:
             raise InputError(
                 f"calls {name!r} and {call.name!r} of one conversation have the rewards {reward} and "
-                f"{call.reward}: give one, or choose Rewards.PER_LEAF or Conversation.TREE"
+                f"{call.reward}: give one, or choose Rewards.PER_LEAF or ConversationScope.TREE"
             )
-    return {unit: reward for unit, (_, reward) in found.items()}
+    return {conversation: reward for conversation, (_, reward) in first.items()}
 
 
 def _untrained(
     forest: Forest,
     options: SampleOptions,
-    lost: Mapping[str, LeaveOutReason],
-    drafts: Sequence[Draft],
-    owners: Mapping[str, Draft],
+    reasons: Mapping[str, LeaveOutReason],
+    drafts: Sequence[RowDraft],
+    owners: Mapping[str, RowDraft],
 ) -> Iterator[Untrained]:
-    """Yield what trains in no row."""
-    shown = {call.name for call in chain.from_iterable(_own(draft, options) for draft in drafts)}
+    """Yield the sampled ids that train in no row."""
+    in_rows = {call.name for call in chain.from_iterable(_trainable(draft, options) for draft in drafts)}
     for call in forest.calls:
-        start = owners[call.name].contained(call) if call.name in owners else 0
+        start = owners[call.name].kept_ids(call) if call.name in owners else 0
         size = call.stop - call.start
         if start < size:
-            yield Untrained(call=call.name, start=start, stop=size, why=_why(call, options, lost, shown))
+            why = reasons.get(call.name) or _why_in_no_row(call, options, in_rows)
+            yield Untrained(call=call.name, start=start, stop=size, why=why)
 
 
-def _own(draft: Draft, options: SampleOptions) -> Sequence[StoredCall]:
-    """Return the calls that a row may train."""
-    return draft.path if options.rows is RowPer.LEAF else draft.path[-1:]
-
-
-def _why(
-    call: StoredCall, options: SampleOptions, lost: Mapping[str, LeaveOutReason], shown: Collection[str]
-) -> LeaveOutReason:
-    if call.name in lost:
-        return lost[call.name]
-    if call.name not in shown:
+def _why_in_no_row(call: StoredCall, options: SampleOptions, in_rows: Collection[str]) -> LeaveOutReason:
+    """Return why a call that stays does not train, or not all of it."""
+    if call.name not in in_rows:
         return LeaveOutReason.NOT_ASKED_FOR
     return LeaveOutReason.MASKED if options.rule(call.ending) is TurnRule.MASK else LeaveOutReason.TOO_LONG

@@ -1,7 +1,7 @@
-"""Prefixes of ids, each at one place: two sequences meet at a place exactly where their ids are equal.
+"""A radix tree over token ids: two sequences share a place exactly where their prefixes are equal.
 
-A radix tree over packed ids. A chain's links are remembered, so that a sequence which shares what it extends
-costs what is new; ids in plain lists cost one comparison of memory each.
+Sequences that extend each other as linked parts (`Ids.then`) cost only what is new.
+Plain lists of ids cost one memory comparison each.
 """
 
 from __future__ import annotations
@@ -17,36 +17,34 @@ from ..ids import PACKED, Ids
 
 @attrs.define(eq=False, repr=False)
 class Branch:
-    """Ids that stand between two forks."""
+    """Ids between two forks of the tree; `start` counts the ids before them, `children` go by first id."""
 
-    older: Branch | None
+    parent: Branch | None
     start: int
-    """How many ids stand before."""
     ids: array[int]
-    newer: dict[int, Branch] = attrs.field(factory=dict)
-    """What may follow, by its first id."""
+    children: dict[int, Branch] = attrs.field(factory=dict)
 
     @property
     def stop(self) -> int:
-        """How many ids stand before and here."""
+        """Number of ids before the branch and in it."""
         return self.start + len(self.ids)
 
     def split(self, depth: int) -> Branch:
-        """Give the ids before `depth` to a branch of their own, and return that."""
+        """Move the ids before `depth` to a new branch above this one, and return the new branch."""
         size = depth - self.start
-        upper = Branch(self.older, self.start, self.ids[:size], {self.ids[size]: self})
-        if self.older is not None:
-            self.older.newer[self.ids[0]] = upper
-        self.older, self.start, self.ids = upper, depth, self.ids[size:]
+        upper = Branch(self.parent, self.start, self.ids[:size], {self.ids[size]: self})
+        if self.parent is not None:
+            self.parent.children[self.ids[0]] = upper
+        self.parent, self.start, self.ids = upper, depth, self.ids[size:]
         return upper
 
 
 Place: TypeAlias = tuple[Branch, int]
-"""A branch, and how many ids stand before the place; settled where the branch has the last of them."""
+"""A branch and the number of ids before the place. `settled` gives the branch that has the last of them."""
 
 
 class Trie:
-    """All prefixes of the ids that were placed.
+    """All prefixes of the sequences that were placed.
 
     >>> trie = Trie()
     >>> first, second = Ids.of([1, 2, 3]), Ids.of([1, 2]).then((3, 4))
@@ -58,12 +56,13 @@ class Trie:
     """
 
     def __init__(self) -> None:
-        """Hold nothing."""
+        """Start without sequences."""
         self._root = Branch(None, 0, array(PACKED))
-        self._known: dict[int, tuple[Ids, Place]] = {}  # a link stays alive, so that its id stays its own
+        # Holding the link keeps it alive: a freed object's `id` could be given to another one.
+        self._known: dict[int, tuple[Ids, Place]] = {}
 
     def place(self, ids: Ids) -> Place:
-        """Return the place where `ids` end. Later placings may split its branch: see `settled`."""
+        """Return the place where `ids` end. A later call may split its branch: see `settled`."""
         missing, place = [], (self._root, 0)
         for link in ids.links():
             if id(link) in self._known:
@@ -71,50 +70,51 @@ class Trie:
                 break
             missing.append(link)
         for link in reversed(missing):
-            place = _grown(place, link.part)
+            place = _extend(place, link.part)
             self._known[id(link)] = link, place
         return place
 
 
 def settled(place: Place) -> Place:
-    """Return a place after all splits."""
+    """Return a place with the branch that has its last id, after all splits."""
     branch, depth = place
-    while branch.older is not None and depth <= branch.start:
-        branch = branch.older
+    while branch.parent is not None and depth <= branch.start:
+        branch = branch.parent
     return branch, depth
 
 
-def _grown(place: Place, part: Sequence[int]) -> Place:
-    """Follow `part` from a place, adding what is not there yet."""
+def _extend(place: Place, part: Sequence[int]) -> Place:
+    """Follow `part` from a place, adding the ids that are missing, and return where it ends."""
     ids = part if isinstance(part, array) else array(PACKED, part)
     (branch, depth), done = settled(place), 0
     while done < len(ids):
-        same = common(branch.ids, depth - branch.start, ids, done)
-        depth, done = depth + same, done + same
+        length = common_length(branch.ids, depth - branch.start, ids, done)
+        depth, done = depth + length, done + length
         if done == len(ids):
             break
         if depth < branch.stop:
             branch = branch.split(depth)
-        following = branch.newer.get(ids[done])
-        if following is None:
-            following = branch.newer[ids[done]] = Branch(branch, depth, ids[done:] if done else ids)
-        branch = following
+        child = branch.children.get(ids[done])
+        if child is None:
+            child = branch.children[ids[done]] = Branch(branch, depth, ids[done:] if done else ids)
+        branch = child
     return branch, depth
 
 
-def common(ours: array[int], start: int, theirs: array[int], begin: int) -> int:
-    """Return how many ids two arrays share from two positions on, comparing memory, not ids.
+def common_length(left: array[int], start: int, right: array[int], begin: int) -> int:
+    """Return how many ids are equal in `left` from `start` and in `right` from `begin`.
 
-    >>> common(array("I", [9, 1, 2, 3]), 1, array("I", [1, 2, 4]), 0)
+    >>> common_length(array("I", [9, 1, 2, 3]), 1, array("I", [1, 2, 4]), 0)
     2
     """
-    size = min(len(ours) - start, len(theirs) - begin)
-    if ours[start : start + size] == theirs[begin : begin + size]:
+    size = min(len(left) - start, len(right) - begin)
+    if left[start : start + size] == right[begin : begin + size]:
         return size
+    # Bisect over slices: comparing memory is far faster than comparing id by id.
     low, high = 0, size
     while high - low > 1:
         middle = (low + high) // 2
-        if ours[start + low : start + middle] == theirs[begin + low : begin + middle]:
+        if left[start + low : start + middle] == right[begin + low : begin + middle]:
             low = middle
         else:
             high = middle

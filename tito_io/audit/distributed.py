@@ -14,8 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from tito_core.drift.breaks import Break
-from tito_core.drift.select import BreakSelection
+from tito_core.drift.breaks import Break, BreakSelection
 from tito_io.samples.conversation import Problem
 from tito_io.samples.distributed import Reach, reach
 from tito_io.samples.forms import FORMS

@@ -10,10 +10,9 @@ import attrs
 
 from tito_core import TitoError
 from tito_core.drift.audit import Audited, audit
-from tito_core.drift.breaks import Break
-from tito_core.drift.select import BreakSelection
+from tito_core.drift.breaks import Break, BreakSelection
+from tito_core.drift.renderings import Renderer
 from tito_core.drift.tally import Tally
-from tito_core.drift.view import Renderer
 from tito_io.families.folder import FolderError
 from tito_io.samples.conversation import Problem
 from tito_io.samples.line_groups import ReadOptions

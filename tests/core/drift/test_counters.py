@@ -11,12 +11,12 @@ from tests.core.drift.drifting import END, TOY, Family, Talk, forgetful, found, 
 from tito_core import InputError, Message, Step
 from tito_core.drift.audit import audit
 from tito_core.drift.breaks import TurnPart
-from tito_core.drift.cause import Evidence, causes, fields, part_at, thinking
+from tito_core.drift.cause import Evidence, all_texts, find_causes, part_at, reasoning_of
 from tito_core.drift.diff import Hunk, packed
+from tito_core.drift.predecessor import By, find_predecessors
 from tito_core.drift.tally import Tally
-from tito_core.drift.text import differing
+from tito_core.drift.text import text_difference
 from tito_core.samples import Forest, StoredCall
-from tito_core.samples.predecessor import By, followed
 
 SPELLED = letters("abba" + END)
 
@@ -128,8 +128,8 @@ def test_a_long_break_is_cut_for_showing_and_counted_whole() -> None:
 def test_a_retry_follows_what_the_first_one_did() -> None:
     talk = Talk(by_ids=False).turn("ab", ids=letters("ab" + END)).turn("so")
     again = attrs.evolve(talk.calls[1], name="again", order=5)
-    follows = followed(Forest.of([*talk.calls, again]))
-    assert {name: (one.of, one.by) for name, one in follows.items()} == {
+    follows = find_predecessors(Forest.of([*talk.calls, again]))
+    assert {name: (one.name, one.by) for name, one in follows.items()} == {
         "t1": ("t0", By.MESSAGES),
         "again": ("t0", By.MESSAGES),
     }
@@ -139,7 +139,7 @@ def test_a_retry_follows_what_the_first_one_did() -> None:
 def test_an_edited_history_needs_half_of_its_messages_where_they_were() -> None:
     talk = Talk(by_ids=False).turn("yes")
     talk.turn("so", prompt=[user("other"), says("no"), user("next")])
-    assert followed(Forest.of(talk.calls)) == {}
+    assert find_predecessors(Forest.of(talk.calls)) == {}
 
 
 def test_a_circle_of_ids_and_messages_is_cut() -> None:
@@ -153,13 +153,13 @@ def test_a_circle_of_ids_and_messages_is_cut() -> None:
     prompt = [*one.messages, user("more")]
     two = Step(prompt=prompt, completion=[says("b")], prompt_ids=[5], completion_ids=[6])
     forest = Forest.of([StoredCall(name="one", step=one, order=1), StoredCall(name="two", step=two, order=2)])
-    assert len(followed(forest)) < 2
+    assert len(find_predecessors(forest)) < 2
     assert audit(forest, TOY).tally.calls == audit(forest, TOY).tally.compared == 2
 
 
 def seen(part: TurnPart, used: str, rendered: str, **more: object) -> list[str]:
     evidence = Evidence(part=part, used=used, rendered=rendered, **more)  # type: ignore[arg-type]  # by name
-    return [cause.name for cause, _ in causes(evidence)]
+    return [cause.name for cause, _ in find_causes(evidence)]
 
 
 CALLED = {
@@ -217,10 +217,11 @@ def test_the_generation_prompt_is_not_what_history_has() -> None:
 
 
 def test_reading_a_message() -> None:
-    assert thinking(says("a", reasoning=" b c ")) == "bc"
-    assert thinking(says("</think>a")) == thinking(says("a")) == thinking(says(None)) == ""
+    assert reasoning_of(says("a", reasoning=" b c ")) == "bc"
+    assert reasoning_of(says("</think>a")) == reasoning_of(says("a")) == reasoning_of(says(None)) == ""
     assert (
-        fields(says(None, reasoning="r", tool_calls=["odd", {"name": "f", "arguments": "{}"}])) == "r\nf\n{}"
+        all_texts(says(None, reasoning="r", tool_calls=["odd", {"name": "f", "arguments": "{}"}]))
+        == "r\nf\n{}"
     )
     assert part_at(None, "text", 2) is TurnPart.CONTENT
     assert part_at(CALLED, "<tool_call>", 0) is TurnPart.CALLS
@@ -238,5 +239,5 @@ def test_what_is_gone_is_not_cut_inside_its_first_id() -> None:
     """`<t` begins both sides, and yet the thinking is what is gone, not `hink></think><t`."""
     used, rendered = packed(TOY.encode("<think></think><tool_call>")), packed(letters("<tool_call"))
     rendered = packed([*rendered, 100 + ord(">")])
-    seen_ = differing(TOY.text, used, rendered, Hunk(0, len(used), 0, len(rendered)))
+    seen_ = text_difference(TOY.text, used, rendered, Hunk(0, len(used), 0, len(rendered)))
     assert (seen_.used, seen_.rendered) == ("<think></think>", "")

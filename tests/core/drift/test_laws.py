@@ -27,13 +27,13 @@ from tests.core.drift.drifting import (
 )
 from tests.forests import CALLS
 from tito_core.drift.audit import Audited, Auditor, audit
-from tito_core.drift.breaks import Break, Cause
-from tito_core.drift.diff import Hunk, hunks, packed
-from tito_core.drift.select import BreakSelection
+from tito_core.drift.breaks import Break, BreakSelection, Cause
+from tito_core.drift.diff import Hunk, find_hunks, packed
+from tito_core.drift.predecessor import By, find_predecessors
+from tito_core.drift.renderings import ComparedRendering, PromptRenderings
 from tito_core.drift.tally import Tally
-from tito_core.drift.view import View, Views, compared
+from tito_core.drift.text import compare
 from tito_core.samples import Forest, StoredCall
-from tito_core.samples.predecessor import By, followed
 
 VOICES: tuple[Voice, ...] = (spoken, forgetful, trimming, shouting, closing)
 TEXTS = ("abba", "yes", "<think>ab</think>yes", "no \n", "<think>", "", "yes, yes, yes, ab", "7<tool_call>ab")
@@ -123,7 +123,7 @@ def test_hunks_are_all_that_differs_and_only_that(
     used: list[int], rendered: list[int], markers: set[int]
 ) -> None:
     ours, theirs = packed(used), packed(rendered)
-    found = hunks(ours, theirs, markers)
+    found = find_hunks(ours, theirs, markers)
     assert replayed(used, rendered, found) == rendered
     assert bool(found) == (used != rendered)
     assert all(one.stop <= other.start and one.end <= other.begin for one, other in pairwise(found))
@@ -137,8 +137,8 @@ def test_hunks_are_all_that_differs_and_only_that(
 def test_an_open_end_compares_no_further_than_the_ids_in_use(
     used: list[int], rendered: list[int], more: list[int], markers: set[int]
 ) -> None:
-    assert hunks(packed(used), packed(used + more), markers, open_end=True) == []
-    found = hunks(packed(used), packed(rendered), markers, open_end=True)
+    assert find_hunks(packed(used), packed(used + more), markers, open_end=True) == []
+    found = find_hunks(packed(used), packed(rendered), markers, open_end=True)
     made = replayed(used, rendered, found)
     assert made == rendered[: len(made)]
     assert bool(found) == (rendered[: len(used)] != used)
@@ -152,7 +152,7 @@ def test_parted_by_text_they_are_still_all_that_differs(
 ) -> None:
     used = packed((letters if spelled else TOY.encode)("".join(text + END for text in ours)))
     rendered = packed(TOY.encode("".join(text + END for text in theirs)))
-    found = compared(TOY, used, rendered)
+    found = compare(TOY.text, TOY.markers, used, rendered)
     assert replayed(used, rendered, found) == rendered.tolist()
     assert all(one.stop <= other.start and one.end <= other.begin for one, other in pairwise(found))
     assert all(used[one.start : one.stop] != rendered[one.begin : one.end] for one in found)
@@ -165,18 +165,18 @@ def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
     turns: list[Turn], family: Family
 ) -> None:
     """What is taken over from the prompt before, and what is new, are together all that differs."""
-    views: list[tuple[View, bool]] = []
+    compared: list[tuple[ComparedRendering, bool]] = []
 
     class Watched(Auditor):
-        def _seen(self, views_: Views, before: object) -> object:  # type: ignore[override]  # looks on
-            found = super()._seen(views_, before)  # type: ignore[arg-type]  # hands on what it got
+        def _compare(self, renderings: PromptRenderings, earlier: object) -> object:  # type: ignore[override]  # looks on
+            found = super()._compare(renderings, earlier)  # type: ignore[arg-type]  # hands on what it got
             if found is not None:
-                views.append((found[0], views_.open_end))
+                compared.append((found[0], renderings.open_end))
             return found
 
     list(Watched(Forest.of(talked(turns)), family, "", 16).run())
-    assert len(views) == len(turns)
-    for view, open_end in views:
+    assert len(compared) == len(turns)
+    for view, open_end in compared:
         made = replayed(view.used.tolist(), view.rendered.tolist(), view.hunks)
         assert made == view.rendered.tolist()[: len(made)]
         assert open_end or made == view.rendered.tolist()
@@ -185,7 +185,7 @@ def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
 @given(TURNS, FAMILIES)
 def test_drift_is_found_exactly_where_a_prompt_is_not_restated(turns: list[Turn], family: Family) -> None:
     calls = talked(turns)
-    audited, follows = audit(Forest.of(calls), family), followed(Forest.of(calls))
+    audited, follows = audit(Forest.of(calls), family), find_predecessors(Forest.of(calls))
     by_ids = [call for call in calls if call.name not in follows or follows[call.name].by is By.IDS]
     restated = [
         list(family.ids(call.step.prompt, call.step.key, add_generation_prompt=True)) == call.step.prompt_ids

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from tests.io.audit.audited import KEEPING, Speaker, family_folder, replace, store
 from tito_core import InputError, render_key
-from tito_core.drift.breaks import Break
-from tito_core.drift.select import BreakSelection
+from tito_core.drift.breaks import Break, BreakSelection
 from tito_core.drift.tally import Tally
 from tito_core.samples import Forest
 from tito_io.audit.distributed import AuditWork, made_of, places

@@ -13,7 +13,7 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.core.samples.test_forest import call
+from tests.core.samples.calls import call
 from tests.io.samples.sample_files import chat, dumped, own, put
 from tito_core import InputError
 from tito_core.samples import Cut, Forest, MissingRow, Owner, Retries, RowPer, SampleOptions, TurnRule
@@ -164,7 +164,7 @@ def test_a_conversation_without_rows_is_said_and_the_rest_goes_on(tmp_path: Path
 
 
 def test_a_file_that_makes_no_row_is_said_so(log: Path) -> None:
-    for option, told in (("2", "too_long 7: they stand behind the maximum length"), ("3", None)):
+    for option, told in (("2", "too_long 7: they are beyond the maximum length"), ("3", None)):
         result = run(log, "--json", "--max-length", option)
         *said, summary = result.stderr.splitlines()
         assert bool(rows(result)) == bool(json.loads(summary)["rows"]) == (told is None)

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import tito_io
-from tests.core.samples.test_forest import call
+from tests.core.samples.calls import call
 from tests.io.samples.sample_files import own, put
 from tito_core import InputError
 from tito_core.samples import SampleOptions

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from tests.core.samples.test_forest import call
+from tests.core.samples.calls import call
 from tests.forests import CALLS, OPTIONS
 from tests.io.engines.miles.test_samples import payload
 from tests.strategies import tries

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.samples.test_forest import call
+from tests.core.samples.calls import call
 from tests.forests import CALLS
 from tests.io.samples.sample_files import chat, put, read
 from tests.strategies import tries

@@ -1,0 +1,166 @@
+"""Renderings of one prompt: as it is, and as it would be had one thing not changed.
+
+A cause is shown by undoing it: with the tools and arguments of the earlier turn, with the messages that it
+had, with a turn's text as it was sampled. Each is made once a prompt, and only where a difference needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import attrs
+
+from ..errors import TemplateRefused
+from ..message import Message
+from ..samples.call import StoredCall
+from ..samples.forest import Forest
+from .breaks import Cause
+from .diff import Hunk, Packed, packed
+from .predecessor import By, Predecessor
+from .text import TextDifference, compare, text_difference
+
+
+class Renderer(Protocol):
+    """Renders messages through a family's chat template, and decodes ids."""
+
+    @property
+    def markers(self) -> Collection[int]:
+        """The ids that the template writes at the borders of turns."""
+
+    def ids(
+        self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
+    ) -> Sequence[int]:
+        """Return the ids of `messages`.
+
+        Args:
+            messages: The conversation.
+            key: Tools and arguments to render with, from `render_key`; None for the renderer's own.
+            add_generation_prompt: Whether to end with the opening of an assistant's turn.
+
+        Raises:
+            TemplateRefused: The template rejects the messages.
+        """
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of `ids`, with special tokens."""
+
+
+@attrs.frozen
+class ComparedRendering:
+    """A rendering, the ids that were used, and the hunks where they differ."""
+
+    used: Packed
+    rendered: Packed
+    hunks: Sequence[Hunk]
+
+    def first_overlap(self, hunk: Hunk) -> Hunk | None:
+        """Return the first hunk that overlaps `hunk`, which may be another rendering's."""
+        return next((other for other in self.hunks if other.overlaps(hunk)), None)
+
+    def identity(self, hunk: Hunk) -> tuple[int, int, bytes]:
+        """Return what makes hunks of two renderings the same: the used ids and what stands instead."""
+        return hunk.start, hunk.stop, self.rendered[hunk.begin : hunk.end].tobytes()
+
+
+@attrs.define(slots=False)
+class PromptRenderings:
+    """The renderings of a call's prompt.
+
+    `used` are the ids that the prompt begins with, or all of them. With `open_end` they end with the
+    earlier turn. `sampled` caches by a turn's name the rendering with its text as it was sampled.
+    """
+
+    renderer: Renderer
+    forest: Forest
+    call: StoredCall
+    predecessor: Predecessor | None
+    used: Packed
+    open_end: bool
+    sampled: dict[str, ComparedRendering | None] = attrs.field(factory=dict)
+
+    @property
+    def earlier(self) -> StoredCall | None:
+        """The call that the prompt continues."""
+        return None if self.predecessor is None else self.forest[self.predecessor.name].call
+
+    @cached_property
+    def prompt(self) -> list[dict[str, Any]]:
+        """The prompt's messages."""
+        return list(self.call.step.prompt)
+
+    @cached_property
+    def unedited(self) -> list[dict[str, Any]]:
+        """The messages that the earlier turn ended with, then those that the prompt adds."""
+        earlier = [] if self.earlier is None else list(self.earlier.step.messages)
+        return [*earlier[: len(self.prompt)], *self.prompt[len(earlier) :]]
+
+    @property
+    def _earlier_key(self) -> str | None:
+        return self.call.step.key if self.earlier is None else self.earlier.step.key
+
+    def sent(self) -> ComparedRendering:
+        """Return the prompt ids that were sent, compared with the used ones."""
+        return self._compared(packed(self.call.step.prompt_ids.tolist()))
+
+    def undone(self) -> list[tuple[Cause, ComparedRendering | None]]:
+        """Return causes, each with the rendering that undoes it and those before it.
+
+        None stands where nothing changed, or where the template rejects the messages.
+        """
+        key, earlier_key = self.call.step.key, self._earlier_key
+        # A prompt that went by ids was not rendered as a whole, so no rendering of it can be wrong.
+        by_ids = self.predecessor is not None and self.predecessor.by is By.IDS
+        own = None if by_ids else self._own
+        tools = None if earlier_key == key else self._same_tools
+        messages = None if self.unedited == self.prompt else self._same_messages
+        return [(Cause.RENDERING, own), (Cause.TOOLS, tools), (Cause.EDITED, messages)]
+
+    @cached_property
+    def _own(self) -> ComparedRendering | None:
+        return self._render(self.prompt, self.call.step.key)
+
+    @cached_property
+    def _same_tools(self) -> ComparedRendering | None:
+        return self._render(self.prompt, self._earlier_key)
+
+    @cached_property
+    def _same_messages(self) -> ComparedRendering | None:
+        return self._render(self.unedited, self._earlier_key)
+
+    def restates_verbatim(self, turn: StoredCall, hunk: Hunk) -> bool | None:
+        """Return whether a hunk's text would be restated, had `turn` come back as it was sampled.
+
+        None where the template cannot be asked.
+        """
+        place = turn.step.prompt.length
+        if turn.step.completion.length != 1 or place >= len(self.unedited):
+            return None
+        if turn.name not in self.sampled:
+            ids = turn.step.completion_ids.tolist()
+            text = self.renderer.text(ids if turn.step.stop is None else ids[:-1])
+            message = {"role": "assistant", "content": text}
+            messages = [*self.unedited[:place], message, *self.unedited[place + 1 :]]
+            self.sampled[turn.name] = self._render(messages, self._earlier_key)
+        rendering = self.sampled[turn.name]
+        if rendering is None:
+            return None
+        rest = rendering.first_overlap(hunk)
+        return rest is None or self.text_difference(rendering, rest).same
+
+    def text_difference(self, rendering: ComparedRendering, hunk: Hunk) -> TextDifference:
+        """Return the text that differs in a hunk of `rendering`."""
+        return text_difference(self.renderer.text, rendering.used, rendering.rendered, hunk)
+
+    def _render(self, messages: Sequence[Message], key: str | None) -> ComparedRendering | None:
+        try:
+            ids = self.renderer.ids(messages, key, add_generation_prompt=True)
+        except TemplateRefused:
+            return None
+        return self._compared(packed(ids))
+
+    def _compared(self, rendered: Packed) -> ComparedRendering:
+        renderer = self.renderer
+        hunks = compare(renderer.text, renderer.markers, self.used, rendered, open_end=self.open_end)
+        return ComparedRendering(self.used, rendered, hunks)
