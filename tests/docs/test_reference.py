@@ -1,0 +1,44 @@
+"""The reference and the troubleshooting page leave out no public name and no reason."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tito_core import Reason
+from tito_io.cli.group import COMMANDS
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+ROOMS = (
+    "tito_core",
+    "tito_core.samples",
+    "tito_core.drift",
+    "tito_io.client",
+    "tito_io.embedded",
+    "tito_io.families",
+)
+NAMED = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_reference_has_every_public_name(room: str) -> None:
+    names = set(import_module(room).__all__) - PLAIN
+    listed = set(re.findall(r"\w+", " ".join(re.findall(r"auto\w+:: ([\w.]+)", NAMED))))
+    assert sorted(names - listed) == []
+
+
+PLAIN = frozenset(("AsyncTokenizeFn", "Message", "Questions", "TIDY", "MODEL", "MAX_MODEL_LEN"))
+"""Type aliases and constants, which pages name where they are used."""
+
+
+def test_every_reason_has_advice() -> None:
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    assert [reason.name for reason in Reason if f"| `{reason.name}` |" not in page] == []
+
+
+def test_the_command_line_reference_is_of_the_whole_group() -> None:
+    assert ":nested: full" in (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert len(COMMANDS) >= 5
