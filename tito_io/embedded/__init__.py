@@ -1,14 +1,19 @@
-"""The engine for where there is no engine: in this process, nothing downloaded, real enough to hurt.
+"""An inference engine that needs no server and no download: a seeded sampler of random text.
 
-A sampler of words, not a language model, behind the routes of a vLLM 0.32 server, with its own tokenizer and
-chat template. Its replies have the faults that real ones have: ids that no tokenizer gives, tags spelled in
-plain letters, broken calls, odd ends, halves of characters.
+It is not a language model. It answers on the routes of a vLLM 0.32 server, with a tokenizer and a chat
+template of its own. On purpose its replies have the faults of real ones: ids that the tokenizer does not give
+for their text, tags of tool calls spelled in plain tokens, malformed calls, turns that are cut, odd stops and
+incomplete characters.
+
+`app` is the engine as an ASGI application, `family` its model family, `FaultRates` says how often it makes
+which fault, and `generate` samples one reply without HTTP.
 """
 
-from .app import app, family
-from .draws import TIDY, FaultRates
-from .folder import MAX_MODEL_LEN, MODEL, write_family
-from .generation import Generation, SampledId, SamplingSettings, generate
+from .app import app
+from .folder import MAX_MODEL_LEN, MODEL, family, write_family
+from .generation import Generation, SamplingSettings, generate
+from .logprobs import SampledId
+from .rng import TIDY, FaultRates
 from .sampler import Sampler
 from .vocabulary import Vocabulary, vocabulary
 

@@ -1,11 +1,10 @@
-"""The application: an engine's routes over ASGI, in this process or behind a server."""
+"""The application: the routes of a vLLM 0.32 server over ASGI, in this process or behind a socket."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from functools import cache, partial
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,31 +13,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tito_io.families.family import Family
-
 from .chat import chat
 from .completions import completions, detokenize, tokenize
-from .draws import FaultRates
 from .engine import EmbeddedEngine
-from .folder import MAX_MODEL_LEN, MODEL, write_family
-from .http import JSON, BadRequest
-from .reply_parts import VERSION
+from .folder import MAX_MODEL_LEN, MODEL, family
+from .http import JSON, VERSION, BadRequest
+from .rng import FaultRates
 from .sampler import Sampler
 
 MAX_NEW_TOKENS = 256
-GATED = (
+DISABLED = (
     *("/inference/v1/generate", "/inference/v1/abort_requests"),
     *(f"/v1/{route}/render" for route in ("chat/completions", "completions", "messages", "responses")),
     *(f"/v1/{route}/derender" for route in ("chat/completions", "completions")),
 )
-"""Routes that a server has only when started for them; this one is not, which a client must live with."""
-
-
-@cache
-def family() -> Family:
-    """Return the embedded family, loaded once as any other is: from a folder."""
-    with TemporaryDirectory(prefix="tito-embedded-") as folder:
-        return Family.load(write_family(folder))
+"""Routes that the real server enables with a flag alone; clients have to cope with a server without it."""
 
 
 def app(
@@ -49,10 +38,17 @@ def app(
     max_model_len: int = MAX_MODEL_LEN,
     max_new_tokens: int | None = MAX_NEW_TOKENS,
 ) -> Starlette:
-    """Return an application that answers as a vLLM 0.32 server with one small model does.
+    """Return an ASGI application that answers as a vLLM 0.32 server with one small model does.
 
-    The same `seed`, prompt ids and request seed give the same reply on every route, in any order, in any
-    process. `max_new_tokens` limits every reply (None: the context does); `fault_rates` say what goes wrong.
+    The same `seed`, prompt ids and request seed give the same reply: on every route, in any order of
+    requests, in any process.
+
+    Args:
+        seed: The sampler's seed.
+        fault_rates: How often replies have each fault; the defaults of `FaultRates` where it is None.
+        model: The served model name.
+        max_model_len: The most ids of a prompt and its reply together.
+        max_new_tokens: The most ids of a reply, whatever a request asks for; None for no such limit.
     """
     engine = EmbeddedEngine(
         family=family(),
@@ -62,27 +58,26 @@ def app(
         max_new_tokens=max_new_tokens,
     )
     return Starlette(
-        routes=_routes(engine), exception_handlers={BadRequest: _refused, HTTPException: _missing}
+        routes=_routes(engine), exception_handlers={BadRequest: _bad_request, HTTPException: _http_error}
     )
 
 
 def _routes(engine: EmbeddedEngine) -> list[Route]:
-    asked = {"/health": _health, "/version": _version, "/v1/models": _models}
-    posted = {
-        "/tokenize": tokenize,
-        "/detokenize": detokenize,
-        "/v1/chat/completions": chat,
-        "/v1/completions": completions,
-    }
+    def route(
+        path: str, handler: Callable[[EmbeddedEngine, Request], Awaitable[Response]], method: str
+    ) -> Route:
+        return Route(path, partial(handler, engine), methods=[method])
+
     return [
-        *(_route(path, partial(answer, engine), "GET") for path, answer in asked.items()),
-        *(_route(path, partial(answer, engine), "POST") for path, answer in posted.items()),
-        *(_route(path, _gated, "POST") for path in GATED),
+        route("/health", _health, "GET"),
+        route("/version", _version, "GET"),
+        route("/v1/models", _models, "GET"),
+        route("/tokenize", tokenize, "POST"),
+        route("/detokenize", detokenize, "POST"),
+        route("/v1/chat/completions", chat, "POST"),
+        route("/v1/completions", completions, "POST"),
+        *(route(path, _disabled, "POST") for path in DISABLED),
     ]
-
-
-def _route(path: str, answer: Callable[[Request], Awaitable[Response]], method: str) -> Route:
-    return Route(path, answer, methods=[method])
 
 
 async def _health(_engine: EmbeddedEngine, _request: Request) -> Response:
@@ -95,34 +90,37 @@ async def _version(_engine: EmbeddedEngine, _request: Request) -> Response:
 
 async def _models(engine: EmbeddedEngine, _request: Request) -> Response:
     now = int(time.time())
-    card = {"id": engine.model, "object": "model", "created": now, "owned_by": "vllm", "root": engine.model}
-    return JSON(
-        {
-            "object": "list",
-            "data": [{**card, "parent": None, "max_model_len": engine.max_model_len, **_rights(now)}],
-        }
-    )
+    card = {
+        "id": engine.model,
+        "object": "model",
+        "created": now,
+        "owned_by": "vllm",
+        "root": engine.model,
+        "parent": None,
+        "max_model_len": engine.max_model_len,
+        "permission": [_permission(now)],
+    }
+    return JSON({"object": "list", "data": [card]})
 
 
-def _rights(now: int) -> dict[str, Any]:
+def _permission(now: int) -> dict[str, Any]:
     allowed = ("allow_sampling", "allow_logprobs", "allow_view")
     denied = ("allow_create_engine", "allow_search_indices", "allow_fine_tuning", "is_blocking")
     flags = {**dict.fromkeys(allowed, True), **dict.fromkeys(denied, False)}
-    named = {"id": "modelperm-embedded", "object": "model_permission", "created": now}
-    return {"permission": [{**named, **flags, "organization": "*", "group": None}]}
+    card = {"id": "modelperm-embedded", "object": "model_permission", "created": now}
+    return {**card, **flags, "organization": "*", "group": None}
 
 
-async def _gated(_request: Request) -> Response:
+async def _disabled(_engine: EmbeddedEngine, _request: Request) -> Response:
     text = "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."
-    refused = BadRequest(text, kind="PermissionDeniedError", status=403)
-    return JSON(refused.body(), status_code=refused.status)
+    raise BadRequest(text, kind="PermissionDeniedError", status=403)
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _bad_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, BadRequest)  # noqa: S101  # registered for this class alone
     return JSON(error.body(), status_code=error.status)
 
 
-async def _missing(_request: Request, error: Exception) -> Response:
+async def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # registered for this class alone
     return JSON({"detail": error.detail}, status_code=error.status_code)

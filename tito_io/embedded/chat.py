@@ -1,8 +1,8 @@
-"""`POST /v1/chat/completions`: messages in, or ids beside them; a parsed message and its ids out."""
+"""`POST /v1/chat/completions`: messages or prompt ids in, a parsed message and its ids out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -11,287 +11,270 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .engine import EmbeddedEngine, PromptReplies
-from .generation import Generation, SampledId
-from .http import JSON, BadRequest, Body, bad, stream, token_ids
-from .parsing import Deltas, ParsedText, parse
-from .reply_parts import (
+from .generation import Generation
+from .http import (
     FINGERPRINT,
+    JSON,
+    BadRequest,
+    Body,
     Stamp,
-    cached,
-    call_ids,
-    chat_logprobs,
-    full,
-    prompt_logprobs,
-    stamp,
-    thoughts,
+    bad_value,
+    detailed_usage,
+    stream,
+    token_ids,
     usage,
 )
-from .request import RenderRequest, SamplingRequest, asked
-from .vocabulary import CALL, CLOSE, OPEN, THINK, THOUGHT, vocabulary
+from .logprobs import SampledId, chat_logprobs, prompt_logprobs
+from .parsing import DeltaParser, ParsedText, parse, reasoning_closed, reasoning_tokens
+from .request import RenderRequest, SamplingRequest
+from .rng import digest, pack
 
-GIVEN = "kv_transfer_params.prompt_token_ids"
+GIVEN_IDS = "kv_transfer_params.prompt_token_ids"
 """Where a chat request may bring the ids of its prompt; its messages are then not rendered."""
-
-
-@frozen
-class Tools:
-    """What a request says of its tools."""
-
-    parsed: bool
-    """Whether calls are looked for in the reply."""
-    must_call: str | None
-    """The tool that has to be called, `""` for any, None for none."""
-    named: bool
-    """Whether it was chosen by name: such a reply ends with `stop`."""
 
 
 async def chat(engine: EmbeddedEngine, request: Request) -> Response:
     """Answer one request."""
     body = await Body.read(request)
-    body.need("messages")
+    body.given("messages")
     engine.check_model(body)
-    tools = _tools(body)
-    rendering = RenderRequest.read(body, renamed=True)
+    tools = ToolChoice.read(body)
+    rendering = RenderRequest.read(body, two_names=True)
     prompt = _prompt(engine, body, rendering)
-    wanted = _asked(engine, body, prompt, tools)
-    run = engine.run(prompt, wanted.sampling, wanted.count)
+    wanted = _sampling_request(engine, body, prompt, tools)
     answer = ChatAnswer(
-        stamp=stamp(request, "chatcmpl", "chat.completion", engine.model),
+        stamp=Stamp.of(request, "chatcmpl", "chat.completion", engine.model),
         prompt=prompt,
+        run=engine.run(prompt, wanted.sampling, wanted.count),
+        request=wanted,
         prompt_text=engine.family.decode(prompt) if body.flag("return_prompt_text") else None,
-        run=run,
-        asked=wanted,
         thinking=rendering.thinking,
-        tools=tools.parsed,
-        calls_end=not tools.named,
+        tools=tools,
         one_call=not body.flag("parallel_tool_calls", default=True),
     )
-    return stream(chunks(answer)) if wanted.stream else JSON(answer.body())
+    return stream(answer.chunks()) if wanted.stream else JSON(answer.body())
+
+
+@frozen
+class ToolChoice:
+    """What a request says of calling tools."""
+
+    parsed: bool
+    """Whether the reply is searched for tool calls."""
+    must_call: str | None = None
+    """The tool that has to be called; `""` for any, None for none."""
+    named: bool = False
+    """Whether that tool was chosen by name: such a reply ends with the finish reason `stop`."""
+
+    @classmethod
+    def read(cls, body: Body) -> ToolChoice:
+        """Read the tools and the choice among them."""
+        tools, choice = body.nested_list("tools"), body.values.get("tool_choice")
+        if body.values.get("tools") == []:
+            text = "`tools` must not be an empty array. Either provide at least one tool or omit the field "
+            raise bad_value(text + "entirely.", "tools")
+        if choice in (None, "none"):
+            return cls(parsed=bool(tools) and choice is None)
+        if not tools:
+            raise bad_value("When using `tool_choice`, `tools` must be set.", "tool_choice")
+        if choice in ("auto", "required"):
+            return cls(parsed=True, must_call="" if choice == "required" else None)
+        return cls(parsed=True, must_call=_named_tool(choice, tools), named=True)
+
+
+def _named_tool(choice: Any, tools: list[Body]) -> str:
+    """Return the name of the tool that a `tool_choice` names."""
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    functions = [tool.values.get("function") for tool in tools]
+    if not isinstance(name, str):
+        text = (
+            f'Invalid value for `tool_choice`: {choice}! Only named tools, "none", "auto" or "required" are '
+        )
+        raise bad_value(text + "supported.", "tool_choice")
+    if name not in [one.get("name") for one in functions if isinstance(one, dict)]:
+        text = "The tool specified in `tool_choice` does not match any of the specified `tools`"
+        raise bad_value(text, "tool_choice")
+    return name
 
 
 def _prompt(engine: EmbeddedEngine, body: Body, rendering: RenderRequest) -> list[int]:
     """Return the ids that the request brings along, or those of its messages."""
-    given = body.object("kv_transfer_params").get("prompt_token_ids")
+    given = body.nested("kv_transfer_params").values.get("prompt_token_ids")
     if given is None:
         return rendering.ids(engine.family)
-    ids = _given(given)
-    engine.check_ids(ids, GIVEN)
+    try:
+        ids = token_ids(given, GIVEN_IDS)
+    except BadRequest:
+        ids = []
+    if not ids:
+        text = "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of non-negative integers."
+        raise bad_value(text, GIVEN_IDS)
+    engine.check_ids(ids, GIVEN_IDS)
     if len(ids) > engine.max_model_len:
         text = f"Input length ({len(ids)}) exceeds model's maximum context length ({engine.max_model_len})."
         raise BadRequest(text)
     return ids
 
 
-def _given(ids: Any) -> list[int]:
-    """Return the ids that a request brings along, at least one."""
-    try:
-        found = token_ids(ids, GIVEN)
-    except BadRequest:
-        found = []
-    if not found:
-        text = "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of non-negative integers."
-        raise bad(text, GIVEN)
-    return found
-
-
-def _asked(engine: EmbeddedEngine, body: Body, prompt: list[int], tools: Tools) -> SamplingRequest:
-    """Read the options: without a limit the reply may fill the context."""
+def _sampling_request(
+    engine: EmbeddedEngine, body: Body, prompt: list[int], tools: ToolChoice
+) -> SamplingRequest:
     newer = body.integer("max_completion_tokens")
-    limit = body.integer("max_tokens") if newer is None else newer
-    room = engine.room(prompt, limit, from_text=True)
-    shown = body.integer("top_logprobs")
-    if shown and not body.flag("logprobs"):
-        raise bad("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
-    logprobs = (shown or 0) if body.flag("logprobs") else None
-    return asked(body, max_tokens=room, logprobs=logprobs, must_call=tools.must_call)
+    limit = engine.reply_limit(prompt, body.integer("max_tokens") if newer is None else newer, from_text=True)
+    count = body.integer("top_logprobs")
+    if count and not body.flag("logprobs"):
+        raise bad_value("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
+    logprobs = (count or 0) if body.flag("logprobs") else None
+    return SamplingRequest.read(body, max_tokens=limit, logprobs=logprobs, must_call=tools.must_call)
 
 
-def _tools(body: Body) -> Tools:
-    """Read the tools and the choice among them."""
-    tools, choice = body.objects("tools"), body.get("tool_choice")
-    if tools == []:
-        text = (
-            "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely."
-        )
-        raise bad(text, "tools")
-    if choice in (None, "none"):
-        return Tools(parsed=tools is not None and choice is None, must_call=None, named=False)
-    if not tools:
-        raise bad("When using `tool_choice`, `tools` must be set.", "tool_choice")
-    if choice == "auto":
-        return Tools(parsed=True, must_call=None, named=False)
-    if choice == "required":
-        return Tools(parsed=True, must_call="", named=False)
-    return Tools(parsed=True, must_call=_chosen(choice, tools), named=True)
-
-
-def _chosen(choice: Any, tools: list[dict[str, Any]]) -> str:
-    """Return the name that an object names, which must be a tool's."""
-    function = choice.get("function") if isinstance(choice, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    names = [tool["function"].get("name") for tool in tools if isinstance(tool.get("function"), dict)]
-    if not isinstance(name, str):
-        text = (
-            f'Invalid value for `tool_choice`: {choice}! Only named tools, "none", "auto" or "required" are '
-        )
-        raise bad(text + "supported.", "tool_choice")
-    if name not in names:
-        raise bad(
-            "The tool specified in `tool_choice` does not match any of the specified `tools`", "tool_choice"
-        )
-    return name
+Chunk = dict[str, Any]
 
 
 @frozen(kw_only=True)
 class ChatAnswer:
-    """The replies to one prompt and everything that decides how they are shown."""
+    """The replies to one prompt, and what decides how they are written."""
 
     stamp: Stamp
     prompt: list[int]
-    prompt_text: str | None
     run: PromptReplies
-    asked: SamplingRequest
+    request: SamplingRequest
+    prompt_text: str | None
     thinking: bool
-    tools: bool
-    calls_end: bool
-    """Whether a call makes the finish reason `tool_calls`."""
+    tools: ToolChoice
     one_call: bool
-    """Whether calls after the first are left out of the message (not out of the ids)."""
+    """Whether calls after the first are left out of the message; they stay in the ids."""
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body."""
-        scored = self.asked.scored
+        """Return the JSON body of a whole answer."""
+        count = self.request.prompt_logprobs
         return {
             **self.stamp.fields(),
-            "choices": [self._choice(place, reply) for place, reply in enumerate(self.run.replies)],
+            "choices": [self._choice(index, reply) for index, reply in enumerate(self.run.replies)],
             "service_tier": None,
             "system_fingerprint": FINGERPRINT,
-            "usage": self.usage(),
-            "prompt_logprobs": None if scored is None else prompt_logprobs(self.prompt, scored),
-            "prompt_token_ids": self.prompt if self.asked.return_ids else None,
+            "usage": self._usage(),
+            "prompt_logprobs": None if count is None else prompt_logprobs(self.prompt, count),
+            "prompt_token_ids": self.prompt if self.request.return_ids else None,
             "prompt_text": self.prompt_text,
             "kv_transfer_params": None,
             "ec_transfer_params": None,
             "metrics": None,
         }
 
-    def usage(self) -> dict[str, Any]:
-        """Return the counts over all choices."""
-        thought = sum(thoughts(reply.ids, thinking=self.thinking) for reply in self.run.replies)
-        return full(len(self.prompt), self.run.replies, cached(self.run.cached, 0), thought)
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks of a stream; those of several choices take turns."""
+        fields = evolve(self.stamp, kind="chat.completion.chunk").fields()
+        choices = [StreamedChoice(self, index, reply) for index, reply in enumerate(self.run.replies)]
+        yield from ({**fields, **choice.first()} for choice in choices)
+        rounds = zip_longest(*(choice.chunks() for choice in choices))
+        yield from ({**fields, **chunk} for chunk in chain.from_iterable(rounds) if chunk is not None)
+        if self.request.usage_at_end:
+            counts = _without_none(self._usage())
+            yield {**fields, "choices": [], "usage": counts, "system_fingerprint": FINGERPRINT}
 
-    def _choice(self, place: int, reply: Generation) -> dict[str, Any]:
+    def finish_reason(self, reply: Generation, *, called: bool) -> str:
+        """Return the finish reason of a choice in which tool calls were found or not."""
+        return "tool_calls" if called and not self.tools.named else reply.finish_reason
+
+    def logprobs(self, steps: Sequence[SampledId]) -> dict[str, Any] | None:
+        """Return the log-probabilities of some ids, None where the request wants none."""
+        if self.request.logprobs is None:
+            return None
+        return chat_logprobs(steps, self.request.logprobs, as_ids=self.request.ids_as_tokens)
+
+    def _usage(self) -> dict[str, Any]:
+        reasoning = sum(reasoning_tokens(one.ids, thinking=self.thinking) for one in self.run.replies)
+        return detailed_usage(
+            len(self.prompt), self.run.replies, cached=self.run.cached, created=0, reasoning=reasoning
+        )
+
+    def _choice(self, index: int, reply: Generation) -> dict[str, Any]:
         parsed = self._parsed(reply)
-        called = bool(parsed.calls) and self.calls_end
-        shown = self.asked.logprobs
         return {
-            "index": place,
+            "index": index,
             "message": parsed.message(call_ids(reply)),
-            "logprobs": None
-            if shown is None
-            else chat_logprobs(reply.steps, shown, as_ids=self.asked.ids_as_tokens),
-            "finish_reason": "tool_calls" if called else reply.finish_reason,
+            "logprobs": self.logprobs(reply.steps),
+            "finish_reason": self.finish_reason(reply, called=bool(parsed.calls)),
             "stop_reason": reply.stop_reason,
-            "token_ids": reply.ids if self.asked.return_ids else None,
+            "token_ids": reply.ids if self.request.return_ids else None,
             "routed_experts": None,
         }
 
     def _parsed(self, reply: Generation) -> ParsedText:
-        parsed = parse(reply.text, thinking=self.thinking, tools=self.tools)
-        if self.asked.sampling.must_call is not None:
+        parsed = parse(reply.text, thinking=self.thinking, tools=self.tools.parsed)
+        if self.request.sampling.must_call is not None:
             parsed = evolve(parsed, content=parsed.content or "")
         return evolve(parsed, calls=parsed.calls[:1]) if self.one_call else parsed
 
 
-Chunk = dict[str, Any]
-
-
-def chunks(answer: ChatAnswer) -> Iterator[Chunk]:
-    """Yield the chunks; those of several choices take turns."""
-    fields = evolve(answer.stamp, kind="chat.completion.chunk").fields()
-    choices = [StreamedChoice(answer, place, reply) for place, reply in enumerate(answer.run.replies)]
-    yield from ({**fields, **choice.first()} for choice in choices)
-    rounds = zip_longest(*(choice.chunks() for choice in choices))
-    yield from ({**fields, **chunk} for chunk in chain.from_iterable(rounds) if chunk is not None)
-    if answer.asked.usage_at_end:
-        counts = _without_none(answer.usage())
-        yield {**fields, "choices": [], "usage": counts, "system_fingerprint": FINGERPRINT}
-
-
 @define
 class StreamedChoice:
-    """One of the replies, while it is streamed."""
+    """One of the replies while it is streamed."""
 
     answer: ChatAnswer
-    place: int
+    index: int
     reply: Generation
     _sent: int = field(default=0, init=False)
     _called: bool = field(default=False, init=False)
 
     def first(self) -> Chunk:
-        """Return the chunk that says whose turn it is, and what was read as the prompt."""
+        """Return the chunk that names the role, and the prompt's ids and text where they are wanted."""
         delta = {"role": "assistant", "content": ""}
-        choice = {"index": self.place, "delta": delta, "logprobs": None, "finish_reason": None}
-        prompt = self.answer.prompt if self.answer.asked.return_ids else None
-        told = {"prompt_token_ids": prompt, "prompt_text": self.answer.prompt_text}
-        return {"choices": [choice], **self._usage(), **told}
+        choice = {"index": self.index, "delta": delta, "logprobs": None, "finish_reason": None}
+        ids = self.answer.prompt if self.answer.request.return_ids else None
+        prompt = {"prompt_token_ids": ids, "prompt_text": self.answer.prompt_text}
+        return {"choices": [choice], **self._usage(), **prompt}
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the chunks with ids; one that says nothing is left out where no one counts ids."""
-        asked = self.answer.asked
-        thinking = self.answer.thinking and not thought_over(self.reply.prompt)
-        deltas = Deltas(thinking, self.answer.tools, call_ids(self.reply))
+        """Yield the chunks with ids; an empty one is left out, unless the request wants ids."""
+        request = self.answer.request
+        thinking = self.answer.thinking and not reasoning_closed(self.reply.prompt)
+        deltas = DeltaParser(thinking, self.answer.tools.parsed, call_ids(self.reply))
         for steps in self.reply.events():
             self._sent += len(steps)
             over = self._sent == len(self.reply.steps)
-            delta = self._one_call(deltas.feed("".join(step.text for step in steps), final=over))
+            delta = self._wanted_calls(deltas.feed("".join(step.text for step in steps), final=over))
             self._called = self._called or "tool_calls" in delta
-            if delta or over or asked.return_ids or asked.logprobs is not None:
+            if delta or over or request.return_ids or request.logprobs is not None:
                 yield self._chunk(steps, delta, over=over)
 
+    def _wanted_calls(self, delta: Chunk) -> Chunk:
+        """Leave out the calls after the first, where only one is wanted."""
+        if not self.answer.one_call or "tool_calls" not in delta:
+            return delta
+        return {**delta, "tool_calls": [call for call in delta["tool_calls"] if call["index"] == 0]}
+
     def _chunk(self, steps: Sequence[SampledId], delta: Chunk, *, over: bool) -> Chunk:
-        asked = self.answer.asked
-        shown = None
-        if asked.logprobs is not None:
-            shown = chat_logprobs(steps, asked.logprobs, as_ids=asked.ids_as_tokens)
-        choice = {"index": self.place, "delta": delta, "logprobs": shown, **self._finish(over=over)}
-        choice["token_ids"] = [step.id for step in steps] if asked.return_ids else None
-        last = over and not asked.usage_at_end
+        request = self.answer.request
+        choice = {"index": self.index, "delta": delta, "logprobs": self.answer.logprobs(steps)}
+        choice |= self._finish(over=over)
+        choice["token_ids"] = [step.id for step in steps] if request.return_ids else None
+        last = over and not request.usage_at_end
         return {"choices": [choice], **({"system_fingerprint": FINGERPRINT} if last else {}), **self._usage()}
 
     def _finish(self, *, over: bool) -> Chunk:
         if not over:
             return {"finish_reason": None}
-        called = self._called and self.answer.calls_end and self.reply.finish_reason == "stop"
-        reason = "tool_calls" if called else self.reply.finish_reason
+        # A whole answer says `tool_calls` even where a limit cut the reply; a stream says `length` then.
+        called = self._called and self.reply.finish_reason == "stop"
+        reason = self.answer.finish_reason(self.reply, called=called)
         return {"finish_reason": reason, "stop_reason": self.reply.stop_reason}
-
-    def _one_call(self, delta: Chunk) -> Chunk:
-        """Leave out the calls that were not wanted."""
-        if not self.answer.one_call or "tool_calls" not in delta:
-            return delta
-        kept = [call for call in delta["tool_calls"] if call["index"] == 0]
-        return {**delta, "tool_calls": kept}
 
     def _usage(self) -> Chunk:
         """Return the counts so far, where they are wanted with every chunk."""
-        if not self.answer.asked.usage_always:
+        if not self.answer.request.usage_always:
             return {}
-        thought = thoughts(self.reply.ids[: self._sent], thinking=self.answer.thinking)
-        details = {"completion_tokens_details": {"reasoning_tokens": thought}}
+        reasoning = reasoning_tokens(self.reply.ids[: self._sent], thinking=self.answer.thinking)
+        details = {"completion_tokens_details": {"reasoning_tokens": reasoning}}
         return {"usage": {**usage(len(self.answer.prompt), self._sent), **details}}
 
 
-def thought_over(prompt: Sequence[int]) -> bool:
-    """Whether the turn that the prompt leaves open is past its thought.
-
-    Only a stream looks: a whole answer believes that a reply begins with a thought wherever thoughts are on.
-    """
-    words = vocabulary()
-    ends = {words.id(THOUGHT), words.id(CALL)}
-    stops = {words.id(THINK), words.id(OPEN), words.id(CLOSE)}
-    found = next((one for one in reversed(prompt) if one in ends or one in stops), None)
-    return found in ends
+def call_ids(reply: Generation) -> Callable[[int], str]:
+    """Return a function that names a reply's tool calls, alike in a stream and in a whole answer."""
+    key = digest("call", pack(reply.prompt), pack(reply.ids))
+    return lambda place: f"chatcmpl-tool-{digest(key, place):016x}"
 
 
 def _without_none(value: dict[str, Any]) -> dict[str, Any]:

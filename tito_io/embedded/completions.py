@@ -1,4 +1,4 @@
-"""`POST /v1/completions`: ids or text in, ids and text out, nothing parsed."""
+"""`POST /v1/completions`, `/tokenize` and `/detokenize`: ids or text in, ids or text out."""
 
 from __future__ import annotations
 
@@ -11,33 +11,44 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .engine import EmbeddedEngine, PromptReplies
-from .generation import Generation, SampledId
-from .http import JSON, BadRequest, Body, bad, invalid, stream, token_ids
-from .reply_parts import FINGERPRINT, Stamp, cached, completion_logprobs, full, prompt_logprobs, stamp, usage
-from .request import RenderRequest, SamplingRequest, asked
+from .generation import Generation
+from .http import (
+    FINGERPRINT,
+    JSON,
+    BadRequest,
+    Body,
+    Stamp,
+    bad_value,
+    detailed_usage,
+    stream,
+    token_ids,
+    usage,
+)
+from .logprobs import SampledId, completion_logprobs, prompt_logprobs
+from .request import RenderRequest, SamplingRequest
 from .vocabulary import vocabulary
 
-DEFAULT_TOKENS = 16
-"""How long a reply is where the request does not say."""
+DEFAULT_MAX_TOKENS = 16
 
 
 async def completions(engine: EmbeddedEngine, request: Request) -> Response:
     """Answer one request, for one prompt or several."""
     body = await Body.read(request)
-    if body.get("prompt") in (None, ""):
-        raise bad("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
+    if body.values.get("prompt") in (None, ""):
+        raise bad_value("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     engine.check_model(body)
-    prompts = [_ids(engine, prompt) for prompt in _prompts(body.get("prompt"))]
-    limit = body.integer("max_tokens")
-    wanted = DEFAULT_TOKENS if limit is None else limit
-    logprobs = body.integer("logprobs")
-    plans = [
-        asked(body, max_tokens=engine.room(ids, wanted, from_text=text), logprobs=logprobs)
-        for ids, text in prompts
+    prompts = [_ids(engine, prompt) for prompt in _prompts(body.values["prompt"])]
+    max_tokens, logprobs = body.integer("max_tokens"), body.integer("logprobs")
+    wanted = DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens
+    requests = [
+        SamplingRequest.read(
+            body, max_tokens=engine.reply_limit(ids, wanted, from_text=from_text), logprobs=logprobs
+        )
+        for ids, from_text in prompts
     ]
-    runs = [engine.run(ids, plan.sampling, plan.count) for (ids, _), plan in zip(prompts, plans, strict=True)]
-    answer = CompletionsAnswer(stamp(request, "cmpl", "text_completion", engine.model), runs, plans[0])
-    return stream(answer.chunks()) if plans[0].stream else JSON(answer.body())
+    runs = [engine.run(ids, one.sampling, one.count) for (ids, _), one in zip(prompts, requests, strict=True)]
+    answer = CompletionsAnswer(Stamp.of(request, "cmpl", "text_completion", engine.model), runs, requests[0])
+    return stream(answer.chunks()) if requests[0].stream else JSON(answer.body())
 
 
 def _prompts(given: Any) -> list[Any]:
@@ -52,35 +63,39 @@ def _prompts(given: Any) -> list[Any]:
 
 
 def _ids(engine: EmbeddedEngine, prompt: Any) -> tuple[list[int], bool]:
-    """Return a prompt's ids, and whether they were made from text here."""
-    text = isinstance(prompt, str)
-    ids = engine.family.encode(prompt) if text else token_ids(prompt, "body.prompt")
+    """Return a prompt's ids, and whether they were encoded from text here."""
+    from_text = isinstance(prompt, str)
+    ids = engine.family.encode(prompt) if from_text else token_ids(prompt, "body.prompt")
     if not ids:
         raise BadRequest("The decoder prompt cannot be empty")
     engine.check_ids(ids)
-    return ids, text
+    return ids, from_text
 
 
 @frozen
 class CompletionsAnswer:
-    """The replies to every prompt, the choices numbered through."""
+    """The replies to every prompt; the choices are numbered across the prompts."""
 
     stamp: Stamp
     runs: list[PromptReplies]
-    asked: SamplingRequest
+    request: SamplingRequest
 
+    @property
     def replies(self) -> list[Generation]:
         """Return all replies in the order of their choices."""
         return [reply for run in self.runs for reply in run.replies]
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body."""
+        """Return the JSON body of a whole answer."""
+        cached = self.runs[-1].cached  # the real server counts the last prompt's alone
         return {
             **self.stamp.fields(),
-            "choices": [self._choice(place, reply) for place, reply in enumerate(self.replies())],
+            "choices": [self._choice(index, reply) for index, reply in enumerate(self.replies)],
             "service_tier": None,
             "system_fingerprint": FINGERPRINT,
-            "usage": full(self._prompt(), self.replies(), cached(self.runs[-1].cached, None), None),
+            "usage": detailed_usage(
+                self._prompt_tokens(), self.replies, cached=cached, created=None, reasoning=None
+            ),
             "kv_transfer_params": None,
             "ec_transfer_params": None,
             "metrics": None,
@@ -89,88 +104,80 @@ class CompletionsAnswer:
     def chunks(self) -> Iterator[dict[str, Any]]:
         """Yield the chunks of a stream; those of several choices take turns."""
         fields = self.stamp.fields()
-        rounds = zip_longest(*(self._streamed(place, reply) for place, reply in enumerate(self.replies())))
+        rounds = zip_longest(*(self._streamed(index, reply) for index, reply in enumerate(self.replies)))
         yield from ({**fields, **chunk} for chunk in chain.from_iterable(rounds) if chunk is not None)
-        if self.asked.usage_at_end:
-            counts = usage(self._prompt(), sum(len(reply.ids) for reply in self.replies()))
+        if self.request.usage_at_end:
+            counts = usage(self._prompt_tokens(), sum(len(reply.ids) for reply in self.replies))
             counts["prompt_tokens_details"] = {"cached_tokens": self.runs[0].cached}
             yield {**fields, "choices": [], "usage": counts, "system_fingerprint": FINGERPRINT}
 
-    def _prompt(self) -> int:
+    def _prompt_tokens(self) -> int:
         return sum(len(run.replies[0].prompt) for run in self.runs)
 
-    def _choice(self, place: int, reply: Generation) -> dict[str, Any]:
-        wanted, scored = self.asked.return_ids, self.asked.scored
+    def _choice(self, index: int, reply: Generation) -> dict[str, Any]:
+        return_ids, count = self.request.return_ids, self.request.prompt_logprobs
         return {
-            "index": place,
+            "index": index,
             "text": reply.text,
             "logprobs": self._logprobs(reply.steps),
             "finish_reason": reply.finish_reason,
             "stop_reason": reply.stop_reason,
-            "token_ids": reply.ids if wanted else None,
-            "prompt_logprobs": None if scored is None else prompt_logprobs(reply.prompt, scored),
-            "prompt_token_ids": reply.prompt if wanted else None,
+            "token_ids": reply.ids if return_ids else None,
+            "prompt_logprobs": None if count is None else prompt_logprobs(reply.prompt, count),
+            "prompt_token_ids": reply.prompt if return_ids else None,
             "routed_experts": None,
         }
 
-    def _streamed(self, place: int, reply: Generation) -> Iterator[dict[str, Any]]:
-        """Yield the chunks of one choice; only the first tells the prompt."""
+    def _streamed(self, index: int, reply: Generation) -> Iterator[dict[str, Any]]:
+        """Yield the chunks of one choice; only the first has the prompt's ids."""
         sent = offset = 0
         for steps in reply.events():
             first, sent = sent == 0, sent + len(steps)
-            choice = self._delta(place, steps, reply if sent == len(reply.steps) else None, offset)
-            choice["prompt_token_ids"] = reply.prompt if first and self.asked.return_ids else None
-            choice["token_ids"] = [step.id for step in steps] if self.asked.return_ids else None
-            offset += sum(map(len, (choice["logprobs"] or {}).get("tokens", [])))
-            yield {"choices": [choice], **self._told(reply, sent)}
-
-    def _delta(
-        self, place: int, steps: Sequence[SampledId], over: Generation | None, offset: int
-    ) -> dict[str, Any]:
-        return {
-            "index": place,
-            "text": "".join(step.text for step in steps),
-            "logprobs": self._logprobs(steps, offset),
-            "finish_reason": over.finish_reason if over else None,
-            "stop_reason": over.stop_reason if over else None,
-        }
-
-    def _told(self, reply: Generation, sent: int) -> dict[str, Any]:
-        """Return what a chunk says beside its choice."""
-        told: dict[str, Any] = {}
-        if sent == len(reply.steps) and not self.asked.usage_at_end:
-            told["system_fingerprint"] = FINGERPRINT
-        if self.asked.usage_always:
-            told["usage"] = usage(len(reply.prompt), sent)
-        return told
+            over = sent == len(reply.steps)
+            logprobs = self._logprobs(steps, offset)
+            offset += sum(map(len, (logprobs or {}).get("tokens", [])))
+            return_ids = self.request.return_ids
+            choice = {
+                "index": index,
+                "text": "".join(step.text for step in steps),
+                "logprobs": logprobs,
+                "finish_reason": reply.finish_reason if over else None,
+                "stop_reason": reply.stop_reason if over else None,
+                "prompt_token_ids": reply.prompt if first and return_ids else None,
+                "token_ids": [step.id for step in steps] if return_ids else None,
+            }
+            chunk: dict[str, Any] = {"choices": [choice]}
+            if over and not self.request.usage_at_end:
+                chunk["system_fingerprint"] = FINGERPRINT
+            if self.request.usage_always:
+                chunk["usage"] = usage(len(reply.prompt), sent)
+            yield chunk
 
     def _logprobs(self, steps: Sequence[SampledId], offset: int = 0) -> dict[str, Any] | None:
-        if self.asked.logprobs is None:
+        if self.request.logprobs is None:
             return None
-        return completion_logprobs(steps, self.asked.logprobs, as_ids=self.asked.ids_as_tokens, offset=offset)
+        as_ids = self.request.ids_as_tokens
+        return completion_logprobs(steps, self.request.logprobs, as_ids=as_ids, offset=offset)
 
 
 async def tokenize(engine: EmbeddedEngine, request: Request) -> Response:
     """Answer with the ids of messages or of a text."""
     body = await Body.read(request)
-    if body.get("messages") is None and body.text("prompt") is None:
-        raise invalid("missing", "body.prompt", "Field required", dict(body.values))
+    if body.values.get("messages") is None and body.optional("prompt", str) is None:
+        raise body.missing("body.prompt", str)
     engine.check_model(body)
-    ids = _rendered(engine, body)
-    pieces = [vocabulary().tokenizer.id_to_token(identifier) for identifier in ids]
+    if body.values.get("messages") is not None:
+        ids = RenderRequest.read(body).ids(engine.family)
+    else:
+        ids = engine.family.encode(body.required("prompt", str))
+    tokens = [vocabulary().tokenizer.id_to_token(identifier) for identifier in ids]
     answer = {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids}
-    return JSON({**answer, "token_strs": pieces if body.flag("return_token_strs") else None})
+    return JSON({**answer, "token_strs": tokens if body.flag("return_token_strs") else None})
 
 
 async def detokenize(engine: EmbeddedEngine, request: Request) -> Response:
-    """Answer with the text of ids, special tokens too; an id that does not exist has none."""
+    """Answer with the text of ids, special tokens included; ids outside the vocabulary have no text."""
     body = await Body.read(request)
-    ids = token_ids(body.need("tokens"), "body.tokens")
+    ids = token_ids(body.given("tokens"), "body.tokens")
     engine.check_model(body)
     return JSON({"prompt": engine.family.decode([one for one in ids if one < engine.family.vocab_size])})
-
-
-def _rendered(engine: EmbeddedEngine, body: Body) -> list[int]:
-    if body.get("messages") is not None:
-        return RenderRequest.read(body).ids(engine.family)
-    return engine.family.encode(body.text("prompt") or "")

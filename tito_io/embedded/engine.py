@@ -1,4 +1,4 @@
-"""The engine behind the routes: a family to render with, a sampler, and the checks before sampling."""
+"""The engine behind the routes: family, sampler, prefix cache, and checks of models, ids and lengths."""
 
 from __future__ import annotations
 
@@ -10,59 +10,61 @@ from tito_io.families.family import Family
 
 from .folder import MAX_MODEL_LEN, MODEL
 from .generation import Generation, SamplingSettings, generate
-from .http import BadRequest, Body, bad, unknown_model
+from .http import BadRequest, Body, bad_value
 from .sampler import Sampler
 
 BLOCK = 16
-"""Ids in a block; only whole blocks are shared."""
+"""How many ids a block of the prefix cache has; only whole blocks are shared."""
 BLOCKS = 65_536
-"""How many are remembered, about a million ids; the oldest go first."""
+"""How many blocks are kept, about a million ids; the oldest go first."""
 
 
 class PrefixCache:
-    """Blocks by the chain of blocks before them; it changes as prompts and replies come by."""
+    """Counts which prefixes a real server would find in its cache; it stores no keys and values.
+
+    A block is known by a hash of itself and all blocks before it.
+    """
 
     def __init__(self) -> None:
         """Begin empty."""
         self._blocks: dict[int, None] = {}
 
     def cached(self, prompt: Sequence[int]) -> int:
-        """Return how many ids at the beginning of `prompt` are known; the last id never is.
+        """Return how many ids at the beginning of `prompt` are cached; the last id never is.
 
         >>> cache = PrefixCache()
         >>> cache.keep(range(40))
         >>> [cache.cached(ids) for ids in (range(40), range(33), range(32), [1] * 40)]
         [32, 32, 16, 0]
         """
-        known = 0
-        for block in _chain(prompt[: max(len(prompt) - 1, 0)]):
+        count = 0
+        for block in _block_hashes(prompt[: max(len(prompt) - 1, 0)]):
             if block not in self._blocks:
                 break
-            known += BLOCK
-        return known
+            count += BLOCK
+        return count
 
     def keep(self, ids: Sequence[int]) -> None:
-        """Remember the blocks of a prompt and its reply."""
-        for block in _chain(ids):
+        """Add the blocks of a prompt and its reply."""
+        for block in _block_hashes(ids):
             self._blocks.pop(block, None)
             self._blocks[block] = None
         while len(self._blocks) > BLOCKS:
             del self._blocks[next(iter(self._blocks))]
 
 
-def _chain(ids: Sequence[int]) -> list[int]:
-    """Return a hash for every whole block, each of them depending on all before it."""
-    found: list[int] = []
+def _block_hashes(ids: Sequence[int]) -> list[int]:
+    hashes: list[int] = []
     state = 0
     for start in range(0, len(ids) - BLOCK + 1, BLOCK):
         state = hash((state, *ids[start : start + BLOCK]))
-        found.append(state)
-    return found
+        hashes.append(state)
+    return hashes
 
 
 @frozen(eq=False, kw_only=True)
 class EmbeddedEngine:
-    """What one application answers with. Only `cache` changes, and no reply depends on it."""
+    """What the routes of one application share. Only `cache` changes, and no reply depends on it."""
 
     family: Family
     sampler: Sampler
@@ -74,21 +76,23 @@ class EmbeddedEngine:
 
     def check_model(self, body: Body) -> None:
         """Refuse a model of another name; a body may leave it out."""
-        asked = body.text("model")
-        if asked not in (None, "", self.model):
-            raise unknown_model(str(asked), self.model)
+        model = body.optional("model", str)
+        if model not in (None, "", self.model):
+            text = f"The model `{model}` does not exist. Valid aliases: {self.model}."
+            raise BadRequest(text, param="model", kind="NotFoundError", status=404)
 
     def check_ids(self, ids: Sequence[int], param: str | None = None) -> None:
-        """Refuse an id that the vocabulary does not have."""
+        """Refuse ids outside the vocabulary; `param` is the parameter that holds them, if it has a name."""
         largest = max(ids, default=0)
         if largest >= self.family.vocab_size:
             text = f"Token id {largest} is out of vocabulary"
-            raise bad(text, param) if param else BadRequest(text)
+            raise bad_value(text, param) if param else BadRequest(text)
 
-    def room(self, prompt: Sequence[int], wanted: int | None, *, from_text: bool) -> int:
+    def reply_limit(self, prompt: Sequence[int], wanted: int | None, *, from_text: bool) -> int:
         """Return how many ids the reply may have: `wanted`, or fewer where the context has less room.
 
-        A prompt that fills the context exactly leaves 0, which the check of `max_tokens` then refuses.
+        Raises `BadRequest` for a prompt that is longer than the context. One that fills it exactly leaves 0
+        ids, which the check of `max_tokens` then refuses; the real server gives the same misleading error.
         """
         if len(prompt) > self.max_model_len:
             raise self._too_long(len(prompt), from_text=from_text)
@@ -96,7 +100,7 @@ class EmbeddedEngine:
         return min(limit for limit in limits if limit is not None)
 
     def run(self, prompt: Sequence[int], sampling: SamplingSettings, count: int = 1) -> PromptReplies:
-        """Sample `count` replies."""
+        """Sample `count` replies to a prompt."""
         cached = self.cache.cached(prompt)
         replies = [generate(self.sampler, prompt, sampling, draw) for draw in range(count)]
         for reply in replies:
@@ -104,20 +108,20 @@ class EmbeddedEngine:
         return PromptReplies(replies, cached)
 
     def _too_long(self, length: int, *, from_text: bool) -> BadRequest:
-        """Refuse a prompt; of a text, the engine counts no more ids than it needs to know that."""
-        found = self.max_model_len + 1 if from_text else length
-        counted = f"{'at least ' if found == self.max_model_len + 1 else ''}{found}"
+        # Of a text, the real server counts no more ids than it needs to refuse it: "at least" is its word.
+        counted = self.max_model_len + 1 if from_text else length
+        shown = f"{'at least ' if counted == self.max_model_len + 1 else ''}{counted}"
         text = (
             f"This model's maximum context length is {self.max_model_len} tokens. However, your prompt "
-            f"contains {counted} input tokens, which exceeds this limit even without any output tokens. "
+            f"contains {shown} input tokens, which exceeds this limit even without any output tokens. "
             "Please reduce the length of the input prompt."
         )
-        return bad(text, "input_tokens", found)
+        return bad_value(text, "input_tokens", counted)
 
 
 @frozen
 class PromptReplies:
-    """The replies to one prompt, and how much of the prompt was known before."""
+    """The replies to one prompt, and how many of its ids were in the prefix cache before."""
 
     replies: list[Generation]
     cached: int

@@ -1,27 +1,37 @@
-"""A finished text as the parts of an assistant message: what was thought, said, called.
+"""Parse sampled text into reasoning, content and tool calls, at once or delta by delta.
 
-The thought is what comes before `</think>`, all of the text where that never comes. Calls are JSON between
-tags; one that is not leaves the whole text as content. Arguments are read and written again, so their spacing
-and escapes are not those that were sampled: a message is no record of its ids.
+Reasoning is what comes before `</think>`; all of the text where that never comes. Tool calls are JSON between
+tags; if one of them is not valid, the whole text is content. Arguments are parsed and written again, as the
+engine does: their spacing and escapes are not those that were sampled, so that a message does not determine
+its ids.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
 
-from .vocabulary import CALL, CALLED, THINK, THOUGHT
+from .vocabulary import (
+    END_OF_TEXT,
+    END_OF_TURN,
+    END_THINK,
+    END_TOOL_CALL,
+    START_OF_TURN,
+    THINK,
+    TOOL_CALL,
+    vocabulary,
+)
 
-BODY = re.compile(f"{CALL}(.*?){CALLED}|{CALL}(.*)", re.DOTALL)
+CALL_BODY = re.compile(f"{TOOL_CALL}(.*?){END_TOOL_CALL}|{TOOL_CALL}(.*)", re.DOTALL)
 
 
 @frozen
 class ParsedCall:
-    """One tool call: a name and a JSON text."""
+    """One tool call: the function's name, and its arguments as JSON text."""
 
     name: str
     arguments: str
@@ -29,7 +39,7 @@ class ParsedCall:
 
 @frozen
 class ParsedText:
-    """The parts; None where there is nothing of a kind."""
+    """Reasoning, content and tool calls of a turn; None where the turn has none."""
 
     reasoning: str | None
     content: str | None
@@ -37,51 +47,53 @@ class ParsedText:
 
     def message(self, call_id: Callable[[int], str]) -> dict[str, Any]:
         """Return the assistant message of a chat answer; `call_id` names each call."""
-        calls = [wire_call(call_id(place), call) for place, call in enumerate(self.calls)]
         empty = {"refusal": None, "annotations": None, "audio": None, "function_call": None}
-        message = {"role": "assistant", "content": self.content, **empty}
-        return {**message, **({"tool_calls": calls} if calls else {}), "reasoning": self.reasoning}
-
-
-def wire_call(identifier: str, call: ParsedCall) -> dict[str, Any]:
-    """Return a call as it stands in a message."""
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": identifier, "type": "function", "function": function}
+        message: dict[str, Any] = {"role": "assistant", "content": self.content, **empty}
+        if self.calls:
+            message["tool_calls"] = [
+                {
+                    "id": call_id(place),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for place, call in enumerate(self.calls)
+            ]
+        return {**message, "reasoning": self.reasoning}
 
 
 def parse(text: str, *, thinking: bool, tools: bool) -> ParsedText:
-    """Take a text apart; without `thinking` nothing is a thought, without `tools` nothing is a call.
+    """Parse a finished text. Without `thinking` nothing is reasoning, without `tools` nothing is a call.
 
     >>> parse("<think>a</think>b", thinking=True, tools=False)
-    Parsed(reasoning='a', content='b', calls=())
+    ParsedText(reasoning='a', content='b', calls=())
     """
-    thought, said = divide(text, final=True) if thinking else ("", text)
-    found = _calls(said) if tools and said else ()
-    if not found:
-        return ParsedText(thought or None, said or (None if thinking else ""))
-    before = (said or "").partition(CALL)[0]
-    return ParsedText(thought or None, before if before.strip() else None, found)
+    reasoning, content = split_reasoning(text, final=True) if thinking else ("", text)
+    calls = _calls(content) if tools and content else ()
+    if not calls:
+        return ParsedText(reasoning or None, content or (None if thinking else ""))
+    before = (content or "").partition(TOOL_CALL)[0]
+    return ParsedText(reasoning or None, before if before.strip() else None, calls)
 
 
-def divide(text: str, *, final: bool) -> tuple[str, str | None]:
-    """Return the thought at the beginning and the text after it, None while the thought goes on.
+def split_reasoning(text: str, *, final: bool) -> tuple[str, str | None]:
+    """Return the reasoning and the text after it, None while the reasoning goes on. A tool call ends it, too.
 
-    A call ends a thought too. What may become a tag is in neither part, unless the text is `final`.
+    Unless the text is `final`, its last characters are in neither part where they may become a tag.
 
-    >>> divide("<think>a</thi", final=False), divide("<think>a</think>b", final=False)
+    >>> split_reasoning("<think>a</thi", final=False), split_reasoning("<think>a</think>b", final=False)
     (('a', None), ('a', 'b'))
     """
-    ends = [place for place in (text.find(THOUGHT), text.find(CALL)) if place >= 0]
+    ends = [place for place in (text.find(END_THINK), text.find(TOOL_CALL)) if place >= 0]
     if not ends:
-        sure = text if final else text[: len(text) - held(text, THINK, THOUGHT, CALL)]
-        return sure.replace(THINK, ""), None
-    return text[: min(ends)].replace(THINK, ""), text[min(ends) :].removeprefix(THOUGHT)
+        certain = text if final else text[: len(text) - tag_begun(text, THINK, END_THINK, TOOL_CALL)]
+        return certain.replace(THINK, ""), None
+    return text[: min(ends)].replace(THINK, ""), text[min(ends) :].removeprefix(END_THINK)
 
 
-def held(text: str, *tags: str) -> int:
+def tag_begun(text: str, *tags: str) -> int:
     """Return how many characters at the end of `text` may be the beginning of a tag.
 
-    >>> held("a <thi", "<think>"), held("a <b", "<think>")
+    >>> tag_begun("a <thi", "<think>"), tag_begun("a <b", "<think>")
     (4, 0)
     """
     longest = max(len(tag) for tag in tags) - 1
@@ -91,10 +103,10 @@ def held(text: str, *tags: str) -> int:
     return 0
 
 
-def _calls(said: str) -> tuple[ParsedCall, ...]:
-    """Read every call; none at all where one of them cannot be read."""
+def _calls(content: str) -> tuple[ParsedCall, ...]:
+    """Parse every tool call; return none at all where one of them is not valid."""
     try:
-        return tuple(_call(closed or unclosed) for closed, unclosed in BODY.findall(said))
+        return tuple(_call(closed or unclosed) for closed, unclosed in CALL_BODY.findall(content))
     except (ValueError, TypeError, KeyError):
         return ()
 
@@ -103,7 +115,7 @@ def _call(body: str) -> ParsedCall:
     call = json.loads(body)
     name, arguments = call["name"], json.dumps(call["arguments"], ensure_ascii=False)
     if not isinstance(name, str):
-        raise TypeError("the name of a call is a string")
+        raise TypeError("the name of a tool call is not a string")
     return ParsedCall(name, arguments)
 
 
@@ -112,83 +124,84 @@ ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
 
 
 @define
-class Deltas:
-    """The parser of one stream."""
+class DeltaParser:
+    """Parses one streamed turn: text in, deltas of the chat route out.
+
+    Unlike `parse` it passes a tool call on while that is sampled. It therefore shows malformed calls, and
+    arguments exactly as they were sampled; the engine's own streams differ from its whole answers in the same
+    way.
+    """
 
     thinking: bool
     tools: bool
     call_id: Callable[[int], str]
     _text: str = field(default="", init=False)
-    _thought: int = field(default=0, init=False)
-    _said: int = field(default=0, init=False)
-    _sent: list[int] = field(factory=list, init=False)
+    _reasoning_sent: int = field(default=0, init=False)
+    _content_sent: int = field(default=0, init=False)
+    _arguments_sent: list[int] = field(factory=list, init=False)
     """How many characters of each call's arguments were passed on."""
 
     def feed(self, text: str, *, final: bool) -> dict[str, Any]:
         """Add text; return the delta that it makes certain, which may be empty."""
         self._text += text
-        thought, said = divide(self._text, final=final) if self.thinking else ("", self._text)
+        reasoning, content = split_reasoning(self._text, final=final) if self.thinking else ("", self._text)
         delta: dict[str, Any] = {}
-        if said is not None:
-            delta |= self._content(said, final=final)
-        if len(thought) > self._thought:
-            delta["reasoning"] = thought[self._thought :]
-            self._thought = len(thought)
-        if said is not None and self.tools and (calls := self._calls(said)):
+        if content is not None:
+            delta |= self._content(content, final=final)
+        if len(reasoning) > self._reasoning_sent:
+            delta["reasoning"] = reasoning[self._reasoning_sent :]
+            self._reasoning_sent = len(reasoning)
+        if content is not None and self.tools and (calls := self._calls(content)):
             delta = {"content": None, **delta, "tool_calls": calls}
         return delta
 
-    def _content(self, said: str, *, final: bool) -> dict[str, Any]:
-        """Return the words that are certain to stand before any call."""
-        sure = said
+    def _content(self, content: str, *, final: bool) -> dict[str, Any]:
+        """Return the new content that is certain to stand before any tool call."""
+        certain = content
         if self.tools:
-            before, tag, _ = said.partition(CALL)
-            sure = before if tag or final else before[: len(before) - held(before, CALL)]
-        new, self._said = sure[self._said :], max(len(sure), self._said)
+            before, tag, _ = content.partition(TOOL_CALL)
+            certain = before if tag or final else before[: len(before) - tag_begun(before, TOOL_CALL)]
+        new, self._content_sent = certain[self._content_sent :], max(len(certain), self._content_sent)
         return {"content": new} if new else {}
 
-    def _calls(self, said: str) -> list[dict[str, Any]]:
-        """Return what is new of each call, up to the first whose name is not known yet."""
+    def _calls(self, content: str) -> list[dict[str, Any]]:
+        """Return what is new of each tool call, up to the first whose name is not known yet."""
         new: list[dict[str, Any]] = []
-        for place, (body, closed) in enumerate(_bodies(said)):
+        for place, (body, closed) in enumerate(_call_bodies(content)):
             name = NAME.search(body)
             if name is None:
                 break
-            if place == len(self._sent):
-                self._sent.append(0)
-                new.append(_opened(place, self.call_id(place), name.group(1)))
-            new += self._arguments(place, body, closed=closed)
+            if place == len(self._arguments_sent):
+                self._arguments_sent.append(0)
+                function = {"name": name.group(1)}
+                new.append(
+                    {"id": self.call_id(place), "type": "function", "index": place, "function": function}
+                )
+            arguments = _sampled_arguments(body, closed=closed)
+            if more := arguments[self._arguments_sent[place] :]:
+                new.append({"index": place, "function": {"arguments": more}})
+            self._arguments_sent[place] = len(arguments)
         return new
 
-    def _arguments(self, place: int, body: str, *, closed: bool) -> list[dict[str, Any]]:
-        written = _written(body, closed=closed)
-        more = written[self._sent[place] :]
-        self._sent[place] = len(written)
-        return [{"index": place, "function": {"arguments": more}}] if more else []
+
+def _call_bodies(content: str) -> list[tuple[str, bool]]:
+    """Return the text of every tool call so far, and whether it is complete."""
+    bodies: list[tuple[str, bool]] = []
+    _, tag, rest = content.partition(TOOL_CALL)
+    while tag:
+        body, closed, after = rest.partition(END_TOOL_CALL)
+        certain = (body if closed else body[: len(body) - tag_begun(body, END_TOOL_CALL)]).strip()
+        bodies.append((certain, bool(closed) or _is_json(certain)))
+        _, tag, rest = after.partition(TOOL_CALL)
+    return bodies
 
 
-def _opened(place: int, identifier: str, name: str) -> dict[str, Any]:
-    return {"id": identifier, "type": "function", "index": place, "function": {"name": name}}
-
-
-def _bodies(said: str) -> list[tuple[str, bool]]:
-    """Return the text of every call so far, and whether it is all there."""
-    found: list[tuple[str, bool]] = []
-    rest = said.partition(CALL)[1:]
-    while rest[0]:
-        body, closed, after = rest[1].partition(CALLED)
-        sure = (body if closed else body[: len(body) - held(body, CALLED)]).strip()
-        found.append((sure, bool(closed) or _is_json(sure)))
-        rest = after.partition(CALL)[1:]
-    return found
-
-
-def _written(body: str, *, closed: bool) -> str:
+def _sampled_arguments(body: str, *, closed: bool) -> str:
     """Return the arguments as sampled, without the brace that closes the call around them."""
-    found = ARGUMENTS.search(body)
-    if found is None:
+    begin = ARGUMENTS.search(body)
+    if begin is None:
         return ""
-    text = body[found.end() :]
+    text = body[begin.end() :]
     return text.rstrip().removesuffix("}").rstrip() if closed else text
 
 
@@ -198,3 +211,27 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def reasoning_closed(prompt: Sequence[int]) -> bool:
+    """Tell whether the turn that the prompt leaves open is past its reasoning.
+
+    Only a stream asks. As the engine's parser does, a whole answer takes every reply to begin with reasoning
+    where thinking is on.
+    """
+    words = vocabulary()
+    closing = {words.id(END_THINK), words.id(TOOL_CALL)}
+    opening = {words.id(THINK), words.id(START_OF_TURN), words.id(END_OF_TURN)}
+    return next((one for one in reversed(prompt) if one in closing | opening), None) in closing
+
+
+def reasoning_tokens(ids: Sequence[int], *, thinking: bool) -> int:
+    """Return how many ids are reasoning: those before `</think>`, without the tags."""
+    words = vocabulary()
+    ends = {words.id(token) for token in (END_THINK, TOOL_CALL, END_OF_TURN, END_OF_TEXT)}
+    count = 0
+    for identifier in ids if thinking else ():
+        if identifier in ends:
+            break
+        count += identifier != words.id(THINK)
+    return count

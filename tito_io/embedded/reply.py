@@ -1,249 +1,318 @@
-"""The plan of one turn: its pieces, how it ends, and what is wrong with it."""
+"""Plan a reply: read what the prompt's ids allow, then draw reasoning, text, tool calls and an end.
+
+Only the ids are read, so that every route shows the sampler the same prompt.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from itertools import groupby
 from typing import Any
 
 from attrs import evolve, field, frozen
 
-from .draws import FaultRates, Rng
-from .prompt_view import Opening, PromptView, Tool
+from .rng import FaultRates, Rng
 from .vocabulary import (
-    ABROAD,
-    CALL,
-    CALLED,
-    CLOSE,
+    END_OF_TEXT,
+    END_OF_TURN,
+    END_THINK,
+    END_TOOL_CALL,
+    FOREIGN_WORDS,
     NOUNS,
-    OVER,
     PLACES,
+    START_OF_TURN,
     THINK,
-    THOUGHT,
+    TOOL_CALL,
     Vocabulary,
     passage,
     sentence,
 )
 
-WIDE = sorted({letter for word in ABROAD for letter in word if not letter.isascii()})
-"""Characters of more than one byte."""
+ECHO_REACH = 400
+"""How many characters at the end of the turn before are read for words to repeat."""
+TOOLS = re.compile(r"<tools>\n(.*)\n</tools>", re.DOTALL)
+WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+class Position(Enum):
+    """Where in a turn the prompt ends."""
+
+    TURN_START = "an assistant turn without any content yet"
+    REASONING = "reasoning that is not closed"
+    ANSWER = "an assistant turn past its reasoning, or somewhere in its text"
+    OUTSIDE = "not in an assistant turn"
+
+
+@frozen
+class Tool:
+    """A function that may be called, with the JSON schema of its arguments."""
+
+    name: str
+    schema: Mapping[str, Any]
+
+
+@frozen
+class PromptView:
+    """What the sampler reads of a prompt."""
+
+    position: Position
+    tools: tuple[Tool, ...]
+    echoed: tuple[str, ...]
+    """Words of four letters or more from the turn before: some are repeated in the reply."""
+    after_results: bool
+    """Whether the turn before is a tool result."""
+
+
+def read_prompt(ids: Sequence[int], words: Vocabulary) -> PromptView:
+    """Read a prompt; any ids will do. Tools that cannot be read are left out."""
+    start = _last(ids, words.id(START_OF_TURN), len(ids))
+    if start < 0:
+        return PromptView(Position.OUTSIDE, (), _echoed(words.decode(ids)), after_results=False)
+    before = _last(ids, words.id(START_OF_TURN), start)
+    role, _, text = words.decode(ids[before + 1 : start]).partition("\n")
+    position = _position(ids[start + 1 :], words)
+    return PromptView(position, _tools(ids, words), _echoed(text), after_results=role == "tool")
+
+
+def _last(ids: Sequence[int], identifier: int, stop: int) -> int:
+    """Return the last place of `identifier` before `stop`, or -1."""
+    return next((place for place in range(stop - 1, -1, -1) if ids[place] == identifier), -1)
+
+
+def _position(turn: Sequence[int], words: Vocabulary) -> Position:
+    """Return the position in a turn that was begun, by its role and its thinking tags."""
+    text = words.decode(turn)
+    if not text.startswith("assistant\n") or words.id(END_OF_TURN) in turn:
+        return Position.OUTSIDE
+    if text == "assistant\n":
+        return Position.TURN_START
+    inside = _last(turn, words.id(THINK), len(turn)) > _last(turn, words.id(END_THINK), len(turn))
+    return Position.REASONING if inside else Position.ANSWER
+
+
+def _echoed(text: str) -> tuple[str, ...]:
+    return tuple(WORD.findall(text[-ECHO_REACH:].replace(END_OF_TURN, " ")))
+
+
+def _tools(ids: Sequence[int], words: Vocabulary) -> tuple[Tool, ...]:
+    """Read the tools from the first turn, if that is a system turn which lists some."""
+    if ids[0] != words.id(START_OF_TURN) or words.id(END_OF_TURN) not in ids:
+        return ()
+    text = words.decode(ids[: list(ids).index(words.id(END_OF_TURN))])
+    listed = TOOLS.search(text) if text.startswith(START_OF_TURN + "system\n") else None
+    tools = [_tool(line) for line in listed.group(1).split("\n")] if listed else []
+    return tuple(tool for tool in tools if tool is not None)
+
+
+def _tool(line: str) -> Tool | None:
+    """Read one line of the list; None where it does not describe a function."""
+    try:
+        function = json.loads(line)["function"]
+        name, schema = function["name"], function.get("parameters") or {}
+        return Tool(name, schema) if isinstance(name, str) and isinstance(schema, dict) else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+@frozen
+class TextPiece:
+    """Text of a reply that becomes ids together with its neighbours."""
+
+    text: str
+    spelled: bool = False
+    """Whether tags and special tokens in the text are spelled out in ordinary ids."""
+
+
+def ids_of(pieces: Iterable[TextPiece], words: Vocabulary) -> list[int]:
+    """Return the ids of pieces; neighbours are encoded as one text, as a chat template's texts are."""
+    ids: list[int] = []
+    for spelled, group in groupby(pieces, lambda piece: piece.spelled):
+        text = "".join(piece.text for piece in group)
+        ids += words.spell_out(text) if spelled else words.encode(text)
+    return ids
 
 
 @frozen
 class ReplyPlan:
-    """What will be said, as text; `sampler.py` makes ids of it."""
+    """A reply as text, before the sampler turns it into ids."""
 
     pieces: list[TextPiece] = field(factory=list)
-    end: str | None = CLOSE
-    """The token that ends it, or None for a reply that goes on for ever."""
+    end: str | None = END_OF_TURN
+    """The token that ends the reply; None for a reply without end."""
     half: str = ""
-    """A character that is begun after the pieces and not finished."""
+    """A character that is begun after the pieces and not completed."""
 
 
-def compose(
-    scene: PromptView, dice: Rng, fault_rates: FaultRates, must_call: Sequence[Tool] = ()
-) -> ReplyPlan:
-    """Draw a reply to `scene`; with `must_call`, one that calls one of these tools and nothing else."""
+MULTIBYTE = sorted({letter for word in FOREIGN_WORDS for letter in word if not letter.isascii()})
+
+
+def plan_reply(view: PromptView, rng: Rng, rates: FaultRates, must_call: Sequence[Tool] = ()) -> ReplyPlan:
+    """Draw a reply to a prompt; with `must_call`, one that calls one of these tools and says nothing else."""
     if must_call:
-        return ReplyPlan(
-            [*_thought(scene, dice, fault_rates), *calls(must_call, dice, evolve(fault_rates, malformed=0.0))]
-        )
-    if dice.chance(fault_rates.silent):
+        valid = evolve(rates, malformed=0.0)
+        return ReplyPlan([*_reasoning(view, rng, rates), *_tool_calls(must_call, rng, valid)])
+    if rng.chance(rates.empty):
         return ReplyPlan()
-    if dice.chance(fault_rates.runs_on):
-        return _endless(scene, dice, fault_rates)
-    pieces = [*_thought(scene, dice, fault_rates), *_answer(scene, dice, fault_rates)]
-    return _ended(ReplyPlan(pieces), dice, fault_rates)
+    if rng.chance(rates.endless):
+        return _endless(view, rng, rates)
+    reply = ReplyPlan([*_reasoning(view, rng, rates), *_answer(view, rng, rates)])
+    if rng.chance(rates.loose_whitespace):
+        reply = evolve(reply, pieces=[*reply.pieces, TextPiece(rng.pick((" ", "\n", "\n\n")))])
+    if rng.chance(rates.half_characters):
+        reply = evolve(reply, half=rng.pick(MULTIBYTE))
+    return evolve(reply, end=END_OF_TEXT) if rng.chance(rates.odd_stops) else reply
 
 
-def _endless(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> ReplyPlan:
-    """Return a reply without an end: it never stops thinking, or never stops talking."""
-    if scene.opening is Opening.FRESH and dice.chance(0.4):
-        return ReplyPlan([TextPiece(THINK + "\n" + passage(dice, scene.heard) + " ")], end=None)
-    return ReplyPlan(
-        [*_thought(scene, dice, fault_rates), TextPiece(passage(dice, scene.heard) + " ")], end=None
+def _endless(view: PromptView, rng: Rng, rates: FaultRates) -> ReplyPlan:
+    """Return a reply without end: in its reasoning, or in its text."""
+    if view.position is Position.TURN_START and rng.chance(0.4):
+        return ReplyPlan([TextPiece(THINK + "\n" + passage(rng, view.echoed) + " ")], end=None)
+    return ReplyPlan([*_reasoning(view, rng, rates), TextPiece(passage(rng, view.echoed) + " ")], end=None)
+
+
+def _reasoning(view: PromptView, rng: Rng, rates: FaultRates) -> list[TextPiece]:
+    """Return the reasoning with its tags: empty or with text, or nothing where the prompt is past it."""
+    if view.position not in (Position.TURN_START, Position.REASONING):
+        return []
+    before, after, behind = "\n", "\n", "\n\n"
+    if rng.chance(rates.loose_whitespace):
+        before, after = rng.pick(("", "\n\n", "\n  ", " ")), rng.pick(("", " \n", "\n\n", " "))
+        behind = rng.pick(("", "\n", "\n\n\n", " "))
+    text = passage(rng, view.echoed) if rng.chance(rates.reasoning) else ""
+    opening = THINK + before if view.position is Position.TURN_START else ""
+    return [TextPiece(opening + text + after + END_THINK + behind)]
+
+
+def _answer(view: PromptView, rng: Rng, rates: FaultRates) -> list[TextPiece]:
+    """Return text, or tool calls with or without text before them."""
+    rate = rates.tool_calls / 2 if view.after_results else rates.tool_calls
+    if not view.tools or view.position is Position.OUTSIDE or not rng.chance(rate):
+        return _text(view, rng, rates)
+    text = _text(view, rng, rates) if rng.chance(0.5) else []
+    between = rng.pick(("", "\n\n", " ")) if rng.chance(rates.loose_whitespace) else "\n"
+    return [*text, *([TextPiece(between)] if text else []), *_tool_calls(view.tools, rng, rates)]
+
+
+def _text(view: PromptView, rng: Rng, rates: FaultRates) -> list[TextPiece]:
+    text = [TextPiece(passage(rng, view.echoed))]
+    if rng.chance(rates.spells_special):
+        special = TextPiece(rng.pick((END_OF_TURN, END_OF_TEXT)), spelled=True)
+        text += [TextPiece(" "), special, TextPiece(" " + passage(rng))]
+    return text
+
+
+def _tool_calls(tools: Sequence[Tool], rng: Rng, rates: FaultRates) -> list[TextPiece]:
+    """Return the pieces of one tool call, sometimes of two."""
+    first = _tool_call(rng.pick(tools), rng, rates)
+    if not rng.chance(rates.second_calls):
+        return first
+    return [*first, TextPiece("\n"), *_tool_call(rng.pick(tools), rng, rates)]
+
+
+def _tool_call(tool: Tool, rng: Rng, rates: FaultRates) -> list[TextPiece]:
+    spelled = rng.chance(rates.spells_tags)
+    body = _template_json(tool, rng) if rates.loose_whitespace == 0 else _any_json(tool, rng)
+    end = END_TOOL_CALL
+    if rng.chance(rates.malformed):
+        body, end = rng.pick(_malformed(body))
+    around = rng.pick(("", " ", "\n\n")) if rng.chance(rates.loose_whitespace) else "\n"
+    return [
+        TextPiece(TOOL_CALL, spelled=spelled),
+        TextPiece(around + body + around),
+        TextPiece(end, spelled=spelled),
+    ]
+
+
+def _malformed(body: str) -> Sequence[tuple[str, str]]:
+    """Return the ways in which a tool call is malformed: its text, and the tag that closes it."""
+    return (
+        (body[:-1], END_TOOL_CALL),
+        (body[:-1] + ",}", END_TOOL_CALL),
+        (body.replace('"', "'"), END_TOOL_CALL),
+        (body[: len(body) // 2], ""),
+        (body.replace('"arguments"', '"parameters"'), END_TOOL_CALL),
     )
 
 
-def _thought(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
-    """Return the thought: nothing, the empty one, or words between tags."""
-    if scene.opening not in (Opening.FRESH, Opening.THINKING):
-        return []
-    before, after, behind = "\n", "\n", "\n\n"
-    if dice.chance(fault_rates.loose):
-        before, after = dice.pick(("", "\n\n", "\n  ", " ")), dice.pick(("", " \n", "\n\n", " "))
-        behind = dice.pick(("", "\n", "\n\n\n", " "))
-    said = passage(dice, scene.heard) if dice.chance(fault_rates.thinks) else ""
-    opened = THINK + before if scene.opening is Opening.FRESH else ""
-    return [TextPiece(opened + said + after + THOUGHT + behind)]
+def _template_json(tool: Tool, rng: Rng) -> str:
+    """Return a call exactly as the chat template writes it back."""
+    values = json.dumps(draw_arguments(tool.schema, rng), ensure_ascii=False)
+    return f'{{"name": {json.dumps(tool.name, ensure_ascii=False)}, "arguments": {values}}}'
 
 
-def _answer(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
-    """Return words, or a call with or without words before it."""
-    rate = fault_rates.calls / 2 if scene.after_results else fault_rates.calls
-    called = bool(scene.tools) and scene.opening is not Opening.ELSEWHERE and dice.chance(rate)
-    if not called:
-        return _words(scene, dice, fault_rates)
-    spoken = _words(scene, dice, fault_rates) if dice.chance(0.5) else []
-    between = dice.pick(("", "\n\n", " ")) if dice.chance(fault_rates.loose) else "\n"
-    return [*spoken, *([TextPiece(between)] if spoken else []), *calls(scene.tools, dice, fault_rates)]
-
-
-def _words(scene: PromptView, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
-    said = [TextPiece(passage(dice, scene.heard))]
-    if dice.chance(fault_rates.spells_special):
-        said += [
-            TextPiece(" "),
-            TextPiece(dice.pick((CLOSE, OVER)), spelled=True),
-            TextPiece(" " + passage(dice)),
-        ]
-    return said
-
-
-def _ended(reply: ReplyPlan, dice: Rng, fault_rates: FaultRates) -> ReplyPlan:
-    """Draw how the reply ends."""
-    if dice.chance(fault_rates.loose):
-        reply = evolve(reply, pieces=[*reply.pieces, TextPiece(dice.pick((" ", "\n", "\n\n")))])
-    if dice.chance(fault_rates.half_characters):
-        reply = evolve(reply, half=dice.pick(WIDE))
-    return evolve(reply, end=OVER) if dice.chance(fault_rates.odd_stops) else reply
-
-
-STYLES: tuple[dict[str, Any], ...] = (
+JSON_STYLES: tuple[dict[str, Any], ...] = (
     {},
     {},
     {"indent": 2},
     {"separators": (",", ":")},
     {"separators": (" ,", " : ")},
 )
-DEEPEST = 4
-"""How many levels of a schema are filled in; below that everything is null."""
 
 
-def arguments(schema: Mapping[str, Any], dice: Rng) -> dict[str, Any]:
-    """Return an object for `schema`: what it requires, half of the rest, in any order."""
-    made = _object(schema, dice, 0)
-    return {key: made[key] for key in dice.shuffled(list(made))}
-
-
-def written(name: str, values: Mapping[str, Any], dice: Rng) -> str:
+def _any_json(tool: Tool, rng: Rng) -> str:
     """Return a call as JSON, spaced and escaped in one of the ways that serializers have."""
-    text = json.dumps(values, ensure_ascii=dice.chance(0.3), **dice.pick(STYLES))
-    return dice.pick(('{{"name": {}, "arguments": {}}}', '{{"name":{},"arguments":{}}}')).format(
-        json.dumps(name), text
-    )
+    values = draw_arguments(tool.schema, rng)
+    text = json.dumps(values, ensure_ascii=rng.chance(0.3), **rng.pick(JSON_STYLES))
+    form = rng.pick(('{{"name": {}, "arguments": {}}}', '{{"name":{},"arguments":{}}}'))
+    return form.format(json.dumps(tool.name), text)
 
 
-def _object(schema: Mapping[str, Any], dice: Rng, depth: int) -> dict[str, Any]:
+DEEPEST = 4
+"""How many levels of a schema are filled in; everything below is null."""
+
+
+def draw_arguments(schema: Mapping[str, Any], rng: Rng) -> dict[str, Any]:
+    """Return an object for a JSON schema: what it requires, half of its other properties, in any order."""
+    values = _object(schema, rng, 0)
+    return {key: values[key] for key in rng.shuffled(list(values))}
+
+
+def _object(schema: Mapping[str, Any], rng: Rng, depth: int) -> dict[str, Any]:
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return {}
     required = schema.get("required")
     needed = required if isinstance(required, list) else []
-    kept = [key for key in properties if key in needed or dice.chance(0.5)]
-    return {key: _value(properties[key], dice, depth + 1) for key in kept}
+    drawn = [key for key in properties if key in needed or rng.chance(0.5)]
+    return {key: _value(properties[key], rng, depth + 1) for key in drawn}
 
 
-def _value(schema: Any, dice: Rng, depth: int) -> Any:
-    """Return a value of the schema's type; a schema that says nothing gets a word."""
+def _value(schema: Any, rng: Rng, depth: int) -> Any:
+    """Return a value of the schema's type; a noun where the schema is not an object."""
     if not isinstance(schema, dict):
-        return dice.pick(NOUNS)
+        return rng.pick(NOUNS)
     if isinstance(schema.get("enum"), list) and schema["enum"]:
-        return dice.pick(schema["enum"])
+        return rng.pick(schema["enum"])
     kind = schema.get("type", "string")
-    return _of_kind(str(kind[0] if isinstance(kind, list) and kind else kind), schema, dice, depth)
-
-
-def _of_kind(kind: str, schema: Mapping[str, Any], dice: Rng, depth: int) -> Any:
+    kind = str(kind[0] if isinstance(kind, list) and kind else kind)
     if depth > DEEPEST or kind == "null":
         return None
     if kind == "object":
-        return _object(schema, dice, depth)
+        return _object(schema, rng, depth)
     if kind == "array":
-        return [_value(schema.get("items"), dice, depth + 1) for _ in range(dice.between(0, 3))]
-    return _scalar(kind, dice)
+        return [_value(schema.get("items"), rng, depth + 1) for _ in range(rng.between(0, 3))]
+    return _scalar(kind, rng)
 
 
-def _scalar(kind: str, dice: Rng) -> Any:
+def _scalar(kind: str, rng: Rng) -> Any:
     if kind == "boolean":
-        return dice.chance(0.5)
+        return rng.chance(0.5)
     if kind == "integer":
-        return dice.between(-20, 2000)
+        return rng.between(-20, 2000)
     if kind == "number":
-        return dice.pick((dice.between(0, 90), dice.between(0, 900) / 8, float(dice.between(0, 9)), 1e-7))
-    return dice.pick(_texts(dice))
-
-
-def _texts(dice: Rng) -> Sequence[str]:
-    """Return texts of every kind that JSON has to escape, and some that it has not."""
-    said = sentence(dice)
-    return (
-        dice.pick(PLACES),
-        dice.pick(NOUNS),
-        said,
-        f'"{dice.pick(ABROAD)}"',
-        f"{said}\n\t{said}",
-        "a\\b/c",
+        return rng.pick((rng.between(0, 90), rng.between(0, 900) / 8, float(rng.between(0, 9)), 1e-7))
+    # Strings with everything that JSON escapes, and what some serializers escape and others do not.
+    text = sentence(rng)
+    return rng.pick(
+        (
+            rng.pick(PLACES),
+            rng.pick(NOUNS),
+            text,
+            f'"{rng.pick(FOREIGN_WORDS)}"',
+            f"{text}\n\t{text}",
+            "a\\b/c",
+        )
     )
-
-
-def calls(tools: Sequence[Tool], dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
-    """Return the pieces of one call, now and then of two."""
-    first = _call(dice.pick(tools), dice, fault_rates)
-    if not dice.chance(fault_rates.twice):
-        return first
-    return [*first, TextPiece("\n"), *_call(dice.pick(tools), dice, fault_rates)]
-
-
-def _call(tool: Tool, dice: Rng, fault_rates: FaultRates) -> list[TextPiece]:
-    spelled = dice.chance(fault_rates.spells_tags)
-    body = (
-        _tidy(tool, dice)
-        if fault_rates.loose == 0
-        else written(tool.name, arguments(tool.schema, dice), dice)
-    )
-    end = CALLED
-    if dice.chance(fault_rates.malformed):
-        body, end = dice.pick(_damages(body))
-    around = dice.pick(("", " ", "\n\n")) if dice.chance(fault_rates.loose) else "\n"
-    return [
-        TextPiece(CALL, spelled=spelled),
-        TextPiece(around + body + around),
-        TextPiece(end, spelled=spelled),
-    ]
-
-
-def _tidy(tool: Tool, dice: Rng) -> str:
-    """Return a call exactly as the template writes it back."""
-    values = json.dumps(arguments(tool.schema, dice), ensure_ascii=False)
-    return f'{{"name": {json.dumps(tool.name, ensure_ascii=False)}, "arguments": {values}}}'
-
-
-def _damages(body: str) -> Sequence[tuple[str, str]]:
-    """Return the ways in which a call goes wrong: its text and what closes it."""
-    return (
-        (body[:-1], CALLED),
-        (body[:-1] + ",}", CALLED),
-        (body.replace('"', "'"), CALLED),
-        (body[: len(body) // 2], ""),
-        (body.replace('"arguments"', '"parameters"'), CALLED),
-    )
-
-
-@frozen
-class TextPiece:
-    """Text that becomes ids together with its neighbours, or letter by letter like ordinary text."""
-
-    text: str
-    spelled: bool = False
-    """Whether a tag or a special token in it is spelled out with ordinary ids."""
-
-
-def ids_of(pieces: Iterable[TextPiece], words: Vocabulary) -> list[int]:
-    """Return the ids; neighbours that are not spelled out are encoded as one text, as a template's are."""
-    found: list[int] = []
-    for spelled, group in groupby(pieces, lambda piece: piece.spelled):
-        text = "".join(piece.text for piece in group)
-        found += words.spelled(text) if spelled else words.encode(text)
-    return found

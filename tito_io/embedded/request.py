@@ -1,9 +1,9 @@
-"""What a request for a reply asks for, apart from its prompt; chat and completions ask almost alike."""
+"""Read requests: the sampling parameters that chat and completions share, and the messages to render."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
@@ -12,27 +12,27 @@ from tito_core import InputError, TemplateRefused
 from tito_io.families.family import Family
 
 from .generation import SamplingSettings
-from .http import BadRequest, Body, bad, invalid, unsupported
+from .http import BadRequest, Body, bad_value, invalid, token_ids, unsupported
 
 MOST_LOGPROBS = 20
 REFUSED = (
     *("echo", "logit_bias", "allowed_token_ids", "bad_words", "structured_outputs"),
     *("use_beam_search", "suffix", "truncate_prompt_tokens", "prompt_embeds", "logprob_token_ids"),
 )
-"""Without these a reply is not what was asked for. What only shapes a distribution is ignored instead."""
+"""Parameters without which a reply is not what was asked for. What only shapes a distribution is ignored."""
 
 
 @frozen(kw_only=True)
 class SamplingRequest:
-    """The options that decide what a reply looks like on the wire, and which reply it is."""
+    """What a request asks of its replies, and how they are written."""
 
     sampling: SamplingSettings
     count: int
     """How many replies to each prompt."""
     logprobs: int | None
-    """How many other ids to show at each place; None for no log-probabilities at all."""
-    scored: int | None
-    """How many other ids to show at each place of the prompt; None where the prompt is not scored."""
+    """How many top ids to show for each sampled id; None for no log-probabilities at all."""
+    prompt_logprobs: int | None
+    """How many other ids to show for each id of the prompt; None where the prompt is not scored."""
     return_ids: bool
     ids_as_tokens: bool
     """Whether a token is shown as `token_id:7` instead of its text."""
@@ -40,69 +40,64 @@ class SamplingRequest:
     usage_at_end: bool
     usage_always: bool
 
+    @classmethod
+    def read(
+        cls, body: Body, *, max_tokens: int, logprobs: int | None, must_call: str | None = None
+    ) -> SamplingRequest:
+        """Read the parameters that both routes share; those that each route reads itself are arguments."""
+        _check_supported(body)
+        stream, options = body.flag("stream"), body.nested("stream_options")
+        if options.values and not stream:
+            raise bad_value("Stream options can only be defined when `stream=True`.", "stream_options")
+        usage_at_end = options.flag("include_usage")
+        greedy = body.number("temperature") == 0
+        return cls(
+            sampling=_sampling(body, max_tokens, must_call, greedy=greedy),
+            count=_count(body, greedy=greedy),
+            logprobs=_checked_logprobs(logprobs),
+            prompt_logprobs=_prompt_logprobs(body, stream=stream),
+            return_ids=body.flag("return_token_ids"),
+            ids_as_tokens=body.flag("return_tokens_as_token_ids"),
+            stream=stream,
+            usage_at_end=usage_at_end,
+            usage_always=usage_at_end and options.flag("continuous_usage_stats"),
+        )
 
-def asked(body: Body, *, max_tokens: int, logprobs: int | None, **sampling: Any) -> SamplingRequest:
-    """Read the options that both routes share; `sampling` are those that only one has."""
-    _possible(body)
-    stream, options = body.flag("stream"), Body(body.object("stream_options"))
-    if options.values and not stream:
-        raise bad("Stream options can only be defined when `stream=True`.", "stream_options")
-    greedy = body.number("temperature") == 0
-    at_end = options.flag("include_usage")
-    return SamplingRequest(
-        sampling=_checked(body, max_tokens, greedy=greedy, **sampling),
-        count=_count(body, greedy=greedy),
-        logprobs=_few(logprobs),
-        scored=_scored(body, stream=stream),
-        return_ids=body.flag("return_token_ids"),
-        ids_as_tokens=body.flag("return_tokens_as_token_ids"),
-        stream=stream,
-        usage_at_end=at_end,
-        usage_always=at_end and options.flag("continuous_usage_stats"),
-    )
 
-
-def _possible(body: Body) -> None:
-    """Refuse what would make another reply than the sampler can give."""
+def _check_supported(body: Body) -> None:
     for name in REFUSED:
-        if body.get(name):
+        if body.values.get(name):
             raise unsupported(name)
-    if body.object("response_format").get("type", "text") != "text":
+    if body.nested("response_format").values.get("type", "text") != "text":
         raise unsupported("response_format")
     if not body.flag("include_reasoning", default=True):
         raise unsupported("include_reasoning")
 
 
-def _scored(body: Body, *, stream: bool) -> int | None:
-    count = body.integer("prompt_logprobs")
-    if count and stream:
-        raise bad("`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs")
-    return _few(count)
-
-
-def _checked(body: Body, max_tokens: int, *, greedy: bool, **sampling: Any) -> SamplingSettings:
-    """Read what decides the ids. Without temperature the seed decides nothing."""
-    temperature, least = body.number("temperature"), body.integer("min_tokens") or 0
+def _sampling(body: Body, max_tokens: int, must_call: str | None, *, greedy: bool) -> SamplingSettings:
+    temperature, min_tokens = body.number("temperature"), body.integer("min_tokens") or 0
     if temperature is not None and temperature < 0:
-        told = float(temperature)
-        raise bad(f"temperature must be non-negative, got {told}.", "temperature", told)
+        shown = float(temperature)
+        raise bad_value(f"temperature must be non-negative, got {shown}.", "temperature", shown)
     if max_tokens < 1:
-        raise bad(f"max_tokens must be at least 1, got {max_tokens}.", "max_tokens", max_tokens)
-    if not 0 <= least <= max_tokens:
-        raise BadRequest(f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {least}.")
+        raise bad_value(f"max_tokens must be at least 1, got {max_tokens}.", "max_tokens", max_tokens)
+    if not 0 <= min_tokens <= max_tokens:
+        text = f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
+        raise BadRequest(text)
     stop = body.texts("stop")
     if "" in stop:
         raise BadRequest("stop cannot contain an empty string.")
+    stop_ids = body.values.get("stop_token_ids")
     return SamplingSettings(
         max_tokens=max_tokens,
-        min_tokens=least,
-        seed=None if greedy else body.integer("seed"),
+        min_tokens=min_tokens,
+        seed=None if greedy else body.integer("seed"),  # at temperature 0 the seed decides nothing
         stop=tuple(stop),
-        stop_token_ids=frozenset(body.ids("stop_token_ids")),
+        stop_token_ids=frozenset(() if stop_ids is None else token_ids(stop_ids, body.at("stop_token_ids"))),
         ignore_eos=body.flag("ignore_eos"),
         keep_stop=body.flag("include_stop_str_in_output"),
         skip_special=body.flag("skip_special_tokens", default=True),
-        **sampling,
+        must_call=must_call,
     )
 
 
@@ -117,166 +112,151 @@ def _count(body: Body, *, greedy: bool) -> int:
     return count
 
 
-def _few(logprobs: int | None) -> int | None:
-    if logprobs is not None and not 0 <= logprobs <= MOST_LOGPROBS:
-        text = f"Requested sample logprobs of {logprobs}, which is greater than max allowed: {MOST_LOGPROBS}"
-        raise bad(text, "logprobs", logprobs)
-    return logprobs
+def _prompt_logprobs(body: Body, *, stream: bool) -> int | None:
+    count = body.integer("prompt_logprobs")
+    if count and stream:
+        raise bad_value("`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs")
+    return _checked_logprobs(count)
 
 
-def readied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages for the template; at least one is needed."""
-    if not messages:
-        raise BadRequest("Cannot apply chat template to an empty conversation. Provide at least one message.")
-    return [_readied(message, f"body.messages.{place}") for place, message in enumerate(messages)]
+def _checked_logprobs(count: int | None) -> int | None:
+    if count is not None and not 0 <= count <= MOST_LOGPROBS:
+        text = f"Requested sample logprobs of {count}, which is greater than max allowed: {MOST_LOGPROBS}"
+        raise bad_value(text, "logprobs", count)
+    return count
 
 
-def _readied(message: Mapping[str, Any], place: str) -> dict[str, Any]:
-    role = message.get("role")
-    if not isinstance(role, str):
-        raise invalid("missing", f"{place}.role", "Field required", dict(message))
-    known = {
-        "role": "system" if role == "developer" else role,
-        "content": _text(message.get("content", ""), place, optional=role == "assistant"),
-    }
-    if role == "assistant":
-        known |= _thought(message) | _calls(message, place)
-    if role == "tool" and "tool_call_id" in message:
-        known["tool_call_id"] = message["tool_call_id"]
-    return known | ({"name": message["name"]} if isinstance(message.get("name"), str) else {})
-
-
-def _text(content: Any, place: str, *, optional: bool) -> str:
-    """Return the text of a content, parts on lines of their own; only an assistant's may be null."""
-    if isinstance(content, str) or (content is None and optional):
-        return content or ""
-    if not isinstance(content, list):
-        raise invalid("string_type", f"{place}.content", "Input should be a valid string", content)
-    return "\n".join(_part(part, f"{place}.content.{at}") for at, part in enumerate(content))
-
-
-def _part(part: Any, place: str) -> str:
-    if not isinstance(part, dict):
-        raise invalid("dict_type", place, "Input should be a valid dictionary", part)
-    kind = part.get("type")
-    if kind in ("text", "input_text", "output_text", "refusal"):
-        return str(part.get("refusal" if kind == "refusal" else "text") or "")
-    raise BadRequest(f"This model takes text alone; a content part of type {kind!r} cannot be answered.")
-
-
-def _thought(message: Mapping[str, Any]) -> dict[str, Any]:
-    thought = message.get("reasoning")
-    return {} if thought is None else {"reasoning": thought, "reasoning_content": thought}
-
-
-def _calls(message: Mapping[str, Any], place: str) -> dict[str, Any]:
-    calls = message.get("tool_calls") or []
-    if not isinstance(calls, list):
-        raise invalid("list_type", f"{place}.tool_calls", "Input should be a valid list", calls)
-    found = [_call(call, f"{place}.tool_calls.{at}") for at, call in enumerate(calls)]
-    return {"tool_calls": found} if found else {}
-
-
-def _call(call: Any, place: str) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or call.get("type", "function") != "function":
-        raise bad("chat completions only support assistant tool_calls of type 'function'.", "tool_calls")
-    written = function.get("arguments")
-    if not isinstance(written, str):
-        raise invalid("string_type", f"{place}.arguments", "Input should be a valid string", written)
-    return {**call, "function": {**function, "arguments": _arguments(written)}}
-
-
-def _arguments(written: str) -> dict[str, Any]:
-    """Return arguments as an object; what is broken or of another kind becomes an empty one."""
-    try:
-        found = json.loads(written)
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
-
-
-GOES_ON, OPENED = "continue_final_message", "add_generation_prompt"
-BOTH = f"Cannot set both `{GOES_ON}` and `{OPENED}` to True."
-UNSAID = f"{GOES_ON} and {OPENED} are not compatible, and the latter is the default; set it to false."
+CONTINUE, OPEN_TURN = "continue_final_message", "add_generation_prompt"
 
 
 @frozen
 class RenderRequest:
-    """What to render, and how."""
+    """The messages and tools of a request, and how its prompt ends."""
 
-    messages: list[dict[str, Any]]
+    messages: list[Body]
     tools: list[dict[str, Any]] | None
-    prompted: bool
-    """Whether the assistant's turn is opened."""
-    continued: bool
-    """Whether the last message goes on."""
-    arguments: Mapping[str, Any]
+    add_generation_prompt: bool
+    continue_final_message: bool
+    template_args: Mapping[str, Any]
 
     @classmethod
-    def read(cls, body: Body, *, renamed: bool = False) -> RenderRequest:
-        """Read it; a template in the request is not trusted.
+    def read(cls, body: Body, *, two_names: bool = False) -> RenderRequest:
+        """Read what to render; raises `BadRequest` for a chat template, which is not trusted.
 
-        Where `renamed`, `reasoning_content` is read as `reasoning`. The engine does that for chat alone: its
-        `/tokenize` renders such a message without its thought.
+        With `two_names`, `reasoning_content` is read as `reasoning`. The real server does that for chat
+        alone: its `/tokenize` renders such a message without its reasoning.
         """
-        if body.get("chat_template") is not None:
+        if body.values.get("chat_template") is not None:
             raise BadRequest("A chat template in a request is not trusted; render on your side and send ids.")
-        prompted, continued = _ending(body)
-        return cls(
-            messages=_messages(body, renamed=renamed),
-            tools=body.objects("tools"),
-            prompted=prompted,
-            continued=continued,
-            arguments=_template_args(body),
-        )
+        open_turn, continued = _prompt_end(body)
+        messages = body.nested_list("messages")
+        if two_names:
+            messages = [
+                Body({"reasoning": one.values.get("reasoning_content"), **one.values}, one.path)
+                for one in messages
+            ]
+        body.nested_list("tools")
+        # What a request says elsewhere cannot be said again as a variable of the template.
+        fixed = {"messages", "tools", "documents", OPEN_TURN, CONTINUE}
+        given = body.nested("chat_template_kwargs").values
+        template_args = {name: value for name, value in given.items() if name not in fixed}
+        return cls(messages, body.values.get("tools"), open_turn, continued, template_args)
 
     @property
     def thinking(self) -> bool:
-        """Whether the reply may begin with a thought."""
-        return self.arguments.get("enable_thinking", True) is not False
+        """Whether the reply may begin with reasoning."""
+        return self.template_args.get("enable_thinking", True) is not False
 
     def ids(self, family: Family) -> list[int]:
-        """Return the ids, or refuse what the template refuses."""
+        """Return the prompt's ids; raises `BadRequest` where the chat template refuses the messages."""
+        if not self.messages:
+            text = "Cannot apply chat template to an empty conversation. Provide at least one message."
+            raise BadRequest(text)
         try:
             text = family.text(
-                readied(self.messages),
+                [_template_message(message) for message in self.messages],
                 tools=self.tools,
-                add_generation_prompt=self.prompted,
-                continue_final_message=self.continued,
-                **self.arguments,
+                add_generation_prompt=self.add_generation_prompt,
+                continue_final_message=self.continue_final_message,
+                **self.template_args,
             )
             return family.encode(text)
         except (TemplateRefused, InputError) as error:
             raise BadRequest(str(error.__cause__ or error)) from error
 
 
-def _ending(body: Body) -> tuple[bool, bool]:
-    """Return whether an answer is opened, and whether the last message goes on.
+def _prompt_end(body: Body) -> tuple[bool, bool]:
+    """Return whether a turn is opened, and whether the last message goes on.
 
-    Opening is the default, so that a message which goes on needs both flags. The engine asks first whether
-    both say anything, and the word "false" does; null is no value of theirs.
+    Opening is the default, so that a message which goes on needs both flags. The real server first compares
+    them before it parses them, so that the word "false" counts as set; null is not a value of either.
     """
-    if body.get(GOES_ON) and body.get(OPENED):
-        raise BadRequest(BOTH)
-    for name in (OPENED, GOES_ON):
+    if body.values.get(CONTINUE) and body.values.get(OPEN_TURN):
+        raise BadRequest(f"Cannot set both `{CONTINUE}` and `{OPEN_TURN}` to True.")
+    for name in (OPEN_TURN, CONTINUE):
         if body.values.get(name, True) is None:
-            raise invalid("bool_type", f"body.{name}", "Input should be a valid boolean", None)
-    prompted, continued = body.flag(OPENED, default=True), body.flag(GOES_ON)
-    if prompted and continued:
-        raise BadRequest(UNSAID)
-    return prompted, continued
+            raise invalid("bool_type", body.at(name), "Input should be a valid boolean", None)
+    open_turn, continued = body.flag(OPEN_TURN, default=True), body.flag(CONTINUE)
+    if open_turn and continued:
+        text = (
+            f"{CONTINUE} and {OPEN_TURN} are not compatible, and the latter is the default; set it to false."
+        )
+        raise BadRequest(text)
+    return open_turn, continued
 
 
-def _messages(body: Body, *, renamed: bool) -> list[dict[str, Any]]:
-    messages = body.objects("messages") or []
-    if not renamed:
-        return messages
-    return [{"reasoning": message.get("reasoning_content"), **message} for message in messages]
+def _template_message(message: Body) -> dict[str, Any]:
+    """Return a message with the keys that the chat template reads."""
+    values, role = message.values, message.values.get("role")
+    if not isinstance(role, str):
+        raise message.missing(message.at("role"), str)
+    known: dict[str, Any] = {
+        "role": "system" if role == "developer" else role,
+        "content": _content(message, optional=role == "assistant"),
+    }
+    if role == "assistant":
+        if values.get("reasoning") is not None:
+            known |= {"reasoning": values["reasoning"], "reasoning_content": values["reasoning"]}
+        if values.get("tool_calls"):
+            message.optional("tool_calls", list)
+            calls = enumerate(values["tool_calls"])
+            known["tool_calls"] = [_call(call, f"{message.path}.tool_calls.{place}") for place, call in calls]
+    if role == "tool" and "tool_call_id" in values:
+        known["tool_call_id"] = values["tool_call_id"]
+    return known | ({"name": values["name"]} if isinstance(values.get("name"), str) else {})
 
 
-def _template_args(body: Body) -> dict[str, Any]:
-    """Return the template's variables; what the request says elsewhere cannot be said here again."""
-    taken = {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"}
-    given = body.object("chat_template_kwargs")
-    return {name: value for name, value in given.items() if name not in taken}
+def _content(message: Body, *, optional: bool) -> str:
+    """Return the text of a content, its parts on lines of their own; only an `optional` one may be null."""
+    content = message.values.get("content", "")
+    if isinstance(content, str) or (content is None and optional):
+        return content or ""
+    if not isinstance(content, list):
+        raise message.wrong_type(message.at("content"), str, content)
+    return "\n".join(_part(part) for part in message.nested_list("content"))
+
+
+def _part(part: Body) -> str:
+    kind = part.values.get("type")
+    if kind in ("text", "input_text", "output_text", "refusal"):
+        return str(part.values.get("refusal" if kind == "refusal" else "text") or "")
+    raise BadRequest(f"This model takes text alone; a content part of type {kind!r} cannot be answered.")
+
+
+def _call(call: Any, path: str) -> dict[str, Any]:
+    """Return a tool call with its arguments as an object: those that are not one become an empty object."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or call.get("type", "function") != "function":
+        text = "chat completions only support assistant tool_calls of type 'function'."
+        raise bad_value(text, "tool_calls")
+    written = function.get("arguments")
+    if not isinstance(written, str):
+        raise invalid("string_type", f"{path}.arguments", "Input should be a valid string", written)
+    try:
+        arguments = json.loads(written)
+    except ValueError:
+        arguments = None
+    return {
+        **call,
+        "function": {**function, "arguments": arguments if isinstance(arguments, dict) else {}},
+    }

@@ -1,7 +1,8 @@
-"""The sampler: prompt ids and a seed in, ids out, for ever.
+"""The sampler: a seeded source of random turns, not a language model.
 
-It is no language model. What it says follows from the ids of the prompt, its own seed and the request's, and
-from nothing else: not from the route, the time, or what was asked before.
+The ids that it samples follow from the prompt's ids, its own seed and the request's seed. They depend on
+nothing
+else: not on the route, the time or earlier requests.
 """
 
 from __future__ import annotations
@@ -10,83 +11,69 @@ from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
-from .draws import FaultRates, Rng, pack
-from .prompt_view import PromptView, Tool, read
-from .reply import ReplyPlan, TextPiece, compose, ids_of
+from .reply import ReplyPlan, TextPiece, ids_of, plan_reply, read_prompt
+from .rng import FaultRates, Rng, pack
 from .vocabulary import Vocabulary, passage, vocabulary
 
 
 @frozen
 class Sampler:
-    """A seed and fault_rates; `ids` is a function of its arguments."""
+    """Samples ids after a prompt: reasoning, text and tool calls with the faults that real turns have.
+
+    Attributes:
+        seed: Two samplers with the same seed sample the same.
+        fault_rates: How often turns have each fault, such as ids that the tokenizer does not give.
+    """
 
     seed: int = 0
     fault_rates: FaultRates = field(factory=FaultRates)
 
-    def dice(self, prompt: Sequence[int], seed: int | None, draw: int = 0) -> Rng:
-        """Return the draws that belong to this prompt, this request's seed and its `draw`-th choice."""
-        return Rng(self.seed, "" if seed is None else seed, draw, pack(prompt))
-
     def ids(
         self, prompt: Sequence[int], *, seed: int | None = None, draw: int = 0, must_call: str | None = None
     ) -> Iterator[int]:
-        """Yield the ids of the reply, its end token, and then more words without end.
+        """Yield the ids of a turn, its stop token, and then more text without end.
 
-        Whoever asks stops: at an end token, at a limit. `must_call` names the tool to call; `""` means any.
+        The caller stops: at a stop token, or at a limit. `prompt` are the prompt's ids, `seed` is the
+        request's, `draw` numbers the choices of one request. `must_call` names the tool to call; `""` means
+        any.
         """
-        words, dice = vocabulary(), self.dice(prompt, seed, draw)
-        scene = read(prompt, words)
-        reply = compose(scene, dice, self.fault_rates, _wanted(scene, must_call))
-        drifts = dice.chance(self.fault_rates.drifts)
-        yield from self._said(reply, dice, words, drifts=drifts)
+        words, rng = vocabulary(), Rng(self.seed, "" if seed is None else seed, draw, pack(prompt))
+        view = read_prompt(prompt, words)
+        tools = [tool for tool in view.tools if must_call in ("", tool.name)]
+        reply = plan_reply(view, rng, self.fault_rates, tools)
+        drifts = rng.chance(self.fault_rates.drifts)
+        yield from _planned(reply, rng, words, drifts=drifts)
         while True:
-            more = ids_of([TextPiece(passage(dice, scene.heard) + " ")], words)
-            yield from drifted(more, dice, words) if drifts else more
-
-    def _said(self, reply: ReplyPlan, dice: Rng, words: Vocabulary, *, drifts: bool) -> Iterator[int]:
-        """Yield the ids of the pieces, of half a character where there is one, and of the end."""
-        ids = ids_of(reply.pieces, words)
-        yield from drifted(ids, dice, words) if drifts else ids
-        if reply.half:
-            yield from _bytes(reply.half, words)[:-1]
-        if reply.end is not None:
-            yield words.id(reply.end)
+            more = ids_of([TextPiece(passage(rng, view.echoed) + " ")], words)
+            yield from drifted(more, rng, words) if drifts else more
 
 
-def _wanted(scene: PromptView, must_call: str | None) -> list[Tool]:
-    """Return the tools of which one must be called; none where nothing must or can be."""
-    if must_call is None:
-        return []
-    return [tool for tool in scene.tools if must_call in ("", tool.name)]
+def _planned(reply: ReplyPlan, rng: Rng, words: Vocabulary, *, drifts: bool) -> Iterator[int]:
+    ids = ids_of(reply.pieces, words)
+    yield from drifted(ids, rng, words) if drifts else ids
+    if reply.half:
+        single = [byte for merged in words.spell_out(reply.half) for byte in words.bytes_of(merged)]
+        yield from single[:-1]
+    if reply.end is not None:
+        yield words.id(reply.end)
 
 
-def _bytes(character: str, words: Vocabulary) -> list[int]:
-    return [byte for merged in words.spelled(character) for byte in words.bytes_of(merged)]
-
-
-SHARE = 0.15
-"""How many of the merged ids come apart, in a reply that drifts."""
-
-
-def drifted(ids: Sequence[int], dice: Rng, words: Vocabulary) -> list[int]:
-    """Return ids with the same text as `ids`, at least one of them split where any can be."""
+def drifted(ids: Sequence[int], rng: Rng, words: Vocabulary) -> list[int]:
+    """Return ids of the same text: some merged ids are split, at least one where there are any."""
     merged = [place for place, identifier in enumerate(ids) if identifier in words.halves]
     if not merged:
         return list(ids)
-    apart = {place for place in merged if dice.chance(SHARE)} or {dice.pick(merged)}
-    found: list[int] = []
+    apart = {place for place in merged if rng.chance(0.15)} or {rng.pick(merged)}
+    result: list[int] = []
     for place, identifier in enumerate(ids):
-        found += _split(identifier, dice, words) if place in apart else [identifier]
-    return found
+        result += _split(identifier, rng, words) if place in apart else [identifier]
+    return result
 
 
-def _split(identifier: int, dice: Rng, words: Vocabulary) -> list[int]:
-    """Undo the last merge of an id, and of its halves now and then."""
-    left, right = words.halves[identifier]
-    return [part for half in (left, right) for part in _maybe(half, dice, words)]
-
-
-def _maybe(identifier: int, dice: Rng, words: Vocabulary) -> list[int]:
-    return (
-        _split(identifier, dice, words) if identifier in words.halves and dice.chance(0.3) else [identifier]
-    )
+def _split(identifier: int, rng: Rng, words: Vocabulary) -> list[int]:
+    """Undo the last merge of an id, and sometimes that of its halves."""
+    parts: list[int] = []
+    for half in words.halves[identifier]:
+        again = half in words.halves and rng.chance(0.3)
+        parts += _split(half, rng, words) if again else [half]
+    return parts

@@ -1,7 +1,8 @@
-"""A byte-level BPE vocabulary, trained here at first use and then kept.
+"""The tokenizer of the embedded engine: a byte-level BPE vocabulary, trained at first use.
 
-Three tokens are special (a decoder may skip them), six are added but not special (a decoder keeps them, a
-parser consumes them); the rest are bytes and merges of bytes.
+Three tokens are special: a decoder may skip them. Six tags are added tokens but not special: a decoder keeps
+them and a parser reads them. All other tokens are bytes and merges of bytes. The training text is drawn here,
+too, from the same words as the sampler's text.
 """
 
 from __future__ import annotations
@@ -13,54 +14,57 @@ from functools import cache
 from attrs import frozen
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from .draws import Rng
+from .rng import Rng
 
-OPEN, CLOSE, OVER = "<|turn|>", "<|done|>", "<|over|>"
-"""A turn's beginning, its end, and the end of all text: an end token that no turn is closed with."""
-THINK, THOUGHT = "<think>", "</think>"
-CALL, CALLED = "<tool_call>", "</tool_call>"
-RESPONSE, RESPONDED = "<tool_response>", "</tool_response>"
-SPECIAL = (OVER, OPEN, CLOSE)
-TAGS = (THINK, THOUGHT, CALL, CALLED, RESPONSE, RESPONDED)
-PIECES = 2000
-"""Bytes and merges; the nine named tokens come after them."""
+START_OF_TURN, END_OF_TURN, END_OF_TEXT = "<|turn|>", "<|done|>", "<|over|>"
+"""`END_OF_TEXT` is a stop token with which the chat template closes no turn: sampling it is an odd stop."""
+THINK, END_THINK = "<think>", "</think>"
+TOOL_CALL, END_TOOL_CALL = "<tool_call>", "</tool_call>"
+SPECIAL = (END_OF_TEXT, START_OF_TURN, END_OF_TURN)
+TAGS = (THINK, END_THINK, TOOL_CALL, END_TOOL_CALL, "<tool_response>", "</tool_response>")
+MERGED_SIZE = 2000
+"""How many bytes and merges there are; the nine named tokens come after them."""
 
-# Punctuation takes the newlines after it, so a merge can lie across what a template writes in two steps.
+# Punctuation takes the newlines after it, so that a merge can span two texts which a chat template writes one
+# after the other. Real vocabularies do the same: it is where token ids depend on what follows.
 SPLIT = r"\p{N}{1,3}| ?\p{L}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?=\S)|\s+"
 
 
 @frozen
 class Vocabulary:
-    """The tokenizer and what the sampler has to know of its inside."""
+    """The tokenizer, and the merges that the sampler undoes.
+
+    Attributes:
+        tokenizer: Encodes text as an engine does; named tokens are found in the text.
+        plain: The same merges without the named tokens: `<think>` becomes the ids of its letters.
+        halves: For a merged id, the two ids that it was merged from.
+    """
 
     tokenizer: Tokenizer
-    """Text to ids as an engine does it: the nine named tokens are found in the text."""
     plain: Tokenizer
-    """The same merges without the named tokens: `<think>` becomes the ids of seven characters or fewer."""
     halves: Mapping[int, tuple[int, int]]
-    """A merged id to the two ids that it was merged from."""
 
     @property
     def size(self) -> int:
-        """Return how many ids there are; every id is below it."""
+        """Return the number of ids; every id is below it."""
         return self.tokenizer.get_vocab_size()
 
     def id(self, token: str) -> int:
-        """Return the id of a named token, such as `CLOSE`."""
-        found = self.tokenizer.token_to_id(token)
-        assert found is not None, token  # noqa: S101  # only the tokens named in this file are asked for
-        return int(found)
-
-    def spelled(self, text: str) -> list[int]:
-        """Return `text` in merges alone, a tag in it spelled out like any other word."""
-        return list(self.plain.encode(text, add_special_tokens=False).ids)
+        """Return the id of a named token, such as `END_OF_TURN`."""
+        identifier = self.tokenizer.token_to_id(token)
+        assert identifier is not None, token  # noqa: S101  # only the tokens named in this file are asked for
+        return int(identifier)
 
     def encode(self, text: str) -> list[int]:
         """Return the canonical ids of `text`."""
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
+    def spell_out(self, text: str) -> list[int]:
+        """Return ids of `text` without named tokens: a tag in it becomes ordinary ids."""
+        return list(self.plain.encode(text, add_special_tokens=False).ids)
+
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids` with every special token in it."""
+        """Return the text of `ids`, special tokens included."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def bytes_of(self, identifier: int) -> list[int]:
@@ -72,12 +76,15 @@ class Vocabulary:
 
 @cache
 def vocabulary() -> Vocabulary:
-    """Train the vocabulary, or return the one that was trained before in this process."""
+    """Return the vocabulary, trained at the first call in this process; it is the same in every process."""
     plain = _trained()
     tokenizer = Tokenizer.from_str(plain.to_str())
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in TAGS])
-    return Vocabulary(tokenizer, plain, _halves(plain))
+    model = json.loads(plain.to_str())["model"]
+    ids = model["vocab"]
+    halves = {ids[left + right]: (ids[left], ids[right]) for left, right in model["merges"]}
+    return Vocabulary(tokenizer, plain, halves)
 
 
 def _trained() -> Tokenizer:
@@ -87,66 +94,53 @@ def _trained() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, level])
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=PIECES, show_progress=False, initial_alphabet=alphabet)
-    tokenizer.train_from_iterator(corpus(), trainer)
+    trainer = trainers.BpeTrainer(vocab_size=MERGED_SIZE, show_progress=False, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(training_text(), trainer)
     return tokenizer
 
 
-def _halves(tokenizer: Tokenizer) -> dict[int, tuple[int, int]]:
-    model = json.loads(tokenizer.to_str())["model"]
-    ids, merges = model["vocab"], model["merges"]
-    return {ids[left + right]: (ids[left], ids[right]) for left, right in merges}
-
-
-PASSAGES = 260
-
-
-def corpus() -> Iterator[str]:
-    """Yield every passage, about 54 thousand characters in all."""
-    dice = Rng("corpus")
-    yield from TURN
-    yield " ".join(COMMON * 3)
-    for index in range(PASSAGES):
-        yield " ".join(sentence(dice) for _ in range(2)) + "\n\n"
-        yield _record(dice)
+def training_text() -> Iterator[str]:
+    """Yield the texts that the vocabulary is trained on, about 54 thousand characters in all."""
+    rng = Rng("corpus")
+    yield from ROLE_WORDS
+    yield " ".join(COMMON_WORDS * 3)
+    for index in range(260):
+        yield " ".join(sentence(rng) for _ in range(2)) + "\n\n"
+        yield _json_record(rng)
         if index % 4 == 0:
-            yield dice.pick(CODE)
-            yield f"{index}. {dice.pick(NOUNS)} - {dice.between(0, 9999)}; "
-            yield f"{dice.pick(ABROAD)}, {dice.pick(PLACES)}\n"
+            yield rng.pick(CODE)
+            yield f"{index}. {rng.pick(NOUNS)} - {rng.between(0, 9999)}; "
+            yield f"{rng.pick(FOREIGN_WORDS)}, {rng.pick(PLACES)}\n"
 
 
-def _record(dice: Rng) -> str:
+def _json_record(rng: Rng) -> str:
     """Return one JSON object as an engine or a client would write it."""
-    keys = [dice.pick(KEYS) for _ in range(3)]
-    values = [dice.pick(PLACES), dice.between(0, 500), {"type": dice.pick(KEYS), "items": [dice.pick(NOUNS)]}]
+    keys = [rng.pick(KEYS) for _ in range(3)]
+    values = [rng.pick(PLACES), rng.between(0, 500), {"type": rng.pick(KEYS), "items": [rng.pick(NOUNS)]}]
     record = dict(zip(keys, values, strict=True))
-    return json.dumps(record, ensure_ascii=False, indent=2 if dice.chance(0.2) else None) + "\n"
+    return json.dumps(record, ensure_ascii=False, indent=2 if rng.chance(0.2) else None) + "\n"
 
 
-ECHOED = 0.5
-FOREIGN = 0.35
+def sentence(rng: Rng, echoed: Sequence[str] = ()) -> str:
+    """Return one sentence; half the time one of the words in `echoed` is in it."""
+    parts = [rng.pick(OPENERS) + ", the"] if rng.chance(0.4) else ["The"]
+    parts += [rng.pick(ADJECTIVES), rng.pick(NOUNS), rng.pick(VERBS), "the"]
+    if echoed and rng.chance(0.5):
+        parts += [rng.pick(echoed), "and the"]
+    parts.append(rng.pick(NOUNS))
+    if rng.chance(0.35):
+        parts += ["of", rng.pick(FOREIGN_WORDS)]
+    return " ".join(parts) + rng.pick((".", ".", ".", "!", "?", ";", "..."))
 
 
-def sentence(dice: Rng, heard: Sequence[str] = ()) -> str:
-    """Return one sentence, half the time around a word that was `heard` in the prompt."""
-    parts = [dice.pick(OPENERS) + ", the"] if dice.chance(0.4) else ["The"]
-    parts += [dice.pick(ADJECTIVES), dice.pick(NOUNS), dice.pick(VERBS), "the"]
-    if heard and dice.chance(ECHOED):
-        parts += [dice.pick(heard), "and the"]
-    parts.append(dice.pick(NOUNS))
-    if dice.chance(FOREIGN):
-        parts += ["of", dice.pick(ABROAD)]
-    return " ".join(parts) + dice.pick((".", ".", ".", "!", "?", ";", "..."))
-
-
-def passage(dice: Rng, heard: Sequence[str] = ()) -> str:
-    """Return a few sentences, now and then with a list or a piece of code after them."""
-    between = dice.pick((" ", " ", "\n", "\n\n"))
-    text = between.join(sentence(dice, heard) for _ in range(dice.between(1, 3)))
-    if dice.chance(0.12):
-        text += "\n\n" + dice.pick(CODE).rstrip("\n")
-    elif dice.chance(0.12):
-        text += "\n" + "\n".join(f"- {dice.pick(NOUNS)}: {dice.between(0, 999)}" for _ in range(3))
+def passage(rng: Rng, echoed: Sequence[str] = ()) -> str:
+    """Return one to three sentences, sometimes with a list or a piece of code after them."""
+    between = rng.pick((" ", " ", "\n", "\n\n"))
+    text = between.join(sentence(rng, echoed) for _ in range(rng.between(1, 3)))
+    if rng.chance(0.12):
+        text += "\n\n" + rng.pick(CODE).rstrip("\n")
+    elif rng.chance(0.12):
+        text += "\n" + "\n".join(f"- {rng.pick(NOUNS)}: {rng.between(0, 999)}" for _ in range(3))
     return text
 
 
@@ -168,7 +162,7 @@ OPENERS = (
     *("Then", "Often", "Perhaps", "Therefore", "At first", "In the end", "However", "Meanwhile"),
     *("For example", "As before", "Step by step", "Of course"),
 )
-ABROAD = (
+FOREIGN_WORDS = (
     *("café", "naïve", "Zürich", "smörgås", "łódź", "señor", "garçon", "Ελλάδα", "данные", "мост"),
     *("東京", "水曜日", "서울", "שלום", "مرحبا", "½", "≤", "→", "€", "🙂", "🚲", "👩‍🚀"),
 )
@@ -214,12 +208,12 @@ CODE = (
     "```python\nimport json\nprint(json.dumps({'a': 1}, indent=2))\n```\n",
     "<table>\n  <tr><td>left</td><td>right</td></tr>\n</table>\n",
 )
-COMMON = (
+COMMON_WORDS = (
     *("hello", "please", "what", "when", "where", "which", "who", "how", "why", "could", "would", "should"),
     *("you", "your", "we", "they", "this", "that", "these", "with", "from", "about", "have", "will", "can"),
     *("today", "tomorrow", "tell", "give", "make", "look", "need", "know", "think", "write", "find", "there"),
 )
-TURN = (
+ROLE_WORDS = (
     *("system", "user", "assistant", "tool", "think", "tool_call", "tool_response", "tools", "functions"),
     *("You may call these functions, described in JSON, one on each line:", "Write every call as"),
 )

@@ -25,8 +25,8 @@ from .dialect_gateway import Failing, Gateway, serving
 TURNS = 6
 FUNCTION: Any = WEATHER["function"]
 ASK = "What is the weather in Quito?"
-BUSY = attrs.evolve(TIDY, calls=1.0, thinks=1.0, twice=0.5)
-WILD = FaultRates(calls=0.9, malformed=0.5, silent=0.1)
+BUSY = attrs.evolve(TIDY, tool_calls=1.0, reasoning=1.0, second_calls=0.5)
+WILD = FaultRates(tool_calls=0.9, malformed=0.5, empty=0.1)
 
 
 def engine(seed: int, fault_rates: FaultRates) -> VLLM:
@@ -181,7 +181,7 @@ def test_a_chat_tells_ids_and_counts() -> None:
 
 
 def test_thoughts_are_blocks_and_items() -> None:
-    fault_rates = attrs.evolve(TIDY, thinks=1.0)
+    fault_rates = attrs.evolve(TIDY, reasoning=1.0)
     messages: Any = [{"role": "user", "content": ASK}]
     with claude(Gateway(engine(5, fault_rates))) as client:
         message = client.messages.create(model="m", messages=messages, max_tokens=200)
@@ -216,7 +216,7 @@ def test_an_answer_that_is_cut_says_so() -> None:
 
 def test_a_string_that_ends_a_turn_is_named() -> None:
     messages: Any = [{"role": "user", "content": ASK}]
-    with claude(Gateway(engine(5, attrs.evolve(TIDY, thinks=0.0)))) as client:
+    with claude(Gateway(engine(5, attrs.evolve(TIDY, reasoning=0.0)))) as client:
         text: Any = client.messages.create(model="m", messages=messages, max_tokens=200).content[-1]
         word = text.text.split()[2]
         cut = client.messages.create(model="m", messages=messages, max_tokens=200, stop_sequences=[word])

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from tito_io.embedded import TIDY, FaultRates, family, vocabulary
-from tito_io.embedded.vocabulary import CALL, CALLED, CLOSE, OVER, THOUGHT
+from tito_io.embedded.vocabulary import END_OF_TEXT, END_OF_TURN, END_THINK, END_TOOL_CALL, TOOL_CALL
 
 from .embedded_client import HELLO, WEATHER, client, events, post
 
@@ -96,7 +96,7 @@ async def test_ids_decode_to_the_parts_of_the_message() -> None:
         message = choice["message"]
         assert text.startswith("<think>" + message["reasoning"] + "</think>")
         if "tool_calls" not in message:
-            assert text.endswith("</think>" + message["content"] + CLOSE)
+            assert text.endswith("</think>" + message["content"] + END_OF_TURN)
     assert any("tool_calls" in answer["choices"][0]["message"] for answer in answers)
 
 
@@ -134,7 +134,7 @@ def _joined(parts: list[Any]) -> dict[str, Any]:
 
 
 async def test_a_chunk_may_have_ids_and_no_words() -> None:
-    async with client(fault_rates=evolve(TIDY, calls=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, tool_calls=1.0)) as opened:
         parts = await events(opened, CHAT, {**QUESTIONS[0], "return_token_ids": True})
         quiet = await events(opened, CHAT, QUESTIONS[0])
     assert any(part["choices"][0]["delta"] == {} and part["choices"][0]["token_ids"] for part in parts[1:])
@@ -164,7 +164,7 @@ async def test_counts_with_every_chunk_need_the_counts_at_the_end() -> None:
 
 
 async def test_a_reply_that_says_nothing_has_one_id_and_no_thought() -> None:
-    async with client(fault_rates=evolve(TIDY, silent=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, empty=1.0)) as opened:
         answer = await post(opened, CHAT, {"messages": HELLO, **IDS})
     message, usage = answer["choices"][0]["message"], answer["usage"]
     assert (message["content"], message["reasoning"], answer["choices"][0]["finish_reason"]) == (
@@ -177,7 +177,7 @@ async def test_a_reply_that_says_nothing_has_one_id_and_no_thought() -> None:
 
 
 async def test_a_call_ends_a_reply_with_its_own_reason() -> None:
-    async with client(fault_rates=evolve(TIDY, calls=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, tool_calls=1.0)) as opened:
         answer = await post(opened, CHAT, {**QUESTIONS[0], "return_token_ids": True})
         parts = await events(opened, CHAT, QUESTIONS[0])
         unparsed = await post(opened, CHAT, {**QUESTIONS[0], "tool_choice": "none"})
@@ -189,7 +189,7 @@ async def test_a_call_ends_a_reply_with_its_own_reason() -> None:
     assert call["function"]["name"] == "get_weather"
     assert "city" in json.loads(call["function"]["arguments"])
     assert chosen["choices"] == answer["choices"]
-    assert CALL in unparsed["choices"][0]["message"]["content"]
+    assert TOOL_CALL in unparsed["choices"][0]["message"]["content"]
     assert unparsed["choices"][0]["finish_reason"] == "stop"
 
 
@@ -207,10 +207,10 @@ async def test_a_call_can_be_demanded(choice: Any, reason: str) -> None:
 
 
 async def test_a_call_before_the_limit_is_a_call_whole_and_a_length_streamed() -> None:
-    async with client(fault_rates=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, tool_calls=1.0, second_calls=1.0)) as opened:
         body = {**QUESTIONS[0], "return_token_ids": True}
         ids = (await post(opened, CHAT, body))["choices"][0]["token_ids"]
-        cut = {**body, "max_tokens": ids.index(vocabulary().id(CALLED)) + 1}
+        cut = {**body, "max_tokens": ids.index(vocabulary().id(END_TOOL_CALL)) + 1}
         whole = (await post(opened, CHAT, cut))["choices"][0]
         parts = await events(opened, CHAT, cut)
     assert len(whole["message"]["tool_calls"]) == 1
@@ -220,7 +220,7 @@ async def test_a_call_before_the_limit_is_a_call_whole_and_a_length_streamed() -
 
 async def test_every_call_has_a_name_of_its_own() -> None:
     body = {**QUESTIONS[0], "n": 3}
-    async with client(fault_rates=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, tool_calls=1.0, second_calls=1.0)) as opened:
         choices = (await post(opened, CHAT, body))["choices"]
         again = (await post(opened, CHAT, body))["choices"]
     names = [call["id"] for choice in choices for call in choice["message"]["tool_calls"]]
@@ -239,11 +239,11 @@ async def test_the_last_body_of_a_stream_is_marked() -> None:
 
 async def test_one_call_is_enough_where_a_client_says_so() -> None:
     body = {**QUESTIONS[0], "parallel_tool_calls": False, "return_token_ids": True}
-    async with client(fault_rates=evolve(TIDY, calls=1.0, twice=1.0)) as opened:
+    async with client(fault_rates=evolve(TIDY, tool_calls=1.0, second_calls=1.0)) as opened:
         answer = (await post(opened, CHAT, body))["choices"][0]
         parts = await events(opened, CHAT, body)
     assert len(answer["message"]["tool_calls"]) == 1
-    assert answer["token_ids"].count(vocabulary().id(CALL)) == 2
+    assert answer["token_ids"].count(vocabulary().id(TOOL_CALL)) == 2
     deltas = [part["choices"][0]["delta"] for part in parts]
     assert {call["index"] for delta in deltas for call in delta.get("tool_calls", [])} == {0}
 
@@ -265,12 +265,12 @@ async def test_several_choices_are_several_replies() -> None:
 async def test_an_odd_stop_is_told() -> None:
     async with client(fault_rates=evolve(TIDY, odd_stops=1.0)) as opened:
         choice = (await post(opened, CHAT, {"messages": HELLO, **IDS}))["choices"][0]
-    assert choice["stop_reason"] == choice["token_ids"][-1] == vocabulary().id(OVER)
+    assert choice["stop_reason"] == choice["token_ids"][-1] == vocabulary().id(END_OF_TEXT)
     assert choice["finish_reason"] == "stop"
 
 
 async def test_a_reply_without_end_is_cut() -> None:
-    async with client(fault_rates=evolve(TIDY, runs_on=1.0), max_new_tokens=50) as opened:
+    async with client(fault_rates=evolve(TIDY, endless=1.0), max_new_tokens=50) as opened:
         choice = (await post(opened, CHAT, {"messages": HELLO, **IDS}))["choices"][0]
         shorter = (await post(opened, CHAT, {"messages": HELLO, **IDS, "max_completion_tokens": 7}))[
             "choices"
@@ -281,7 +281,7 @@ async def test_a_reply_without_end_is_cut() -> None:
 
 async def test_without_a_limit_the_context_is_one() -> None:
     async with client(
-        fault_rates=evolve(TIDY, runs_on=1.0), max_new_tokens=None, max_model_len=300
+        fault_rates=evolve(TIDY, endless=1.0), max_new_tokens=None, max_model_len=300
     ) as opened:
         answer = await post(opened, CHAT, {"messages": HELLO})
         clamped = await post(opened, CHAT, {"messages": HELLO, "max_tokens": 10_000})
@@ -299,7 +299,7 @@ async def test_thoughts_can_be_switched_off() -> None:
     assert message["content"]
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
     thought = thinking["usage"]["completion_tokens_details"]["reasoning_tokens"]
-    assert thought == thinking["choices"][0]["token_ids"].index(vocabulary().id(THOUGHT)) - 1
+    assert thought == thinking["choices"][0]["token_ids"].index(vocabulary().id(END_THINK)) - 1
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -323,7 +323,7 @@ async def test_tokens_can_be_shown_as_ids() -> None:
 
 async def test_a_character_in_parts_is_shown_with_its_last_byte() -> None:
     async with client(
-        fault_rates=evolve(FaultRates(), malformed=0.0, half_characters=0.0, runs_on=0.0)
+        fault_rates=evolve(FaultRates(), malformed=0.0, half_characters=0.0, endless=0.0)
     ) as opened:
         for question in QUESTIONS:
             choice = (await post(opened, CHAT, {**question, **IDS}))["choices"][0]

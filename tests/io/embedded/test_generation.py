@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import TIDY, Sampler, SamplingSettings, generate, vocabulary
-from tito_io.embedded.generation import Generation, Writer
-from tito_io.embedded.vocabulary import CLOSE, OVER
+from tito_io.embedded.generation import Generation, TextWriter
+from tito_io.embedded.vocabulary import END_OF_TEXT, END_OF_TURN
 
 from .embedded_client import prompt
 
@@ -40,37 +40,37 @@ def say(text: str | Sequence[int], sampling: SamplingSettings = LIMIT) -> Genera
 
 
 def test_the_end_token_is_an_id_and_no_text() -> None:
-    reply = say("So it is." + CLOSE)
-    assert reply.ids == vocabulary().encode("So it is." + CLOSE)
+    reply = say("So it is." + END_OF_TURN)
+    assert reply.ids == vocabulary().encode("So it is." + END_OF_TURN)
     assert (reply.text, reply.finish_reason, reply.stop_reason) == ("So it is.", "stop", None)
 
 
 def test_the_other_end_token_is_told() -> None:
-    assert say("So." + OVER).stop_reason == vocabulary().id(OVER)
+    assert say("So." + END_OF_TEXT).stop_reason == vocabulary().id(END_OF_TEXT)
 
 
 def test_a_limit_is_told_as_length() -> None:
-    reply = say("So." + CLOSE, evolve(LIMIT, max_tokens=1))
+    reply = say("So." + END_OF_TURN, evolve(LIMIT, max_tokens=1))
     assert (len(reply.ids), reply.finish_reason, reply.stop_reason) == (1, "length", None)
 
 
 def test_an_end_on_the_last_id_is_an_end() -> None:
-    ids = vocabulary().encode("So." + CLOSE)
+    ids = vocabulary().encode("So." + END_OF_TURN)
     assert say(ids, evolve(LIMIT, max_tokens=len(ids))).finish_reason == "stop"
 
 
 def test_ends_are_ids_like_others_where_they_are_ignored() -> None:
-    reply = say(f"a{CLOSE}b{OVER}c", evolve(LIMIT, ignore_eos=True, max_tokens=9))
+    reply = say(f"a{END_OF_TURN}b{END_OF_TEXT}c", evolve(LIMIT, ignore_eos=True, max_tokens=9))
     assert (reply.text, len(reply.ids), reply.finish_reason) == ("abc" + "." * 4, 9, "length")
 
 
 def test_special_tokens_can_be_kept_in_the_text() -> None:
     kept = evolve(LIMIT, ignore_eos=True, skip_special=False, max_tokens=5)
-    assert say(f"a{CLOSE}b{OVER}c", kept).text == f"a{CLOSE}b{OVER}c"
+    assert say(f"a{END_OF_TURN}b{END_OF_TEXT}c", kept).text == f"a{END_OF_TURN}b{END_OF_TEXT}c"
 
 
 def test_no_end_comes_before_the_least_number_of_ids() -> None:
-    reply = say([vocabulary().id(CLOSE)] * 3, evolve(LIMIT, min_tokens=4, max_tokens=9))
+    reply = say([vocabulary().id(END_OF_TURN)] * 3, evolve(LIMIT, min_tokens=4, max_tokens=9))
     assert reply.text == "." * 9
 
 
@@ -84,7 +84,9 @@ def test_an_id_of_the_request_ends_it(kept: bool, text: str) -> None:
 
 def test_an_end_of_the_turn_that_is_asked_for_needs_no_reason() -> None:
     assert (
-        say("a" + CLOSE, evolve(LIMIT, stop_token_ids=frozenset([vocabulary().id(CLOSE)]))).stop_reason
+        say(
+            "a" + END_OF_TURN, evolve(LIMIT, stop_token_ids=frozenset([vocabulary().id(END_OF_TURN)]))
+        ).stop_reason
         is None
     )
 
@@ -99,7 +101,7 @@ def test_an_end_of_the_turn_that_is_asked_for_needs_no_reason() -> None:
     ],
 )
 def test_a_string_ends_it_and_stays_in_the_ids(stop: tuple[str, ...], text: str, reason: str) -> None:
-    reply = say("The narrow river carries." + CLOSE, evolve(LIMIT, stop=stop))
+    reply = say("The narrow river carries." + END_OF_TURN, evolve(LIMIT, stop=stop))
     assert (reply.text, reply.finish_reason, reply.stop_reason) == (text, "stop", reason)
     written = vocabulary().decode(reply.ids)
     assert reason in written
@@ -112,27 +114,27 @@ def test_a_string_can_be_kept() -> None:
 
 
 def test_text_that_may_become_a_stop_string_is_held_back() -> None:
-    reply = say("The narrow river" + CLOSE, evolve(LIMIT, stop=("rivers",)))
+    reply = say("The narrow river" + END_OF_TURN, evolve(LIMIT, stop=("rivers",)))
     assert [step.text for step in reply.steps] == ["", "The n", "arrow ", "river"]
 
 
 def test_half_a_character_is_an_id_without_text() -> None:
-    first, *rest = vocabulary().bytes_of(vocabulary().spelled("→")[0])
-    reply = say([*vocabulary().encode("a"), first, *rest, first, vocabulary().id(CLOSE)])
+    first, *rest = vocabulary().bytes_of(vocabulary().spell_out("→")[0])
+    reply = say([*vocabulary().encode("a"), first, *rest, first, vocabulary().id(END_OF_TURN)])
     assert [step.text for step in reply.steps] == ["a", *[""] * len(rest), "→", "", ""]
     assert reply.text == "a→"
 
 
 def test_a_character_that_the_prompt_began_is_finished() -> None:
-    first, *rest = vocabulary().bytes_of(vocabulary().spelled("→")[0])
-    writer = Writer(vocabulary().tokenizer, [*vocabulary().encode("ab"), first], LIMIT)
+    first, *rest = vocabulary().bytes_of(vocabulary().spell_out("→")[0])
+    writer = TextWriter(vocabulary().tokenizer, [*vocabulary().encode("ab"), first], LIMIT)
     for one in rest:
         writer.write(one)
     assert writer.take(finished=True).endswith("→")
 
 
 def test_a_log_probability_stands_beside_every_id() -> None:
-    reply = say("The narrow river." + CLOSE)
+    reply = say("The narrow river." + END_OF_TURN)
     assert [step.id for step in reply.steps] == reply.ids
     assert len({step.logprob for step in reply.steps}) == len(reply.ids)
 
@@ -143,7 +145,7 @@ def test_a_log_probability_stands_beside_every_id() -> None:
 )
 def test_the_text_in_pieces_is_the_text(ids: list[int], stop: list[str]) -> None:
     """What is taken on the way and at the end is the text up to the first stop string."""
-    writer = Writer(vocabulary().tokenizer, [], evolve(LIMIT, stop=tuple(stop)))
+    writer = TextWriter(vocabulary().tokenizer, [], evolve(LIMIT, stop=tuple(stop)))
     taken, stopped = "", None
     for one in ids:
         stopped = writer.write(one)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import SampledId, vocabulary
-from tito_io.embedded.draws import REACH, alternatives, logprob, rank
-from tito_io.embedded.reply_parts import chat_logprobs
+from tito_io.embedded.logprobs import REACH, alternatives, chat_logprobs, logprob, rank
 
 IDS = st.lists(st.integers(0, 1999), max_size=6)
 ID = st.integers(0, 1999)
@@ -16,7 +15,7 @@ ID = st.integers(0, 1999)
 
 def test_a_character_is_shown_with_the_id_that_completes_it() -> None:
     words = vocabulary()
-    ids = [*words.encode("a"), *words.bytes_of(words.spelled("→")[-1])]
+    ids = [*words.encode("a"), *words.bytes_of(words.spell_out("→")[-1])]
     steps = [SampledId(one, -1.0, tuple(ids[max(at - REACH, 0) : at]), "") for at, one in enumerate(ids)]
     shown = chat_logprobs(steps, 0, as_ids=False)["content"]
     assert "".join(one["token"] for one in shown) == words.decode(ids)

@@ -27,7 +27,7 @@ def openai(**options: Any) -> AsyncOpenAI:
 async def test_a_conversation_with_a_tool() -> None:
     tools: Any = [WEATHER]
     messages: list[Any] = list(ASK)
-    async with openai(fault_rates=evolve(TIDY, thinks=1.0)) as client:
+    async with openai(fault_rates=evolve(TIDY, reasoning=1.0)) as client:
         first = await client.chat.completions.create(
             model=MODEL, messages=messages, tools=tools, tool_choice="required", extra_body=IDS
         )

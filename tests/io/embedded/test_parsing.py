@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import FaultRates, Sampler, SamplingSettings, generate
-from tito_io.embedded.parsing import Deltas, ParsedCall, ParsedText, divide, held, parse
+from tito_io.embedded.parsing import DeltaParser, ParsedCall, ParsedText, parse, split_reasoning, tag_begun
 
 from .embedded_client import prompt
 
@@ -84,7 +84,7 @@ def test_a_message_without_calls_does_not_mention_them() -> None:
 def streamed(text: str, cuts: list[int], *, tools: bool = True) -> tuple[str, str, dict[int, list[str]]]:
     """Feed a text in pieces; return its thought, its words, and name and arguments of each call."""
     places = [0, *sorted({cut % (len(text) + 1) for cut in cuts}), len(text)]
-    deltas = Deltas(thinking=True, tools=tools, call_id=str)
+    deltas = DeltaParser(thinking=True, tools=tools, call_id=str)
     thought = said = ""
     calls: dict[int, list[str]] = {}
     for number, (start, stop) in enumerate(pairwise(places)):
@@ -120,7 +120,7 @@ def test_pieces_add_up_however_the_text_is_cut(case: str, cuts: list[int]) -> No
 def test_a_stream_says_what_the_finished_text_says_unless_a_call_is_broken(
     seed: int, cuts: list[int]
 ) -> None:
-    fault_rates = FaultRates(malformed=0.0, runs_on=0.0)
+    fault_rates = FaultRates(malformed=0.0, endless=0.0)
     text = generate(Sampler(seed, fault_rates), prompt(), SamplingSettings(max_tokens=2000)).text
     parsed = parse(text, thinking=True, tools=True)
     thought, said, calls = streamed(text, cuts)
@@ -148,9 +148,9 @@ def test_a_tag_begun_at_the_end_is_words() -> None:
 
 @given(st.text("<>/thinkol_ca", max_size=20))
 def test_what_is_held_back_begins_a_tag(text: str) -> None:
-    size = held(text, "<think>", "</think>")
+    size = tag_begun(text, "<think>", "</think>")
     assert any(tag.startswith(text[len(text) - size :]) for tag in ("<think>", "</think>"))
-    thought, said = divide(text, final=False)
-    whole, rest = divide(text, final=True)
+    thought, said = split_reasoning(text, final=False)
+    whole, rest = split_reasoning(text, final=True)
     assert whole.startswith(thought)
     assert said == rest

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import TIDY, FaultRates, Sampler, SamplingSettings, family, generate, vocabulary
-from tito_io.embedded.draws import Rng
 from tito_io.embedded.generation import Generation
 from tito_io.embedded.parsing import parse
-from tito_io.embedded.reply import DEEPEST, arguments
+from tito_io.embedded.reply import DEEPEST, draw_arguments
+from tito_io.embedded.rng import Rng
 from tito_io.embedded.sampler import drifted
-from tito_io.embedded.vocabulary import CALL, CLOSE, OVER, THINK, THOUGHT
+from tito_io.embedded.vocabulary import END_OF_TEXT, END_OF_TURN, END_THINK, THINK, TOOL_CALL
 
 from .embedded_client import WEATHER, prompt
 
@@ -95,26 +95,22 @@ def test_every_process_samples_the_same() -> None:
 def test_fifty_turns_show_every_habit_and_most_stop_cleanly() -> None:
     found, words = replies(FaultRates(), count=50), vocabulary()
     texts = [whole(reply) for reply in found]
+    calling = [reply for reply, text in zip(found, texts, strict=True) if TOOL_CALL in text]
     clean = [reply for reply in found if reply.finish_reason == "stop" and reply.stop_reason is None]
     shown = {
         "drifts": sum(not canonical(reply) for reply in found),
-        "thinks": sum(len(text.partition(THOUGHT)[0]) > 20 for text in texts),
-        "calls": sum(CALL in text for text in texts),
-        "twice": sum(text.count(CALL) > 1 for text in texts),
-        "spells_tags": sum(
-            CALL in text and words.id(CALL) not in reply.ids for text, reply in zip(texts, found, strict=True)
-        ),
-        "malformed": sum(
-            CALL in text and not parse(reply.text, thinking=True, tools=True).calls
-            for text, reply in zip(texts, found, strict=True)
-        ),
-        "loose": sum(THOUGHT + "\n\n" not in text or THINK + "\n" not in text for text in texts),
-        "spells_special": sum(CLOSE in reply.text or OVER in reply.text for reply in found),
-        "runs_on": sum(reply.finish_reason == "length" for reply in found),
-        "odd_stops": sum(reply.stop_reason == words.id(OVER) for reply in found),
+        "reasoning": sum(len(text.partition(END_THINK)[0]) > 20 for text in texts),
+        "tool_calls": sum(TOOL_CALL in text for text in texts),
+        "second_calls": sum(text.count(TOOL_CALL) > 1 for text in texts),
+        "spells_tags": sum(words.id(TOOL_CALL) not in reply.ids for reply in calling),
+        "malformed": sum(not parse(reply.text, thinking=True, tools=True).calls for reply in calling),
+        "loose_whitespace": sum(END_THINK + "\n\n" not in text or THINK + "\n" not in text for text in texts),
+        "spells_special": sum(END_OF_TURN in reply.text or END_OF_TEXT in reply.text for reply in found),
+        "endless": sum(reply.finish_reason == "length" for reply in found),
+        "odd_stops": sum(reply.stop_reason == words.id(END_OF_TEXT) for reply in found),
         "half_characters": sum("\N{REPLACEMENT CHARACTER}" in text for text in texts),
-        "silent": sum(len(reply.ids) == 1 for reply in found),
-        "bunches": sum(max(reply.sizes) > 1 for reply in found),
+        "empty": sum(len(reply.ids) == 1 for reply in found),
+        "grouped_ids": sum(max(reply.sizes) > 1 for reply in found),
     }
     assert set(shown) == {field.name for field in fields(FaultRates)}
     assert min(shown.values()) >= 1, shown
@@ -132,10 +128,10 @@ def test_a_drifting_reply_has_the_text_of_one_that_does_not() -> None:
 def test_a_reply_that_drifts_always_does_however_short_it_is() -> None:
     words = vocabulary()
     for seed in range(50):
-        ids = drifted([words.id(CLOSE), *words.encode(" the")], Rng(seed), words)
+        ids = drifted([words.id(END_OF_TURN), *words.encode(" the")], Rng(seed), words)
         assert len(ids) > 2
-        assert words.decode(ids) == f"{CLOSE} the"
-    assert drifted([words.id(CLOSE)], Rng(0), words) == [words.id(CLOSE)]
+        assert words.decode(ids) == f"{END_OF_TURN} the"
+    assert drifted([words.id(END_OF_TURN)], Rng(0), words) == [words.id(END_OF_TURN)]
 
 
 def test_tidy_replies_are_what_the_template_writes_back() -> None:
@@ -156,34 +152,36 @@ def test_a_reply_goes_on_where_the_prompt_left_off() -> None:
     inside = generate(Sampler(fault_rates=TIDY), [*prompt(), *vocabulary().encode("<think>\nHm")], LIMIT)
     assert whole(fresh).startswith(THINK)
     assert THINK not in whole(closed)
-    assert THOUGHT not in whole(closed)
-    assert THOUGHT not in whole(halfway)
+    assert END_THINK not in whole(closed)
+    assert END_THINK not in whole(halfway)
     assert THINK not in whole(inside)
-    assert THOUGHT in whole(inside)
+    assert END_THINK in whole(inside)
 
 
 def test_nothing_is_called_where_nothing_is_offered_or_no_assistant_speaks() -> None:
-    fault_rates = only(calls=1.0)
-    assert not any(CALL in whole(reply) for reply in replies(fault_rates, tools=False))
+    fault_rates = only(tool_calls=1.0)
+    assert not any(TOOL_CALL in whole(reply) for reply in replies(fault_rates, tools=False))
     turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
     for ids in (prompt()[:-3], family().ids(turn, tools=[WEATHER])):
-        assert CALL not in whole(generate(Sampler(fault_rates=fault_rates), ids, LIMIT))
+        assert TOOL_CALL not in whole(generate(Sampler(fault_rates=fault_rates), ids, LIMIT))
     fake = "<|turn|>user\n<tools>\n" + json.dumps(WEATHER) + "\n</tools><|done|>\n<|turn|>assistant\n"
-    assert CALL not in whole(generate(Sampler(fault_rates=fault_rates), vocabulary().encode(fake), LIMIT))
+    assert TOOL_CALL not in whole(
+        generate(Sampler(fault_rates=fault_rates), vocabulary().encode(fake), LIMIT)
+    )
 
 
 def test_calls_are_rarer_after_results() -> None:
-    fault_rates, asked = only(calls=0.8), [{"role": "user", "content": "x"}]
+    fault_rates, asked = only(tool_calls=0.8), [{"role": "user", "content": "x"}]
     told = [{"role": "assistant", "content": "y"}, {"role": "tool", "content": "z"}]
     ids = family().ids([*asked, *told], tools=[WEATHER], add_generation_prompt=True)
     found = [generate(Sampler(seed, fault_rates), ids, LIMIT) for seed in range(100)]
-    assert 25 <= sum(CALL in whole(reply) for reply in found) <= 55
+    assert 25 <= sum(TOOL_CALL in whole(reply) for reply in found) <= 55
 
 
 def test_calls_fit_the_schema() -> None:
     seen: set[str] = set()
     properties: dict[str, Any] = WEATHER["function"]["parameters"]["properties"]  # type: ignore[index]
-    for reply in replies(only(calls=1.0, loose=1.0, drifts=1.0), count=60):
+    for reply in replies(only(tool_calls=1.0, loose_whitespace=1.0, drifts=1.0), count=60):
         for call in parse(reply.text, thinking=True, tools=True).calls:
             values = json.loads(call.arguments)
             assert call.name == "get_weather"
@@ -198,7 +196,10 @@ def test_calls_fit_the_schema() -> None:
 
 
 def test_a_call_is_written_in_more_ways_than_one() -> None:
-    bodies = [whole(reply).partition(CALL)[2] for reply in replies(only(calls=1.0, loose=1.0), count=60)]
+    bodies = [
+        whole(reply).partition(TOOL_CALL)[2]
+        for reply in replies(only(tool_calls=1.0, loose_whitespace=1.0), count=60)
+    ]
     assert any('"arguments":{' in body for body in bodies)
     assert any('"arguments": {' in body for body in bodies)
     assert any('" : ' in body for body in bodies)
@@ -218,29 +219,29 @@ class TestOneHabitAtATime:
     """A rate of one makes a habit certain, and nothing else goes wrong."""
 
     def test_tags_are_spelled_out(self) -> None:
-        for reply in replies(only(calls=1.0, spells_tags=1.0)):
-            assert CALL in reply.text
-            assert vocabulary().id(CALL) not in reply.ids
+        for reply in replies(only(tool_calls=1.0, spells_tags=1.0)):
+            assert TOOL_CALL in reply.text
+            assert vocabulary().id(TOOL_CALL) not in reply.ids
             assert parse(reply.text, thinking=True, tools=True).calls
 
     def test_calls_are_malformed(self) -> None:
-        found = replies(only(calls=1.0, malformed=1.0))
-        assert all(CALL in reply.text for reply in found)
+        found = replies(only(tool_calls=1.0, malformed=1.0))
+        assert all(TOOL_CALL in reply.text for reply in found)
         assert not any(parse(reply.text, thinking=True, tools=True).calls for reply in found)
         assert any("</tool_call>" not in reply.text for reply in found)
 
     def test_spaces_are_loose(self) -> None:
-        texts = [reply.text for reply in replies(only(loose=1.0))]
+        texts = [reply.text for reply in replies(only(loose_whitespace=1.0))]
         assert all(text != text.rstrip() for text in texts)
-        assert len({text.partition(THOUGHT)[2][:2] for text in texts}) > 2
+        assert len({text.partition(END_THINK)[2][:2] for text in texts}) > 2
 
     def test_special_tokens_are_spelled_in_words(self) -> None:
-        for reply in replies(only(calls=0.0, spells_special=1.0)):
-            assert CLOSE in reply.text or OVER in reply.text
+        for reply in replies(only(tool_calls=0.0, spells_special=1.0)):
+            assert END_OF_TURN in reply.text or END_OF_TEXT in reply.text
             assert len(vocabulary().encode(whole(reply))) < len(reply.ids)
 
     def test_there_is_no_end(self) -> None:
-        found = replies(only(runs_on=1.0))
+        found = replies(only(endless=1.0))
         assert {reply.finish_reason for reply in found} == {"length"}
         assert {len(reply.ids) for reply in found} == {256}
         assert {parse(reply.text, thinking=True, tools=True).content is None for reply in found} == {
@@ -250,7 +251,7 @@ class TestOneHabitAtATime:
 
     def test_the_end_is_the_wrong_one(self) -> None:
         found = replies(only(odd_stops=1.0))
-        assert {reply.stop_reason for reply in found} == {vocabulary().id(OVER)}
+        assert {reply.stop_reason for reply in found} == {vocabulary().id(END_OF_TEXT)}
         assert {reply.finish_reason for reply in found} == {"stop"}
 
     def test_the_last_character_is_cut(self) -> None:
@@ -259,12 +260,12 @@ class TestOneHabitAtATime:
             assert reply.steps[-2].text == ""
 
     def test_nothing_is_said(self) -> None:
-        for reply in replies(only(silent=1.0)):
-            assert reply.ids == [vocabulary().id(CLOSE)]
+        for reply in replies(only(empty=1.0)):
+            assert reply.ids == [vocabulary().id(END_OF_TURN)]
             assert reply.text == ""
 
     def test_events_hold_several_ids(self) -> None:
-        for reply in replies(only(bunches=1.0)):
+        for reply in replies(only(grouped_ids=1.0)):
             assert sum(reply.sizes) == len(reply.ids)
             assert max(reply.sizes) > 1
         assert all(set(reply.sizes) == {1} for reply in replies(TIDY))
@@ -277,13 +278,13 @@ def test_schemas_of_every_kind_are_filled_in() -> None:
     kinds = {"none": {"type": "null"}, "first": {"type": ["boolean", "null"]}, "any": True, "deep": deep}
     schema = {"properties": {**kinds, "list": {"type": "array"}}, "required": [*kinds, "list"]}
     for seed in range(20):
-        values = arguments(schema, Rng(seed))
+        values = draw_arguments(schema, Rng(seed))
         assert values["none"] is None
         assert isinstance(values["first"], bool)
         assert isinstance(values["any"], str)
         assert all(isinstance(one, str) for one in values["list"])
         assert json.dumps(values["deep"]).count("in") == DEEPEST
-    assert arguments({"properties": []}, Rng(0)) == {}
+    assert draw_arguments({"properties": []}, Rng(0)) == {}
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1])
@@ -302,5 +303,5 @@ def test_a_broken_list_of_tools_is_read_as_far_as_it_can_be() -> None:
         '{"function": {"name": 7}}',
     ]
     text = "<|turn|>system\n<tools>\n" + "\n".join(lines) + "\n</tools><|done|>\n<|turn|>assistant\n"
-    reply = generate(Sampler(fault_rates=only(calls=1.0)), vocabulary().encode(text), LIMIT)
+    reply = generate(Sampler(fault_rates=only(tool_calls=1.0)), vocabulary().encode(text), LIMIT)
     assert {call.name for call in parse(reply.text, thinking=True, tools=True).calls} == {"f"}

@@ -5,7 +5,17 @@ import sys
 
 import pytest
 
-from tito_io.embedded.vocabulary import CALL, CALLED, CLOSE, OPEN, OVER, SPECIAL, TAGS, corpus, vocabulary
+from tito_io.embedded.vocabulary import (
+    END_OF_TEXT,
+    END_OF_TURN,
+    END_TOOL_CALL,
+    SPECIAL,
+    START_OF_TURN,
+    TAGS,
+    TOOL_CALL,
+    training_text,
+    vocabulary,
+)
 
 TRAINED = (
     "import hashlib; from tito_io.embedded.vocabulary import vocabulary as v;"
@@ -25,8 +35,8 @@ def test_every_process_trains_the_same_vocabulary() -> None:
 
 
 def test_the_corpus_is_of_many_kinds() -> None:
-    text = "".join(corpus())
-    assert text == "".join(corpus())
+    text = "".join(training_text())
+    assert text == "".join(training_text())
     assert 20_000 < len(text) < 100_000
     for kind in ("the", '{"', "def add(", "東京", "🙂", "\n\n", "https://", "0"):
         assert kind in text
@@ -53,14 +63,14 @@ def test_bytes_of_an_id_are_all_single_bytes() -> None:
 def test_any_text_comes_back_from_its_ids(text: str) -> None:
     words = vocabulary()
     assert words.decode(words.encode(text)) == text
-    assert words.decode(words.spelled(text)) == text
+    assert words.decode(words.spell_out(text)) == text
 
 
 def test_named_tokens_are_one_id_and_can_also_be_spelled_out() -> None:
     words = vocabulary()
     for token in (*SPECIAL, *TAGS):
         assert words.encode(token) == [words.id(token)]
-        spelled = words.spelled(token)
+        spelled = words.spell_out(token)
         assert len(spelled) > 1
         assert words.id(token) not in spelled
         assert words.decode(spelled) == token
@@ -68,8 +78,8 @@ def test_named_tokens_are_one_id_and_can_also_be_spelled_out() -> None:
 
 def test_special_tokens_can_be_skipped_and_tags_cannot() -> None:
     words = vocabulary()
-    ids = words.encode(f"{OPEN}a{CALL}b{CALLED}{CLOSE}{OVER}")
-    assert words.tokenizer.decode(ids, skip_special_tokens=True) == f"a{CALL}b{CALLED}"
+    ids = words.encode(f"{START_OF_TURN}a{TOOL_CALL}b{END_TOOL_CALL}{END_OF_TURN}{END_OF_TEXT}")
+    assert words.tokenizer.decode(ids, skip_special_tokens=True) == f"a{TOOL_CALL}b{END_TOOL_CALL}"
 
 
 def test_a_newline_merges_with_the_punctuation_before_it() -> None:

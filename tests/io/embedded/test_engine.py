@@ -1,8 +1,8 @@
-"""The prefix cache that is none: it only counts."""
+"""The prefix cache counts what a real one would find; it stores nothing else."""
 
 import pytest
 
-from tito_io.embedded import engine as cache
+from tito_io.embedded import engine
 from tito_io.embedded.engine import BLOCK, PrefixCache
 
 
@@ -16,7 +16,7 @@ def test_a_block_is_known_only_after_the_blocks_before_it() -> None:
 
 
 def test_the_oldest_blocks_are_forgotten_and_used_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "BLOCKS", 2)
+    monkeypatch.setattr(engine, "BLOCKS", 2)
     kept = PrefixCache()
     for first in (1, 2, 1, 3):
         kept.keep([first] * BLOCK)

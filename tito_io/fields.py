@@ -1,0 +1,73 @@
+"""Read typed fields of JSON objects: by name and type, with the path of a wrong one in the error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Fields:
+    """A JSON object of a request. A field that is null counts as missing.
+
+    Each API has a subclass that words its errors (`missing`, `wrong_type`).
+
+    Attributes:
+        values: The object itself.
+        path: Where the object stands in the request, such as `tools[0]`; empty for the body.
+
+    >>> Fields({"n": 2, "stop": None}).optional("n", int), Fields({"stop": None}).optional("stop", str)
+    (2, None)
+    """
+
+    ITEM: ClassVar[str] = "[{}]"
+    """How a path names an item of a list."""
+
+    values: Mapping[str, Any]
+    path: str = ""
+
+    def optional(self, name: str, kind: type[T]) -> T | None:
+        """Return the field `name` of type `kind`, or None where it is missing."""
+        value = self.values.get(name)
+        return None if value is None else self.check(value, kind, self.at(name))
+
+    def required(self, name: str, kind: type[T]) -> T:
+        """Return the field `name` of type `kind`, which must be there."""
+        value = self.optional(name, kind)
+        if value is None:
+            raise self.missing(self.at(name), kind)
+        return value
+
+    def nested(self, name: str) -> Self:
+        """Return the object under `name`; an empty one where it is missing."""
+        return type(self)(self.optional(name, dict) or {}, self.at(name))
+
+    def nested_list(self, name: str) -> list[Self]:
+        """Return the list of objects under `name`; an empty one where it is missing."""
+        path = self.at(name)
+        places = [
+            (item, path + self.ITEM.format(i)) for i, item in enumerate(self.optional(name, list) or [])
+        ]
+        return [type(self)(self.check(item, dict, place), place) for item, place in places]
+
+    def check(self, value: Any, kind: type[T], path: str) -> T:
+        """Return `value` if it is of type `kind`. JSON's true is no number, though Python's is."""
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self.wrong_type(path, kind, value)
+        return value
+
+    def at(self, name: str) -> str:
+        """Return the path of the field `name`."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def missing(self, path: str, kind: type) -> Exception:
+        """Return the error for a missing field."""
+        raise NotImplementedError
+
+    def wrong_type(self, path: str, kind: type, value: object) -> Exception:
+        """Return the error for a field of another type."""
+        raise NotImplementedError
