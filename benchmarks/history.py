@@ -15,9 +15,11 @@ from typing import Any
 import attrs
 
 from benchmarks.voice import Remembering, Voice
-from tito_core import Located, Messages, Profile, Step, Trajectory, answer, locate, stitch_questions
+from tito_core import Located, Messages, Step, Trajectory, answer, locate, stitch_questions
+from tito_core.seams.case import case_of
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.probe import probe_questions
+from tito_core.seams.profile import Profile
 from tito_core.stitch import Stitched
 
 Plain = dict[str, Any]
@@ -99,10 +101,9 @@ def profiled(voice: Voice) -> Profile:
     )
     located = locate([step], [*step.messages, {"role": "user", "content": "c"}])
     assert isinstance(located, Located)  # noqa: S101  # this is the most usual of all cases
-    assert located.case is not None  # noqa: S101  # and has a name
-    return profile.then(
-        answer(certify_questions(*located.case, voice.suffix, profile.stop_ids), voice.tokenize)
-    )
+    case = case_of(located.turn, located.environment)
+    assert case is not None  # noqa: S101  # and has a name
+    return profile.then(answer(certify_questions(*case, voice.suffix, profile.stop_ids), voice.tokenize))
 
 
 def histories(voice: Voice, sizes: Sequence[int], tokens: int) -> list[History]:

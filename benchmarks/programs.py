@@ -15,7 +15,8 @@ import attrs
 from benchmarks.clock import Work
 from benchmarks.history import History, Plain, parsed
 from benchmarks.voice import Listening
-from tito_core import Message, Profile, Step, TokenizeFn, answer, stitch, stitch_questions
+from tito_core import Message, Step, TokenizeFn, answer, stitch, stitch_questions
+from tito_core.seams.profile import Profile
 from tito_core.stitch import Stitched
 
 FLOOR = "floor: == and one copy"

@@ -27,7 +27,6 @@ from .questions import Question, Questions, TokenizeFn, answer
 
 # Answers.
 from .refusal import Reason, Refusal
-from .seams.profile import Profile
 from .seams.suffix import suffix_ids, suffix_questions
 from .step import Step
 from .stitch import Stitched, continue_questions, stitch, stitch_questions, try_stitch
@@ -46,7 +45,6 @@ __all__ = [
     "OddStop",
     "Origin",
     "Policy",
-    "Profile",
     "Question",
     "Questions",
     "Reason",

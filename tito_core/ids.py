@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Self, cast
+from operator import index
+from typing import Self, SupportsIndex
 
 import attrs
 
@@ -130,8 +131,4 @@ def _short_repr(item: object) -> str:
 
 
 def _is_id(item: object) -> bool:
-    try:
-        array(PACKED, [cast("int", item)])
-    except (TypeError, OverflowError, ValueError):
-        return False
-    return True
+    return isinstance(item, SupportsIndex) and 0 <= index(item) < 2**32

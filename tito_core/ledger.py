@@ -120,11 +120,6 @@ class Ledger(Chain):
             left -= count
         return newest_first[::-1]
 
-    def without_last(self) -> Ledger:
-        """Return the ledger of all ids but the last."""
-        *earlier, (origin, count) = self.runs
-        return Ledger.of([*earlier, (origin, count - 1)])
-
     @property
     def spans(self) -> tuple[Span, ...]:
         """The runs with their positions. Adjacent runs of one origin stay separate, one per turn."""

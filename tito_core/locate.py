@@ -17,10 +17,8 @@ from .normalization.tool_ids import restore_tool_ids
 from .policy import STRICT, Policy, Truncated
 from .questions import Questions
 from .refusal import Reason, Refusal
-from .seams.case import TurnKind
-from .seams.profile import Profile
 from .seams.prove import Environment, SampledTurn
-from .seams.tail import ProvenTail, named_case, tail_questions
+from .seams.tail import ProfileLike, ProvenTail, tail_questions
 from .step import Step
 from .trajectory import Trajectory, longest_first
 
@@ -49,7 +47,6 @@ class Located:
         key: What the prompt is rendered with.
         turn: The sampled turn before the new messages; a copy.
         environment: The prompt's messages after the turn; copies.
-        case: The case of a profile that this is; None if it has no name.
     """
 
     match: Match
@@ -71,16 +68,8 @@ class Located:
         """Copies of the prompt's messages after the turn."""
         return tuple(self.messages[self._turn.place + 1 :])
 
-    @property
-    def case(self) -> tuple[TurnKind, tuple[str, ...]] | None:
-        """The case of a profile that this is, None if it has no name.
-
-        A caller whose profile does not know the case may certify it once (`certify_questions`).
-        """
-        return named_case(self._turn, self._rendered)
-
     def tail_questions(
-        self, suffix: tuple[int, ...], profile: Profile | None
+        self, suffix: tuple[int, ...], profile: ProfileLike | None
     ) -> Questions[ProvenTail | Refusal]:
         """Ask for what the template writes after the turn. A profile of another rendering is ignored."""
         fits = profile is not None and profile.key in {None, self.key}

@@ -46,7 +46,9 @@ class PromptMatcher:
     def hashes(self) -> list[int]:
         """The hash of each prefix of the prompt, the empty one first."""
         messages = map(self._copy, range(len(self.flat)))
-        return list(accumulate(map(_forgiving_hash, messages), _extend_hash, initial=EMPTY))
+        return list(
+            accumulate(map(_forgiving_hash, messages), lambda known, added: hash((known, added)), initial=0)
+        )
 
     def fits(self, stored: Messages) -> Forgiven | None:
         """Return the differences that were forgiven if `stored` begins the prompt, else None."""
@@ -116,10 +118,6 @@ def _equal(theirs: object, ours: object) -> bool:
         return False
 
 
-EMPTY = 0
-"""The hash of no messages."""
-
-
 def chain_hash(messages: Messages) -> int:
     """Return the hash of all of `messages`, remembered in each link of the chain.
 
@@ -132,16 +130,12 @@ def chain_hash(messages: Messages) -> int:
             break
         missing.append(link)
     shared = missing[-1].older if missing else messages
-    known = shared.memo if shared is not None and shared.memo is not None else EMPTY
+    known = shared.memo if shared is not None and shared.memo is not None else 0
     for link in reversed(missing):
         for message in link.part:
-            known = _extend_hash(known, _forgiving_hash(message))
+            known = hash((known, _forgiving_hash(message)))
         object.__setattr__(link, "memo", known)  # a cache: the value follows from the frozen fields
     return known
-
-
-def _extend_hash(known: int, added: int) -> int:
-    return hash((known, added))
 
 
 def _forgiving_hash(message: dict[str, Any]) -> int:

@@ -7,6 +7,7 @@ to another text, so a step keeps private copies and never an object that a calle
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, TypeAlias, TypeGuard, cast, overload
@@ -24,26 +25,7 @@ MAX_DEPTH = 100
 
 _TEXT = frozenset((str,))
 
-MEDIA = frozenset(
-    (
-        "audio",
-        "audio_embeds",
-        "audio_url",
-        "document",
-        "file",
-        "image",
-        "image_embeds",
-        "image_pil",
-        "image_url",
-        "input_audio",
-        "input_file",
-        "input_image",
-        "input_video",
-        "prompt_embeds",
-        "video",
-        "video_url",
-    )
-)
+MEDIA = re.compile(r"(input_)?(audio|image|video|file)(_url|_embeds|_pil)?|document|prompt_embeds")
 """Content part types whose ids are more than the text around them."""
 BESIDE = ("audio", "images", "videos")
 """Keys of a message that hold media beside its content."""
@@ -242,6 +224,5 @@ def _is_media(part: Any) -> bool:
     kind, inner = part.get("type"), part.get("content")
     if isinstance(inner, list) and any(map(_is_media, inner)):
         return True
-    return (isinstance(kind, str) and kind in MEDIA) or any(
-        part.get(key) is not None for key in MEDIA & part.keys()
-    )
+    names = [kind, *(key for key, value in part.items() if value is not None)]
+    return any(isinstance(name, str) and MEDIA.fullmatch(name) for name in names)

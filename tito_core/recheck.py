@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
-from .errors import TemplateRefused
-from .message import Message
+from .errors import InputError, TemplateRefused
+from .message import Message, copied
+from .normalization.canonical import function_of
 from .normalization.clean import clean, lengthened, readings, says
 from .questions import Questions, ask
 from .seams.prove import Environment
@@ -44,8 +47,8 @@ def _placed(
     """Return the first way of writing the turn in which its end can be located, and that seam."""
     for form in forms(message):
         try:
-            short = yield from ask((*past, form.within(SHORT), *environment), since=since)
-            longer = yield from ask((*past, form.within(LONGER), *environment), since=since)
+            short = yield from ask((*past, _within(form, SHORT), *environment), since=since)
+            longer = yield from ask((*past, _within(form, LONGER), *environment), since=since)
         except TemplateRefused:
             continue
         seam = find_seam(short, longer)
@@ -73,8 +76,31 @@ def _drops_developer(
     places = [place for place, message in enumerate(environment) if message["role"] == "developer"]
     if not places:
         return False
-    longer = (*past, form.within(SHORT), *lengthened(environment, places))
+    longer = (*past, _within(form, SHORT), *lengthened(environment, places))
     try:
         return (yield from ask(longer, since=since)) == seam.ids
     except TemplateRefused:
         return False
+
+
+def _within(form: TurnForm, text: str) -> Plain:
+    """Return the form's turn with `text` in its place and everything else unchanged."""
+    turn = dict(form.turn)
+    if form.place is None:
+        turn["content"] = text
+    if calls_of(turn):
+        turn["tool_calls"] = form.calls(text, list(map(_arguments, calls_of(turn))))
+    return turn
+
+
+def _arguments(call: Plain) -> Any:
+    """Return a call's arguments as an object, or as they are if they are not the JSON of one."""
+    given = function_of(call).get("arguments")
+    if not isinstance(given, str):
+        return given
+    try:
+        parsed = json.loads(given)
+        copied([{"role": "assistant", "tool_calls": [{"function": {"arguments": parsed}}]}], "arguments")
+    except (ValueError, RecursionError, InputError):  # not JSON, or nested deeper than a message may be
+        return given
+    return parsed if isinstance(parsed, dict) else given

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from .checks import require
+from .errors import InputError
 from .ids import PACKED, Ids, checked
 from .ledger import Ledger, Origin
 from .locate import Located, locate
@@ -16,8 +16,7 @@ from .normalization.receipts import Forgiveness
 from .policy import STRICT, OddStop, Policy
 from .questions import Questions, TokenizeFn, answer
 from .refusal import Reason, Refusal
-from .seams.profile import Profile
-from .seams.tail import ProvenTail
+from .seams.tail import ProfileLike, ProvenTail
 from .step import Step
 
 
@@ -86,7 +85,7 @@ def stitch(
     *,
     policy: Policy = STRICT,
     key: str | None = None,
-    profile: Profile | None = None,
+    profile: ProfileLike | None = None,
 ) -> list[int] | None:
     """Return the ids of the next prompt, or None if it must go by messages. `try_stitch` says why.
 
@@ -127,7 +126,7 @@ def try_stitch(
     *,
     policy: Policy = STRICT,
     key: str | None = None,
-    profile: Profile | None = None,
+    profile: ProfileLike | None = None,
 ) -> Stitched | Refusal:
     """Return the next prompt with its ledger and receipts, or the `Refusal` that says why not.
 
@@ -148,7 +147,7 @@ def stitch_questions(
     *,
     policy: Policy = STRICT,
     key: str | None = None,
-    profile: Profile | None = None,
+    profile: ProfileLike | None = None,
 ) -> Questions[Stitched | Refusal]:
     """Ask what `try_stitch` asks, for callers whose answers must be awaited.
 
@@ -160,8 +159,7 @@ def stitch_questions(
     >>> answer(questions, lambda messages, *, add_generation_prompt: [1]).reason.name
     'NO_PREFIX'
     """
-    close = checked(suffix, "suffix")
-    _require_profile(profile)
+    close = _checked(suffix, profile)
     located = locate(trajectory, prompt, policy=policy, key=key)
     if isinstance(located, Refusal):
         return located
@@ -169,11 +167,11 @@ def stitch_questions(
 
 
 def continue_questions(
-    located: Located, suffix: Sequence[int], *, profile: Profile | None = None
+    located: Located, suffix: Sequence[int], *, profile: ProfileLike | None = None
 ) -> Questions[Stitched | Refusal]:
     """Ask for what is new after a `located` step; the second half of `stitch_questions`.
 
-    For callers that look at the step first (`Located.case`). `suffix` and `profile` are those of `stitch`.
+    For callers that look at the step first (see `case_of`). `suffix` and `profile` are those of `stitch`.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -181,18 +179,19 @@ def continue_questions(
     >>> answer(continue_questions(located, (2,)), lambda messages, *, add_generation_prompt: [1]).reason.name
     'UNPROVEN_TAIL'
     """
-    close = checked(suffix, "suffix")
-    _require_profile(profile)
+    close = _checked(suffix, profile)
     tail = yield from located.tail_questions(close, profile)
     return tail if isinstance(tail, Refusal) else _join(located, tail, close, profile)
 
 
-def _require_profile(profile: object) -> None:
-    require(profile, (Profile, type(None)), "profile", "a Profile, such as probe returns, or None")
+def _checked(suffix: Sequence[int], profile: object) -> tuple[int, ...]:
+    if profile is not None and not hasattr(profile, "known_tail_questions"):
+        raise InputError(f"profile is {profile!r:.60}: give a Profile, such as probe returns, or None")
+    return checked(suffix, "suffix")
 
 
 def _join(
-    located: Located, tail: ProvenTail, suffix: tuple[int, ...], profile: Profile | None
+    located: Located, tail: ProvenTail, suffix: tuple[int, ...], profile: ProfileLike | None
 ) -> Stitched | Refusal:
     """Append the tail to the step's ids, with the close written once."""
     step, choice = located.match.step, located.policy.odd_stop

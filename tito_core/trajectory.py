@@ -50,8 +50,7 @@ class Trajectory(Shared[Step]):
         require(steps, Iterable, "steps", "an iterable of Step")
         self.__attrs_init__(())
         grown = reduce(Trajectory.append, steps, self)
-        if grown is not self:
-            self.__attrs_init__(grown.part, grown.parent)
+        self.__attrs_init__(grown.part, grown.parent)
 
     def append(self, step: Step) -> Trajectory:
         """Return this trajectory followed by `step`. Raises `InputError` for anything else."""

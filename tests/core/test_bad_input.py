@@ -18,7 +18,6 @@ from tito_core import (
     OddStop,
     Origin,
     Policy,
-    Profile,
     Reason,
     Refusal,
     Step,
@@ -37,6 +36,7 @@ from tito_core import (
 from tito_core.normalization.compare import same
 from tito_core.normalization.receipts import Forgiveness
 from tito_core.seams.probe import probe
+from tito_core.seams.profile import Profile
 
 SUFFIX = (talk.CLOSE,)
 

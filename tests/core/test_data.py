@@ -8,21 +8,11 @@ from typing import Any
 import pytest
 
 from tests.core import talk
-from tito_core import (
-    InputError,
-    OddStop,
-    Policy,
-    Profile,
-    Step,
-    Trajectory,
-    Truncated,
-    answer,
-    data,
-    stitch_questions,
-)
+from tito_core import InputError, OddStop, Policy, Step, Trajectory, Truncated, answer, data, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.normalization.receipts import Forgiveness
 from tito_core.samples import MissingRow, Owner, RoutedExperts, SampleOptions, StoredCall, WeightVersion
+from tito_core.seams.profile import Profile
 from tito_core.stitch import Stitched
 
 
@@ -202,7 +192,10 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
         ({"finish_reason": 1}, "finish_reason is 1"),
         ({"metadata": [1]}, r"metadata is \[1\]: give a mapping"),
         ({"weight_versions": [{"version": 1, "start": 0, "stop": 1}]}, r"weight_versions\[0\]: version is 1"),
-        ({"weight_versions": [{"version": "v", "start": "0", "stop": 1}]}, "start of a weight version is '0'"),
+        (
+            {"weight_versions": [{"version": "v", "start": "0", "stop": 1}]},
+            "start of a weight version is '0'",
+        ),
         ({"weight_versions": [{"version": "v", "start": 0, "stop": 9}]}, "covers 0 to 9 of 2"),
         ({"weight_versions": [{"version": "v", "start": 0, "end": 1}]}, "the keys .'end'. are unknown"),
         ({"routed_experts": {"data": "A?==", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),

@@ -21,6 +21,7 @@ ALLOWED = {
     "array",
     "attrs",
     "bisect",
+    "collections",
     "collections.abc",
     "dataclasses",
     "decimal",
@@ -32,6 +33,7 @@ ALLOWED = {
     "math",
     "operator",
     "re",
+    "types",
     "typing",
 }
 MORE = {"data.py": {"binascii", "cattrs", "cattrs.errors", "cattrs.gen"}}

@@ -11,7 +11,8 @@ import pytest
 
 from tests.core import talk
 from tito_core import Message, Step, Stitched, TemplateRefused, answer, stitch_questions
-from tito_core.recheck import recheck_questions
+from tito_core.recheck import _within, recheck_questions
+from tito_core.seams.stand_in import TurnForm
 
 SUFFIX = (talk.CLOSE,)
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
@@ -133,3 +134,38 @@ def test_only_what_is_new_is_tokenized_unless_the_world_says_the_same_words(
         is True
     )
     assert asked == [since] * 5
+
+
+def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:
+    deep = "[" * 98 + "]" * 98
+    turn = {
+        "role": "assistant",
+        "content": "Look.",
+        "reasoning_content": "Why?",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+            {"id": "b", "function": {"name": "g", "arguments": "{malformed"}},
+            {"id": "c", "function": {"name": "h", "arguments": f'{{"deep": {deep}}}'}},
+            {"id": "d", "function": {"name": "i", "arguments": "[1]"}},
+            {"id": "e", "function": {"name": "j", "arguments": {"y": 2}}},
+            {"id": "z", "function": {"name": "z", "arguments": "{}"}},
+        ],
+    }
+    as_object, as_text = (_within(TurnForm(turn, -1, spell), "Hm.") for spell in (True, False))
+    assert [call["function"]["arguments"] for call in as_object["tool_calls"]] == [
+        {"x": 1},
+        "{malformed",
+        f'{{"deep": {deep}}}',
+        "[1]",
+        {"y": 2},
+        {"value": "Hm."},
+    ]
+    assert [as_text["tool_calls"][place]["function"]["arguments"] for place in (0, 1, 4, 5)] == [
+        '{"x": 1}',
+        "{malformed",
+        '{"y": 2}',
+        '{"value": "Hm."}',
+    ]
+    for written in (as_object, as_text):
+        assert (written["content"], written["reasoning_content"]) == ("Look.", "Why?")
+    assert _within(TurnForm(turn), "Hm.")["content"] == "Hm."

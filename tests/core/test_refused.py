@@ -11,7 +11,6 @@ from tests.toys import TOYS
 from tito_core import (
     InputError,
     Located,
-    Profile,
     Reason,
     Refusal,
     Step,
@@ -20,8 +19,7 @@ from tito_core import (
     locate,
     stitch_questions,
 )
-from tito_core.seams.profile import Recipe
-from tito_core.seams.tail import recognize
+from tito_core.seams.profile import Profile, Recipe, recognize
 
 BY_NAME = {toy.name: toy for toy in TOYS}
 SUFFIX = (talk.CLOSE,)
@@ -79,9 +77,7 @@ def test_an_odd_stop_is_named_with_what_the_template_writes_there() -> None:
 def test_a_close_that_is_another_is_refused_in_so_many_words() -> None:
     step = talk.step(sampled=[900, 77])
     found = answer(stitch_questions([step], talk.prompt(step), (5, 6)), talk.tokenize)
-    assert found == Refusal(
-        Reason.CLOSE_MISMATCH, "the template writes something else than the suffix after the turn"
-    )
+    assert found == Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
 
 
 def test_the_second_half_of_a_stitch_checks_what_it_is_given() -> None:

@@ -26,7 +26,7 @@ from tito_core import (
     locate,
     stitch_questions,
 )
-from tito_core.seams.case import TurnKind
+from tito_core.seams.case import TurnKind, case_of
 from tito_core.stitch import overlap
 
 SUFFIX = (talk.CLOSE,)
@@ -119,7 +119,7 @@ def test_a_cut_turn_is_closed_even_where_its_last_id_is_the_close() -> None:
 
 def named(trajectory: Any, messages: Any, **more: Any) -> Any:
     located = locate(trajectory, messages, **more)
-    return located.case if isinstance(located, Located) else located.reason
+    return case_of(located.turn, located.environment) if isinstance(located, Located) else located.reason
 
 
 def test_the_next_prompt_has_a_name_where_it_can_be_stitched() -> None:

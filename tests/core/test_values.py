@@ -14,7 +14,6 @@ import pytest
 
 from tests.core import talk
 from tito_core import Ids, InputError, Ledger, Messages, Origin, Span, Step, Trajectory, render_key
-from tito_core.drift.rerender import Drift, drift
 from tito_core.message import copied
 from tito_core.shared import Shared
 
@@ -176,8 +175,6 @@ def test_a_ledger_counts_runs() -> None:
     assert list(ledger)[1:3] == [Origin.PROMPT, Origin.SAMPLED]
     assert ledger.mask() == [0, 0, 1, 1, 0]
     assert repr(ledger) == "Ledger(PROMPT[0:2], SAMPLED[2:4], GENERATION_PROMPT[4:5])"
-    assert ledger.without_last() == Ledger.prompt(2).then((Origin.SAMPLED, 2))
-    assert len(ledger.without_last()) == 4
     assert ledger != Ledger.prompt(5)
     assert Ledger.of([(Origin.SAMPLED, 0), (Origin.PROMPT, 2)]).runs == [(Origin.PROMPT, 2)]
     assert Ledger.prompt(0).runs == []
@@ -261,28 +258,6 @@ def test_a_step_is_shown_in_short() -> None:
     assert talk.step(truncated=True).stop is None
     assert talk.step(sampled=[]).stop is None
     assert talk.step(logprobs=[-1.0, None, 0]).logprobs == (-1.0, None, 0)
-
-
-@pytest.mark.parametrize(
-    ("used", "rendered", "expected"),
-    [
-        ([1, 5, 2], [1, 5, 2], Drift(0, None)),
-        ([1, 5, 6, 2, 7], [1, 56, 2, 7], Drift(2, 1)),
-        ([1, 5, 6, 2, 1, 7, 8, 2], [1, 56, 2, 1, 78, 2], Drift(4, 1)),
-        ([1, 5, 2, 1, 7, 2], [1, 5, 2], Drift(3, 3)),
-        ([1, 5, 2], [1, 5, 2, 1, 7, 2], Drift(0, 3)),
-        ([], [], Drift(0, None)),
-        ([1, 4, 2, 1, 5, 2, 1, 6, 2], [1, 4, 2, 1, 6, 2], Drift(3, 4)),
-    ],
-)
-def test_drift_counts_what_a_rendering_would_change(
-    used: list[int], rendered: list[int], expected: Drift
-) -> None:
-    assert drift(used, rendered, [2]) == expected
-
-
-def test_drift_without_a_close_compares_as_a_whole() -> None:
-    assert drift([1, 5, 6, 2], [1, 56, 2], ()) == Drift(2, 1)
 
 
 def test_tools_and_arguments_that_are_no_json_are_named() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.engines.server import Server
 from tests.engines.talk import PLAIN, TOOLED
-from tito_core import Profile
 from tito_core.seams.probe import probe, probe_questions
+from tito_core.seams.profile import Profile
 from tito_core.seams.profile_differences import differences
 from tito_io.client.driver import answer
 from tito_io.engines.protocol import Engine, Rendering

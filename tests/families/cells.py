@@ -17,7 +17,6 @@ from tito_core import (
     Message,
     OddStop,
     Policy,
-    Profile,
     Reason,
     Refusal,
     Step,
@@ -27,8 +26,10 @@ from tito_core import (
     locate,
     stitch_questions,
 )
+from tito_core.seams.case import case_of
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.probe import probe_questions
+from tito_core.seams.profile import Profile
 from tito_io.families.family import Bound, Family
 
 EXACT, REFUSED, WRONG, UNRENDERABLE = "exact", "refused", "WRONG", "unrenderable"
@@ -199,7 +200,7 @@ class Judge:
     def _learnt(self, step: Step, case: Case, profile: Profile) -> Profile:
         """Return the profile with this case certified too."""
         located = locate([step], case.prompt)
-        named = None if isinstance(located, Refusal) else located.case
+        named = None if isinstance(located, Refusal) else case_of(located.turn, located.environment)
         if named is None or profile.case(*named):
             return profile
         counting = Counting(self.bound)

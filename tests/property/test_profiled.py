@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tests import oracle
 from tests.strategies import ANY_WORLD, TIDY_WORLD, World, tidy_worlds, tries
 from tests.toys import TOYS, Message, Toy
-from tito_core import Policy, Profile, Refusal, Stitched, answer, locate, stitch_questions
+from tito_core import Policy, Refusal, Stitched, answer, locate, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.recheck import recheck_questions
-from tito_core.seams.case import TurnKind
+from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.certify import certify_questions
-from tito_core.seams.profile import Case, Mode
+from tito_core.seams.profile import Case, Mode, Profile
 
 STRICT = Policy()
 PAST = 5
@@ -58,7 +58,7 @@ def certified(toy: Toy, kind: TurnKind, shape: tuple[str, ...], *, cuts: bool) -
 def known(world: World, *, cuts: bool) -> Profile:
     """Return a profile with the one case that the world needs, through its plain data."""
     located = locate(world.steps, world.prompt, policy=STRICT, key=world.key)
-    named = None if isinstance(located, Refusal) else located.case
+    named = None if isinstance(located, Refusal) else case_of(located.turn, located.environment)
     cases = () if named is None else (certified(world.toy, *named, cuts=cuts),)
     profile = Profile(suffix=world.suffix, stop_ids=world.toy.stop_ids, cases=cases)
     return from_data(to_data(profile), Profile)

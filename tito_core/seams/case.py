@@ -14,6 +14,8 @@ from typing import Any, Self
 import attrs
 
 from ..normalization.canonical import REASONING
+from ..normalization.clean import flattened
+from .prove import SampledTurn
 from .stand_in import WRITTEN, calls_of
 
 Plain = dict[str, Any]
@@ -89,6 +91,13 @@ def _is_usual(call: Plain) -> bool:
         return False
     named = (function.get("name"), call.get("id"))
     return all(isinstance(word, str) and WORD.fullmatch(word) for word in named)
+
+
+def case_of(turn: SampledTurn, environment: Sequence[Plain]) -> tuple[TurnKind, tuple[str, ...]] | None:
+    """Return the kind of `turn` and the shape of the `environment` after it, None if either has no name."""
+    messages = flattened(environment)
+    kind, shape = TurnKind.of(turn.message, turn.after), shape_of(messages, turn.message)
+    return None if kind is None or shape is None else (kind, shape)
 
 
 def shape_of(environment: Sequence[Plain], turn: Plain) -> tuple[str, ...] | None:

@@ -17,12 +17,11 @@ from ..normalization.canonical import REASONING
 from ..questions import Question, Questions, ask
 from ..refusal import Reason, Refusal
 from .case import TurnKind
-from .profile import Case, Mode, Recipe
+from .profile import Case, Mode, Recipe, recognize
 from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, show_questions
 from .sample import sample_environment, sample_turn
 from .seam import OTHER, SHORT, common_prefix
 from .stand_in import Context, TurnForm, akin_histories, contexts, forms
-from .tail import recognize
 
 T = TypeVar("T")
 Plain = dict[str, Any]

@@ -12,10 +12,16 @@ from typing import Any
 
 import attrs
 
-from ..errors import InputError
+from ..errors import InputError, TemplateRefused
 from ..ids import checked
+from ..normalization.clean import readings, says
+from ..questions import Questions, ask
 from ..refusal import Reason
-from .case import TurnKind
+from .case import TurnKind, case_of
+from .prove import RETRIED, Environment, SampledTurn
+from .seam import SHORT, after
+from .stand_in import TurnForm, akin_histories
+from .tail import ProvenTail
 
 VERSION = 1
 """The version of a profile's form; other versions are rejected."""
@@ -178,8 +184,66 @@ class Profile:
         """Return the case of a kind of turn before a shape of environment, None if it is unknown."""
         return self.known.get((kind, shape))
 
+    def known_tail_questions(
+        self, turn: SampledTurn, environment: Environment
+    ) -> Questions[ProvenTail | None]:
+        """Ask once for the tail after `turn` if its case is known, and return None if it must be proven."""
+        for reading in readings(environment):
+            name = case_of(turn, reading)
+            case = None if name is None else self.case(*name)
+            tail = None if case is None else (yield from _recognized(turn, reading, case))
+            if tail is not None or case is None or case.reason not in RETRIED:
+                return tail
+        return None
+
     def then(self, *cases: Case) -> Profile:
         """Return this profile with more cases; a case that is known already is replaced."""
         new = {(case.kind, case.shape) for case in cases}
         kept = [case for case in self.cases if (case.kind, case.shape) not in new]
         return attrs.evolve(self, cases=(*kept, *cases))
+
+
+def _recognized(turn: SampledTurn, environment: Environment, case: Case) -> Questions[ProvenTail | None]:
+    """Ask once; return None if the answer is not what the case predicts."""
+    recipe, short = case.recipe, akin_histories(turn.after, turn.history)
+    if recipe is None or not 0 <= recipe.past < len(short):
+        return None
+    past = turn.past if case.mode is Mode.HISTORY else short[recipe.past]
+    form = TurnForm(turn.message, recipe.place, recipe.as_object)
+    # A message that says the stand-in word makes the cut ambiguous: templates repeat earlier texts, too.
+    whole = not recipe.cut or says((*past, *environment), SHORT)
+    messages = (*past, form.write(SHORT), *environment)
+    try:
+        ids = yield from ask(messages, since=None if whole else SHORT)
+    except TemplateRefused:
+        return None
+    tail = recognize(recipe, ids)
+    return None if tail is None else ProvenTail(tail, len(recipe.speaks))
+
+
+def recognize(recipe: Recipe, ids: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the tail in an answer, None if it is not what the recipe predicts.
+
+    >>> recipe = Recipe(place=None, as_object=False, past=0, mark=(50,), rest=(), close=(2,), speaks=(1, 9),
+    ...                 cut=False)
+    >>> recognize(recipe, (1, 8, 50, 2, 1, 7, 65, 2, 1, 9))
+    (2, 1, 7, 65, 2, 1, 9)
+    >>> recognize(recipe, (1, 8, 50, 50, 2, 1, 9)) is None
+    True
+    """
+    rest = after(recipe.mark, ids)
+    begin = -1 if rest is None else _close_begins(recipe, rest)
+    if rest is None or begin < 0:
+        return None
+    tail = rest[begin:]
+    end = len(tail) - len(recipe.speaks)
+    whole = end >= len(recipe.close) and tail[: len(recipe.close)] == recipe.close
+    return tail if whole and tail[end:] == recipe.speaks else None
+
+
+def _close_begins(recipe: Recipe, rest: tuple[int, ...]) -> int:
+    """Return the index of the close in what follows the text, -1 if it does not occur."""
+    if recipe.rest is not None:
+        return len(recipe.rest) if rest[: len(recipe.rest)] == recipe.rest else -1
+    size = len(recipe.close)
+    return next((i for i in range(len(rest) - size + 1) if rest[i : i + size] == recipe.close), -1)

@@ -63,14 +63,14 @@ def find_seam(short: Sequence[int], longer: Sequence[int]) -> Seam | None:
     return Seam(tuple(short), place) if whole and place else None
 
 
-def common_prefix(first: Sequence[int], second: Sequence[int], limit: int | None = None) -> int:
-    """Return how many ids two sequences share at their beginning, at most `limit`.
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many ids two sequences share at their beginning.
 
-    >>> common_prefix([1, 2, 3], [1, 2, 4]), common_prefix([1, 2, 3], [1, 2, 4], limit=1)
-    (2, 1)
+    >>> common_prefix([1, 2, 3], [1, 2, 4])
+    2
     """
     count = 0
-    for ours, theirs in zip(first[:limit], second[:limit], strict=False):
+    for ours, theirs in zip(first, second, strict=False):
         if ours != theirs:
             break
         count += 1

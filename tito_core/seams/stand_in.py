@@ -7,13 +7,11 @@ their ids and names, whether it has reasoning, whether its content is empty.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
-from ..errors import InputError
-from ..message import copied
 from ..normalization.canonical import REASONING, function_of
 
 Plain = dict[str, Any]
@@ -22,10 +20,7 @@ Context = tuple[Plain, ...]
 USER: Plain = {"role": "user", "content": "Hello."}
 SYSTEM: Plain = {"role": "system", "content": "Be brief."}
 ANSWER: Plain = {"role": "assistant", "content": "It is seven."}
-THOUGHTFUL: Plain = {
-    **ANSWER,
-    **dict.fromkeys(REASONING, "Three and four."),
-}
+THOUGHTFUL: Plain = {**ANSWER, **dict.fromkeys(REASONING, "Three and four.")}
 CALL_ID = "a1b2c3d4e"
 """Nine letters and digits: Mistral's templates take nothing else."""
 
@@ -158,30 +153,17 @@ class TurnForm:
             turn["content"] = text
         elif "content" in self.turn:
             turn["content"] = words if self.turn["content"] else self.turn["content"]
-        if calls_of(self.turn):
-            turn["tool_calls"] = self._calls(text, words)
-        return turn
-
-    def within(self, text: str) -> Plain:
-        """Return the turn with `text` in its place and everything else unchanged.
-
-        >>> TurnForm({"role": "assistant", "content": "x", "reasoning": "y"}).within("hi")
-        {'role': 'assistant', 'content': 'hi', 'reasoning': 'y'}
-        """
-        turn = dict(self.turn)
-        if self.place is None:
-            turn["content"] = text
-        if calls_of(self.turn):
-            turn["tool_calls"] = self._calls(text, None)
-        return turn
-
-    def _calls(self, text: str, words: str | None) -> list[Plain]:
-        """Return the calls with `text` in its place; the others have `words`, or their own if None."""
         calls = calls_of(self.turn)
-        arguments = [_arguments(call) if words is None else {"value": words} for call in calls]
+        if calls:
+            turn["tool_calls"] = self.calls(text, [{"value": words}] * len(calls))
+        return turn
+
+    def calls(self, text: str, others: Sequence[Any]) -> list[Plain]:
+        """Return the calls with `text` in its place, and `others` as the arguments of the other calls."""
+        arguments = list(others)
         if self.place is not None:
             arguments[self.place] = {"value": text}
-        return list(map(self._call, calls, arguments))
+        return list(map(self._call, calls_of(self.turn), arguments))
 
     def _call(self, call: Plain, arguments: Any) -> Plain:
         """Return a call with its own id and name, and with other arguments."""
@@ -189,19 +171,6 @@ class TurnForm:
         function = {"name": function_of(call).get("name"), "arguments": written}
         kept: Plain = {key: call[key] for key in ("id", "type") if key in call}
         return {**kept, **function} if function_of(call) is call else {**kept, "function": function}
-
-
-def _arguments(call: Plain) -> Any:
-    """Return a call's arguments as an object, or as they are if they are not the JSON of one."""
-    given = function_of(call).get("arguments")
-    if not isinstance(given, str):
-        return given
-    try:
-        parsed = json.loads(given)
-        copied([{"role": "assistant", "tool_calls": [{"function": {"arguments": parsed}}]}], "arguments")
-    except (ValueError, RecursionError, InputError):  # not JSON, or nested deeper than a message may be
-        return given
-    return parsed if isinstance(parsed, dict) else given
 
 
 def forms(turn: Plain) -> list[TurnForm]:

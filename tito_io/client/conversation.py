@@ -13,7 +13,6 @@ from tito_core import (
     Message,
     Messages,
     Policy,
-    Profile,
     Reason,
     Refusal,
     Step,
@@ -27,7 +26,9 @@ from tito_core import (
 )
 from tito_core.message import copied
 from tito_core.recheck import recheck_questions
+from tito_core.seams.case import case_of
 from tito_core.seams.certify import certify_questions
+from tito_core.seams.profile import Profile
 from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling, Watch
 
 from .driver import AsyncTokenizeFn, answer
@@ -152,7 +153,7 @@ class Conversation:
         """Return the profile, with the case of this place certified in it if the case has a name."""
         if self.profile is None:
             self.profile = Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.key)
-        case = located.case
+        case = case_of(located.turn, located.environment)
         if case is not None and self.profile.case(*case) is None:
             asking = certify_questions(*case, self.profile.suffix, self.profile.stop_ids)
             self.profile = self.profile.then(await answer(asking, self.render))

@@ -18,6 +18,7 @@ from tito_core import (
 )
 from tito_core.locate import Located
 from tito_core.normalization.tool_ids import restore_tool_ids
+from tito_core.seams.case import case_of
 
 SUFFIX = (talk.CLOSE,)
 RENAMED = Policy(forgive=frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
@@ -69,7 +70,7 @@ def test_a_place_speaks_of_calls_as_the_session_does() -> None:
     assert isinstance(found, Located)
     assert found.turn.message == calling("a", "b")
     assert found.environment == (result("a", "one"), result("b", "two"))
-    assert found.case == answer_case(step, result("a", "one"), result("b", "two"))
+    assert case_of(found.turn, found.environment) == answer_case(step, result("a", "one"), result("b", "two"))
     assert prompt[2] == result("b", "one")  # theirs stays theirs
 
 
@@ -77,7 +78,7 @@ def answer_case(step: Step, *new: dict[str, Any]) -> Any:
     """Return the case of a prompt that renames nothing."""
     found = locate([step], step.messages.then(new))
     assert isinstance(found, Located)
-    return found.case
+    return case_of(found.turn, found.environment)
 
 
 def test_what_has_no_name_in_the_history_keeps_its_own() -> None:

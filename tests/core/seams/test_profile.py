@@ -12,7 +12,6 @@ from tests.core import talk
 from tito_core import (
     InputError,
     Message,
-    Profile,
     Reason,
     Step,
     Stitched,
@@ -25,8 +24,7 @@ from tito_core import (
 from tito_core.recheck import recheck_questions
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import certify_questions, joined
-from tito_core.seams.profile import Case, Facts, Mode, Recipe
-from tito_core.seams.tail import recognize
+from tito_core.seams.profile import Case, Facts, Mode, Profile, Recipe, recognize
 
 RECIPE = Recipe(
     place=None, as_object=False, past=0, mark=(50, 51), rest=(7,), close=(2, 3), speaks=(1, 9), cut=False

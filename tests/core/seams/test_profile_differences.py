@@ -5,12 +5,12 @@ from __future__ import annotations
 import attrs
 
 from tests.core import talk
-from tito_core import Profile, answer
+from tito_core import answer
 from tito_core.refusal import Reason
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.probe import probe_questions
-from tito_core.seams.profile import Mode
+from tito_core.seams.profile import Mode, Profile
 from tito_core.seams.profile_differences import differences
 
 PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")

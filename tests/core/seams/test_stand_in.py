@@ -220,38 +220,3 @@ def test_kin_in_a_tool_loop_end_with_a_result_in_both_spellings() -> None:
     assert (lookup(first)[0], lookup(second)[0]) == ({"x": 3}, '{"x": 3}')
     assert roles(first) == roles(second) == "suat"
     assert (calls_of(first[2])[0]["function"]["name"], first[3]["name"]) == ("add", "add")
-
-
-def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:
-    deep = "[" * 98 + "]" * 98
-    turn = {
-        "role": "assistant",
-        "content": "Look.",
-        "reasoning_content": "Why?",
-        "tool_calls": [
-            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
-            {"id": "b", "function": {"name": "g", "arguments": "{malformed"}},
-            {"id": "c", "function": {"name": "h", "arguments": f'{{"deep": {deep}}}'}},
-            {"id": "d", "function": {"name": "i", "arguments": "[1]"}},
-            {"id": "e", "function": {"name": "j", "arguments": {"y": 2}}},
-            {"id": "z", "function": {"name": "z", "arguments": "{}"}},
-        ],
-    }
-    as_object, as_text = (TurnForm(turn, -1, spell).within("Hm.") for spell in (True, False))
-    assert [call["function"]["arguments"] for call in as_object["tool_calls"]] == [
-        {"x": 1},
-        "{malformed",
-        f'{{"deep": {deep}}}',
-        "[1]",
-        {"y": 2},
-        {"value": "Hm."},
-    ]
-    assert [as_text["tool_calls"][place]["function"]["arguments"] for place in (0, 1, 4, 5)] == [
-        '{"x": 1}',
-        "{malformed",
-        '{"y": 2}',
-        '{"value": "Hm."}',
-    ]
-    for made in (as_object, as_text):
-        assert (made["content"], made["reasoning_content"]) == ("Look.", "Why?")
-    assert TurnForm(turn).within("Hm.")["content"] == "Hm."

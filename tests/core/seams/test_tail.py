@@ -12,7 +12,6 @@ from tests.core import talk
 from tito_core import (
     Located,
     Message,
-    Profile,
     Question,
     Reason,
     Step,
@@ -23,7 +22,7 @@ from tito_core import (
     locate,
 )
 from tito_core.seams.case import TurnKind
-from tito_core.seams.profile import Case, Mode, Recipe
+from tito_core.seams.profile import Case, Mode, Profile, Recipe
 
 SUFFIX = (talk.CLOSE,)
 PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")

@@ -1,0 +1,74 @@
+"""What a call of `stitch` loads stays small: the kernel can be read, vendored and reviewed whole."""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import tito_core
+
+SOURCE = Path(tito_core.__file__).parent
+MOST = 1800
+"""Code lines, docstrings and comments left out."""
+PROGRAM = """
+import sys
+from tests.core import talk
+from tito_core import stitch, suffix_ids
+
+step = talk.step()
+assert stitch([step], talk.prompt(step), suffix_ids(talk.tokenize), talk.tokenize)
+print(*(module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "tito_core"))
+"""
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+
+
+def docstring_lines(tree: ast.AST) -> set[int]:
+    """Return the lines of strings that stand alone: docstrings of modules, classes, functions and names."""
+    return {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def code_lines(text: str) -> int:
+    """Count the lines with code.
+
+    >>> code_lines('x = 1  # one' + chr(10) * 2 + '# two' + chr(10) + 'y = [' + chr(10) + ']')
+    3
+    """
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    lines = {
+        line
+        for token in tokens
+        if token.type not in LAYOUT
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    return len(lines - docstring_lines(ast.parse(text)))
+
+
+def test_a_stitch_loads_the_kernel_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
+    files = [Path(name) for name in done.stdout.split()]
+    counted = {path.relative_to(SOURCE): code_lines(path.read_text()) for path in files}
+    with capsys.disabled():
+        print(f"\na stitch loads {len(counted)} files with {sum(counted.values()):,} code lines")  # noqa: T201  # the figure is what a reader of the test run wants
+    assert {path.parts[0] for path in counted if len(path.parts) > 1} == {"normalization", "seams"}
+    assert sum(counted.values()) <= MOST
