@@ -1,6 +1,9 @@
 """Sphinx settings. Build with `python -m sphinx -W -b html docs docs/_build/html`."""
 
+from __future__ import annotations
+
 from importlib.metadata import version as installed
+from typing import Any
 
 project = "tito"
 copyright = "the tito authors"  # noqa: A001  # Sphinx reads it by this name
@@ -26,4 +29,19 @@ autodoc_typehints_format = "short"
 
 html_theme = "furo"
 html_title = "tito"
-html_theme_options = {"source_repository": "", "sidebar_hide_name": False}
+
+
+def setup(app: Any) -> None:
+    """Keep docstrings of properties as they are; napoleon takes words before a colon for a type."""
+    written: dict[str, list[str]] = {}
+
+    def keep(_: Any, what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+        if what in ("attribute", "property"):
+            written[name] = list(lines)
+
+    def restore(_: Any, _what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+        if name in written:
+            lines[:] = written.pop(name)
+
+    app.connect("autodoc-process-docstring", keep, priority=400)  # napoleon's is 500
+    app.connect("autodoc-process-docstring", restore, priority=600)
