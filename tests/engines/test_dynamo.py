@@ -341,7 +341,7 @@ async def test_sixty_turns_keep_every_sampled_id(
             pass
     summary, steps = run.summary(), list(run.conversation.trajectory)
     assert summary.whole
-    assert (len(steps), summary.tito_turns) == (TURNS, TURNS - 1)
-    assert summary.drift_tokens_avoided
+    assert (len(steps), summary.routes["TITO"]) == (TURNS, TURNS - 1)
+    assert summary.drift_ids
     for before, after in pairwise(steps):
         assert after.prompt_ids.tolist()[: len(before.ids)] == before.ids.tolist()

@@ -47,8 +47,8 @@ def test_fifty_turns_on_a_real_vllm_keep_every_sampled_id(vllm_server: Server) -
     summary = run.summary()
     assert len(steps) == TURNS
     assert summary.whole
-    assert summary.tito_turns == TURNS - 1
-    assert summary.drift_tokens_avoided
+    assert summary.routes["TITO"] == TURNS - 1
+    assert summary.drift_ids
     for before, after in pairwise(steps):
         assert after.prompt_ids.tolist()[: len(before.ids)] == before.ids.tolist()
 

@@ -1,1 +1,1 @@
-"""The `tito` command and what its subcommands share: options, console output, errors in one line."""
+"""The `tito` command and what its subcommands share: options, console, errors in one line."""

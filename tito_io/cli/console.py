@@ -1,30 +1,30 @@
-"""The console of a command: it loses no figures where it is narrow, and ends no command by itself."""
+"""The console that commands print tables and progress to."""
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from rich.console import Console as Rich
+from rich.console import Console as RichConsole
 from rich.console import ConsoleDimensions
 
-LEAST = 60
-"""So many columns every table here fits in; a narrower terminal breaks lines by itself, and loses nothing."""
+MIN_COLUMNS = 60
+"""Every table of the commands fits in this width; a narrower terminal breaks the lines itself."""
 
 
-class Console(Rich):
-    """Raises `BrokenPipeError` where rich would end with 1, which says that something was found."""
+class Console(RichConsole):
+    """A rich console that cuts nothing off in a narrow terminal, and does not exit on a broken pipe."""
 
     @property
     def roomy(self) -> bool:
-        """Whether what is drawn here stays on its lines, so that it may be drawn over."""
-        return super().size.width >= LEAST
+        """Whether tables fit in the width, so that one may be drawn over the last one."""
+        return super().size.width >= MIN_COLUMNS
 
-    @property  # type: ignore[misc]  # the base class's can be set, which nobody does
+    @property  # type: ignore[misc]  # the base class has a setter, which is not used
     def size(self) -> ConsoleDimensions:
-        """How much room there is, or is taken."""
-        found = super().size
-        return ConsoleDimensions(max(found.width, LEAST), found.height)
+        """Columns and lines; never fewer columns than tables need."""
+        size = super().size
+        return ConsoleDimensions(max(size.width, MIN_COLUMNS), size.height)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Leave it to whoever runs the command."""
+        """Raise `BrokenPipeError`. Rich would exit with 1: here that a command found something."""
         raise BrokenPipeError

@@ -1,6 +1,7 @@
-"""An engine's own words about what went wrong, short enough for a line.
+"""The message in an engine's error response, short enough for one line.
 
-They may repeat the conversation, so that errors do not hold them: they are for the person at the terminal.
+The message may repeat the conversation. So errors, which get logged, do not hold it; it is printed only for
+the person at the terminal.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ import orjson
 from tito_io.engines.errors import Complaint
 
 LONGEST = 200
-"""The most characters that are shown."""
+"""The most characters that are printed."""
 READ = 1 << 16
-"""The most characters of a page that are read."""
+"""The most characters of a response that are read."""
 TAG = re.compile(r"\s*<[a-z!/?]", re.IGNORECASE)
-"""How a page begins."""
-UNSAID = frozenset(("script", "style", "head"))
-"""Where a page's text is none that a person sees; its title is looked for by itself."""
+"""The beginning of an HTML page: proxies answer with pages."""
+HIDDEN = frozenset(("script", "style", "head"))
+"""Elements whose text a browser does not show. A page's title is read separately."""
 
 
 def words(body: Any) -> str:
-    """Return what an answer says, in one line; nothing where it says nothing.
+    """Return the message of an error response's `body`, which may be empty.
 
     >>> words({"error": {"message": "KV cache is gone", "code": 500}})
     'KV cache is gone'
@@ -40,34 +41,30 @@ def _text(body: Any) -> str:
     if isinstance(body, bytes):
         return _text(body[:READ].decode(errors="replace"))
     if isinstance(body, str):
-        return _of_page(body) if TAG.match(body) else body[:READ]
-    said = Complaint.of(body).message if isinstance(body, Mapping) else ""
-    return said or _json(body)
-
-
-def _json(body: Any) -> str:
+        return _page_text(body[:READ]) if TAG.match(body) else body[:READ]
+    message = Complaint.of(body).message if isinstance(body, Mapping) else ""
     try:
-        return "" if body is None else orjson.dumps(body).decode()
-    except TypeError:  # an integer that is wider than any of the library's
+        return message or ("" if body is None else orjson.dumps(body).decode())
+    except TypeError:  # orjson writes no integer of more than 64 bits
         return str(body)
 
 
-def _of_page(text: str) -> str:
-    """Return a page's title, or else the first of its texts; a page that has neither as it is."""
+def _page_text(text: str) -> str:
+    """Return a page's title, else its first text, else the page itself."""
     page = _Page()
-    page.feed(text[:READ])
+    page.feed(text)
     page.close()
-    return " ".join(page.title.split()) or page.first or text[:READ]
+    return " ".join(page.title.split()) or page.first or text
 
 
 class _Page(HTMLParser):
-    """Reads a page for its title and its first text, however broken it is."""
+    """Reads the title and the first text of a page, however broken it is."""
 
     def __init__(self) -> None:
         super().__init__()
         self.title = self.first = ""
         self.inside = ""
-        """The tag whose text is read now."""
+        """The element whose text is read now."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002  # the base class's
         self.inside = tag
@@ -79,5 +76,5 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.inside == "title":
             self.title += data
-        elif self.inside not in UNSAID:
+        elif self.inside not in HIDDEN:
             self.first = self.first or data.strip()

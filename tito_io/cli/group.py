@@ -1,35 +1,94 @@
-"""The `tito` command."""
+"""The `tito` command: finds its subcommands, and takes options from environment variables and a file."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from .config import ConfigFile, long_names, suggestion
 from .main import deferred_interrupts
 
 COMMANDS = {name: f"tito_io.{name}.command" for name in ("audit", "lint", "rollout", "samples", "serve")}
-"""The commands, and the modules that hold them by the same name."""
+"""The commands, and the modules that hold them under the same name."""
+CONFIG = "tito.config"
+"""The key of the `ConfigFile` in click's `Context.meta`."""
 
 
 class Commands(click.Group):
-    """Loads a command's module where that command is asked for."""
+    """Imports a command's module when that command is asked for, and gives its options their variables."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # the base class's
         """Return the names of all commands."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # likewise
-        """Return a command by its name."""
+        """Return the command `cmd_name`, or None."""
         if cmd_name not in COMMANDS:
             return None
         with deferred_interrupts():
-            found: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
-        return found
+            command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        for name, option in long_names(command).items():
+            # Click's own prefix would name --json by its Python variable: TITO_ROLLOUT_AS_JSON.
+            option.envvar = option.envvar or f"TITO_{cmd_name}_{name}".upper().replace("-", "_")
+            option.show_envvar = True
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name, its defaults taken from the file of --config."""
+        if args[0] not in COMMANDS and args[0][:1].isalnum() and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}{suggestion(args[0], COMMANDS)}")
+        name, command, rest = super().resolve_command(ctx, args)
+        config: ConfigFile | None = ctx.meta.get(CONFIG)
+        if config is not None and name is not None and command is not None:
+            ctx.default_map = {name: config.defaults(name, command)}
+        return name, command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an invalid value is reported with the file or variable that it came from."""
+        try:
+            return super().invoke(ctx)
+        except click.MissingParameter:
+            raise
+        except click.BadParameter as error:
+            if error.ctx is None or not isinstance(error.param, click.Option):
+                raise
+            # Click's own hint names the option's variable, wherever the value came from.
+            origin, hint = _origin(error.ctx, error.param), f"'{max(error.param.opts, key=len)}'"
+            raise click.BadParameter(origin + error.message, error.ctx, error.param, hint) from error
 
 
-@click.group(cls=Commands)
+def _origin(ctx: click.Context, option: click.Option) -> str:
+    """Return the variable or the file that an option's value came from, nothing for the command line."""
+    source = ctx.get_parameter_source(str(option.name))
+    if source is ParameterSource.ENVIRONMENT:
+        return f"{option.envvar}: "
+    return f"{ctx.meta[CONFIG].path}: " if source is ParameterSource.DEFAULT_MAP else ""
+
+
+def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    if path is not None and not ctx.resilient_parsing:
+        ctx.meta[CONFIG] = ConfigFile.read(path, COMMANDS)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("tito-kernel"), prog_name="tito")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="TITO_CONFIG",
+    show_envvar=True,
+    expose_value=False,
+    callback=_read_config,
+    help="TOML file with options: a section for each command, such as [rollout], and in it a key for each "
+    "option, such as max-tokens = 64. The command line and environment variables come before the file.",
+)
 def tito() -> None:
     """Token in, token out: exact ids for multi-turn agents."""

@@ -1,4 +1,4 @@
-"""The `tito` command, or one line about what is missing or went wrong around it."""
+"""The entry point of the `tito` command: missing modules, broken pipes and interrupts end with one line."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 COMPLETION = "_TITO_COMPLETE"
-"""Where a shell asks for the ends of words."""
+"""The variable by which a shell asks click to complete words."""
 BAD_INPUT, INTERRUPTED = 2, 130
-"""Exit statuses. Nothing of the package is imported here: any of it may be missing, or be interrupted."""
+"""Exit statuses. Nothing else of the package is imported at the top: an interrupt may come meanwhile, and a
+library may be missing."""
 
 
 def main() -> None:
-    """Run the command line; 130 where it is interrupted, 2 where a file cannot be read or nothing written."""
-    _unbreakable()
+    """Run the command line; exits with 130 when interrupted, and with 2 when a file cannot be used."""
+    _repair_streams()
     try:
         status = _run()
         sys.stdout.flush()
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("tito"):
             raise
-        status = _missing(error.name)
+        from tito_io.extras import missing  # noqa: PLC0415  # see above
+
+        _complain(missing(error.name))
+        status = BAD_INPUT
     except KeyboardInterrupt:
         _complain("interrupted")
         status = INTERRUPTED
     except OSError as error:
-        status = _lost(error) if error.filename is None else _barred(error)
+        if error.filename is None:
+            _close_output(error)
+        else:
+            _complain(f"{error.filename}: {error.strerror}")
+        status = BAD_INPUT
     sys.exit(status)
 
 
-def _unbreakable() -> None:
-    """Have streams that are there, and that write what their encoding lacks as an escape."""
+def _repair_streams() -> None:
+    """Open streams that the caller closed, and escape characters that an encoding lacks."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started this
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  # for as long as we run
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123  # until the process ends
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _complain(text: str) -> None:
-    """Say a line on stderr; `errors.complain` without what it imports."""
+    """Write a line to stderr, as `errors.complain` does, without its imports."""
     sys.stderr.write(f"tito: {text if text.isprintable() else ascii(text)[1:-1]}\n")
-
-
-def _missing(module: str) -> int:
-    """Say how to get what is missing."""
-    from tito_io.extras import missing  # noqa: PLC0415  # it imports nothing, but an interrupt may come in between
-
-    _complain(missing(module))
-    return BAD_INPUT
 
 
 def _run() -> int:
     """Run a command and return its exit status.
 
-    Not by click's own `main`, which ends a broken pipe with 1: here that says that a command found something.
+    Click's own `main` exits with 1 on a broken pipe. Here 1 means that a command found something.
     """
     with deferred_interrupts():
         import click  # noqa: PLC0415  # an extra, which may be missing
@@ -81,24 +81,20 @@ def _run() -> int:
     return 0
 
 
-def _barred(error: OSError) -> int:
-    """Say that a file or a folder cannot be looked into."""
-    _complain(f"{error.filename}: {error.strerror}")
-    return BAD_INPUT
-
-
-def _lost(error: OSError) -> int:
-    """Say that standard output takes nothing more, and let nobody try again on the way out."""
+def _close_output(error: OSError) -> None:
+    """Report that standard output takes no more, and keep Python from flushing it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if not isinstance(error, BrokenPipeError):
-        _complain(f"{error.strerror or error}: what was to be told is lost")
-    return BAD_INPUT
+    if not isinstance(error, BrokenPipeError):  # a reader such as `head` may leave
+        _complain(f"standard output: {error.strerror or error}; the rest of the output is lost")
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Let SIGINT wait for the end of the block, which then raises `KeyboardInterrupt`."""
-    if not hasattr(signal, "pthread_sigmask"):  # a system without masks interrupts as it always did
+    """Hold SIGINT back until the end of the block, which then raises `KeyboardInterrupt`.
+
+    An interrupt in the middle of importing a C extension may crash the process.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: interrupts come at once
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

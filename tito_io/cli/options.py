@@ -1,27 +1,140 @@
-"""Numbers that an option takes."""
+"""Options that several commands share, and types of numbers that options take.
+
+A shared option is a decorator: `@options.engine` above a command adds `--engine`.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 class WholeRange(click.IntRange):
-    """A range of integers, whose complaints say `integer` and not `integer range`."""
+    """A range of integers; its errors say `integer` and not `integer range`."""
 
     name = "integer"
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers; `nan`, which is in every range as comparisons go, is none."""
+    """A range of numbers without `nan`, which compares as if it were in every range."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
-        found = float(super().convert(value, param, ctx))
-        if not math.isfinite(found):
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
-        return found
+        return number
+
+
+ENGINES: Mapping[str, str] = {
+    "embedded": "a seeded sampler of random text, without a server",
+    "vllm": "vLLM's OpenAI-compatible server",
+    "sglang": "SGLang's server",
+    "dynamo": "NVIDIA Dynamo's frontend; needs --family",
+    "miles": "a session server of Miles, which keeps the ids itself",
+}
+"""The engines of `tito_io.engines.registry`, in words; adapters take a while to import, and --help has time
+for none."""
+TRUNCATED: Mapping[str, str] = {
+    "close": "the template's close, not trained on, then the new messages",
+    "refuse": "a prompt that goes by messages",
+}
+ODD_STOP: Mapping[str, str] = {
+    "keep": "the stop stays, and the bridge follows it",
+    "replace": "the template's own stop takes its place",
+    "refuse": "a prompt that goes by messages",
+}
+TIMEOUT = 600.0
+"""Seconds. A turn that is not streamed sends no byte before it is whole, so that a long one takes minutes."""
+LARGEST_SEED = 2**63 - 1
+
+
+def choices(words: Mapping[str, str]) -> str:
+    """Return the choices of an option for its help text.
+
+    >>> choices({"close": "append the close", "refuse": "use messages"})
+    'close: append the close. refuse: use messages.'
+    """
+    return " ".join(f"{name}: {meaning}." for name, meaning in words.items())
+
+
+def json_option(help: str) -> Callable[[F], F]:  # noqa: A002  # click's name
+    """Return `--json` with the command's own description; its value is passed as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def html_option(help: str) -> Callable[[F], F]:  # noqa: A002  # click's name
+    """Return `--html FILE` with the command's own description."""
+    return click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=help)
+
+
+def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # noqa: A002  # click's name
+    """Return `--family FOLDER` with the command's own description."""
+    return click.option(
+        "--family", type=click.Path(path_type=Path), metavar="FOLDER", required=required, help=help
+    )
+
+
+engine = click.option(
+    "--engine",
+    type=click.Choice(list(ENGINES)),
+    default="embedded",
+    show_default=True,
+    help=f"The inference engine that samples. {choices(ENGINES)}",
+)
+base_url = click.option(
+    "--base-url",
+    metavar="URL",
+    help="Address of the engine's server, such as http://127.0.0.1:8000. Every engine but embedded needs it.",
+)
+model = click.option(
+    "--model", metavar="NAME", help="Model name to send. Default: the name of the only model that is served."
+)
+api_key = click.option(
+    "--api-key", envvar="TITO_API_KEY", metavar="KEY", help="API key, sent to the engine as a bearer token."
+)
+vocab_size = click.option(
+    "--vocab-size",
+    type=WholeRange(1),
+    help="Number of token ids in the model's vocabulary, for SGLang servers that do not report it.",
+)
+timeout = click.option(
+    "--timeout",
+    type=FiniteRange(0, min_open=True),
+    default=TIMEOUT,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up on a request when the engine has sent no byte for this long. A turn comes as a whole, so "
+    "allow as long as one turn may take.",
+)
+seed = click.option(
+    "--seed",
+    type=WholeRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    metavar="NUMBER",
+    help="Seed of the sampling. The embedded engine repeats a conversation with the same seed.",
+)
+truncated = click.option(
+    "--truncated",
+    type=click.Choice(list(TRUNCATED)),
+    default="close",
+    show_default=True,
+    help=f"What follows a turn that ended without a stop token. {choices(TRUNCATED)}",
+)
+odd_stop = click.option(
+    "--odd-stop",
+    type=click.Choice(list(ODD_STOP)),
+    default="keep",
+    show_default=True,
+    help="What follows a turn that ended with another stop token than the template writes. "
+    f"{choices(ODD_STOP)}",
+)

@@ -1,1 +1,1 @@
-"""A conversation with an engine, every sampled id accounted for."""
+"""`tito rollout`: run a conversation with an engine and account for every sampled id."""

@@ -1,95 +1,183 @@
-"""A rollout as a person reads it: a live table, then a verdict."""
+"""Print a rollout turn by turn: as JSON lines, as lines of text, or as a table that a terminal redraws."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, Protocol
 
+import attrs
+import click
+import orjson
 from rich.box import SIMPLE_HEAD
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from tito_io.cli.console import Console
 
 from .run import RolloutTurn, Summary
 
 CAPTION = (
-    "Numbers of ids: the prompt, how many of its ids earlier turns gave, how many were tokenized for this "
-    "turn, what it sampled, and what a fresh rendering of the messages would have changed. TITO: the prompt "
-    "went by ids; MITO: by messages. cut closed, stop kept: the turn before was cut short, or stopped oddly, "
-    "and its close was written after it."
+    "Numbers of ids. prompt: the whole prompt. reused: taken from earlier turns as they were. new: tokenized "
+    "for this turn. sampled: the completion. drift: prompt ids that a fresh rendering of the messages would "
+    "have changed. TITO: the prompt went by ids. MITO: by messages. cut closed, stop kept, stop replaced: "
+    "the turn before was cut short, or ended with an odd stop."
 )
-
-HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
-    ("turn", "right"),
-    ("route", "left"),
-    ("prompt", "right"),
-    ("reused", "right"),
-    ("new", "right"),
-    ("sampled", "right"),
-    ("drift", "right"),
-    ("end", "left"),
-    ("note", "left"),
+HEADINGS: tuple[tuple[str, int, Literal["left", "right"]], ...] = (
+    ("turn", 4, "right"),
+    ("route", 5, "left"),
+    ("prompt", 7, "right"),
+    ("reused", 7, "right"),
+    ("new", 6, "right"),
+    ("sampled", 7, "right"),
+    ("drift", 6, "right"),
+    ("finish", 6, "left"),
+    ("note", 0, "left"),
 )
-
-
+"""Columns: heading, width in lines of text, side."""
 ROOMY = 72
-"""A console of as many columns has room between those of the table."""
+"""A console of as many columns has room between the columns of the table."""
+
+
+class Report(Protocol):
+    """Prints a rollout."""
+
+    def add(self, row: RolloutTurn) -> None:
+        """Print a turn."""
+
+    def close(self, summary: Summary) -> None:
+        """Print the summary."""
+
+
+@contextmanager
+def report_of(title: str, *, as_json: bool) -> Iterator[Report]:
+    """Return the report that fits standard output; every turn is written and flushed as it comes."""
+    if as_json:
+        yield JsonReport()
+        return
+    console = Console()
+    if not (console.is_terminal and console.roomy):
+        yield LineReport(console, title)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield TableReport(console, title, live)
+
+
+class JsonReport:
+    """Prints an object for each turn, then one with the summary."""
+
+    def add(self, row: RolloutTurn) -> None:
+        """Print a turn."""
+        click.echo(orjson.dumps(attrs.asdict(row)).decode())
+
+    def close(self, summary: Summary) -> None:
+        """Print the summary."""
+        click.echo(orjson.dumps({"summary": attrs.asdict(summary)}).decode())
+
+
+@attrs.define
+class LineReport:
+    """Prints a line for each turn, for files, pipes and narrow terminals."""
+
+    console: Console
+    title: str
+    begun: bool = False
+
+    def add(self, row: RolloutTurn) -> None:
+        """Print a turn, and the headings before the first one."""
+        if not self.begun:
+            self._print(self.title)
+            self._print(_line([heading for heading, *_ in HEADINGS]))
+        self.begun = True
+        self._print(_line(_cells(row)))
+
+    def close(self, summary: Summary) -> None:
+        """Print the caption and the summary."""
+        if self.begun:
+            self._print(CAPTION)
+        self._print(verdict(summary))
+
+    def _print(self, text: str | Text) -> None:
+        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+@attrs.define
+class TableReport:
+    """Draws a table anew at each turn, for terminals."""
+
+    console: Console
+    title: str
+    live: Live
+    rows: list[RolloutTurn] = attrs.field(factory=list)
+
+    def add(self, row: RolloutTurn) -> None:
+        """Draw the table with one more turn."""
+        self.rows.append(row)
+        self.live.update(table(self.rows, self.title, self.console.width), refresh=True)
+
+    def close(self, summary: Summary) -> None:
+        """Print the summary under the table."""
+        self.live.stop()
+        self.console.print(verdict(summary), soft_wrap=True)
 
 
 def table(rows: Sequence[RolloutTurn], title: str, width: int = ROOMY) -> Table:
-    """Return the turns as a table for a console of `width` columns; in a narrow one notes are broken."""
-    room = (0, width >= ROOMY, 0, 0)
-    made = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=room)
-    made.title_justify = made.caption_justify = "left"
-    for heading, side in HEADINGS:
-        made.add_column(heading, justify=side, no_wrap=heading != "note")
+    """Return the turns as a table for a console of `width` columns; a narrow one breaks notes."""
+    padding = (0, width >= ROOMY, 0, 0)
+    drawn = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=padding)
+    drawn.title_justify = drawn.caption_justify = "left"
+    for heading, _, side in HEADINGS:
+        drawn.add_column(heading, justify=side, no_wrap=heading != "note")
     for row in rows:
-        made.add_row(*_cells(row), style="red" if row.lost_ids else None)
-    return made
+        turn, route, *others = _cells(row)
+        colour = "yellow" if row.route == "MITO" else "green"
+        drawn.add_row(turn, Text(route, style=colour), *others, style="red" if row.lost_ids else None)
+    return drawn
 
 
-def _cells(row: RolloutTurn) -> list[str | Text]:
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(
+        cell.rjust(width) if side == "right" else cell.ljust(width)
+        for cell, (_, width, side) in zip(cells, HEADINGS, strict=True)
+    ).rstrip()
+
+
+def _cells(row: RolloutTurn) -> list[str]:
+    notes = (row.note, row.refusal, f"lost {row.lost_ids:,}" if row.lost_ids else "")
     return [
         str(row.turn),
-        Text(row.route, style="yellow" if row.route == "MITO" else "green"),
+        row.route,
         f"{row.prompt_ids:,}",
         f"{row.reused_ids:,}",
         f"{row.new_ids:,}",
         f"{row.sampled_ids:,}",
-        "-" if row.drift is None else f"{row.drift:,}",
+        "-" if row.drift_ids is None else f"{row.drift_ids:,}",
         row.finish_reason.removesuffix("_calls"),
-        _note(row),
+        ", ".join(filter(None, notes)),
     ]
-
-
-def _note(row: RolloutTurn) -> str:
-    notes = [row.odd, row.refusal or ""]
-    notes.append(f"lost {row.lost_ids}" if row.lost_ids else "")
-    return ", ".join(filter(None, notes))
 
 
 def verdict(summary: Summary) -> Text:
     """Return the closing lines."""
-    style = "bold green" if summary.whole and not summary.error else "bold red"
-    kept = f"{summary.sampled_ids_kept:,} of {summary.sampled_ids:,} sampled ids kept"
+    kept = summary.sampled_ids - summary.lost_ids
+    by_ids, by_messages, kept_ids = (summary.routes.get(name, 0) for name in ("TITO", "MITO", "KEPT"))
     lines = [
-        f"{_count(summary.turns, 'turn')}: {summary.tito_turns} by ids, {summary.mito_turns} by messages"
-        + (f", {summary.kept_turns} by messages with the ids kept" if summary.kept_turns else ""),
-        *_drift(summary.drift_tokens_avoided),
-        f"{summary.reused_ids:,} ids not tokenized again, {summary.retokenized_ids:,} tokenized again",
+        f"{_count(summary.turns, 'turn')}: {by_ids} by ids, {by_messages} by messages"
+        + (f", {kept_ids} by messages with the ids kept" if kept_ids else ""),
+        f"{summary.reused_ids:,} prompt ids reused, {summary.retokenized_ids:,} retokenized",
     ]
+    if summary.drift_ids is not None:
+        lines.append(f"{summary.drift_ids:,} drift ids: a fresh rendering would have changed them")
     if summary.checked_turns is not None:
-        same = f"{summary.differing_turns} differed from a render of the whole conversation"
-        lines.append(f"{_count(summary.checked_turns, 'turn')} checked: {same}")
+        differing = f"{summary.differing_turns} differed from a render of the whole conversation"
+        lines.append(f"{_count(summary.checked_turns, 'turn')} checked: {differing}")
     lines += [f"by messages because {reason}: {count}" for reason, count in summary.refusals.items()]
     if summary.error:
         lines.append(f"stopped early: {summary.error}")
-    return Text(kept, style=style).append("\n" + "\n".join(lines), style="default")
-
-
-def _drift(avoided: int | None) -> list[str]:
-    if avoided is None:
-        return []
-    return [f"{avoided:,} prompt ids that a re-render would have changed were kept"]
+    style = "bold green" if summary.whole and not summary.error else "bold red"
+    headline = Text(f"{kept:,} of {summary.sampled_ids:,} sampled ids kept", style=style)
+    return headline.append("\n" + "\n".join(lines), style="default")
 
 
 def _count(number: int, noun: str) -> str:

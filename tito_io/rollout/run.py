@@ -1,10 +1,10 @@
-"""A many-turn conversation through an engine, and an account of what became of every sampled id."""
+"""Run a scripted conversation with an engine, and follow every sampled id from prompt to prompt."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
 
 import attrs
 from anyio.lowlevel import checkpoint
@@ -19,141 +19,146 @@ from .script import Script
 
 @attrs.frozen(kw_only=True)
 class RolloutTurn:
-    """One turn of a rollout, in numbers of ids."""
+    """One turn of a rollout, in numbers of ids.
+
+    Attributes:
+        turn: The turn's number, from 1.
+        route: `TITO` where the prompt went by ids, `MITO` where it went by messages, `KEPT` where it went
+            by messages and the engine kept the earlier ids.
+        refusal: Why the prompt went by messages although there was a step to continue; else None.
+        prompt_ids: Ids of the prompt.
+        reused_ids: Prompt ids taken from earlier turns as they were.
+        new_ids: Prompt ids that were tokenized for this turn.
+        retokenized_ids: Of `new_ids`, those that stand for an earlier prompt and its completion.
+        cached_ids: Prompt ids in the engine's prefix cache; None where the engine does not report it.
+        sampled_ids: Ids of the completion.
+        drift_ids: Prompt ids that a fresh rendering would have changed; None where none was made.
+        lost_ids: Sampled ids of earlier turns that this prompt no longer has.
+        finish_reason: Why the engine stopped: `stop`, `length`, `tool_calls` or `abort`.
+        note: What the bridge did about the turn before: `cut closed`, `stop kept`, `stop replaced`.
+    """
 
     turn: int
-    """Counted from 1."""
     route: str
-    """`TITO` where the prompt went by ids, `MITO` where it went by messages."""
     refusal: str | None
-    """Why it went by messages, where a step could have been continued."""
     prompt_ids: int
     reused_ids: int
-    """Prompt ids taken from earlier turns as they were."""
     new_ids: int
-    """Prompt ids that were tokenized for this turn."""
+    retokenized_ids: int
     cached_ids: int | None
-    """Prompt ids that the engine found in its prefix cache, where it says so."""
     sampled_ids: int
-    drift: int | None
-    """Prompt ids that a fresh rendering would have changed; None where it was not compared."""
+    drift_ids: int | None
     lost_ids: int
-    """Sampled ids of earlier turns that this prompt no longer has."""
     finish_reason: str
-    odd: str
-    """What the bridge had to do beside continue: close a cut turn, or follow an odd stop."""
-
-
-@attrs.define
-class IdAccount:
-    """Follows every sampled id from prompt to prompt."""
-
-    sampled: int = 0
-    lost: int = 0
-    previous: Step | None = None
-    """The latest step."""
-    alive: list[bool] = attrs.field(factory=list)
-    """For each id of the latest step, whether it was sampled and has stood there ever since."""
-
-    def add(self, turn: ClientTurn) -> int:
-        """Take in a turn; return how many sampled ids its prompt lost."""
-        before = sum(self.alive)
-        self.alive = self._carried(turn.step)
-        lost = before - sum(self.alive)
-        self.alive += [True] * len(turn.step.completion_ids)
-        self.sampled += len(turn.step.completion_ids)
-        self.lost += lost
-        self.previous = turn.step
-        return lost
-
-    def _carried(self, step: Step) -> list[bool]:
-        """Return, for each prompt id, whether a sampled id stands there unchanged.
-
-        The ids themselves are compared, not what the kernel says of them.
-        """
-        earlier = self.previous.ids.tolist() if self.previous else []
-        prompt = step.prompt_ids.tolist()
-        kept = _common(earlier, prompt)
-        return self.alive[:kept] + [False] * (len(prompt) - kept)
-
-
-def _common(ours: list[int], theirs: list[int]) -> int:
-    """Return the length of the common beginning."""
-    return len(ours) if theirs[: len(ours)] == ours else common_prefix(ours, theirs)
+    note: str
 
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """What became of a rollout's ids."""
+    """What became of a rollout's ids: the sums over its turns.
+
+    Attributes:
+        turns: Turns that were sampled.
+        routes: Turns by route.
+        refusals: Turns that went by messages although there was a step to continue, by reason.
+        sampled_ids: Ids that were sampled.
+        lost_ids: Sampled ids that some later prompt no longer had.
+        reused_ids: Prompt ids taken from earlier turns as they were.
+        retokenized_ids: Prompt ids that were tokenized again, although an earlier turn had them.
+        drift_ids: Prompt ids that a fresh rendering would have changed; None where none was made.
+        checked_turns: Turns whose bridge was compared with a render of the whole conversation; None where
+            the option is off.
+        differing_turns: The checked turns that differed, and went by messages; None as above.
+        error: What ended the rollout early, else None.
+    """
 
     turns: int
-    tito_turns: int
-    mito_turns: int
-    kept_turns: int
-    """Turns that went by messages to an engine that kept the earlier ids."""
-    sampled_ids: int
-    sampled_ids_kept: int
-    """Sampled ids that stand unchanged in every later prompt."""
-    drift_tokens_avoided: int | None
-    """Ids that fresh renderings would have changed, summed over the prompts that went by ids; None where no
-    prompt was compared with one."""
-    reused_ids: int
-    """Ids that did not have to be rendered and tokenized again, summed over the prompts."""
-    retokenized_ids: int
-    """Ids of earlier turns that were tokenized again, summed over the prompts that went by messages."""
+    routes: dict[str, int]
     refusals: dict[str, int]
-    checked_turns: int | None = None
-    """Turns whose bridge was compared with a render of the whole conversation; None where none was to be."""
-    differing_turns: int | None = None
-    """Those of them that ended otherwise, and went by messages."""
+    sampled_ids: int
+    lost_ids: int
+    reused_ids: int
+    retokenized_ids: int
+    drift_ids: int | None
+    checked_turns: int | None
+    differing_turns: int | None
     error: str | None = None
-    """What stopped the rollout early."""
 
     @property
     def whole(self) -> bool:
-        """Whether every sampled id survived."""
-        return self.sampled_ids == self.sampled_ids_kept and self.turns > 0
+        """Whether every sampled id stands unchanged in every later prompt."""
+        return self.lost_ids == 0 and self.turns > 0
+
+
+@attrs.define
+class SampledIds:
+    """Follows every sampled id from prompt to prompt.
+
+    Attributes:
+        previous: The latest step.
+        unchanged: For each id of that step, whether it was sampled and has stood there ever since.
+    """
+
+    previous: Step | None = None
+    unchanged: list[bool] = attrs.field(factory=list)
+
+    def add(self, step: Step) -> int:
+        """Take in the next step; return how many sampled ids its prompt lost.
+
+        The ids themselves are compared: what the kernel says of them is what a rollout puts to the test.
+        """
+        earlier = self.previous.ids.tolist() if self.previous else []
+        prompt = step.prompt_ids.tolist()
+        kept = len(earlier) if prompt[: len(earlier)] == earlier else common_prefix(earlier, prompt)
+        lost = sum(self.unchanged[kept:])
+        self.unchanged[kept:] = [False] * (len(prompt) - kept) + [True] * len(step.completion_ids)
+        self.previous = step
+        return lost
 
 
 @attrs.define
 class Rollout:
-    """Runs a script through a conversation."""
+    """Runs a script through a conversation.
+
+    Attributes:
+        conversation: Where turns are sampled and kept.
+        script: What the user and the tools answer.
+        turns: How many turns to sample.
+        compare: Whether each prompt is also rendered afresh, which costs O(history) a turn.
+        on_turn: Called with every turn as it comes.
+        waiting: Returns a context manager that is entered while the engine works on a turn.
+        sampled: Follows the sampled ids.
+        rows: The turns so far.
+    """
 
     conversation: Conversation
     script: Script
     turns: int
     compare: bool = True
-    """Whether each prompt is also rendered afresh, to see what would have changed: O(history) a turn."""
-    told: Callable[[ClientTurn], None] = lambda _: None
-    """Told of every turn as it is taken."""
-    account: IdAccount = attrs.field(factory=IdAccount)
+    on_turn: Callable[[ClientTurn], None] = lambda _: None
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    sampled: SampledIds = attrs.field(factory=SampledIds)
     rows: list[RolloutTurn] = attrs.field(factory=list)
-    retokenized: int = 0
 
     async def run(self) -> AsyncIterator[RolloutTurn]:
-        """Yield a row a turn. An engine's error ends the rollout; the rows so far stay."""
+        """Yield a row for each turn. An engine's error ends the rollout; the rows so far stay."""
         prompt = self.script.opening()
         for number in range(1, self.turns + 1):
-            await (
-                checkpoint()
-            )  # an engine in this process may never wait, and an interrupt is heeded in waiting
-            turn = await self.conversation.turn(prompt)
-            self.told(turn)
-            self.rows.append(await self._row(number, turn, prompt))
+            await checkpoint()  # an engine in this process never waits, and interrupts are seen in waiting
+            with self.waiting():
+                turn = await self.conversation.turn(prompt)
+                self.on_turn(turn)
+                self.rows.append(await self._row(number, turn, prompt))
             yield self.rows[-1]
             message = reply_message(turn.reply)
             prompt = [*prompt, message, *self.script.reply_to(number, message)]
 
     async def _row(self, number: int, turn: ClientTurn, prompt: Sequence[Message]) -> RolloutTurn:
-        step = turn.step
-        reused = len(turn.stitched.step.ids) if turn.stitched else 0
-        if turn.route is Route.KEPT and self.account.previous is not None:
-            reused = len(self.account.previous.ids)
-        reused -= turn.stitched is not None and turn.stitched.replaced_stop is not None
-        if turn.route is Route.MITO and self.rows:
-            self.retokenized += min(
-                self.rows[-1].prompt_ids + self.rows[-1].sampled_ids, len(step.prompt_ids)
-            )
+        step, previous = turn.step, self.sampled.previous
+        earlier = 0 if previous is None else len(previous.ids)
+        reused = earlier if turn.route is Route.KEPT else 0
+        if turn.stitched is not None:
+            reused = len(turn.stitched.step.ids) - (turn.stitched.replaced_stop is not None)
         return RolloutTurn(
             turn=number,
             route=turn.route.name,
@@ -161,12 +166,13 @@ class Rollout:
             prompt_ids=len(step.prompt_ids),
             reused_ids=reused,
             new_ids=len(step.prompt_ids) - reused,
+            retokenized_ids=min(earlier, len(step.prompt_ids)) if turn.route is Route.MITO else 0,
             cached_ids=turn.reply.usage.cached_tokens,
             sampled_ids=len(step.completion_ids),
-            drift=await self._drift(turn, prompt),
-            lost_ids=self.account.add(turn),
+            drift_ids=await self._drift(turn, prompt),
+            lost_ids=self.sampled.add(step),
             finish_reason=turn.reply.finish_reason,
-            odd=_odd(turn),
+            note=_note(turn),
         )
 
     async def _drift(self, turn: ClientTurn, prompt: Sequence[Message]) -> int | None:
@@ -180,39 +186,30 @@ class Rollout:
         return drift(used, list(rendered), await self.conversation.close()).changed
 
     def summary(self, error: str | None = None) -> Summary:
-        """Return what became of the ids so far."""
-        routes = Counter(row.route for row in self.rows)
+        """Return the sums over the turns so far."""
         checking = self.conversation.check_every > 0
-        compared = [row.drift for row in self.rows if row.drift is not None]
+        compared = [row.drift_ids for row in self.rows if row.drift_ids is not None]
         return Summary(
             turns=len(self.rows),
-            tito_turns=routes[Route.TITO.name],
-            mito_turns=routes[Route.MITO.name],
-            kept_turns=routes[Route.KEPT.name],
-            sampled_ids=self.account.sampled,
-            sampled_ids_kept=self.account.sampled - self.account.lost,
-            drift_tokens_avoided=sum(compared) if compared else None,
-            reused_ids=sum(row.reused_ids for row in self.rows),
-            retokenized_ids=self.retokenized,
+            routes=dict(Counter(row.route for row in self.rows)),
             refusals=dict(Counter(row.refusal for row in self.rows if row.refusal)),
+            sampled_ids=sum(row.sampled_ids for row in self.rows),
+            lost_ids=sum(row.lost_ids for row in self.rows),
+            reused_ids=sum(row.reused_ids for row in self.rows),
+            retokenized_ids=sum(row.retokenized_ids for row in self.rows),
+            drift_ids=sum(compared) if compared else None,
             checked_turns=self.conversation.checked_turns if checking else None,
             differing_turns=self.conversation.differing_turns if checking else None,
             error=error,
         )
 
 
-def _odd(turn: ClientTurn) -> str:
-    """Say what the bridge had to do beside continue."""
-    found = turn.stitched
-    if found is None:
+def _note(turn: ClientTurn) -> str:
+    """Return what the bridge did about a cut turn or an odd stop before this turn."""
+    if turn.stitched is None:
         return ""
-    if found.step.truncated:
+    if turn.stitched.step.truncated:
         return "cut closed"
-    if found.replaced_stop is not None:
+    if turn.stitched.replaced_stop is not None:
         return "stop replaced"
-    return "" if found.kept_stop is None else "stop kept"
-
-
-def to_json(row: RolloutTurn) -> dict[str, Any]:
-    """Return a row as plain data."""
-    return attrs.asdict(row)
+    return "" if turn.stitched.kept_stop is None else "stop kept"

@@ -1,9 +1,9 @@
-"""What the world says in a rollout: the lines that an agent's environment answers with."""
+"""The script of a rollout: what the user and the tools answer."""
 
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,26 @@ KNOWN = ", ".join(sorted(KEYS))
 
 @attrs.frozen
 class ScriptLine:
-    """What the world says at one turn."""
+    """The messages after one turn.
+
+    Attributes:
+        user: The user's text. It is sent when there is no `tool`, or when the model called no tool.
+        tool: The result of each tool call.
+    """
 
     user: str
-    """Said by the user: always where there is no `tool`, else where the model called no tool."""
     tool: str | None = None
-    """The result of each tool that the model called."""
 
 
 @attrs.frozen
 class Script:
-    """A system text, tools, and lines, which are said over and over for as long as a rollout lasts."""
+    """A system prompt, tools, and lines, which are repeated for as long as a rollout lasts.
+
+    Attributes:
+        lines: What the user and the tools answer, a line for each turn.
+        system: The system prompt.
+        tools: The tools that the chat template renders, as OpenAI's API takes them.
+    """
 
     lines: tuple[ScriptLine, ...]
     system: str | None = None
@@ -42,16 +51,15 @@ class Script:
         return [*system, {"role": "user", "content": self.lines[0].user}]
 
     def reply_to(self, turn: int, message: Message) -> list[Message]:
-        """Return what the world says after the model's `turn`-th message (from 1).
+        """Return the messages after the model's `turn`-th `message`, counted from 1.
 
-        Every tool call gets a result, `done` where none was scripted, and then the user speaks too, as where
-        nothing was called.
+        Every tool call gets a result. Without `tool` the result is `done`, and the user's text follows.
         """
         line = self.lines[turn % len(self.lines)]
-        said = "done" if line.tool is None else line.tool
-        results = [_result(call, said) for call in message.get("tool_calls") or ()]
-        speaks = not results or line.tool is None
-        return [*results, {"role": "user", "content": line.user}] if speaks else results
+        text = "done" if line.tool is None else line.tool
+        results = [_result(call, text) for call in message.get("tool_calls") or ()]
+        user: Message = {"role": "user", "content": line.user}
+        return results if results and line.tool is not None else [*results, user]
 
 
 def _result(call: Mapping[str, Any], text: str) -> Message:
@@ -60,13 +68,11 @@ def _result(call: Mapping[str, Any], text: str) -> Message:
 
 def default_script() -> Script:
     """Return the script that comes with the package."""
-    return parse(
-        files(__package__).joinpath("script.jsonl").read_bytes().splitlines(), "the default_script script"
-    )
+    return parse(files(__package__).joinpath("script.jsonl").read_bytes().splitlines(), "the default script")
 
 
 def load(path: Path) -> Script:
-    """Read a script, past a byte order mark; raises `InputError` naming the file and line that is wrong."""
+    """Read a script at `path`; raises `InputError` naming the file and the line that is wrong."""
     try:
         return parse(path.read_bytes().removeprefix(BOM_UTF8).splitlines(), str(path))
     except OSError as error:
@@ -74,29 +80,28 @@ def load(path: Path) -> Script:
 
 
 def parse(lines: Iterable[bytes], name: str) -> Script:
-    """Read JSON lines: objects with a `user` and maybe a `tool` text.
+    """Parse JSON lines: objects with a `user` text and perhaps a `tool` text.
 
-    The first may have `system` and `tools`, beside what it says or alone.
+    The first object may have `system` and `tools`, beside its texts or alone. Errors call the file `name`.
     """
     objects = {n: _object(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()}
     first, head = next(iter(objects.items()), (0, {}))
-    said = [
-        _said(data, f"{name}, line {n}", first=n == first)
+    parsed = [
+        _line(data, f"{name}, line {n}", first=n == first)
         for n, data in objects.items()
         if n != first or data.keys() & {"user", "tool"}
     ]
-    if not said:
-        raise InputError(f'{name} says nothing: give lines such as {{"user": "Hello."}}')
-    return Script(tuple(said), head.get("system"), tuple(head.get("tools") or ()))
+    if not parsed:
+        raise InputError(f'{name} has no user texts: give lines such as {{"user": "Hello."}}')
+    return Script(tuple(parsed), head.get("system"), tuple(head.get("tools") or ()))
 
 
-def _said(data: Mapping[str, Any], where: str, *, first: bool) -> ScriptLine:
-    """Return what a line says; nothing is made up where it has no words, and nothing that it has left out."""
+def _line(data: Mapping[str, Any], where: str, *, first: bool) -> ScriptLine:
     late = sorted(data.keys() & HEAD)
     if late and not first:
-        raise InputError(f"{where}: {late[0]} is for the first line: it is said once, at the beginning")
+        raise InputError(f"{where}: {late[0]} belongs to the first line, which is rendered first and once")
     if not data.get("user"):
-        tool = "; `tool` is heard only where the model called one" if "tool" in data else ""
+        tool = "; a `tool` text is used only where the model called a tool" if "tool" in data else ""
         raise InputError(f"{where}: give a `user` text that is not empty{tool}")
     return ScriptLine(data["user"], data.get("tool"))
 
@@ -104,7 +109,7 @@ def _said(data: Mapping[str, Any], where: str, *, first: bool) -> ScriptLine:
 def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         data = orjson.loads(line)
-    except orjson.JSONDecodeError as error:  # its own line is that of the line
+    except orjson.JSONDecodeError as error:  # its own line number counts from the beginning of this line
         raise InputError(f"{where}, column {error.colno}: not JSON: {error.msg}") from None
     if not isinstance(data, dict) or not data or data.keys() - KEYS:
         wrong = f", not {', '.join(sorted(data.keys() - KEYS))}" if isinstance(data, dict) else ""
@@ -114,10 +119,7 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
     for key in ("user", "tool", "system"):
         if not isinstance(data.get(key), str | None):
             raise InputError(f"{where}: {key} must be a string")
-    if not _is_tools(data.get("tools")):
+    tools = data.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise InputError(f"{where}: tools must be a list of objects")
     return data
-
-
-def _is_tools(tools: object) -> bool:
-    return tools is None or (isinstance(tools, Sequence) and all(isinstance(tool, dict) for tool in tools))

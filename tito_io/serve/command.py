@@ -293,7 +293,7 @@ async def _model(engine: Engine, options: ServeOptions) -> str:
     try:
         return options.model or await named_by(engine)
     except (UnreachableError, ServerError) as error:
-        complain(f"{told(error)}. Serving all the same: requests for turns are answered once it is there")
+        complain(f"{error_text(error)}. Serving all the same: requests for turns are answered once it is there")
         return ""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tito_io.cli.console import LEAST
+from tito_io.cli.console import MIN_COLUMNS
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
 
@@ -48,9 +48,9 @@ def test_a_narrow_console_says_what_a_wider_one_says(
         found = CliRunner().invoke(tito, [*command], env={"COLUMNS": str(columns)})
         return found.exit_code, found.stdout, found.stderr
 
-    wide = told(LEAST)
+    wide = told(MIN_COLUMNS)
     assert wide[1] + wide[2]
-    for columns in (0, 1, 20, LEAST - 1):
+    for columns in (0, 1, 20, MIN_COLUMNS - 1):
         assert told(columns) == wide
 
 

@@ -1,13 +1,15 @@
-"""The main job: a rollout accounts for every sampled id, and its exit status tells what became of them."""
+"""A rollout accounts for every sampled id, and its exit status says whether any was lost."""
 
 from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,21 @@ from click.testing import CliRunner, Result
 from tests.interrupts import interrupt
 from tests.io.audit.audited import KEEPING, replace
 from tito_core import InputError
+from tito_io.cli import options as shared
+from tito_io.cli import waiting
+from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
 from tito_io.engines.embedded import embedded
 from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
-from tito_io.engines.registry import Address
+from tito_io.engines.registry import ENGINES, Address
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
-from tito_io.rollout.script import ScriptLine, load, parse, default_script
+from tito_io.rollout.report import table
+from tito_io.rollout.run import RolloutTurn
+from tito_io.rollout.script import ScriptLine, default_script, load, parse
 
 
 def run(*options: str, env: Mapping[str, str] | None = None) -> Result:
@@ -45,10 +52,10 @@ def test_every_sampled_id_survives_fifty_turns_of_the_embedded_engine() -> None:
     summary = last["summary"]
     assert result.exit_code == 0
     assert len(turns) == summary["turns"] == 50
-    assert summary["tito_turns"] == 49
-    assert summary["mito_turns"] == 1
-    assert summary["sampled_ids"] == summary["sampled_ids_kept"] == sum(t["sampled_ids"] for t in turns)
-    assert summary["drift_tokens_avoided"] == sum(t["drift"] for t in turns) > 0
+    assert summary["routes"] == {"MITO": 1, "TITO": 49}
+    assert summary["sampled_ids"] == sum(turn["sampled_ids"] for turn in turns)
+    assert summary["lost_ids"] == 0
+    assert summary["drift_ids"] == sum(turn["drift_ids"] for turn in turns) > 0
     assert summary["retokenized_ids"] == 0
     assert summary["refusals"] == {}
 
@@ -81,11 +88,9 @@ def test_a_strict_policy_falls_back_to_messages_and_says_why_and_what_it_lost() 
     summary = last["summary"]
     assert result.exit_code == LOST
     assert summary["refusals"]["ODD_STOP"] == sum(turn["refusal"] == "ODD_STOP" for turn in turns) > 0
-    assert summary["mito_turns"] == 1 + sum(summary["refusals"].values())
-    lost = sum(turn["lost_ids"] for turn in turns)
-    assert summary["sampled_ids_kept"] == summary["sampled_ids"] - lost
-    assert lost > 0
-    assert summary["retokenized_ids"] > 0
+    assert summary["routes"]["MITO"] == 1 + sum(summary["refusals"].values())
+    assert summary["lost_ids"] == sum(turn["lost_ids"] for turn in turns) > 0
+    assert summary["retokenized_ids"] == sum(turn["retokenized_ids"] for turn in turns) > 0
 
 
 def test_cut_turns_may_be_refused() -> None:
@@ -110,9 +115,9 @@ def test_a_model_folder_renders_as_the_engine_does(tmp_path: Path) -> None:
 
 def test_without_comparison_there_is_no_drift_to_show() -> None:
     *turns, last = lines(run("--turns", "4", "--no-compare", "--json"))
-    assert {turn["drift"] for turn in turns} == {None}
-    assert last["summary"]["drift_tokens_avoided"] is None
-    assert "re-render" not in run("--turns", "4", "--no-compare").stdout
+    assert {turn["drift_ids"] for turn in turns} == {None}
+    assert last["summary"]["drift_ids"] is None
+    assert "drift ids" not in run("--turns", "4", "--no-compare").stdout
 
 
 def test_own_script(tmp_path: Path) -> None:
@@ -126,18 +131,21 @@ def test_own_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "says nothing"),
+        ("", "has no user texts"),
         ("{", "line 1, column 2: not JSON"),
         ('{"user": "a"}\n[]', "line 2: give an object such as"),
         ('{"user": 5}', "line 1: user must be a string"),
         ('{"use": "a"}', "with keys among system, tool, tools, user, not use"),
         ('{"tools": "x", "user": "a"}', "line 1: tools must be a list"),
         ('{"user": ""}', "line 1: give a `user` text that is not empty"),
-        ('{"system": "s"}', "says nothing"),
+        ('{"system": "s"}', "has no user texts"),
         ('{"system": "s", "user": null}', "line 1: give a `user` text that is not empty"),
-        ('{"user": "a"}\n\n{"tool": "x"}', "line 3: give a `user` text that is not empty; `tool` is heard"),
-        ('{"user": "a"}\n{"system": "s", "user": "b"}', "line 2: system is for the first line"),
-        ('{"user": "a"}\n{"tools": []}', "line 2: tools is for the first line"),
+        (
+            '{"user": "a"}\n\n{"tool": "x"}',
+            "line 3: give a `user` text that is not empty; a `tool` text is used",
+        ),
+        ('{"user": "a"}\n{"system": "s", "user": "b"}', "line 2: system belongs to the first line"),
+        ('{"user": "a"}\n{"tools": []}', "line 2: tools belongs to the first line"),
     ],
 )
 def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
@@ -203,22 +211,22 @@ def wordy(tmp_path: Path, *texts: str) -> Path:
     return script
 
 
-def test_a_full_context_is_told_with_the_turns_that_fit(tmp_path: Path) -> None:
+def test_a_full_context_is_reported_with_the_turns_that_fit(tmp_path: Path) -> None:
     options = ("--script", str(wordy(tmp_path, "word " * 2_000, "no " * 9_000)), "--turns", "40")
     result = run(*options, "--json")
     *turns, last = lines(result)
     assert result.exit_code == FULL
     assert 1 < len(turns) < 40
-    told = last["summary"]["error"]
-    assert told.startswith(f"the context is full after {len(turns)} turns; ask for fewer with --turns")
-    assert result.stderr == f"tito: {told}\n"
-    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+    error = last["summary"]["error"]
+    assert error.startswith(f"the context is full after {len(turns)} turns; ask for fewer with --turns")
+    assert result.stderr == f"tito: {error}\n"
+    assert last["summary"]["sampled_ids"] == sum(turn["sampled_ids"] for turn in turns) > 0
     shown = run(*options)
     assert shown.exit_code == FULL
-    assert f"stopped early: {told}" in shown.stdout
+    assert f"stopped early: {error}" in shown.stdout
 
 
-def test_a_first_prompt_that_does_not_fit_is_told_so(tmp_path: Path) -> None:
+def test_a_first_prompt_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
     options = ("--script", str(wordy(tmp_path, "word " * 50_000)))
     for result in (run(*options), run(*options, "--json")):
         assert result.exit_code == FULL
@@ -265,7 +273,7 @@ def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPat
     assert (result.exit_code, len(turns)) == (ENGINE_FAILED, 3)
     assert last["summary"]["error"] == "the engine failed; it says: CUDA is gone"
     assert result.stderr == "tito: the engine failed; it says: CUDA is gone\n"
-    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+    assert last["summary"]["sampled_ids"] == sum(turn["sampled_ids"] for turn in turns) > 0
     shown = run("--turns", "9")
     assert (shown.exit_code, shown.stderr) == (ENGINE_FAILED, "")
     assert "stopped early: the engine failed; it says: CUDA is gone" in shown.stdout
@@ -288,7 +296,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interrupted")
-def test_an_interrupt_tells_the_turns_until_then(tmp_path: Path) -> None:
+def test_an_interrupt_prints_the_turns_until_then(tmp_path: Path) -> None:
     calls = tmp_path / "calls.jsonl"
     shown = run("--turns", "9", "--calls", str(calls))
     assert "drift" in shown.stdout
@@ -297,7 +305,7 @@ def test_an_interrupt_tells_the_turns_until_then(tmp_path: Path) -> None:
     assert len(calls.read_bytes().splitlines()) == 3
     *turns, last = lines(run("--turns", "9", "--json"))
     assert (len(turns), last["summary"]["turns"], last["summary"]["error"]) == (3, 3, "interrupted")
-    assert last["summary"]["sampled_ids_kept"] == sum(turn["sampled_ids"] for turn in turns) > 0
+    assert last["summary"]["sampled_ids"] == sum(turn["sampled_ids"] for turn in turns) > 0
 
 
 def test_an_interrupted_rollout_that_is_written_to_a_file_ends_with_130(tmp_path: Path) -> None:
@@ -335,14 +343,14 @@ def test_turns_that_are_checked_are_counted(tmp_path: Path, first: str, differin
     assert told in run(*options).stdout
 
 
-def test_turns_that_nobody_checks_are_not_counted() -> None:
+def test_turns_are_counted_as_checked_only_where_the_option_is_on() -> None:
     summary = lines(run("--turns", "3", "--json"))[-1]["summary"]
     assert (summary["checked_turns"], summary["differing_turns"]) == (None, None)
     assert "checked" not in run("--turns", "3").stdout
     assert "0 turns checked" in run("--turns", "3", "--check-every", "9").stdout
 
 
-def test_help_tells_the_exit_statuses() -> None:
+def test_help_lists_the_exit_statuses() -> None:
     told = run("--help").stdout
     assert [line.split()[0] for line in told.partition("Exit status:\n")[2].splitlines()] == [
         *("0", "1", "2", "3", "4", "130")
@@ -350,13 +358,16 @@ def test_help_tells_the_exit_statuses() -> None:
 
 
 def test_a_narrow_terminal_cuts_no_number_and_no_note() -> None:
-    shown = run("--turns", "12", env={"COLUMNS": "60"}).stdout.partition("Numbers of ids")[0]
+    rows = [RolloutTurn(**line) for line in lines(run("--turns", "12", "--json"))[:-1]]
+    written = StringIO()
+    Console(width=60, file=written).print(table(rows, "engine", 60))
+    shown = written.getvalue().partition("Numbers of ids")[0]
     assert "\u2026" not in shown
     assert max(map(len, shown.splitlines())) <= 60
     assert "closed" in shown
 
 
-def test_the_shipped_script_answers_every_call() -> None:
+def test_the_default_script_answers_every_call() -> None:
     script = default_script()
     calls = [{"id": str(i), "function": {"name": "stock", "arguments": "{}"}} for i in range(3)]
     said = script.reply_to(1, {"role": "assistant", "tool_calls": calls})
@@ -382,9 +393,79 @@ def test_at_its_end_a_script_begins_again() -> None:
     script = parse([b'{"user": "a"}', b'{"user": "b"}'], "a script")
     said = [script.reply_to(turn, {"content": "x"})[0]["content"] for turn in range(1, 5)]
     assert (script.opening()[-1]["content"], said) == ("a", ["b", "a", "b", "a"])
-    assert "At its end the script begins again with its first text." in " ".join(run("--help").stdout.split())
+    assert "After the last line the first one follows." in " ".join(run("--help").stdout.split())
 
 
 def test_a_script_that_cannot_be_read_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read the script"):
         load(tmp_path)
+
+
+class HungServer:
+    """Accepts connections and never answers."""
+
+    def __enter__(self) -> str:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        return f"http://user:secret@127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+@pytest.mark.parametrize("option", ["--json", "--no-compare"])
+def test_a_hung_engine_is_reported_while_waiting(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "FIRST", 0.1)
+    with HungServer() as address:
+        result = run("--engine", "vllm", "--base-url", address, "--timeout", "0.5", option)
+    shown = address.replace("user:secret@", "")
+    first, second, *_, last = result.stderr.splitlines()
+    assert first == f"tito: waiting for {shown} (0.1 s so far; --timeout 0.5)"
+    assert second == f"tito: waiting for {shown} (0.2 s so far; --timeout 0.5)"
+    assert last.endswith("no answer in time; allow more with --timeout")
+    assert result.exit_code == ENGINE_FAILED
+    assert "secret" not in result.output
+
+
+def test_an_engine_that_answers_in_time_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with waiting.waiting_reported("http://engine", 600):
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_turn_is_written_to_a_file_as_it_comes(options: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    with path.open("wb") as out:
+        command = [sys.executable, "-m", "tito_io", "rollout", "--turns", "100000", "--max-tokens", "1"]
+        with subprocess.Popen(
+            [*command, "--no-compare", *options], stdout=out, stderr=subprocess.PIPE
+        ) as going:
+            try:
+                for _ in range(600):
+                    if path.read_bytes().count(b"\n") > 4:
+                        break
+                    time.sleep(0.1)
+                still_running = going.poll() is None
+            finally:
+                going.kill()
+    assert still_running
+    written = path.read_text(encoding="utf-8").splitlines()
+    if options:
+        assert [json.loads(line)["turn"] for line in written[:3]] == [1, 2, 3]
+    else:
+        assert written[1].split() == [
+            "turn",
+            "route",
+            "prompt",
+            "reused",
+            "new",
+            "sampled",
+            "drift",
+            "finish",
+            "note",
+        ]
+        assert [line.split()[:2] for line in written[2:4]] == [["1", "MITO"], ["2", "TITO"]]
+
+
+def test_the_engines_of_the_help_text_are_those_of_the_registry() -> None:
+    assert list(shared.ENGINES) == list(ENGINES)

@@ -1,0 +1,39 @@
+"""Report on stderr how long a command has waited for an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from .errors import complain
+
+FIRST = 10.0
+"""Seconds until the first line; each further line comes after twice as long."""
+
+
+@contextmanager
+def waiting_reported(address: str, timeout: float) -> Iterator[None]:
+    """Write a line to stderr after 10, 20, 40 ... seconds of the block, until the block ends.
+
+    Args:
+        address: What the block waits for, as the lines name it.
+        timeout: Seconds after which the request will be given up, as the lines state it.
+    """
+    ended = Event()
+    # A thread and not a task: it reports also where an engine in this process holds up the event loop.
+    reporter = Thread(target=_report, args=(ended, address, timeout), daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reporter.join()
+
+
+def _report(ended: Event, address: str, timeout: float) -> None:
+    waited, pause = 0.0, FIRST
+    while not ended.wait(pause):
+        waited += pause
+        complain(f"waiting for {address} ({waited:g} s so far; --timeout {timeout:g})")
+        pause = waited
