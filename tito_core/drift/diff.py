@@ -88,6 +88,16 @@ def find_hunks(
     return [trimmed(used, rendered, Hunk(*a, *b)) for a, b in _unequal(used, rendered, left, right)]
 
 
+def count_changed_ids(used: Sequence[int], rendered: Sequence[int], close: Sequence[int]) -> int:
+    """Return how many used ids a rendering does not repeat; a turn ends with the first id of `close`.
+
+    >>> count_changed_ids([1, 5, 6, 2, 1, 7, 2], [1, 56, 2, 1, 7, 2], close=[2])   # 5, 6 became 56
+    2
+    """
+    hunks = find_hunks(packed(used), packed(rendered), close[:1])
+    return sum(hunk.stop - hunk.start for hunk in hunks)
+
+
 def _stretches(ids: Packed, start: int, markers: Collection[int]) -> list[Range]:
     """Split ids from `start` on after every marker."""
     stretches = []

@@ -10,7 +10,7 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from tito_core import Message, Step
-from tito_core.drift.rerender import drift
+from tito_core.drift.diff import count_changed_ids
 from tito_core.seams.seam import common_prefix
 from tito_io.client.conversation import ClientTurn, Conversation, Route, reply_message
 
@@ -183,7 +183,7 @@ class Rollout:
             return 0
         rendered = await self.conversation.render(prompt, add_generation_prompt=True)
         used = turn.step.prompt_ids.tolist()
-        return drift(used, list(rendered), await self.conversation.close()).changed
+        return count_changed_ids(used, list(rendered), await self.conversation.close())
 
     def summary(self, error: str | None = None) -> Summary:
         """Return the sums over the turns so far."""

@@ -119,6 +119,12 @@ def test_rewards_and_weights(options: SampleOptions, rewards: list[Any], weights
     assert {row.tree for row in made.rows} == {"a", "x"}
 
 
+def test_weights_count_the_ids_that_stay() -> None:
+    made = make_rows(FORK, SampleOptions(max_length=5, cut=Cut.INSIDE))
+    assert shown(made) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
+    assert [row.weight for row in made.rows] == [3 / 4, 1 / 4]
+
+
 def test_two_rewards_are_not_one() -> None:
     forest = FORK.add(attrs.evolve(OTHER, reward=0.0))
     with pytest.raises(

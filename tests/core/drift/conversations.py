@@ -1,4 +1,4 @@
-"""Conversations that go on by ids, and a toy family that would render them in whatever way a test needs."""
+"""Conversations to audit, and a toy family that renders them in whatever way a test needs."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from tests.toys.steady import CHATML
 from tests.toys.tokenizer import Tokenizer
 from tests.toys.toy import calls_of, reasoning_of, text_of
 from tito_core import Message, Step, TemplateRefused, render_key
-from tito_core.drift.audit import Audited, audit
+from tito_core.drift import Audited, audit
 from tito_core.samples import Forest, StoredCall
 
-Voice = Callable[[Message, bool], str]
-"""Writes what an assistant said; told whether it is history, that is, whether a user spoke after it."""
+Writer = Callable[[Message, bool], str]
+"""Writes an assistant's message; the flag says whether it is history: whether a user's message follows."""
 
 END, START, OTHER_END = "<|im_end|>", "<|im_start|>", "<|endoftext|>"
 
 
-def spoken(message: Message, _: bool = False) -> str:
-    """Write thinking, content and calls as they are; the calls' JSON as `json.dumps` has it."""
-    thought = f"<think>{reasoning_of(message)}</think>" if reasoning_of(message) else ""
-    return thought + text_of(message) + "".join(map(called, calls_of(message)))
+def whole(message: Message, _: bool = False) -> str:
+    """Write reasoning, content and calls as they are; the calls' JSON as `json.dumps` has it."""
+    reasoning = f"<think>{reasoning_of(message)}</think>" if reasoning_of(message) else ""
+    return reasoning + text_of(message) + "".join(map(call_text, calls_of(message)))
 
 
-def called(call: Message) -> str:
+def call_text(call: Message) -> str:
     function = call["function"]
     arguments = function["arguments"]
-    held = json.loads(arguments) if isinstance(arguments, str) else arguments
-    return f"<tool_call>{json.dumps({'name': function['name'], 'arguments': held})}</tool_call>"
+    parsed = json.loads(arguments) if isinstance(arguments, str) else arguments
+    return f"<tool_call>{json.dumps({'name': function['name'], 'arguments': parsed})}</tool_call>"
 
 
 def forgetful(message: Message, history: bool) -> str:
-    """Drop thinking from history, also where it stands in the content."""
-    text = spoken(message)
+    """Drop reasoning from history, also where it stands in the content."""
+    text = whole(message)
     return text.rpartition("</think>")[2] if history else text
 
 
 def trimming(message: Message, history: bool) -> str:
-    return spoken(message).strip() if history else spoken(message)
+    return whole(message).strip() if history else whole(message)
 
 
 def shouting(message: Message, history: bool) -> str:
-    return spoken(message).upper() if history else spoken(message)
+    return whole(message).upper() if history else whole(message)
 
 
 def closing(message: Message, _: bool) -> str:
-    """Close thinking that is open."""
-    text = spoken(message)
+    """Close reasoning that is open."""
+    text = whole(message)
     return f"{text}</think>" if "<think>" in text and "</think>" not in text else text
 
 
@@ -58,12 +58,13 @@ def closing(message: Message, _: bool) -> str:
 class Family:
     """A toy family with tools in its opening."""
 
-    voice: Voice = spoken
+    writer: Writer = whole
     opening: str = ""
     end: str = END
     tokenizer: Tokenizer = CHATML
     refuses: tuple[str, ...] = ()
-    count: list[int] = attrs.field(factory=list)
+    rendered: list[int] = attrs.field(factory=list)
+    """Number of messages of each rendering so far."""
 
     @property
     def markers(self) -> frozenset[int]:
@@ -72,19 +73,20 @@ class Family:
     def ids(
         self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
     ) -> Sequence[int]:
-        self.count.append(len(messages))
-        return self.tokenizer.encode(self.write(messages, key, speak=add_generation_prompt))
+        self.rendered.append(len(messages))
+        return self.tokenizer.encode(self.write(messages, key, opener=add_generation_prompt))
 
-    def write(self, messages: Sequence[Message], key: str | None, *, speak: bool) -> str:
+    def write(self, messages: Sequence[Message], key: str | None, *, opener: bool) -> str:
         tools = json.loads(key)[0] if key else []
         text = self.opening + (f"{START}system\ntools: {json.dumps(tools)}{END}\n" if tools else "")
-        asked = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=-1)
+        last_user = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=-1)
         for place, message in enumerate(messages):
-            if message["role"] in self.refuses:
-                raise TemplateRefused(f"no {message['role']}")
-            said = self.voice(message, place < asked) if message["role"] == "assistant" else text_of(message)
-            text += f"{START}{message['role']}\n{said}{self.end}\n"
-        return text + f"{START}assistant\n" * speak
+            role = message["role"]
+            if role in self.refuses:
+                raise TemplateRefused(f"no {role}")
+            body = self.writer(message, place < last_user) if role == "assistant" else text_of(message)
+            text += f"{START}{role}\n{body}{self.end}\n"
+        return text + f"{START}assistant\n" * opener
 
     def text(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids)
@@ -101,11 +103,11 @@ def user(text: str = "go on") -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def says(content: str | None = "yes", **more: Any) -> dict[str, Any]:
+def assistant(content: str | None = "yes", **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **more}
 
 
-def calls(name: str, arguments: Any) -> list[dict[str, Any]]:
+def tool_calls(name: str, arguments: Any) -> list[dict[str, Any]]:
     return [{"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}]
 
 
@@ -120,7 +122,7 @@ def letters(text: str) -> list[int]:
 
 
 @attrs.define
-class Talk:
+class Conversation:
     """Grows a conversation call by call."""
 
     tools: Sequence[Mapping[str, Any]] = ()
@@ -133,27 +135,24 @@ class Talk:
         message: Message | None = None,
         *,
         prompt: Sequence[Message] | None = None,
-        asked: Sequence[Message] = (),
+        new: Sequence[Message] = (),
         ids: Sequence[int] | None = None,
         prompt_ids: Sequence[int] | None = None,
         truncated: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        silent: bool = False,
-    ) -> Talk:
-        """Take a turn in which `text`, or `ids`, is sampled and becomes `message`."""
+        without_message: bool = False,
+    ) -> Conversation:
+        """Add a turn in which `text`, or `ids`, is sampled and becomes `message`."""
         last = self.calls[-1] if self.calls else None
         before: list[Message] = [] if last is None else list(last.step.messages)
-        new = list(asked or [user()])
+        new = list(new or [user()])
         key = render_key(self.tools if tools is None else tools)
         messages = [*before, *new] if prompt is None else list(prompt)
-        sent = prompt_ids if prompt_ids is not None else self._prompt_ids(last, messages, new, key)
-        sampled = TOY.encode(text if truncated else text + END) if ids is None else list(ids)
-        said = [] if silent else [says(text) if message is None else message]
         step = Step(
             prompt=messages,
-            completion=said,
-            prompt_ids=sent,
-            completion_ids=sampled,
+            completion=[] if without_message else [assistant(text) if message is None else message],
+            prompt_ids=self._prompt_ids(last, messages, new, key) if prompt_ids is None else prompt_ids,
+            completion_ids=TOY.encode(text if truncated else text + END) if ids is None else list(ids),
             truncated=truncated,
             key=key,
         )
@@ -166,16 +165,35 @@ class Talk:
         if last is None or not self.by_ids:
             return list(TOY.ids(messages, key, add_generation_prompt=True))
         close = [] if not last.step.truncated else TOY.encode(END)
-        tail = TOY.write(new, None, speak=True)
+        tail = TOY.write(new, None, opener=True)
         return [*last.ids.tolist(), *close, *TOY.encode("\n" + tail)]
 
     def audit(self, family: Family = TOY, **more: Any) -> Audited:
         return audit(Forest.of(self.calls), family, **more)
 
 
-def found(audited: Audited) -> list[tuple[str, str, str]]:
+def causes_of(audited: Audited) -> list[tuple[str, str, str]]:
     """Return turn, part and cause of each break, the other causes after it."""
     return [
         (one.turn, one.part.name, "+".join(cause.name for cause in (one.cause, *one.also)))
         for one in audited.breaks
     ]
+
+
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+
+
+def thinks(reasoning: str = "hm", content: str = "yes") -> dict[str, object]:
+    return assistant(content, reasoning_content=reasoning)
+
+
+SPELLED = letters("abba" + END)
+
+
+def turns(count: int, *, spelled: int) -> Conversation:
+    """Take turns, of which one is spelled as no tokenizer would."""
+    conversation = Conversation()
+    for number in range(count):
+        ids = SPELLED if number == spelled else TOY.encode("abba" + END)
+        conversation.turn("abba", ids=ids, new=[user(f"go on {number}")])
+    return conversation

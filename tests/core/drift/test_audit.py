@@ -1,0 +1,154 @@
+"""What the audit counts and refuses, and its laws over conversations in which anything may go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.drift.conversations import (
+    END,
+    TOY,
+    Conversation,
+    Family,
+    assistant,
+    letters,
+    turns,
+)
+from tests.core.drift.random_turns import FAMILIES, TURNS, Turn, calls_of, replayed
+from tests.forests import CALLS
+from tito_core import InputError, Step
+from tito_core.drift import Cause, Tally, audit
+from tito_core.drift.audit import Auditor
+from tito_core.drift.predecessor import By, find_predecessors
+from tito_core.drift.renderings import ComparedRendering, PromptRenderings
+from tito_core.samples import Forest, StoredCall
+
+
+def test_a_prompt_that_the_template_refuses_is_counted_and_its_turns_are_not_lost() -> None:
+    conversation = turns(1, spelled=-1)
+    conversation.turn(
+        "abba", prompt=[*conversation.calls[0].step.messages, {"role": "critic", "content": "x"}]
+    )
+    audited = conversation.audit(Family(refuses=("critic",)))
+    assert audited.breaks == ()
+    assert (audited.tally.refused, audited.tally.compared, audited.tally.merged_ids) == (1, 1, 0)
+
+
+def test_media_are_not_compared() -> None:
+    conversation = turns(1, spelled=0)
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    conversation.turn(
+        "abba", prompt=[*conversation.calls[0].step.messages, {"role": "user", "content": [picture]}]
+    )
+    audited = conversation.audit()
+    assert (audited.breaks, audited.tally.media, audited.tally.merged_ids) == ((), 1, 0)
+
+
+def test_calls_without_messages_are_counted() -> None:
+    step = Step(prompt=[], completion=[], prompt_ids=[1, 2], completion_ids=[3])
+    tally = audit(Forest.of([StoredCall(name="a", step=step)]), TOY).tally
+    assert (tally.wordless, tally.compared, tally.breaks) == (1, 0, 0)
+
+
+def test_no_calls_are_an_empty_conversation() -> None:
+    assert audit(Forest.of([]), TOY).tally == Tally(conversations=1)
+
+
+def test_what_the_renderer_raises_comes_out() -> None:
+    class Broken(Family):
+        def ids(self, *_: object, **__: object) -> list[int]:
+            raise InputError("no such key")
+
+    with pytest.raises(InputError, match="no such key"):
+        turns(1, spelled=-1).audit(Broken())
+
+
+def test_a_long_break_is_cut_for_showing_and_counted_whole() -> None:
+    conversation = Conversation().turn("", assistant("ab" * 60), ids=letters("ab" * 60 + END)).turn("so")
+    (one,) = conversation.audit().breaks
+    assert (one.used_ids, len(one.used), one.rendered_ids, len(one.rendered)) == (120, 48, 60, 48)
+
+
+@given(TURNS, FAMILIES)
+def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
+    turns: list[Turn], family: Family
+) -> None:
+    """What is taken over from the prompt before, and what is new, are together all that differs."""
+    compared: list[tuple[ComparedRendering, bool]] = []
+
+    class Watched(Auditor):
+        def _compare(self, renderings: PromptRenderings, earlier: object) -> object:  # type: ignore[override]  # looks on
+            found = super()._compare(renderings, earlier)  # type: ignore[arg-type]  # hands on what it got
+            if found is not None:
+                compared.append((found[0], renderings.open_end))
+            return found
+
+    list(Watched(Forest.of(calls_of(turns)), family, "", 16).run())
+    assert len(compared) == len(turns)
+    for rendering, open_end in compared:
+        ids = replayed(rendering.used.tolist(), rendering.rendered.tolist(), rendering.hunks)
+        assert ids == rendering.rendered.tolist()[: len(ids)]
+        assert open_end or ids == rendering.rendered.tolist()
+
+
+@given(TURNS, FAMILIES)
+def test_drift_is_found_exactly_where_a_prompt_is_not_restated(turns: list[Turn], family: Family) -> None:
+    calls = calls_of(turns)
+    audited, predecessors = audit(Forest.of(calls), family), find_predecessors(Forest.of(calls))
+    by_ids = [call for call in calls if call.name not in predecessors or predecessors[call.name].by is By.IDS]
+    restated = [
+        list(family.ids(call.step.prompt, call.step.key, add_generation_prompt=True)) == call.step.prompt_ids
+        for call in by_ids
+    ]
+    if len(by_ids) == len(calls):
+        assert bool(audited.breaks) != all(restated)
+    else:
+        assert audited.breaks or all(restated)
+
+
+@given(TURNS, FAMILIES)
+def test_counts_hold_together(turns: list[Turn], family: Family) -> None:
+    calls = calls_of(turns)
+    audited = audit(Forest.of(calls), family, block=4)
+    tally = audited.tally
+    assert tally.breaks == len(audited.breaks) == sum(tally.causes.values()) == sum(tally.parts.values())
+    assert tally.calls == tally.compared == len(calls)
+    assert tally.sampled_ids == sum(len(call.step.completion_ids) for call in calls) == tally.merged_ids
+    assert 0 <= tally.changed_ids <= tally.followed_ids <= tally.sampled_ids
+    assert 0 <= tally.broken_turns <= tally.turns < len(calls) or len(calls) == 1
+    assert 0 <= tally.lost_ids <= tally.merged_ids
+    assert tally.cached_by_ids % 4 == tally.cached_by_messages % 4 == 0
+    assert tally.cached_by_messages <= tally.prompt_ids
+    assert len({one.key for one in audited.breaks}) == len(audited.breaks)
+    for one in audited.breaks:
+        assert one.used_ids + one.rendered_ids > 0
+        assert one.sampled_ids <= one.used_ids
+        assert one.cause not in one.also
+        order = list(Cause)
+        assert sorted((one.cause, *one.also), key=order.index) == [one.cause, *one.also]
+
+
+@given(TURNS, FAMILIES, st.randoms(use_true_random=False))
+def test_the_order_of_the_calls_does_not_matter(turns: list[Turn], family: Family, random: object) -> None:
+    calls = calls_of(turns)
+    mixed = list(calls)
+    random.shuffle(mixed)  # type: ignore[attr-defined]  # hypothesis' own Random
+    assert audit(Forest.of(mixed), family) == audit(Forest.of(calls), family)
+
+
+class Lettered(Family):
+    """Any id is a letter."""
+
+    def text(self, ids: Sequence[int]) -> str:
+        return "".join(chr(number + 64) for number in ids)
+
+
+@given(CALLS)
+def test_no_forest_is_too_wild(calls: list[StoredCall]) -> None:
+    """Whatever ids and messages tell, every call is looked at and nothing is raised."""
+    tally = audit(Forest.of(calls), Lettered(), block=2).tally
+    assert tally.compared + tally.wordless == len(calls)
+    assert tally.changed_ids <= tally.followed_ids

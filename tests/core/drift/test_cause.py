@@ -1,0 +1,69 @@
+"""Causes by the text alone, and how a message is read for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.drift.conversations import (
+    assistant,
+)
+from tito_core.drift import TurnPart
+from tito_core.drift.cause import Evidence, all_texts, find_causes, part_at, reasoning_of
+
+
+def seen(part: TurnPart, used: str, rendered: str, **more: object) -> list[str]:
+    evidence = Evidence(part=part, used=used, rendered=rendered, **more)  # type: ignore[arg-type]  # by name
+    return [cause.name for cause, _ in find_causes(evidence)]
+
+
+CALLED = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"function": {"name": "f", "arguments": '{"x": 1}'}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("used", "rendered", "message", "cause"),
+    [
+        ('{"x":1}', '{"x":2}', CALLED, "REWRITTEN"),
+        ("{'x':1}", '{"x": 1}', CALLED, "PARSE"),
+        ("", '"x": 1', CALLED, "PARSE"),
+        ("", "<|marker|>", CALLED, "REWRITTEN"),
+        ("{x}", "", None, "UNKNOWN"),
+    ],
+)
+def test_where_the_template_cannot_be_asked_the_message_is_evidence(
+    used: str, rendered: str, message: dict[str, object] | None, cause: str
+) -> None:
+    assert seen(TurnPart.CALLS, used, rendered, message=message) == [cause]
+
+
+def test_a_cut_turn_that_loses_its_text_is_no_truncation() -> None:
+    assert seen(TurnPart.CONTENT, "gone", "", cut=True, message=assistant("gone"), verbatim=False) == [
+        "REWRITTEN"
+    ]
+
+
+def test_white_space_between_turns_is_the_templates() -> None:
+    assert seen(TurnPart.ENVIRONMENT, "\n", "\n\n") == ["WHITESPACE"]
+
+
+def test_marks_of_thinking_in_a_generation_prompt() -> None:
+    assert seen(TurnPart.OPENER, "<think>\n", "") == ["THINKING"]
+
+
+def test_reading_a_message() -> None:
+    assert reasoning_of(assistant("a", reasoning=" b c ")) == "bc"
+    assert (
+        reasoning_of(assistant("</think>a"))
+        == reasoning_of(assistant("a"))
+        == reasoning_of(assistant(None))
+        == ""
+    )
+    assert (
+        all_texts(assistant(None, reasoning="r", tool_calls=["odd", {"name": "f", "arguments": "{}"}]))
+        == "r\nf\n{}"
+    )
+    assert part_at(None, "text", 2) is TurnPart.CONTENT
+    assert part_at(CALLED, "<tool_call>", 0) is TurnPart.CALLS

@@ -1,0 +1,77 @@
+"""Hunks are all that differs between two renderings, and only that."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.drift.random_turns import replayed
+from tito_core.drift.diff import count_changed_ids, find_hunks, packed
+
+IDS = st.lists(st.integers(1, 4), max_size=14)
+
+
+@given(IDS, IDS, st.sets(st.integers(1, 2)))
+def test_hunks_are_all_that_differs_and_only_that(
+    used: list[int], rendered: list[int], markers: set[int]
+) -> None:
+    ours, theirs = packed(used), packed(rendered)
+    found = find_hunks(ours, theirs, markers)
+    assert replayed(used, rendered, found) == rendered
+    assert bool(found) == (used != rendered)
+    assert all(one.stop <= other.start and one.end <= other.begin for one, other in pairwise(found))
+    for one in found:
+        left, right = used[one.start : one.stop], rendered[one.begin : one.end]
+        assert left[:1] != right[:1] or not (left and right)
+        assert left[-1:] != right[-1:] or not (left and right)
+
+
+@given(IDS, IDS, IDS, st.sets(st.integers(1, 2)))
+def test_an_open_end_compares_no_further_than_the_ids_in_use(
+    used: list[int], rendered: list[int], more: list[int], markers: set[int]
+) -> None:
+    assert find_hunks(packed(used), packed(used + more), markers, open_end=True) == []
+    found = find_hunks(packed(used), packed(rendered), markers, open_end=True)
+    ids = replayed(used, rendered, found)
+    assert ids == rendered[: len(ids)]
+    assert bool(found) == (rendered[: len(used)] != used)
+
+
+@pytest.mark.parametrize(
+    ("used", "rendered", "changed"),
+    [
+        ([1, 5, 2], [1, 5, 2], 0),
+        ([1, 5, 6, 2, 7], [1, 56, 2, 7], 2),
+        ([1, 5, 6, 2, 1, 7, 8, 2], [1, 56, 2, 1, 78, 2], 4),
+        ([1, 5, 2, 1, 7, 2], [1, 5, 2], 3),
+        ([1, 5, 2], [1, 5, 2, 1, 7, 2], 0),
+        ([], [], 0),
+        ([1, 4, 2, 1, 5, 2, 1, 6, 2], [1, 4, 2, 1, 6, 2], 3),
+        ([1, 5, 9, 6, 2], [1, 7, 9, 8, 2], 3),  # 9 is between two changes of one turn
+        ([1, 5, 6, 2], [1, 7, 6, 2], 1),
+        ([5, 5, 2], [5, 2], 1),  # the one 5 that stays is not both the first and the last
+        ([5, 2], [5, 5, 2], 0),
+    ],
+)
+def test_changed_ids_of_a_turn_are_all_between_its_first_and_its_last_change(
+    used: list[int], rendered: list[int], changed: int
+) -> None:
+    assert count_changed_ids(used, rendered, close=[2]) == changed
+
+
+def test_without_a_close_all_ids_are_one_turn() -> None:
+    assert count_changed_ids([1, 5, 6, 2], [1, 56, 2], ()) == 2
+
+
+def test_a_turn_ends_with_the_first_id_of_the_close_and_no_other() -> None:
+    longer, shorter = [6, 2, 4, 9, 2, 5, 2], [4, 9, 2, 5, 2]
+    assert count_changed_ids(longer, shorter, close=[2, 9]) == 2
+    assert count_changed_ids(shorter, longer, close=[2, 9]) == 0
+
+
+def test_hundreds_of_equal_turns_are_equal() -> None:
+    same = [1, 5, 2] * 300
+    assert count_changed_ids([7, 2, *same, 8, 2], same, close=[2]) == 4

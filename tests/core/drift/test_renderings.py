@@ -1,0 +1,52 @@
+"""How often prompts are rendered, and what prompts that went by messages are compared with."""
+
+from __future__ import annotations
+
+from tests.core.drift.conversations import (
+    END,
+    TOY,
+    Conversation,
+    Family,
+    causes_of,
+    forgetful,
+    letters,
+    thinks,
+    turns,
+    user,
+)
+
+
+class Marked(Family):
+    """Has marks of thinking among its special tokens."""
+
+    @property
+    def markers(self) -> frozenset[int]:
+        return super().markers | set(TOY.encode("<think></think>"))
+
+
+def test_by_messages_a_turn_ends_where_the_rendering_closes_it() -> None:
+    """Though it has fewer markers than the turn had: the question after it is no part of the break."""
+    conversation = Conversation(by_ids=False).turn("<think>hm</think>yes", thinks())
+    prompt = [*conversation.calls[0].step.messages, user("next")]
+    family = Marked(forgetful)
+    conversation.turn("so", prompt=prompt, prompt_ids=family.ids(prompt, None, add_generation_prompt=True))
+    audited = conversation.audit(family)
+    assert causes_of(audited) == [("t0", "REASONING", "THINKING")]
+    one = audited.breaks[0]
+    assert ("".join(piece.text for piece in one.used), one.rendered_ids) == ("<think>hm</think>", 0)
+    assert one.happened
+
+
+def test_by_messages_it_happened() -> None:
+    conversation = Conversation(by_ids=False).turn("ab", ids=letters("ab" + END)).turn("so")
+    audited = conversation.audit()
+    assert causes_of(audited) == [("t0", "CONTENT", "RETOKENIZED")]
+    assert audited.breaks[0].happened
+    assert audited.tally.happened == 1
+
+
+def test_each_prompt_is_rendered_once_where_nothing_differs() -> None:
+    """And the last conversation once: five prompts and one whole."""
+    family = Family()
+    turns(5, spelled=-1).audit(family)
+    assert family.rendered == [1, 3, 5, 7, 9, 10]

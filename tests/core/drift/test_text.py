@@ -1,0 +1,41 @@
+"""Hunks that are split by their text, and the text that differs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.drift.conversations import (
+    END,
+    TOY,
+    letters,
+)
+from tests.core.drift.random_turns import TEXTS, replayed
+from tito_core.drift.diff import Hunk, packed
+from tito_core.drift.text import compare, text_difference
+
+
+@given(
+    st.lists(st.sampled_from(TEXTS), max_size=4), st.lists(st.sampled_from(TEXTS), max_size=4), st.booleans()
+)
+def test_parted_by_text_they_are_still_all_that_differs(
+    ours: list[str], theirs: list[str], spelled: bool
+) -> None:
+    used = packed((letters if spelled else TOY.encode)("".join(text + END for text in ours)))
+    rendered = packed(TOY.encode("".join(text + END for text in theirs)))
+    found = compare(TOY.text, TOY.markers, used, rendered)
+    assert replayed(used, rendered, found) == rendered.tolist()
+    assert all(one.stop <= other.start and one.end <= other.begin for one, other in pairwise(found))
+    assert all(used[one.start : one.stop] != rendered[one.begin : one.end] for one in found)
+    if ours == theirs:
+        assert all(TOY.text(used[h.start : h.stop]) == TOY.text(rendered[h.begin : h.end]) for h in found)
+
+
+def test_what_is_gone_is_not_cut_inside_its_first_id() -> None:
+    """`<t` begins both sides, and yet the thinking is what is gone, not `hink></think><t`."""
+    used, rendered = packed(TOY.encode("<think></think><tool_call>")), packed(letters("<tool_call"))
+    rendered = packed([*rendered, 100 + ord(">")])
+    difference = text_difference(TOY.text, used, rendered, Hunk(0, len(used), 0, len(rendered)))
+    assert (difference.used, difference.rendered) == ("<think></think>", "")
