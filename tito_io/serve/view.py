@@ -1,96 +1,165 @@
-"""A session as a page: its forest, and the tokens of one path coloured by who wrote them.
+"""Session page: the turns of a session as a tree, and the tokens of one path by who wrote them.
 
-The page stands alone. Whatever a conversation says is escaped, and the page's headers allow no script.
+The page is complete in itself: no script, and no request to the network.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from html import escape
+from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Any
 
-from tito_core import TitoError
+import attrs
+
+from tito_core import Message, Reason, TitoError
 from tito_core.ledger import Origin
+from tito_core.normalization.receipts import Forgiveness
 from tito_core.samples import Forest
+from tito_core.samples.node import EdgeKind, Node
+from tito_io.client.conversation import Route
 from tito_io.engines.protocol import EngineError, Rendering
+from tito_io.pages import render
 
 from .commit import Commit
 from .fresh_diff import drifted
 from .gateway import Gateway
+from .path_tokens import PathTokens, TokenRun
 from .refusals import RequestRefused
 from .session import Session
+from .turn_tree import TurnTree
 
-MOST = 50_000
-"""How many ids of a path are shown, the last ones."""
-COLOURS = {
-    Origin.PROMPT: "#e8eaed",
-    Origin.SAMPLED: "#c8e6c9",
-    Origin.INSERTED_CLOSE: "#ffccbc",
-    Origin.ENVIRONMENT: "#bbdefb",
-    Origin.GENERATION_PROMPT: "#e1bee7",
+LEGEND = {
+    Origin.PROMPT: ("prompt", "messages of the first prompt, rendered by the chat template"),
+    Origin.SAMPLED: ("sampled", "written by the model; only these ids are trained on"),
+    Origin.INSERTED_CLOSE: ("closed by tito", "the end of a turn, which the model did not sample itself"),
+    Origin.ENVIRONMENT: ("tool result / user message", "messages after a turn, rendered by the template"),
+    Origin.GENERATION_PROMPT: ("generation prompt", "what the template writes before the model speaks"),
 }
-STYLE = (
-    "body{font:14px/1.5 system-ui,sans-serif;margin:2em;max-width:70em}"
-    "pre{white-space:pre-wrap;word-break:break-word;border:1px solid #ccc;padding:1em}"
-    "td,th{padding:0 .8em;text-align:left}"
-    ".drift{outline:1px solid #d32f2f;text-decoration:underline wavy #d32f2f}"
-    + "".join(f".{origin.name}{{background:{colour}}}" for origin, colour in COLOURS.items())
-)
+"""What the page calls each origin, and what that means."""
+EDGES = {
+    EdgeKind.RETRIES: "retry of turn {}: the same prompt",
+    EdgeKind.REWRITES: "goes on from turn {}; its ids are rendered anew",
+    EdgeKind.COMPACTS: "a shorter prompt, which restates turn {}",
+}
+"""What the page says of a turn that does not simply continue another."""
+ROUTES = {Route.TITO.name: "sent by ids", Route.MITO.name: "sent by messages", Route.KEPT.name: "kept ids"}
+ROLES = frozenset(("system", "developer", "user", "tool", "assistant"))
+FIRST = 160
+"""How many characters of a message a turn shows."""
+MOST_MESSAGES = 6
+"""How many new messages a turn shows, the first and the last ones."""
+MOST_CALLS = 4
+"""How many tool calls of a message a turn shows."""
+JUMP = 25
+"""A page of many turns begins with a link to every turn whose number this divides."""
+
+
+@attrs.frozen
+class MessageLine:
+    """The beginning of a message.
+
+    Attributes:
+        role: The message's role.
+        kind: The role if it is a known one, else `other`; a CSS class.
+        text: The first words of its content.
+        calls: Its first tool calls, the first words of each.
+        more: How many tool calls `calls` leaves out.
+    """
+
+    role: str
+    kind: str
+    text: str
+    calls: tuple[str, ...]
+    more: int
+
+
+@attrs.frozen(kw_only=True)
+class TurnCard:
+    """What the page shows of a turn.
+
+    Attributes:
+        number: The turn's number in the session.
+        name: Its name, which the query parameter `leaf` takes.
+        continues: The number of the turn that it continues.
+        lines: Its new messages and the completion.
+        hidden: How many new messages `lines` leaves out.
+        notes: What is unusual about it, each with whether it needs attention.
+        facts: How it was sent, how long it is, and how it ended.
+        sampled: How many ids the model sampled.
+        runs: Its tokens; None where its ids are not on the path that the page shows.
+    """
+
+    number: int
+    name: str
+    continues: int | None
+    lines: tuple[MessageLine, ...]
+    hidden: int
+    notes: tuple[tuple[str, bool], ...]
+    facts: str
+    sampled: int
+    runs: tuple[TokenRun, ...] | None
+
+    @property
+    def counts(self) -> list[tuple[Origin, int]]:
+        """How many ids each origin wrote in `runs`."""
+        runs = self.runs or ()
+        counts = ((origin, sum(run.length for run in runs if run.origin is origin)) for origin in LEGEND)
+        return [(origin, count) for origin, count in counts if count]
+
+    @property
+    def drift(self) -> int:
+        """How many ids of `runs` a fresh render would change."""
+        return sum(run.drift for run in self.runs or ())
 
 
 async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> str:
-    """Return the page; of a path's ids the last ones, and how many are left out.
+    """Return the page as HTML; it shows the tokens up to the turn named `leaf`, or up to the newest turn.
 
-    Raises `RequestRefused` where the session has no turn named `leaf`.
+    Raises `RequestRefused` if the session has no turn of that name.
     """
-    forest = session.forest
     commit = session.newest if leaf is None else session.commits.get(leaf)
     if commit is None and leaf is not None:
         raise RequestRefused(
             HTTPStatus.NOT_FOUND, "NotFoundError", "leaf: this session has no turn of that name"
         )
-    title = f"Session {escape(session.name)}"
-    parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"]
-    parts.append(f"<h1>{title}</h1>{_legend()}<h2>Turns</h2>{''.join(_table(session, forest))}")
-    if commit is not None:
-        drift = await _drift(gateway, commit)
-        parts.append(f"<h2>Tokens of {escape(commit.name)}</h2>{_told(drift)}")
-        parts.append(f"<pre>{''.join(_tokens(gateway, commit, drift))}</pre>")
-    return "".join(parts) + "</html>"
+    forest = session.forest
+    tree = TurnTree.of(forest)
+    drift = None if commit is None else await _drift(gateway, commit)
+    runs, skipped = _runs(gateway, session, forest, commit, drift or b"")
+    cards = {node.name: _card(session, tree, node, runs.get(node.name)) for node in forest.nodes}
+    return render(
+        "serve/view.html.jinja",
+        session=session,
+        opened=datetime.fromtimestamp(session.head.created, UTC),
+        cards=cards,
+        chains=tree.chains(None if commit is None else commit.name),
+        leaves=[(cards[name], len(forest.path(name)), len(forest[name].call.ids)) for name in tree.leaves],
+        shown=None if commit is None else cards[commit.name],
+        commit=commit,
+        counts=Counter() if commit is None else _counts(commit),
+        legend=LEGEND,
+        drift=None if drift is None else sum(drift),
+        newest=cards[session.newest.name] if session.newest is not None else None,
+        skipped=skipped,
+        ignored=_ignored(session),
+        vocabulary=gateway.decode is not None,
+        jumps=[card for card in cards.values() if card.number % JUMP == 0],
+    )
 
 
-def _legend() -> str:
-    spans = " ".join(f'<span class="{one.name}">{one.name.lower()}</span>' for one in COLOURS)
-    return f"<p>{spans} <span class=drift>a fresh rendering would change it</span></p>"
-
-
-def _table(session: Session, forest: Forest) -> Iterator[str]:
-    """Yield the forest, a row a turn, indented by depth."""
-    heads = ("turn", "kind", "route", "prompt", "sampled", "cached", "end", "forgiven")
-    yield "<table><tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"
-    depth: dict[str | None, int] = {None: -1}
-    for node in forest.nodes:
-        depth[node.name] = depth[node.parent] + 1
-        commit = session.commits[node.name]
-        origin, step = commit.origin, commit.step
-        link = f'<a href="?leaf={escape(node.name)}">{escape(node.name)}</a>'
-        cells = (
-            "&nbsp;" * 2 * depth[node.name] + link,
-            node.kind.name.lower(),
-            escape(origin.route + (f" ({origin.refusal})" if origin.refusal else "")),
-            f"{len(step.prompt_ids):,}",
-            f"{len(step.completion_ids):,}",
-            "-" if origin.cached is None else f"{origin.cached:,}",
-            escape(str(commit.call.finish_reason)),
-            escape(", ".join(origin.forgiven)),
-        )
-        yield "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-    yield "</table>"
+def _counts(commit: Commit) -> Counter[Origin]:
+    """Return how many ids of a path each origin wrote."""
+    counts: Counter[Origin] = Counter()
+    for origin, length in commit.step.ledger.runs:
+        counts[origin] += length
+    return counts
 
 
 async def _drift(gateway: Gateway, commit: Commit) -> Sequence[int] | None:
-    """Return which prompt ids a fresh rendering would change; None where nothing can be rendered."""
+    """Return which prompt ids a fresh render would change; None where the engine cannot render."""
     tools, args = json.loads(commit.step.key or "[[],{}]")
     rendering = Rendering(tools=tuple(tools), template_args=args)
     try:
@@ -103,20 +172,117 @@ async def _drift(gateway: Gateway, commit: Commit) -> Sequence[int] | None:
     return marks
 
 
-def _told(drift: Sequence[int] | None) -> str:
-    if drift is None:
-        return "<p>The engine renders nothing, so drift is not known.</p>"
-    return f"<p>{sum(drift):,} prompt ids would be others had the messages been rendered again.</p>"
+def _runs(
+    gateway: Gateway, session: Session, forest: Forest, commit: Commit | None, drift: Sequence[int]
+) -> tuple[dict[str, list[TokenRun]], int]:
+    """Return the tokens of each turn of a path, and how many ids before them are left out."""
+    if commit is None:
+        return {}, 0
+    path = forest.path(commit.name)
+    tokens = PathTokens(
+        ids=commit.step.ids.tolist(),
+        spans=commit.step.ledger.spans,
+        ends=[len(session.commits[name].step.ids) for name in path],
+        drift=drift,
+        spell=gateway.spell,
+        decode=gateway.decode,
+    )
+    runs, skipped = tokens.runs()
+    return dict(zip(path, runs, strict=True)), skipped
 
 
-def _tokens(gateway: Gateway, commit: Commit, drift: Sequence[int] | None) -> Iterator[str]:
-    """Yield the path's tokens."""
-    ids, origins = commit.step.ids.tolist(), list(commit.step.ledger)
-    skipped = max(len(ids) - MOST, 0)
-    if skipped:
-        yield f"<em>{skipped:,} ids before these</em>\n"
-    for place in range(skipped, len(ids)):
-        marked = drift is not None and place < len(drift) and drift[place]
-        kind = origins[place].name + " drift" * bool(marked)
-        text = escape(gateway.spell(ids[place]))
-        yield f'<span class="{kind}" title="{ids[place]}">{text}</span>'
+def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun] | None) -> TurnCard:
+    commit = session.commits[node.name]
+    step, above = commit.step, tree.above[node.name]
+    before = 0 if above is None else len(session.commits[above].step.messages)
+    new = [*step.prompt.peek(slice(before, None)), *step.completion]
+    half = MOST_MESSAGES // 2
+    shown = new if len(new) <= MOST_MESSAGES else [*new[:half], *new[-half:]]
+    return TurnCard(
+        number=tree.numbers[node.name],
+        name=node.name,
+        continues=None if above is None else tree.numbers[above],
+        lines=tuple(map(_line, shown)),
+        hidden=len(new) - len(shown),
+        notes=tuple(_notes(commit, node, tree)),
+        facts=" · ".join(_facts(commit)),
+        sampled=len(step.completion_ids),
+        runs=None if runs is None else tuple(runs),
+    )
+
+
+def _line(message: Message) -> MessageLine:
+    role, calls = str(message["role"]), message.get("tool_calls")
+    calls = calls if isinstance(calls, list) else []
+    return MessageLine(
+        role=role[:FIRST],
+        kind=role if role in ROLES else "other",
+        text=_first_words(_text(message.get("content") or message.get("reasoning_content"))),
+        calls=tuple(map(_call, calls[:MOST_CALLS])),
+        more=max(len(calls) - MOST_CALLS, 0),
+    )
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message's content; a part that is no text by its type."""
+    if isinstance(content, list):
+        parts = (part if isinstance(part, dict) else {"text": part} for part in content)
+        return " ".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
+    return "" if content is None else str(content)
+
+
+def _call(call: Any) -> str:
+    function = call.get("function", call) if isinstance(call, dict) else {}
+    if not isinstance(function, dict):
+        function = {}
+    return _first_words(f"{function.get('name')} {function.get('arguments') or ''}")
+
+
+def _first_words(text: str) -> str:
+    r"""Return the beginning of a text on one line.
+
+    >>> _first_words("two\n lines"), len(_first_words("x" * 999))
+    ('two lines', 161)
+    """
+    words = " ".join(text[: 4 * FIRST].split())
+    return words if len(words) <= FIRST else words[:FIRST].rstrip() + "…"
+
+
+def _notes(commit: Commit, node: Node, tree: TurnTree) -> Iterator[tuple[str, bool]]:
+    """Yield what is unusual about a turn, and whether it needs attention."""
+    origin = commit.origin
+    if node.kind in EDGES and node.of is not None:
+        yield EDGES[node.kind].format(tree.numbers[node.of]), False
+    if origin.refusal is not None:
+        reason = Reason.__members__.get(origin.refusal)
+        yield f"went by messages: {origin.refusal if reason is None else reason.value}", True
+    if commit.step.truncated:
+        yield "cut short: no stop token was sampled", True
+
+
+def _facts(commit: Commit) -> Iterator[str]:
+    """Yield how a turn was sent, how long it is, and how it ended."""
+    origin, step = commit.origin, commit.step
+    yield ROUTES.get(origin.route, origin.route)
+    yield f"prompt {len(step.prompt_ids):,} ids" + (
+        "" if origin.cached is None else f", {origin.cached:,} from the engine's cache"
+    )
+    yield f"sampled {len(step.completion_ids):,} in {max(commit.at - origin.requested, 0):.1f} s"
+    yield f"ended by {commit.call.finish_reason}"
+    if origin.forgiven:
+        yield "ignored: " + ", ".join(map(_plain_name, origin.forgiven))
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of a difference as the page writes it.
+
+    >>> _plain_name("EMPTY_CONTENT")
+    'empty content'
+    """
+    return name.lower().replace("_", " ")
+
+
+def _ignored(session: Session) -> dict[str, str]:
+    """Return what each difference means that some turn of a session ignored."""
+    names = {name for commit in session.commits.values() for name in commit.origin.forgiven}
+    return {_plain_name(one.name): one.value for one in Forgiveness if one.name in names}

@@ -1,8 +1,11 @@
-"""What a gateway shows: counts, and a page in which nothing that was said is more than text."""
+"""What a gateway shows: counts, and a session page in which texts of a conversation are nothing but text."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import Any
 
 import httpx2
@@ -16,77 +19,118 @@ from tests.io.serve.gateway import (
     embedded_gateway,
     opened,
     scripted_gateway,
+    toy,
     user,
 )
+from tito_core.ledger import Origin, Span
 from tito_io.embedded import TIDY
-from tito_io.serve import view
+from tito_io.serve import path_tokens
 from tito_io.serve.backend import Backend
 from tito_io.serve.fresh_diff import drifted
+from tito_io.serve.path_tokens import PathTokens
+from tito_io.serve.turn_tree import TreeTurn, TurnTree
+from tito_io.serve.view import LEGEND
 
 pytestmark = pytest.mark.anyio
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 
-class Read(HTMLParser):
-    """Reads a page as a browser does: its tags, its text, and the classes of its tokens."""
+class ParsedPage(HTMLParser):
+    """A page as a browser reads it: its tags, its text, and the elements of its tokens."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[str] = []
-        self.classes: list[str] = []
         self.attributes: set[str] = set()
+        self.classes: list[str] = []
+        self.tokens: list[tuple[str, int]] = []
+        self.open: list[str] = []
         self.text = ""
-        self.feed(page)
+        self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
         self.tags.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.classes += [value or "" for name, value in attrs if name == "class"]
+        self.attributes |= values.keys()
+        self.classes += (values.get("class") or "").split()
+        if tag in ("i", "u") and values.get("title"):
+            self.tokens.append((tag, int(values["title"] or 0)))
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.text += data
 
 
-async def page(messages: list[Any], turns: int = 2, **options: Any) -> tuple[httpx2.Response, Any]:
+async def view(messages: list[Any], turns: int = 2, **options: Any) -> tuple[httpx2.Response, Any]:
+    """Take turns; return the session's page, the gateway and the session."""
     gateway = embedded_gateway(**options)
     async with client(gateway) as http:
         name = await opened(http)
         for _ in range(turns):
-            said = (await chat(http, name, messages))["choices"][0]["message"]
-            messages = [*messages, said, user()]
-        found = await http.get(f"/sessions/{name}/view")
+            message = (await chat(http, name, messages))["choices"][0]["message"]
+            messages = [*messages, message, user()]
+        answer = await http.get(f"/sessions/{name}/view")
         async with gateway.sessions.using(name) as session:
-            return found, (gateway, session)
+            return answer, (gateway, session)
 
 
-async def test_what_is_said_is_text_and_nothing_more() -> None:
-    found, _ = await page([user(EVIL)])
-    read = Read(found.text)
-    assert set(read.tags) <= {"html", "meta", "title", "style", "h1", "h2", "p", "span", "pre", "table",
-                              "tr", "th", "td", "a", "em"}  # fmt: skip
-    assert read.attributes <= {"class", "title", "charset", "lang", "href"}
-    assert EVIL in read.text
-    policy = found.headers["content-security-policy"]
+async def test_what_a_conversation_says_is_text_and_nothing_more() -> None:
+    answer, _ = await view([user(EVIL)])
+    parsed = ParsedPage(answer.text)
+    assert parsed.open == []
+    assert not {"script", "img", "link", "iframe", "form", "object", "base"} & set(parsed.tags)
+    assert not [name for name in parsed.attributes if name.startswith("on") or name in ("src", "action")]
+    assert EVIL in parsed.text
+    policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script" not in policy
-    assert found.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_every_token_has_the_colour_of_who_wrote_it() -> None:
-    found, (_, session) = await page(list(HELLO))
-    shown = [one.split()[0] for one in Read(found.text).classes if "drift" not in one.split()[:1]]
-    legend = len(view.COLOURS)
+async def test_names_roles_and_calls_are_escaped_too() -> None:
+    gateway = scripted_gateway(Scripted())
+    evil = {"type": "function", "function": {"name": EVIL, "arguments": EVIL}, "id": EVIL}
+    parts = [{"type": "text", "text": EVIL}, {"type": "text", "text": "\x1b[31m\u202e"}]
+    messages = [
+        user(EVIL),
+        {"role": "assistant", "content": None, "tool_calls": [evil] * 6},
+        *({"role": "tool", "tool_call_id": EVIL, "content": parts} for _ in range(6)),
+    ]
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, messages)
+        text = (await http.get(f"/sessions/{name}/view")).text
+    parsed = ParsedPage(text)
+    assert parsed.open == []
+    assert not {"script", "img"} & set(parsed.tags)
+    assert "2 more calls" in parsed.text
+    assert "3 more messages" in parsed.text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+async def test_every_token_is_shown_with_its_id_below_who_wrote_it() -> None:
+    answer, (_, session) = await view(list(HELLO))
+    parsed = ParsedPage(answer.text)
     assert session.newest is not None
-    assert shown[legend:] == [origin.name for origin in session.newest.step.ledger]
+    assert [index for _, index in parsed.tokens] == session.newest.step.ids.tolist()
+    runs = [name for name, after in pairwise(["", *parsed.classes]) if name == "run" for name in [after]]
+    assert runs == [span.origin.name for span in session.newest.step.ledger.spans]
+    for words, _ in LEGEND.values():
+        assert words in parsed.text
 
 
 async def test_drift_is_marked_where_a_fresh_rendering_differs() -> None:
-    found, (gateway, _) = await page(list(HELLO), turns=8)
-    marked = [one for one in Read(found.text).classes if one.endswith(" drift")]
+    answer, (gateway, _) = await view(list(HELLO), turns=8)
+    marked = [index for tag, index in ParsedPage(answer.text).tokens if tag == "u"]
     assert marked
     assert f"tito_drift_ids_total {float(len(marked))}".encode() in gateway.metrics.text()
-    tidy, _ = await page(list(HELLO), turns=1, fault_rates=TIDY)
-    assert not [one for one in Read(tidy.text).classes if one.endswith(" drift")]
+    tidy, _ = await view(list(HELLO), turns=1, fault_rates=TIDY)
+    assert not [index for tag, index in ParsedPage(tidy.text).tokens if tag == "u"]
 
 
 def test_drift_is_found_position_by_position() -> None:
@@ -95,11 +139,153 @@ def test_drift_is_found_position_by_position() -> None:
     assert list(drifted([1, 2, 3, 2], [1, 2], [2])) == [0, 0, 1, 1]
 
 
-async def test_a_long_path_says_how_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "MOST", 10)
-    found, (_, session) = await page(list(HELLO))
-    assert session.newest is not None
-    assert f"{len(session.newest.step.ids) - 10:,} ids before these" in found.text
+async def test_a_long_path_shows_its_newest_ids_and_says_how_many_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(path_tokens, "SHOWN", 40)
+    monkeypatch.setattr(path_tokens, "DETAILED", 10)
+    answer, (gateway, session) = await view(list(HELLO))
+    ids = session.newest.step.ids.tolist()
+    parsed = ParsedPage(answer.text)
+    assert f"{len(ids) - 40:,} ids before these are left out" in parsed.text
+    assert [index for _, index in parsed.tokens] == ids[-10:]
+    for start, stop in ((len(ids) - 40, len(ids) - 10), (len(ids) - 10, len(ids))):
+        assert gateway.decode(ids[start:stop]).strip()[-8:] in parsed.text
+
+
+SPANS = (
+    Span(Origin.PROMPT, 0, 5),
+    Span(Origin.SAMPLED, 5, 8),
+    Span(Origin.ENVIRONMENT, 8, 9),
+    Span(Origin.SAMPLED, 9, 12),
+)
+
+
+def tokens_of(drift: Sequence[int] = ()) -> tuple[PathTokens, list[int]]:
+    """Return a path of 12 ids in two turns, and a list of the ids that it decodes."""
+    decoded: list[int] = []
+
+    def decode(ids: list[int]) -> str:
+        decoded.extend(ids)
+        return "".join(f"<{index}>" for index in ids)
+
+    ids = list(range(100, 112))
+    return PathTokens(
+        ids=ids, spans=SPANS, ends=[8, 12], drift=drift, spell=lambda index: decode([index]), decode=decode
+    ), decoded
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 1000])
+@pytest.mark.parametrize("detailed", [0, 1, 4, 12, 1000])
+@pytest.mark.parametrize("shown", [0, 1, 7, 12, 1000])
+def test_each_token_is_decoded_once_and_stands_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch, shown: int, detailed: int, chunk: int
+) -> None:
+    for name, value in (("SHOWN", shown), ("DETAILED", detailed), ("CHUNK", chunk)):
+        monkeypatch.setattr(path_tokens, name, value)
+    path, decoded = tokens_of(drift=[0, 1, 1, 0])
+    turns, skipped = path.runs()
+    assert skipped == max(12 - shown, 0)
+    assert sorted(decoded) == list(range(100 + skipped, 112))
+    expected = [
+        [span for span in SPANS if span.stop > skipped and turn == (span.start >= 8)]
+        for turn in (False, True)
+    ]
+    assert [[run.origin for run in runs] for runs in turns] == [
+        [s.origin for s in spans] for spans in expected
+    ]
+    shown_runs = [(span, run) for spans, runs in zip(expected, turns, strict=True)
+                  for span, run in zip(spans, runs, strict=True)]  # fmt: skip
+    for span, run in shown_runs:
+        first = max(span.start, skipped)
+        assert run.length == span.stop - first
+        assert "".join(piece.text for piece in run.pieces) == "".join(
+            f"<{index}>" for index in range(100 + first, 100 + span.stop)
+        )
+        assert run.drift == len({1, 2} & set(range(first, span.stop)))
+        single = [piece.id for piece in run.pieces if piece.id is not None]
+        assert single == list(range(100 + max(first, 12 - detailed), 100 + span.stop))
+
+
+def test_a_path_of_long_tokens_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_tokens, "CHARACTERS", 20)
+    monkeypatch.setattr(path_tokens, "CHUNK", 2)
+    path, _ = tokens_of()
+    turns, skipped = path.runs()
+    assert skipped == 8
+    assert [[run.length for run in runs] for runs in turns] == [[], [1, 3]]
+
+
+async def test_ids_stand_for_texts_where_no_vocabulary_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_tokens, "DETAILED", 3)
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        parsed = ParsedPage((await http.get(f"/sessions/{name}/view")).text)
+    assert "No vocabulary is known here" in parsed.text
+    assert " ".join(map(str, toy(HELLO))) in parsed.text
+    assert "500 501 2" in parsed.text
+    assert [index for _, index in parsed.tokens] == [500, 501, 2]
+
+
+async def test_a_fork_a_retry_a_cut_turn_and_a_refusal_are_shown_in_words() -> None:
+    engine = Scripted(each=lambda sampled: f"answer {sampled}")
+    async with client(scripted_gateway(engine)) as http:
+        name = await opened(http)
+        first = (await chat(http, name, HELLO))["choices"][0]["message"]
+        await chat(http, name, [*HELLO, first, user("one way")])
+        engine.finish = "length"
+        await chat(http, name, [*HELLO, first, user("another way")])
+        engine.finish = "stop"
+        await chat(http, name, [*HELLO, first, user("one way")])
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+        await chat(http, name, [*HELLO, first, user("with tools")], tools=tools)
+        text = " ".join(ParsedPage((await http.get(f"/sessions/{name}/view")).text).text.split())
+    for words in (
+        "5 turns on 4 paths",
+        "Branch from turn 1: turn 2",
+        "Branch from turn 1: turn 3",
+        "Branch from turn 1: turn 4",
+        "retry of turn 2: the same prompt",
+        "cut short: no stop token was sampled",
+        "goes on from turn 1; its ids are rendered anew",
+        "went by messages: the matched step was rendered with other tools or template arguments",
+        "sent by ids · prompt",
+        "user another way",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize("shape", ["comb", "heavy", "mixed"])
+def test_the_shown_path_is_one_chain_and_branches_nest_little(shape: str) -> None:
+    count = 600
+    shapes: dict[str, Callable[[int], int]] = {
+        "comb": lambda turn: max(turn - 1 - turn % 2, 0),
+        "heavy": lambda turn: max(turn - 2, 0),
+        "mixed": lambda turn: (turn * 2_654_435_761 >> 7) % turn,
+    }
+    above = {"0": None} | {str(turn): str(shapes[shape](turn)) for turn in range(1, count)}
+    below: dict[str | None, list[str]] = {name: [] for name in (None, *above)}
+    for name, other in above.items():
+        below[other].append(name)
+    tree = TurnTree(numbers={name: int(name) + 1 for name in above}, above=above, below=below)
+    (chain,) = tree.chains(str(count - 1))
+    path: list[str] = [str(count - 1)]
+    while (other := above[path[-1]]) is not None:
+        path.append(other)
+    assert [turn.name for turn in chain][: len(path)] == path[::-1]
+    assert sorted(names(chain), key=int) == list(above)
+    assert depth(chain) <= 1 + math.log2(count)
+
+
+def names(chain: tuple[TreeTurn, ...]) -> list[str]:
+    return [
+        name for turn in chain for name in (turn.name, *(n for side in turn.branches for n in names(side)))
+    ]
+
+
+def depth(chain: tuple[TreeTurn, ...]) -> int:
+    return max((1 + depth(side) for turn in chain for side in turn.branches), default=0)
 
 
 async def test_a_session_of_no_turns_and_an_engine_that_renders_nothing_have_a_page() -> None:
@@ -107,11 +293,13 @@ async def test_a_session_of_no_turns_and_an_engine_that_renders_nothing_have_a_p
     gateway = scripted_gateway(Scripted())
     async with client(gateway) as http:
         name = await opened(http)
-        assert (await http.get(f"/sessions/{name}/view")).status_code == 200
+        empty = await http.get(f"/sessions/{name}/view")
+        assert empty.status_code == 200
+        assert "This session has no turns yet." in empty.text
         await chat(http, name, HELLO)
         gateway.turns.engine = engine
-        found = await http.get(f"/sessions/{name}/view")
-    assert "drift is not known" in found.text
+        answer = await http.get(f"/sessions/{name}/view")
+    assert "drift is not known" in answer.text
 
 
 @pytest.mark.parametrize("leaf", ["zzz", "", "%3Cscript%3E"])
@@ -120,19 +308,19 @@ async def test_a_turn_that_is_not_there_has_no_page(leaf: str) -> None:
         name = await opened(http)
         answer = await chat(http, name, HELLO)
         assert (await http.get(f"/sessions/{name}/view?leaf={answer['id']}")).status_code == 200
-        found = await http.get(f"/sessions/{name}/view?leaf={leaf}")
-    assert (found.status_code, found.json()) == (
+        response = await http.get(f"/sessions/{name}/view?leaf={leaf}")
+    assert (response.status_code, response.json()) == (
         404,
         {"error": "leaf: this session has no turn of that name"},
     )
 
 
-async def test_counts_are_told_and_hold_no_words_of_a_client() -> None:
+async def test_metrics_count_turns_and_hold_no_words_of_a_client() -> None:
     gateway = embedded_gateway()
     async with client(gateway) as http:
         name = await opened(http)
-        said = (await chat(http, name, HELLO, model="apricot"))["choices"][0]["message"]
-        await chat(http, name, [*HELLO, said, user("apricot")])
+        message = (await chat(http, name, HELLO, model="apricot"))["choices"][0]["message"]
+        await chat(http, name, [*HELLO, message, user("apricot")])
         await http.post(f"/sessions/{name}/v1/chat/completions", json={"apricot": 1})
         await http.get("/sessions/apricot")
         text = (await http.get("/metrics")).text
@@ -147,7 +335,7 @@ async def test_counts_are_told_and_hold_no_words_of_a_client() -> None:
     assert 'tito_turn_seconds_bucket{le="+Inf"} 2.0' in lines
 
 
-async def test_what_samples_or_commands_is_not_passed_on() -> None:
+async def test_only_harmless_routes_of_the_engine_are_passed_on() -> None:
     seen: list[str] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -175,7 +363,7 @@ async def test_what_samples_or_commands_is_not_passed_on() -> None:
     assert seen == ["POST /tokenize Bearer its-key"]
 
 
-async def test_an_engine_that_is_away_is_no_refusal() -> None:
+async def test_an_unreachable_engine_answers_503() -> None:
     def away(_: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("no")
 

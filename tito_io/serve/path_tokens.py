@@ -1,0 +1,110 @@
+"""The tokens of one path as runs of text, each run by one origin: prompt, sampled, tool result and so on."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
+
+import attrs
+
+from tito_core.ledger import Origin, Span
+
+SHOWN = 50_000
+"""How many ids of a path a page shows, the newest ones."""
+DETAILED = 5_000
+"""How many of those it shows token by token; older ones are the text of their run, to keep the page small."""
+CHARACTERS = 400_000
+"""About how many characters of text it shows: a token may be 100 spaces."""
+CHUNK = 1_000
+"""How many ids are decoded at once, so that `CHARACTERS` is exceeded by little."""
+
+
+@attrs.frozen
+class TokenPiece:
+    """A token, or the text of several.
+
+    Attributes:
+        text: The text.
+        id: The token's id; None for the text of several tokens.
+        drift: Whether a fresh render of the messages would have other ids here.
+    """
+
+    text: str
+    id: int | None
+    drift: bool
+
+
+@attrs.frozen
+class TokenRun:
+    """Adjacent ids of one turn that have one origin.
+
+    Attributes:
+        origin: Who wrote them.
+        length: How many ids the run has.
+        drift: How many of them a fresh render of the messages would change.
+        pieces: Their text.
+    """
+
+    origin: Origin
+    length: int
+    drift: int
+    pieces: tuple[TokenPiece, ...]
+
+
+@attrs.frozen(kw_only=True)
+class PathTokens:
+    """Reads the tokens of a path; each token is decoded once.
+
+    Attributes:
+        ids: All ids of the path.
+        spans: Who wrote them.
+        ends: Where each turn of the path ends, in ids.
+        drift: A 1 for each id of the prompt that a fresh render would change.
+        spell: Returns the text of one id.
+        decode: Returns the text of several ids; None where there is no vocabulary.
+    """
+
+    ids: Sequence[int]
+    spans: Sequence[Span]
+    ends: Sequence[int]
+    drift: Sequence[int]
+    spell: Callable[[int], str]
+    decode: Callable[[list[int]], str] | None
+
+    def runs(self) -> tuple[list[list[TokenRun]], int]:
+        """Return the runs of each turn, and how many ids before them are left out."""
+        starts = [span.start for span in self.spans]
+        edges = frozenset(starts)
+        total, left = len(self.ids), CHARACTERS
+        first, detailed = max(total - SHOWN, 0), max(total - DETAILED, 0)
+        cuts = {*starts, *self.ends, *range(first, total, CHUNK), first, detailed, total}
+        turns: list[list[TokenRun]] = [[] for _ in self.ends]
+        for start, stop in reversed(list(pairwise(sorted(cut for cut in cuts if cut >= first)))):
+            if left <= 0:
+                first = stop
+                break
+            pieces = list(self._tokens(start, stop) if start >= detailed else self._texts(start, stop))
+            left -= sum(len(piece.text) for piece in pieces)
+            span, runs = bisect_right(starts, start) - 1, turns[bisect_right(self.ends, start)]
+            drift, length = sum(self.drift[start:stop]), stop - start
+            if runs and stop not in edges:  # a later part of the same run stands there already
+                later = runs.pop()
+                drift, length, pieces = later.drift + drift, later.length + length, [*pieces, *later.pieces]
+            runs.append(TokenRun(self.spans[span].origin, length, drift, tuple(pieces)))
+        return [runs[::-1] for runs in turns], first
+
+    def _tokens(self, start: int, stop: int) -> Iterator[TokenPiece]:
+        for place in range(start, stop):
+            index = self.ids[place]
+            text = f"{index} " if self.decode is None else self.spell(index)
+            yield TokenPiece(text, index, self._drifts(place))
+
+    def _texts(self, start: int, stop: int) -> Iterator[TokenPiece]:
+        for drifts, places in groupby(range(start, stop), self._drifts):
+            ids = [self.ids[place] for place in places]
+            text = "".join(f"{index} " for index in ids) if self.decode is None else self.decode(ids)
+            yield TokenPiece(text, None, drifts)
+
+    def _drifts(self, place: int) -> bool:
+        return place < len(self.drift) and bool(self.drift[place])
