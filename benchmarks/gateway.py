@@ -36,9 +36,8 @@ from tito_core import Message
 from tito_io.dialects import Chat, TurnAnswer
 from tito_io.engines.protocol import ModelLimits, Rendering, Reply, Sampling, Usage, Watch
 from tito_io.serve.app import app
-from tito_io.serve.build import made
-from tito_io.serve.gateway import Gateway
-from tito_io.serve.stores import opened
+from tito_io.serve.gateway import Gateway, build_gateway
+from tito_io.serve.store import open_store
 
 NAMES = ("gateway", "direct", "engine", "added", "added_cpu")
 IDS, SAMPLED = 517, 200
@@ -230,7 +229,7 @@ def told(rows: Sequence[Turn], label: str) -> None:
 def ready(store: str) -> tuple[Gateway, Instant]:
     """Return a gateway in front of an instant engine."""
     engine = Instant()
-    return made(engine, opened(store, idle_seconds=3600.0), model="instant"), engine
+    return build_gateway(engine, open_store(store, idle_seconds=3600.0), model="instant"), engine
 
 
 async def speed(turns: int, store: str) -> None:

@@ -1,45 +1,293 @@
-"""The gateway as an ASGI application."""
+"""The gateway as an ASGI application: its routes, and how their errors are answered."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Any
 
 import anyio
+import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
+
+from tito_io.client.sampling import parse_sampling
+from tito_io.dialects import Anthropic, Chat, Dialect, Responses
+from tito_io.engines.protocol import Rendering
 
 from .gateway import Gateway
-from .routes import routes, unrouted
+from .logs import LOG, SESSION, short_id
+from .metrics import CONTENT_TYPE
+from .payload import SamplesPayload
+from .records import session_metadata, session_records
+from .refusals import (
+    RequestRefused,
+    bad_request,
+    error_body,
+    error_dialect,
+    error_reply,
+    no_route,
+    not_found,
+)
+from .session import Session, SessionHead
+from .sglang_fields import DEFAULTS
+from .turn_handler import JSON, TurnResponse
+from .view import page
+
+GENERATION = "x-miles-session-generation"
+BY_ID = "/sessions/{session}"
+BY_KEY = "/session"
+"""The session that a header or an API key names. A key does not belong in a path, which logs keep."""
+BINARY = "application/octet-stream"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+SAFE = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+"""Headers of a session's page: it runs no script and fetches nothing, whatever a conversation contains."""
+
+Endpoint = Callable[[Gateway, Request], Awaitable[Response]]
 
 
 def app(gateway: Gateway) -> Starlette:
-    """Return the application; it tends its sessions while it lives, and lets go of everything at its end."""
+    """Return the application. While it runs it maintains the sessions; at its end it closes all parts."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as group:
-            group.start_soon(gateway.sessions.tend)
+            group.start_soon(gateway.sessions.maintain)
             try:
                 yield
             finally:
                 group.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    await closed(gateway)
+                    await gateway.sessions.store.aclose()
+                    await gateway.turns.engine.aclose()
+                    if gateway.backend is not None:
+                        await gateway.backend.aclose()
 
-    async def missing(request: Request, _: Exception) -> Response:
-        return unrouted(gateway, request)
+    async def unrouted(request: Request, _: Exception) -> Response:
+        """Answer a request for an unknown path, or for one that takes other methods."""
+        near = (one for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE)
+        allowed = ", ".join(sorted({method for one in near for method in one.methods}))
+        error = no_route(request.method, request.url.path, allowed)
+        answer = _error(gateway, error, error_dialect(request))
+        if allowed:
+            answer.headers["allow"] = allowed
+        return answer
 
-    return Starlette(
-        routes=list(routes(gateway)), lifespan=lifespan, exception_handlers={HTTPException: missing}
+    handlers: Any = {HTTPException: unrouted}
+    return Starlette(routes=_routes(gateway), lifespan=lifespan, exception_handlers=handlers)
+
+
+def _routes(gateway: Gateway) -> list[Route]:
+    """Return all routes; the first that matches answers."""
+    ignore = gateway.ignore
+    turns: Mapping[str, Dialect] = {
+        "/v1/chat/completions": Chat(ignore),
+        "/v1/messages": Anthropic(ignore),
+        "/v1/responses": Responses(ignore),
+    }
+    own: list[tuple[str, str, Endpoint]] = [
+        ("GET", "/health", _health),
+        ("GET", "/metrics", _metrics),
+        ("POST", "/sessions", _open),
+    ]
+    of_session: list[tuple[str, str, Endpoint]] = [
+        ("GET", "", _records),
+        ("DELETE", "", _delete),
+        ("GET", "/view", _view),
+        ("POST", "/samples", _samples),
+        ("GET", "/samples", _samples),
+    ]
+    of_clients: list[tuple[str, str, Endpoint]] = [
+        ("GET", "/v1/models", _models),
+        ("POST", "/v1/messages/count_tokens", _count),
+        *(("POST", path, partial(_turn, dialect=dialect)) for path, dialect in turns.items()),
+    ]
+    return [
+        *(_route(gateway, method, path, answer, own=True) for method, path, answer in own),
+        *(
+            _route(gateway, method, at + path, answer, own=True)
+            for method, path, answer in of_session
+            for at in (BY_ID, BY_KEY)
+        ),
+        *(
+            _route(gateway, method, at + path, answer)
+            for method, path, answer in of_clients
+            for at in ("", BY_ID)
+        ),
+        *(_route(gateway, method, BY_ID + "/{path:path}", _forward) for method in METHODS),
+    ]
+
+
+def _route(gateway: Gateway, method: str, path: str, answer: Endpoint, *, own: bool = False) -> Route:
+    """Return a route. Errors of its `own` routes have the session protocol's form, others their client's."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            _check_headers(request, gateway.limits.header_bytes)
+            return await answer(gateway, request)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the client must learn it
+            return _error(gateway, error, None if own else error_dialect(request))
+
+    return Route(path, endpoint, methods=[method])
+
+
+def _check_headers(request: Request, most: int) -> None:
+    size = sum(len(name) + len(value) for name, value in request.headers.raw)
+    if size > most:
+        text = f"the headers have {size} bytes, and at most {most} are read"
+        raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "CapReachedError", text)
+
+
+def _error(gateway: Gateway, error: Exception, dialect: Dialect | None) -> Response:
+    """Return the answer for an error: `{"error": text}` without a dialect."""
+    status, headers = gateway.count_error(error)
+    return _json(error_body(error_reply(error), dialect), status, headers)
+
+
+def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(body), status, headers, JSON)
+
+
+async def _turn(gateway: Gateway, request: Request, dialect: Dialect) -> Response:
+    """Answer with a turn."""
+    name = await gateway.opened_session(request)
+    body = await gateway.json(request)
+    application: Any = TurnResponse(gateway, dialect, name, body)  # Starlette calls a response as ASGI does
+    response: Response = application
+    return response
+
+
+async def _health(gateway: Gateway, _: Request) -> Response:
+    return _json({"status": "ok", "session_server_instance_id": gateway.instance})
+
+
+async def _metrics(gateway: Gateway, _: Request) -> Response:
+    gateway.metrics.turns_waiting.set(gateway.turns.places.statistics().tasks_waiting)
+    return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
+
+
+async def _open(gateway: Gateway, request: Request) -> Response:
+    """Open a session."""
+    gateway.keys.admit(request)
+    body = await gateway.json(request)
+    defaults = {name: body[name] for name in DEFAULTS if body.get(name) is not None}
+    head = SessionHead(
+        created=gateway.clock(),
+        defaults=defaults if gateway.wire.later else {},
+        evaluation=bool(body.get("evaluation")),
     )
+    name = request.scope[SESSION] = await gateway.sessions.open(head)
+    LOG.info("session %s: opened", short_id(name))
+    return _json({"session_id": name})
 
 
-async def closed(gateway: Gateway) -> None:
-    """Let go of the store's and the engine's files and connections."""
-    await gateway.sessions.store.aclose()
-    await gateway.turns.engine.aclose()
-    if gateway.backend is not None:
-        await gateway.backend.aclose()
+async def _records(gateway: Gateway, request: Request) -> Response:
+    async with gateway.sessions.using(gateway.session_name(request)) as session:
+        return _json(session_records(session))
+
+
+async def _delete(gateway: Gateway, request: Request) -> Response:
+    name, generation = gateway.session_name(request), request.headers.get(GENERATION)
+    if generation is not None:
+        async with gateway.sessions.using(name) as session:
+            session.generation -= 1  # this request is no use of the session
+            _check_unused(session, generation)
+    if not await gateway.sessions.delete(name):
+        raise not_found(name)
+    LOG.info("session %s: deleted", short_id(name))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def _check_unused(session: Session, generation: str) -> None:
+    """Refuse to delete a session that was used since its samples were taken."""
+    if not generation.isdecimal():
+        text = f"{GENERATION} is not a number"
+        raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "BadRequestError", text)
+    if int(generation) != session.generation:
+        raise RequestRefused(HTTPStatus.PRECONDITION_FAILED, "SessionUsedError", "session generation changed")
+
+
+async def _samples(gateway: Gateway, request: Request) -> Response:
+    """Answer with a session's rows: safetensors, or JSON for a client that accepts only that."""
+    name, body = gateway.session_name(request), await gateway.json(request)
+    length, collected = _max_length(request, body), body.get("metadata")
+    if collected is not None and not isinstance(collected, dict):
+        raise bad_request("metadata is not a JSON object", "metadata")
+    async with gateway.sessions.using(name) as session:
+        metadata = session_metadata(session) | ({} if collected is None else {"agent": collected})
+        payload = SamplesPayload.of(session, length, collected or {}, metadata, gateway.decode)
+        headers = {GENERATION: str(session.generation)} if gateway.wire.later else {}
+    accepted = request.headers.get("accept", "").lower().split(",")
+    kinds = {kind.partition(";")[0].strip() for kind in accepted}
+    if JSON in kinds and BINARY not in kinds:
+        return _json(payload.plain(), headers=headers)
+    return Response(payload.safetensors(), headers=headers, media_type=BINARY)
+
+
+def _max_length(request: Request, body: Mapping[str, Any]) -> int | None:
+    """Return the longest row that a client wants, in ids; a GET gives it in its query."""
+    name = "max_seq_len"
+    query = request.query_params.get(name, "")
+    value = int(query) if query.isdecimal() else body.get(name) or query or None
+    if value is None or (type(value) is int and value > 0):
+        return value
+    raise bad_request(f"{name} is {value!r:.40}: give a whole number of ids, or null", name)
+
+
+async def _check_session(gateway: Gateway, request: Request) -> None:
+    """Demand that the session of the path exists; without one in the path, that the key is known."""
+    if "session" not in request.path_params:
+        gateway.keys.admit(request)
+        return
+    name = gateway.session_name(request)
+    if not await gateway.sessions.exists(name):
+        raise not_found(name)
+
+
+async def _models(gateway: Gateway, request: Request) -> Response:
+    await _check_session(gateway, request)
+    length = (await gateway.turns.engine.limits()).max_model_len
+    card = {"id": await gateway.turns.model_name(), "object": "model", "created": 0, "owned_by": "tito"}
+    return _json({"object": "list", "data": [{**card, "max_model_len": length}]})
+
+
+async def _count(gateway: Gateway, request: Request) -> Response:
+    """Answer how many ids a prompt has, rendered afresh."""
+    if "session" in request.path_params:
+        await _check_session(gateway, request)
+    gateway.session_name(request)
+    dialect = Anthropic(gateway.ignore)
+    parsed = dialect.parse_count(await gateway.json(request))
+    prompt = gateway.turns.noise.clean(parsed.messages, parsed.tools)
+    args = parse_sampling(parsed.sampling).template_args
+    ids = await gateway.turns.rendered(
+        prompt.messages, Rendering(tools=tuple(prompt.tools), template_args=args)
+    )
+    return _json(dialect.count_body(len(ids)))
+
+
+async def _view(gateway: Gateway, request: Request) -> Response:
+    async with gateway.sessions.using(gateway.session_name(request)) as session:
+        html = await page(gateway, session, request.query_params.get("leaf"))
+    return Response(html, headers=SAFE, media_type="text/html")
+
+
+async def _forward(gateway: Gateway, request: Request) -> Response:
+    """Forward a request to the engine; it leaves no record."""
+    async with gateway.sessions.using(gateway.session_name(request)):
+        pass
+    if gateway.backend is None:
+        raise no_route(request.method, request.url.path)
+    body = await gateway.body(request)
+    answer = await gateway.backend.forward(request.method, request.path_params["path"], body)
+    kind = answer.headers.get("content-type", JSON)
+    return Response(answer.content, answer.status_code, media_type=kind)

@@ -1,9 +1,9 @@
-"""Who may ask, and which session a request is about.
+"""API keys, and which session a request is about.
 
-A session's id is 128 random bits, and knowing it is the right to use that session: it may stand in the path,
-in a header, or in the place of an API key, for agents whose base URL cannot carry a path. Where the gateway
-has no keys, any other key or header names a session too, which the first turn opens; `/session` is where it
-is looked at, by the same key and header.
+A session's id is 128 random bits, and a client that has it may use that session. The id may stand in the
+path, in a header, or in the place of an API key, for agents whose base URL cannot carry a path. A gateway
+without keys lets any other key or header name a session too. The first turn opens that session, and
+`/session` shows it for the same key or header.
 """
 
 from __future__ import annotations
@@ -23,95 +23,97 @@ from .refusals import RequestRefused, not_found
 HEADER = "x-tito-session"
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 NO_ID = (
-    f"; this is no id: the session that the header {HEADER} or an API key names is at /session, by the same"
+    f"; this is not an id. Use /session for the session that an API key or the header {HEADER} names, and "
+    "send the same key and header"
 )
 LONGEST = 256
-"""The longest name or key that is looked at."""
+"""How much of a name or key is read."""
 
 
-def new_name() -> str:
-    """Return a session id that nobody can guess."""
+def new_id() -> str:
+    """Return a random session id."""
     return secrets.token_hex(16)
 
 
-def same(one: str, other: str) -> bool:
-    """Compare secrets in a time that tells nothing of them."""
+def derived_id(kind: str, *secret: str) -> str:
+    """Return the id of a session that its user names; it is as hard to guess as the name."""
+    return hashlib.sha256("\0".join(("tito", kind, *secret)).encode()).hexdigest()[:32]
+
+
+def same_secret(one: str, other: str) -> bool:
+    """Compare secrets in a time that does not depend on them."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
-def token_of(request: Request) -> str | None:
-    """Return the key that a request brings, in the manner of either API."""
+def api_key_of(request: Request) -> str | None:
+    """Return the API key of a request, as OpenAI's or Anthropic's clients send it."""
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    token = bearer.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-    return token[:LONGEST] or None
+    key = bearer.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+    return key[:LONGEST] or None
 
 
 @attrs.frozen
-class Named:
-    """The session of a request."""
+class RequestedSession:
+    """The session of a request.
+
+    Attributes:
+        name: The session's id.
+        opens: Whether the request opens the session where it does not exist.
+    """
 
     name: str
-    opens: bool
-    """Whether the first request opens it."""
+    opens: bool = False
 
 
 @attrs.frozen
-class Keys:
-    """The keys of a gateway; without any, whoever reaches it may use it."""
+class ApiKeys:
+    """The API keys of a gateway. Without any, every client may use it.
+
+    Attributes:
+        keys: The keys.
+    """
 
     keys: Sequence[str] = ()
 
     def admit(self, request: Request) -> None:
-        """Let in who has a key; raises `RequestRefused`."""
-        if self.keys and not self._known(token_of(request)):
-            raise _unknown()
+        """Accept a request with a key of this gateway; raises `RequestRefused`."""
+        if self.keys and not self._known(api_key_of(request)):
+            raise _unknown_key()
 
-    def session(self, request: Request) -> Named:
-        """Return the session that a request names; raises `RequestRefused` for no name or a forbidden one."""
-        token, path = token_of(request), request.path_params.get("session")
+    def session(self, request: Request) -> RequestedSession:
+        """Return the session that a request names; raises `RequestRefused` without a name or the right."""
+        key, path = api_key_of(request), request.path_params.get("session")
         if path is not None:
-            if self.keys and not self._known(token) and not same(token or "", path):
-                raise _unknown()
-            return _by_id(path)
+            if self.keys and not self._known(key) and not same_secret(key or "", path):
+                raise _unknown_key()
+            if not IDENTIFIER.fullmatch(path):
+                raise not_found(path, NO_ID)
+            return RequestedSession(path)
         header = request.headers.get(HEADER)
-        if header is not None:
-            self.admit(request)
-            return _named(header[:LONGEST], token or "")
-        if token is not None and IDENTIFIER.fullmatch(token):
-            return Named(token, opens=False)
+        if header is None and key is not None and IDENTIFIER.fullmatch(key):
+            return RequestedSession(key)
         self.admit(request)
-        if self.keys or token is None:
+        if header is not None:
+            if IDENTIFIER.fullmatch(header):
+                return RequestedSession(header)
+            return RequestedSession(derived_id("header", key or "", header[:LONGEST]), opens=True)
+        if self.keys or key is None:
             raise RequestRefused(
                 HTTPStatus.BAD_REQUEST,
                 "NoSessionError",
                 f"no session is named: use the base URL /sessions/ID/v1, the header {HEADER}, or the "
                 "session's id as the API key; POST /sessions opens one",
             )
-        return Named(derived("key", token), opens=True)
+        return RequestedSession(derived_id("key", key), opens=True)
 
-    def _known(self, token: str | None) -> bool:
-        """Tell whether a key is one of ours, looking at each of them whichever it is."""
-        return sum(same(token or "", key) for key in self.keys) > 0
-
-
-def derived(kind: str, *secret: str) -> str:
-    """Return the id of a session that is named by its user: as hard to guess as the name."""
-    return hashlib.sha256("\0".join(("tito", kind, *secret)).encode()).hexdigest()[:32]
+    def _known(self, key: str | None) -> bool:
+        """Return whether a key is one of the gateway's. All are compared, so that time reveals nothing."""
+        return sum(same_secret(key or "", one) for one in self.keys) > 0
 
 
-def _by_id(path: str) -> Named:
-    if not IDENTIFIER.fullmatch(path):
-        raise not_found(path, NO_ID)
-    return Named(path, opens=False)
-
-
-def _named(header: str, token: str) -> Named:
-    if IDENTIFIER.fullmatch(header):
-        return Named(header, opens=False)
-    return Named(derived("header", token, header), opens=True)
-
-
-def _unknown() -> RequestRefused:
+def _unknown_key() -> RequestRefused:
     return RequestRefused(
-        HTTPStatus.UNAUTHORIZED, "AuthenticationError", "the API key is none of this gateway's; pass another"
+        HTTPStatus.UNAUTHORIZED,
+        "AuthenticationError",
+        "this gateway does not know the API key; pass one of its keys",
     )

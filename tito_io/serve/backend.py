@@ -1,6 +1,6 @@
-"""The engine's own routes, for what a session passes on: what tells or tokenizes, and nothing that samples.
+"""Forward a session's requests to the engine's own routes: only those that inform or tokenize.
 
-An engine's other routes may stop it, change its weights or flush its cache, which is not for agents.
+An engine's other routes can stop it, change its weights or flush its cache; agents may not use them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ SECONDS = 60.0
 
 @attrs.frozen
 class Backend:
-    """A server behind the gateway."""
+    """The engine's server.
+
+    Attributes:
+        client: A client whose base URL is the server's root.
+    """
 
     client: httpx2.AsyncClient
 
@@ -36,19 +40,19 @@ class Backend:
     def to(
         cls, base_url: str, *, api_key: str | None = None, transport: httpx2.AsyncBaseTransport | None = None
     ) -> Backend:
-        """Make ready; nothing is sent yet."""
+        """Return the server at `base_url`, with or without `/v1`. Nothing is sent yet."""
         root = base_url.rstrip("/").removesuffix("/v1")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
         client = httpx2.AsyncClient(base_url=root, headers=headers, timeout=SECONDS, transport=transport)
         return cls(client)
 
-    async def passed(self, method: str, path: str, body: bytes) -> httpx2.Response:
-        """Return the engine's answer, whatever it says; raises `RequestRefused` for what is not passed on."""
+    async def forward(self, method: str, path: str, body: bytes) -> httpx2.Response:
+        """Return the engine's answer, also if it is an error; raises `RequestRefused` for other routes."""
         if (method, path) not in ALLOWED:
             raise no_route(method, f"/{path}")
-        kind = {"Content-Type": "application/json"} if body else {}
+        headers = {"Content-Type": "application/json"} if body else {}
         try:
-            return await self.client.request(method, f"/{path}", content=body or None, headers=kind)
+            return await self.client.request(method, f"/{path}", content=body or None, headers=headers)
         except httpx2.RequestError as error:
             raise RequestRefused(
                 HTTPStatus.SERVICE_UNAVAILABLE,

@@ -3,48 +3,71 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
 import attrs
 import click
 
 from tito_core import InputError, OddStop, Policy, TitoError, Truncated
-from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail
-from tito_io.cli.options import WholeRange
+from tito_io.cli import options as shared
+from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
-from tito_io.engines.registry import ENGINES, Address, chosen
+from tito_io.engines.registry import Address, chosen
 from tito_io.extras import missing
 from tito_io.families.family import Family
 
-from .limits import MIB, Caps
-from .model_name import named_by
-from .store import Store, StoreError
+from .client_noise import DEFAULT, NoiseRule, option_name, parse_rules
+from .refusals import MIB, GatewayLimits
+from .store import StoreError, open_store
 
 if TYPE_CHECKING:
-    from .backend import Backend
     from .gateway import Gateway
 
+F = TypeVar("F", bound=Callable[..., Any])
 STATUSES = """\b
 Exit status:
-  0  it was told to stop, and ended what was in flight
+  0  a signal stopped it, and it finished what was in flight
   2  bad input: options, store, model folder
   3  the engine or the store failed at the start; an engine that is not there yet is waited for
 130  it was interrupted before it listened
 """
-CAPS = Caps()
+LIMITS = GatewayLimits()
+LEVELS = {
+    "debug": "everything",
+    "info": "a line per turn",
+    "warning": "what needs attention",
+    "error": "failed turns only",
+}
+STORES = {
+    "memory": "sessions end with the process",
+    "sqlite:PATH": "one file, one gateway",
+    "redis://HOST:PORT": "several gateways share sessions (extra redis)",
+}
+FORGIVE = {option_name(rule): rule.value for rule in NoiseRule} | {
+    "dropped-reasoning": "accept history without its reasoning",
+    "renamed-tool-ids": "accept tool calls under other ids",
+    "trailing-whitespace": "ignore white space at ends",
+    "default": f"the first {len(DEFAULT)}",
+    "none": "ignore nothing",
+}
+SPECIAL_TOKENS = {"text": "read it as its letters", "keep": "read it as the token"}
+WIRES = {"later": "fields only where asked for", "older": "meta_info in every answer"}
 
 
 @attrs.frozen(kw_only=True)
 class ServeOptions:
-    """What `tito serve` was asked to do."""
+    """The options of `tito serve`; see its `--help`."""
 
     engine: str
     base_url: str | None
     model: str | None
     api_key: str | None
     vocab_size: int | None
+    timeout: float
     family: Path | None
     seed: int
     host: str
@@ -60,141 +83,153 @@ class ServeOptions:
     odd_stop: str
     wire: str
     drain: int
-    caps: Caps
+    verbose: bool
+    log_level: str
+    access_log: bool
+    limits: GatewayLimits
+
+    def unused(self, family: Family | None) -> Iterator[str]:
+        """Yield an error text for each option that has no effect beside the others."""
+        if self.durable and not self.store.startswith("sqlite:"):
+            yield "--durable is about the file of --store sqlite:PATH; leave it out, or name such a store"
+        if self.special_tokens and family is None:
+            yield (
+                f"--special-tokens {self.special_tokens}: without the model's folder the engine alone reads "
+                "what is spelled; give --family, or leave it out"
+            )
+
+
+def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callable[[F], F]:  # noqa: A002  # click's name
+    """Return an option that is a number of at least 1."""
+    number = shared.WholeRange(1)
+    return click.option(flag, type=number, default=default, show_default=True, metavar=metavar, help=help)
 
 
 @click.command(epilog=STATUSES)
-@click.option(
-    "--engine",
-    type=click.Choice(list(ENGINES)),
-    default="embedded",
-    show_default=True,
-    help="Who samples. The embedded engine babbles, and needs no server.",
+@shared.engine
+@shared.base_url
+@shared.model
+@shared.api_key
+@shared.vocab_size
+@shared.timeout
+@shared.family_option(
+    "Model folder. With it, prompts are rendered here, spelled special tokens are read as text, and pages "
+    "show texts of ids. Default: the embedded engine has its own; others have none."
 )
-@click.option("--base-url", help="Where the engine listens, such as http://127.0.0.1:8000.")
-@click.option("--model", help="The model's name; asked of the engine where it serves just one.")
-@click.option("--api-key", envvar="TITO_API_KEY", help="The engine's. [env: TITO_API_KEY]")
-@click.option("--vocab-size", type=WholeRange(1), help="How many ids, where SGLang does not say.")
-@click.option("--family", type=click.Path(path_type=Path), help="The model's folder, to render with here.")
-@click.option("--seed", type=WholeRange(0, 2**63 - 1), default=0, help="The embedded engine's.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0: everywhere.")
-@click.option("--port", type=WholeRange(0, 65535), default=8010, show_default=True, help="0: any free.")
+@shared.seed
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; 0.0.0.0 for every network of this machine.",
+)
+@click.option(
+    "--port",
+    type=shared.WholeRange(0, 65535),
+    default=8010,
+    show_default=True,
+    help="Port to listen on; 0 for any free port.",
+)
 @click.option(
     "--store",
     default="sqlite:tito-sessions.db",
     show_default=True,
-    help="memory, sqlite:PATH, or redis://HOST:PORT where several gateways serve one fleet.",
+    help=f"Where sessions are kept. {shared.choices(STORES)}",
 )
-@click.option("--durable", is_flag=True, help="SQLite waits for the disk: turns survive a power cut too.")
+@click.option(
+    "--durable",
+    is_flag=True,
+    help="Let SQLite wait for the disk at every turn, so that turns survive a power cut. Default: off; turns "
+    "survive the end of the process.",
+)
 @click.option(
     "--keys",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file of API keys, one a line. A session's id is a key to that session. Default: no keys.",
+    metavar="FILE",
+    help="File of API keys that clients must send, one per line. A session's id is a key to that session. "
+    "Default: clients need no key.",
 )
 @click.option(
     "--forgive",
     multiple=True,
     default=("default",),
-    help="Client noise that makes no branch; may be given more than once: cache-control, billing-header, "
-    "text-parts, developer, dropped-reasoning (these five: default), renamed-tool-ids, "
-    "trailing-whitespace, none.",
+    show_default=True,
+    metavar="NAME",
+    help="Change of clients that starts no new branch; may be given more than once. "
+    f"{shared.choices(FORGIVE)}",
 )
-@click.option("--strip-system", multiple=True, help="A regular expression, left out of system texts.")
-@click.option("--ignore", multiple=True, help="A request field that is accepted without effect.")
+@click.option(
+    "--strip-system",
+    multiple=True,
+    metavar="REGEX",
+    help="Regular expression; its matches are removed from system texts. May be given more than once. "
+    "Default: none.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="FIELD",
+    help="Request field that is accepted without effect. May be given more than once. Default: none.",
+)
 @click.option(
     "--special-tokens",
-    type=click.Choice(["text", "keep"]),
+    type=click.Choice(list(SPECIAL_TOKENS)),
     show_default="text with --family",
-    help="What users and tools spell like a special token: its letters, or the token. Needs a family.",
+    help="What happens where users or tools spell a special token; needs --family. "
+    f"{shared.choices(SPECIAL_TOKENS)}",
 )
-@click.option(
-    "--truncated",
-    type=click.Choice(["close", "refuse"]),
-    default="close",
-    show_default=True,
-    help="What follows a turn that was cut short: its close, untrained, or a prompt by messages.",
-)
-@click.option(
-    "--odd-stop",
-    type=click.Choice(["refuse", "replace", "keep"]),
-    default="keep",
-    show_default=True,
-    help="What follows a stop that the template would not write: a prompt by messages, the template's own "
-    "stop in its place, or the bridge after it.",
-)
+@shared.truncated
+@shared.odd_stop
 @click.option(
     "--wire",
-    type=click.Choice(["later", "older"]),
+    type=click.Choice(list(WIRES)),
     default="later",
     show_default=True,
-    help="Which generation of the session protocol.",
-)
-@click.option("--drain", type=WholeRange(0), default=30, show_default=True, help="Seconds, on SIGTERM.")
-@click.option(
-    "--max-body",
-    type=WholeRange(1),
-    default=CAPS.body_bytes // MIB,
-    show_default=True,
-    help="MiB of one request's body; more is refused with 413.",
+    help=f"Generation of Miles' session protocol. {shared.choices(WIRES)}",
 )
 @click.option(
-    "--max-turns",
-    type=WholeRange(1),
-    default=CAPS.turns,
+    "--drain",
+    type=shared.WholeRange(0),
+    default=30,
     show_default=True,
-    help="Assistant messages in one prompt; more are refused with 429, as by the next three.",
+    metavar="SECONDS",
+    help="How long turns in flight may take after a signal.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log a line per turn: --log-level info. Default: off.")
+@click.option(
+    "--log-level",
+    type=click.Choice(list(LEVELS)),
+    default="warning",
+    show_default=True,
+    help=f"What is logged to stderr. {shared.choices(LEVELS)}",
 )
 @click.option(
-    "--max-nodes",
-    type=WholeRange(1),
-    default=CAPS.nodes,
-    show_default=True,
-    help="Turns of one session, those of all its branches.",
+    "--access-log",
+    is_flag=True,
+    help="Log a line per request to stderr: method, path, status, milliseconds and session, of each id the "
+    "first 8 characters. Default: off.",
 )
-@click.option(
-    "--max-tokens",
-    type=WholeRange(1),
-    default=CAPS.tokens,
-    show_default=True,
-    help="Token ids that one session keeps, shared ones counted once.",
-)
-@click.option(
-    "--max-sessions",
-    type=WholeRange(1),
-    default=CAPS.sessions,
-    show_default=True,
-    help="Sessions in the store.",
-)
+@_limit("--max-body", LIMITS.body_bytes // MIB, "Longest request body; a longer one gets status 413.", "MIB")
+@_limit("--max-turns", LIMITS.turns, "Most assistant messages in one prompt; more get status 429.")
+@_limit("--max-nodes", LIMITS.nodes, "Most turns of a session, all branches together; more get status 429.")
+@_limit("--max-tokens", LIMITS.tokens, "Most ids of a session, shared ids counted once; more get status 429.")
+@_limit("--max-sessions", LIMITS.sessions, "Most sessions in the store; more get status 429.")
+@_limit("--max-calls", LIMITS.calls, "Most turns that are sampled at once; further turns wait.")
 @click.option(
     "--max-idle",
-    type=click.FloatRange(0.1),
-    default=CAPS.idle_seconds,
+    type=shared.FiniteRange(0.1),
+    default=LIMITS.idle_seconds,
     show_default=True,
-    help="Seconds that a session is kept while nobody uses it; then it is deleted.",
-)
-@click.option(
-    "--max-calls",
-    type=WholeRange(1),
-    default=CAPS.calls,
-    show_default=True,
-    help="Turns sampled at once; further ones wait for a place, and none is refused.",
+    metavar="SECONDS",
+    help="How long an unused session is kept; then it is deleted.",
 )
 def serve(**given: Any) -> None:
-    """Serve agents that know only messages: they get a base URL, and their rollout is token-exact.
+    """Serve token-exact rollouts to agents that send messages and need only a base URL.
 
-    POST /sessions opens a session; its base URL is http://HOST:PORT/sessions/ID/v1 for OpenAI's clients, and
-    the same without /v1 for Anthropic's.
+    POST /sessions opens a session. Its base URL is http://HOST:PORT/sessions/ID/v1 for OpenAI's clients, and
+    the same without /v1 for Anthropic's. The gateway's URL is the first line on stdout.
     """
-    try:
-        sys.exit(anyio.run(_serve, _options(given)))
-    except (EngineError, StoreError) as error:
-        fail(error, ENGINE_FAILED)
-    except TitoError as error:
-        fail(error, BAD_INPUT)
-
-
-def _options(given: dict[str, Any]) -> ServeOptions:
-    caps = Caps(
+    limits = GatewayLimits(
         body_bytes=given.pop("max_body") * MIB,
         turns=given.pop("max_turns"),
         nodes=given.pop("max_nodes"),
@@ -203,68 +238,95 @@ def _options(given: dict[str, Any]) -> ServeOptions:
         idle_seconds=given.pop("max_idle"),
         calls=given.pop("max_calls"),
     )
-    return ServeOptions(caps=caps, **given)
+    try:
+        sys.exit(anyio.run(_serve, ServeOptions(limits=limits, **given)))
+    except (EngineError, StoreError) as error:
+        fail(error, ENGINE_FAILED)
+    except TitoError as error:
+        fail(error, BAD_INPUT)
 
 
 async def _serve(options: ServeOptions) -> int:
-    from .server import Socket, serve  # noqa: PLC0415  # the server's libraries are an extra
-
     gateway = await gateway_of(options)
+    from .logs import configure_logs  # noqa: PLC0415  # the server's libraries are an extra
+    from .server import Socket, serve  # noqa: PLC0415  # likewise
+
+    configure_logs("info" if options.verbose else options.log_level, access=options.access_log)
     socket = Socket(host=options.host, port=options.port, drain_seconds=options.drain)
-    await serve(gateway, socket, click.echo)
+    model = gateway.turns.model
+    await serve(gateway, socket, lambda url: click.echo("\n".join(greeting(options, model, url))))
     return 0
 
 
+def greeting(options: ServeOptions, model: str, url: str) -> Iterator[str]:
+    """Yield the lines that are printed at the start; the first is the URL alone, for programs."""
+    local = options.store.startswith(("memory", "sqlite:"))
+    store = options.store if local else public_url(options.store)
+    engine = "in this process" if options.base_url is None else f"at {public_url(options.base_url)}"
+    yield url
+    yield f"  engine     {options.engine} {engine}"
+    yield f"  model      {visible(model) or 'not known yet: the engine does not answer'}"
+    yield f"  store      {visible(store)}{', sessions end with the process' * (store == 'memory')}"
+    yield f"  keys       {'not needed' if options.keys is None else f'from {visible(str(options.keys))}'}"
+    yield f"  session    POST {url}/sessions gives its ID; then point agents to"
+    yield f"  OpenAI     base URL {url}/sessions/ID/v1"
+    yield f"  Anthropic  base URL {url}/sessions/ID"
+    yield f"  stop       Ctrl-C or SIGTERM; turns in flight get {options.drain} s; Ctrl-C twice stops at once"
+
+
+def public_url(url: str) -> str:
+    """Return a URL without its user name, password and query.
+
+    >>> public_url("redis://:secret@127.0.0.1:6379/0?password=x")
+    'redis://127.0.0.1:6379/0'
+    """
+    parts = urlsplit(url)
+    return visible(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl())
+
+
 async def gateway_of(options: ServeOptions) -> Gateway:
-    """Return the gateway that options describe."""
+    """Return the gateway that options describe; raises `TitoError` if they are wrong or the store fails."""
     try:
-        from .build import Choices, made  # noqa: PLC0415  # likewise
-        from .stores import opened  # noqa: PLC0415  # likewise
+        from .backend import Backend  # noqa: PLC0415  # the server's libraries are an extra
+        from .gateway import GatewayOptions, build_gateway  # noqa: PLC0415  # likewise
     except ImportError as error:
         raise InputError(missing(str(error.name))) from None
-    from .client_noise import named  # noqa: PLC0415  # likewise
-
     family = _family(options)
-    _demand(options, family)
-    engine = chosen(options.engine, _address(options, family if options.family else None))
-    choices = Choices(
-        caps=options.caps,
-        forgive=named(options.forgive),
+    for text in options.unused(family):
+        raise InputError(text)
+    address = Address(
+        base_url=options.base_url,
+        model=options.model,
+        api_key=options.api_key,
+        family=family if options.family else None,
+        vocab_size=options.vocab_size,
+        seed=options.seed,
+        timeout=options.timeout,
+    )
+    engine = chosen(options.engine, address)
+    choices = GatewayOptions(
+        limits=options.limits,
+        forgive=parse_rules(options.forgive),
         strip_system=options.strip_system,
         policy=Policy(
             truncated=Truncated[options.truncated.upper()], odd_stop=OddStop[options.odd_stop.upper()]
         ),
         guarded=options.special_tokens != "keep",
         keys=_keys(options.keys),
-        ignoring=frozenset(options.ignore),
+        ignore=frozenset(options.ignore),
         later_wire=options.wire == "later",
     )
     model = await _model(engine, options)
-    store = opened(options.store, idle_seconds=options.caps.idle_seconds, durable=options.durable)
-    await _check(store)
-    return made(engine, store, model=model, family=family, choices=choices, backend=_backend(options))
-
-
-def _demand(options: ServeOptions, family: Family | None) -> None:
-    """Refuse options that would have no effect beside the others."""
-    if options.durable and not options.store.startswith("sqlite:"):
-        raise InputError(
-            "--durable is about the file of --store sqlite:PATH; leave it out, or name such a store"
-        )
-    if options.special_tokens and family is None:
-        raise InputError(
-            f"--special-tokens {options.special_tokens}: without the model's folder the engine alone reads "
-            "what is spelled; give --family, or leave it out"
-        )
-
-
-async def _check(store: Store) -> None:
-    """Demand that the store answers."""
+    store = open_store(options.store, idle_seconds=options.limits.idle_seconds, durable=options.durable)
     try:
         await store.check()
     except StoreError:
         await store.aclose()
         raise
+    backend = None
+    if options.base_url is not None:
+        backend = Backend.to(options.base_url, api_key=options.api_key)
+    return build_gateway(engine, store, model=model, family=family, options=choices, backend=backend)
 
 
 def _family(options: ServeOptions) -> Family | None:
@@ -277,23 +339,15 @@ def _family(options: ServeOptions) -> Family | None:
     return family()
 
 
-def _address(options: ServeOptions, family: Family | None) -> Address:
-    return Address(
-        base_url=options.base_url,
-        model=options.model,
-        api_key=options.api_key,
-        family=family,
-        vocab_size=options.vocab_size,
-        seed=options.seed,
-    )
-
-
 async def _model(engine: Engine, options: ServeOptions) -> str:
-    """Return the model's name, asked of engines that tell; "" where one is not there yet, which is told."""
+    """Return the model's name; "", with a warning, where the engine must be asked and does not answer yet."""
+    from .turns import served_model  # noqa: PLC0415  # the server's libraries are an extra
+
     try:
-        return options.model or await named_by(engine)
+        return options.model or await served_model(engine)
     except (UnreachableError, ServerError) as error:
-        complain(f"{error_text(error)}. Serving all the same: requests for turns are answered once it is there")
+        text = error_text(error)
+        complain(f"{text}. Serving all the same: requests for turns are answered once it is there")
         return ""
 
 
@@ -304,11 +358,3 @@ def _keys(path: Path | None) -> tuple[str, ...]:
     if not keys:
         raise InputError(f"--keys {path}: there is no key in it")
     return keys
-
-
-def _backend(options: ServeOptions) -> Backend | None:
-    from .backend import Backend  # noqa: PLC0415  # likewise
-
-    if options.base_url is None or options.engine == "embedded":
-        return None
-    return Backend.to(options.base_url, api_key=options.api_key)

@@ -1,52 +1,71 @@
-"""A committed turn: what was sent and sampled, and how it came about. It does not change."""
+"""A committed turn, and its row in a store. Neither changes any more.
+
+A row is JSON and holds only what is new in a turn: the rest is in the parent's row. Read after its parent, a
+row gives back the same ids, log-probabilities and messages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
+import orjson
 
-from tito_core import Step
-from tito_core.samples import StoredCall
+from tito_core import Ids, InputError, Ledger, Messages, Step
+from tito_core.ledger import Origin
+from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
+
+VERSION = 1
 
 
 @attrs.frozen(kw_only=True)
 class TurnOrigin:
-    """How a turn came about."""
+    """How a turn came about.
+
+    Attributes:
+        dialect: The API of the request.
+        route: `TITO` where the prompt was sent as ids, `MITO` where as messages, `KEPT` where an engine with
+            sessions of its own kept the ids.
+        requested: When the request came, in seconds since 1970.
+        refusal: Why the prompt was sent as messages although the session had a step.
+        forgiven: Differences between the prompt and the stored history that were ignored.
+        expected: Number of prompt ids that an earlier turn had, so that the engine may have them cached.
+        cached: Number of prompt ids in the engine's prefix cache; None where the engine does not report it.
+        stop_reason: The stop token or stop string, where the engine reports it.
+        instructed: Whether the first message is a response's own instructions; the next turn drops them.
+        request: The request's body without messages and tools.
+    """
 
     dialect: str
-    """Which API it was asked in."""
     route: str
-    """`TITO` where the prompt went by ids, `MITO` where it went by messages, `KEPT`."""
     requested: float
-    """When the request came, in seconds since 1970."""
     refusal: str | None = None
-    """Why it went by messages although there was a step."""
     forgiven: tuple[str, ...] = ()
-    """Which differences between the prompt and what was stored did not count."""
     expected: int = 0
-    """How many of the prompt's ids an earlier turn had, so that the engine may have them cached."""
     cached: int | None = None
-    """How many the engine found in its cache, where it says so."""
     stop_reason: int | str | None = None
     instructed: bool = False
-    """Whether the first message is a response's own instructions, which the next one does not inherit."""
-    asked: Mapping[str, Any] = attrs.field(factory=dict)
-    """The request's body without messages and tools."""
+    request: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
 class Commit:
-    """A node of a session."""
+    """A node of a session's forest.
+
+    Attributes:
+        call: The turn as training rows see it.
+        parent: The commit whose messages this one continues; both share what is the same.
+        response: The id of the response; the turns of one request share it.
+        at: When it was committed, in seconds since 1970.
+        origin: How the turn came about.
+    """
 
     call: StoredCall
     parent: str | None
-    """The commit whose messages it goes on from; it shares what is the same."""
     response: str
-    """The id of the response that told of it; turns of one request share it."""
     at: float
-    """When it was committed, in seconds since 1970."""
     origin: TurnOrigin
 
     @property
@@ -56,5 +75,125 @@ class Commit:
 
     @property
     def step(self) -> Step:
-        """Its messages and ids."""
+        """The turn's messages and ids."""
         return self.call.step
+
+
+def encode(commit: Commit, parent: Commit | None) -> bytes:
+    """Return the row of a commit; `parent` is the commit that it names."""
+    step, base = commit.step, None if parent is None else parent.step
+    kept = _kept(step, base)
+    # The ids can be the parent's while a fresh rendering wrote them: then the parent's ledger is not theirs.
+    wrote = kept if base is not None and step.prompt_ledger.extends(base.prompt_ledger) else 0
+    shared = 0 if base is None else base.messages.length
+    origin = attrs.asdict(commit.origin)
+    origin["asked"] = origin.pop("request")  # the name in files of version 1
+    row = {
+        "v": VERSION,
+        "name": commit.name,
+        "parent": commit.parent,
+        "order": commit.call.order,
+        "response": commit.response,
+        "at": commit.at,
+        "messages": list(step.prompt[shared:]),
+        "completion": list(step.completion),
+        "kept": kept,
+        "ids": step.prompt_ids[kept:],
+        "sampled": list(step.completion_ids),
+        "logprobs": step.logprobs,
+        "truncated": step.truncated,
+        "wrote": wrote,
+        "ledger": [(one.name, count) for one, count in step.prompt_ledger.since(wrote)],
+        "finish": commit.call.finish_reason,
+        "versions": [(run.version, run.start, run.stop) for run in commit.call.weight_versions],
+        "experts": _experts(commit.call.routed_experts),
+        "origin": origin,
+    }
+    if base is None or base.key != step.key:  # a key holds all tools, which most turns inherit
+        row["key"] = step.key
+    return orjson.dumps(row)
+
+
+def decode(data: bytes, commit_of: Callable[[str], Commit]) -> Commit:
+    """Return the commit of a row; `commit_of` returns an earlier commit by its name.
+
+    Raises `InputError` where `data` is not a row of this version.
+    """
+    try:
+        row = orjson.loads(data)
+        if row["v"] != VERSION:
+            raise InputError(f"a stored turn has the form {row['v']!r:.20}, and this gateway reads {VERSION}")
+        parent = None if row["parent"] is None else commit_of(row["parent"])
+        return _commit(row, None if parent is None else parent.step)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"a stored turn cannot be read: {type(error).__name__}") from error
+
+
+def _commit(row: Mapping[str, Any], base: Step | None) -> Commit:
+    call = StoredCall(
+        name=row["name"],
+        step=_step(row, base),
+        order=row["order"],
+        finish_reason=row["finish"],
+        weight_versions=[WeightVersion(version=v, start=a, stop=b) for v, a, b in row["versions"]],
+        routed_experts=_read_experts(row["experts"]),
+    )
+    origin = {**row["origin"], "forgiven": tuple(row["origin"]["forgiven"])}
+    return Commit(
+        call=call,
+        parent=row["parent"],
+        response=row["response"],
+        at=row["at"],
+        origin=TurnOrigin(request=origin.pop("asked"), **origin),
+    )
+
+
+def _step(row: Mapping[str, Any], base: Step | None) -> Step:
+    ids, ledger = _shared(row["kept"], base)
+    ledger = ledger if row["wrote"] else Ledger.of(())
+    new = Ids.of(row["ids"]).packed()
+    messages = Messages.of(row["messages"]) if base is None else base.messages.then(row["messages"])
+    return Step(
+        prompt=messages,
+        completion=row["completion"],
+        prompt_ids=ids.then(new.part) if ids else new,
+        completion_ids=Ids.of(row["sampled"]).packed(),
+        logprobs=row["logprobs"],
+        truncated=row["truncated"],
+        key=row["key"] if "key" in row or base is None else base.key,
+        prompt_ledger=ledger.then(*((Origin[name], count) for name, count in row["ledger"])),
+    )
+
+
+def _shared(kept: int, base: Step | None) -> tuple[Ids, Ledger]:
+    """Return the ids that a prompt shares with its parent, and their ledger."""
+    if base is None or not kept:
+        return Ids(()), Ledger.of(())
+    if kept == base.ids.length:
+        return base.ids, base.ledger
+    if kept == base.prompt_ids.length:
+        return base.prompt_ids, base.prompt_ledger
+    raise InputError(f"a stored turn keeps {kept} ids of a parent that has {base.ids.length}")
+
+
+def _kept(step: Step, base: Step | None) -> int:
+    """Return how many ids a prompt shares: all ids of its parent, the parent's prompt ids, or 0."""
+    if base is None:
+        return 0
+    shared = (ids for ids in (base.ids, base.prompt_ids) if step.prompt_ids.extends(ids))
+    return next((ids.length for ids in shared), 0)
+
+
+def _experts(experts: RoutedExperts | None) -> dict[str, Any] | None:
+    if experts is None:
+        return None
+    described = {"dtype": experts.dtype, "shape": experts.shape, "start": experts.start}
+    return {**described, "data": b64encode(experts.data).decode()}
+
+
+def _read_experts(described: Mapping[str, Any] | None) -> RoutedExperts | None:
+    if described is None:
+        return None
+    data = b64decode(described["data"], validate=True)
+    shape, start = tuple(described["shape"]), described["start"]
+    return RoutedExperts(data=data, dtype=described["dtype"], shape=shape, start=start)

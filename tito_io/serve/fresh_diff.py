@@ -1,4 +1,4 @@
-"""Which ids of a prompt a fresh rendering of its messages would have changed, position by position."""
+"""Find the ids of a prompt that a fresh rendering of its messages would change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Turn = tuple[int, ...]
 
 
 def drifted(used: Sequence[int], rendered: Sequence[int], close: Sequence[int]) -> bytearray:
-    """Return a 1 for each id in use that the rendering does not repeat; turns end with the first of `close`.
+    """Return a 1 for each id of `used` that `rendered` changes; turns end with the first id of `close`.
+
+    Turns are aligned first, so that an id more or less in one turn marks no other turn.
 
     >>> list(drifted([1, 5, 6, 2, 1, 7, 2], [1, 56, 2, 1, 7, 2], [2]))   # 5, 6 would have become 56
     [0, 1, 1, 0, 0, 0, 0]
@@ -33,14 +35,14 @@ def _turns(ids: Sequence[int], mark: Sequence[int]) -> list[Turn]:
 
 
 def _changed(ours: list[Turn], theirs: list[Turn]) -> bytes:
-    """Return the marks of turns that differ, turn against turn where there are as many."""
+    """Return the marks of turns that differ: turn by turn if their numbers are equal, else as one."""
     if len(ours) != len(theirs):
         ours, theirs = [sum(ours, ())], [sum(theirs, ())]
     return b"".join(_between(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
 def _between(ours: Turn, theirs: Turn) -> bytes:
-    """Return marks on what lies between the common beginning and the common end."""
+    """Return marks between the common beginning and the common end."""
     start = common_prefix(ours, theirs)
-    end = common_prefix(ours[::-1], theirs[::-1], min(len(ours), len(theirs)) - start)
+    end = common_prefix(ours[start:][::-1], theirs[start:][::-1])
     return bytes(start) + b"\x01" * (len(ours) - start - end) + bytes(end)

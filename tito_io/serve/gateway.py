@@ -1,89 +1,201 @@
-"""What a gateway is made of, and what all its routes share."""
+"""A gateway: its parts, its options, and how it is built from an engine and a store."""
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from http import HTTPStatus
+from functools import lru_cache
 from typing import Any
 
 import attrs
 import orjson
 from starlette.requests import Request
 
+from tito_core import Forgiveness, OddStop, Policy
 from tito_io.dialects.protocol import TokenText, as_id
+from tito_io.engines.protocol import Engine
+from tito_io.families.family import Family
 
-from .auth import Keys
+from .auth import ApiKeys
 from .backend import Backend
-from .limits import Caps
+from .client_noise import DEFAULT, NoiseFilter, NoiseRule
+from .logs import SESSION
 from .metrics import Metrics
-from .refusals import RequestRefused, told, too_long
-from .session import Head
+from .refusals import GatewayLimits, bad_request, body_too_long, error_reply
+from .session import SessionHead
 from .sessions import Sessions
 from .sglang_fields import SessionWire
+from .special_tokens import SpecialTokenGuard
+from .store import Store
 from .turns import TurnTaker
+
+TEXTS = 65_536
+"""How many ids' texts are kept."""
+
+
+@attrs.frozen(kw_only=True)
+class GatewayOptions:
+    """What the operator of a gateway can choose.
+
+    Attributes:
+        limits: What requests and sessions may use.
+        forgive: Differences that clients introduce and that start no branch.
+        strip_system: Regular expressions; what they match is removed from system texts.
+        policy: How turns that were cut, and odd stops, are continued. Its `forgive` is replaced.
+        guarded: Whether spelled special tokens are read as text, where the model's folder is known.
+        keys: API keys; without any, every client may use the gateway.
+        ignore: Request fields that are accepted without effect.
+        later_wire: Whether the later generation of the session protocol is spoken.
+    """
+
+    limits: GatewayLimits = attrs.field(factory=GatewayLimits)
+    forgive: tuple[NoiseRule | Forgiveness, ...] = DEFAULT
+    strip_system: tuple[str, ...] = ()
+    policy: Policy = attrs.field(factory=lambda: Policy(odd_stop=OddStop.KEEP))
+    guarded: bool = True
+    keys: tuple[str, ...] = ()
+    ignore: frozenset[str] = frozenset()
+    later_wire: bool = True
 
 
 @attrs.define(kw_only=True, eq=False)
 class Gateway:
-    """A gateway, ready to be served by `app.app`."""
+    """A gateway; `app.app` serves it.
+
+    Attributes:
+        turns: Samples turns.
+        sessions: The sessions.
+        keys: The API keys.
+        metrics: What is counted.
+        limits: What requests may use.
+        wire: The generation of the session protocol.
+        ignore: Request fields that are accepted without effect.
+        backend: The engine's own routes, where it has any.
+        spell: Returns the text of an id, or `token_id:N` where the model's folder is not known.
+        decode: Returns the text of ids, where the model's folder is known.
+        clock: Returns seconds since 1970.
+        instance: A random name of this process, for the session protocol.
+    """
 
     turns: TurnTaker
     sessions: Sessions
-    names: Keys
+    keys: ApiKeys
     metrics: Metrics
-    caps: Caps
+    limits: GatewayLimits
     wire: SessionWire = attrs.field(factory=SessionWire)
-    ignoring: frozenset[str] = frozenset()
-    """Request fields that are accepted without effect."""
+    ignore: frozenset[str] = frozenset()
     backend: Backend | None = None
-    """The engine's own routes, for what is passed on."""
     spell: TokenText = as_id
-    """The text of an id, where a vocabulary is at hand."""
     decode: Callable[[list[int]], str] | None = None
-    clock: Callable[[], float] = attrs.field(kw_only=True)
+    clock: Callable[[], float]
     instance: str = attrs.field(factory=lambda: secrets.token_hex(16))
-    """What this process calls itself."""
 
-    async def session_name(self, request: Request) -> str:
-        """Return the session that a turn is for, opened where its name opens one."""
-        named = self.names.session(request)
-        if named.opens:
-            await self.sessions.open(Head(created=self.clock()), named.name)
-        return named.name
+    def session_name(self, request: Request) -> str:
+        """Return the session that a request names, and note it for the access log."""
+        name = self.keys.session(request).name
+        request.scope[SESSION] = name
+        return name
+
+    async def opened_session(self, request: Request) -> str:
+        """Return the session that a turn is for; open it where its name does that."""
+        name = self.session_name(request)
+        if self.keys.session(request).opens:
+            await self.sessions.open(SessionHead(created=self.clock()), name)
+        return name
 
     async def body(self, request: Request) -> bytes:
-        """Return a request's body, if it is not too long."""
-        most, said = self.caps.body_bytes, request.headers.get("content-length", "")
-        if said.isdecimal() and int(said) > most:
-            raise too_long(most, int(said))
+        """Return a request's body; raises `RequestRefused` where it is too long."""
+        most, length = self.limits.body_bytes, request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > most:
+            raise body_too_long(most, int(length))
         parts, size = [], 0
         async with aclosing(request.stream()) as stream:
             async for part in stream:
                 size += len(part)
                 if size > most:
-                    raise too_long(most)
+                    raise body_too_long(most)
                 parts.append(part)
         return b"".join(parts)
 
     async def json(self, request: Request) -> dict[str, Any]:
-        """Return a request's body, a JSON object; none at all is an empty one."""
+        """Return a request's body, a JSON object; an empty body is an empty object."""
         raw = await self.body(request)
         try:
-            found = orjson.loads(raw) if raw else {}
+            body = orjson.loads(raw) if raw else {}
         except orjson.JSONDecodeError as error:
-            raise _bad(f"the body is no JSON: {error.msg:.80}") from None
-        if not isinstance(found, dict):
-            raise _bad(f"the body is a JSON {type(found).__name__}, and an object is needed")
-        return found
+            raise bad_request(f"the body is not valid JSON: {error.msg:.80}") from None
+        if not isinstance(body, dict):
+            raise bad_request(f"the body is a JSON {type(body).__name__}, and an object is needed")
+        return body
 
-    def declined(self, error: Exception) -> tuple[int, Mapping[str, str]]:
+    def count_error(self, error: Exception) -> tuple[int, Mapping[str, str]]:
         """Count an error that a request is answered with; return the status and headers."""
-        said = told(error)
-        self.metrics.declined.labels(str(said.status), said.kind).inc()
-        return said.status, {"x-should-retry": "false"} if said.final else {}
+        reply = error_reply(error)
+        self.metrics.declined.labels(str(reply.status), reply.kind).inc()
+        return reply.status, {"x-should-retry": "false"} if reply.final else {}
 
 
-def _bad(message: str) -> RequestRefused:
-    return RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", message)
+def build_gateway(
+    engine: Engine,
+    store: Store,
+    *,
+    model: str,
+    family: Family | None = None,
+    options: GatewayOptions | None = None,
+    backend: Backend | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Gateway:
+    """Return a gateway in front of an engine.
+
+    Args:
+        engine: Samples turns.
+        store: Keeps sessions.
+        model: The model's name; "" to ask the engine later.
+        family: The engine's own model folder. With it, prompts are rendered here, special tokens that users
+            and tools spell are read as text, and pages show texts for ids.
+        options: The operator's choices.
+        backend: The engine's own routes.
+        clock: Returns seconds since 1970.
+
+    Raises:
+        InputError: The folder's vocabulary cannot spell a special token, or a regular expression is wrong.
+    """
+    chosen, metrics = options or GatewayOptions(), Metrics()
+    rules = frozenset(one for one in chosen.forgive if isinstance(one, NoiseRule))
+    forgiven = frozenset(one for one in chosen.forgive if isinstance(one, Forgiveness))
+    guard = None
+    if family is not None and not engine.keeps_ids:  # an engine that keeps ids renders for itself
+        guard = SpecialTokenGuard.of(family, guarded=chosen.guarded)
+    return Gateway(
+        turns=TurnTaker(
+            engine=engine,
+            model=model,
+            policy=attrs.evolve(chosen.policy, forgive=forgiven),
+            noise=NoiseFilter(rules, chosen.strip_system),
+            guard=guard,
+            limits=chosen.limits,
+            metrics=metrics,
+        ),
+        sessions=Sessions(store, chosen.limits, metrics),
+        keys=ApiKeys(chosen.keys),
+        metrics=metrics,
+        limits=chosen.limits,
+        wire=SessionWire(later=chosen.later_wire),
+        ignore=chosen.ignore,
+        backend=backend,
+        spell=as_id if family is None else _token_text(family),
+        decode=None if family is None else family.decode,
+        clock=clock,
+    )
+
+
+def _token_text(family: Family) -> TokenText:
+    """Return a function from ids to texts; part of a character is its replacement sign, as in engines."""
+
+    @lru_cache(TEXTS)
+    def token_text(index: int) -> str:
+        return family.decode([index])
+
+    return token_text

@@ -1,10 +1,8 @@
-"""A session's training samples in the session protocol's container: safetensors, with a JSON part in it.
+"""A session's training samples as the session protocol sends them: safetensors with a JSON part, or JSON.
 
-The same as plain JSON has each tensor as a list under its field's name, with null for a field that is null.
-
-A sample is a row of the forest: a leaf with all turns on the way to it, each sampled id trained in one row.
-Its response begins where the model first spoke. What has no log-probability gets none: a whole field is null
-before a number is made up.
+A sample is a row of the forest: a leaf with all turns on the path to it. Each sampled id is trained in one
+row. A sample's response begins with the first completion. Where a sampled id lacks its log-probability, the
+whole field is null; no number is invented.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Any
 import attrs
 import orjson
 
-from tito_core import InputError
 from tito_core.samples import Forest, Row, SampleOptions, make_rows
 from tito_core.samples.options import Cut
 
@@ -26,8 +23,10 @@ META = "_samples_meta"
 NUMBERS = {"I64": "q", "U8": "B", "F64": "d", "I32": "i"}
 WIDTHS = {"I64": 8, "F64": 8, "I32": 4, "U8": 1}
 MASKED = 0.0
-"""What stands at positions that were not sampled, and have no log-probability."""
+"""The log-probability at positions that were not sampled."""
 STATUS = {"length": "truncated", "abort": "aborted"}
+EXPERTS = {"uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "int64": "q"}
+"""Types of routed experts, and their codes in `array`."""
 
 Decode = Callable[[list[int]], str]
 Tensors = dict[str, Mapping[str, Any]]
@@ -35,19 +34,50 @@ Tensors = dict[str, Mapping[str, Any]]
 
 
 @attrs.frozen
-class Contained:
-    """Samples: what is said of them, and their tensors."""
+class SamplesPayload:
+    """Samples in either form.
+
+    Attributes:
+        meta: What is not a tensor: a dict per sample, and the session's metadata.
+        tensors: Types, shapes and bytes by name, which is `FIELD.SAMPLE`.
+    """
 
     meta: Mapping[str, Any]
     tensors: Tensors
 
+    @classmethod
+    def of(
+        cls,
+        session: Session,
+        max_length: int | None,
+        collected: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        decode: Decode | None,
+    ) -> SamplesPayload:
+        """Return all samples of a session.
+
+        Args:
+            session: The session.
+            max_length: The longest row in ids; a longer path is cut.
+            collected: What every sample's metadata holds: the collector's `metadata`.
+            metadata: What the payload says of the session.
+            decode: Returns the text of ids, where the model's folder is known.
+        """
+        options = SampleOptions(max_length=max_length, cut=Cut.INSIDE)
+        forest, tensors = session.forest, Tensors()
+        writer = _Writer(session, forest, tensors, collected, decode)
+        rows = [writer.sample(place, row) for place, row in enumerate(make_rows(forest, options).rows)]
+        reason = None if rows else "all_truncated" if session.commits else "no_records"
+        meta = {"samples": rows, "session_metadata": dict(metadata), "empty_reason": reason}
+        return cls(meta, tensors)
+
     def safetensors(self) -> bytes:
-        """Return the container."""
+        """Return the safetensors container; its tensor `_samples_meta` is the JSON part."""
         data = orjson.dumps(self.meta)
         return _written({**self.tensors, META: {"dtype": "U8", "shape": [len(data)], "data": data}})
 
     def plain(self) -> dict[str, Any]:
-        """Return the same as JSON data."""
+        """Return JSON data: each tensor is a list under its field's name, and null where it is missing."""
         rows = [dict.fromkeys(row["nulls"]) | row for row in self.meta["samples"]]
         for name, tensor in self.tensors.items():
             field, _, place = name.rpartition(".")
@@ -55,28 +85,10 @@ class Contained:
         return {**self.meta, "samples": rows}
 
 
-def payload(
-    session: Session,
-    max_seq_len: int | None,
-    told: Mapping[str, Any] | None,
-    metadata: Mapping[str, Any],
-    decode: Decode | None,
-) -> Contained:
-    """Return all samples of at most `max_seq_len` ids."""
-    options = SampleOptions(max_length=max_seq_len, cut=Cut.INSIDE)
-    forest, tensors = session.forest, Tensors()
-    found = make_rows(forest, options).rows
-    made = _Made(session, forest, tensors, told or {}, decode)
-    rows = [made.sample(place, row) for place, row in enumerate(found)]
-    reason = None if rows else "all_truncated" if session.commits else "no_records"
-    meta = {"samples": rows, "session_metadata": dict(metadata), "empty_reason": reason}
-    return Contained(meta, tensors)
-
-
 def _written(tensors: Tensors) -> bytes:
-    """Return the container: the header's length, the header, the tensors one behind the other.
+    """Return the container: the header's length, the header, and the tensors one after the other.
 
-    The wider numbers come first, so that each stands where its width divides its place.
+    The wider numbers come first, so that each tensor's offset is a multiple of its width.
     """
     names = sorted(tensors, key=lambda name: (-WIDTHS[tensors[name]["dtype"]], name))
     header, end = {}, 0
@@ -90,18 +102,17 @@ def _written(tensors: Tensors) -> bytes:
 
 
 @attrs.frozen
-class _Made:
-    """What samples are made of."""
+class _Writer:
+    """Writes samples."""
 
     session: Session
     forest: Forest
     tensors: Tensors
-    told: Mapping[str, Any]
-    """What the collector wants to stand in every sample's metadata."""
+    collected: Mapping[str, Any]
     decode: Decode | None
 
     def sample(self, place: int, row: Row) -> dict[str, Any]:
-        """Put a row's tensors among the others and return what is said of it beside them."""
+        """Add a row's tensors, and return the rest of the sample."""
         start = row.turns[0].start
         response = row.ids.tolist()[start:]
         _put(self.tensors, f"tokens.{place}", "I64", row.ids.tolist())
@@ -113,9 +124,9 @@ class _Made:
             "status": STATUS.get(row.turns[-1].finish_reason or "", "completed"),
             "weight_versions": [span.weights for span in row.ledger if span.weights is not None],
             "prefix_cache_info": self._cache(row),
-            "metadata": {**self._leaf(row), **self.told},
+            "metadata": {**self._leaf(row), **self.collected},
             "nulls": ["rollout_indexer_topk", *nulls],
-            "reward": self.told.get("reward", row.reward),
+            "reward": self.collected.get("reward", row.reward),
         }
 
     def _cache(self, row: Row) -> dict[str, int]:
@@ -126,7 +137,7 @@ class _Made:
         }
 
     def _leaf(self, row: Row) -> dict[str, Any]:
-        """Return what the protocol's second generation says of a leaf."""
+        """Return what the protocol's later generation says of a leaf."""
         leaf = {
             "node_id": row.name,
             "parent": self.forest[row.name].parent,
@@ -137,7 +148,7 @@ class _Made:
 
 
 def _logprobs(tensors: Tensors, place: int, row: Row, start: int) -> list[str]:
-    """Put the log-probabilities, or return the field's name where a sampled id has none."""
+    """Add the log-probabilities, or return the field's name where a sampled id lacks one."""
     pairs = list(zip(row.loss_mask, row.logprobs, strict=True))[start:]
     if any(trained and value is None for trained, value in pairs):
         return ["rollout_log_probs"]
@@ -146,20 +157,11 @@ def _logprobs(tensors: Tensors, place: int, row: Row, start: int) -> list[str]:
 
 
 def _experts(tensors: Tensors, place: int, row: Row) -> list[str]:
-    """Put the routed experts as 32-bit numbers, or return the field's name where there are none."""
+    """Add the routed experts as 32-bit numbers, or return the field's name where the row lacks them."""
     experts = row.experts
     if experts is None:
         return ["rollout_routed_experts"]
-    codes = {
-        "uint8": "B",
-        "int8": "b",
-        "uint16": "H",
-        "int16": "h",
-        "uint32": "I",
-        "int32": "i",
-        "int64": "q",
-    }
-    numbers = array(codes[experts.dtype], experts.data)
+    numbers = array(EXPERTS[experts.dtype], experts.data)
     _put(tensors, f"rollout_routed_experts.{place}", "I32", numbers, list(experts.shape))
     return []
 
@@ -172,19 +174,12 @@ def _put(
 
 
 def _listed(tensor: Mapping[str, Any]) -> Any:
-    """Return a tensor's numbers, in lists of lists where it has several dimensions.
+    """Return a tensor's numbers, as nested lists where it has several dimensions.
 
     >>> _listed({"dtype": "U8", "shape": [2, 1], "data": bytes([7, 8])})
     [[7], [8]]
     """
-    found: list[Any] = array(NUMBERS[tensor["dtype"]], tensor["data"]).tolist()
+    numbers: list[Any] = array(NUMBERS[tensor["dtype"]], tensor["data"]).tolist()
     for width in tensor["shape"][:0:-1]:
-        found = [found[start : start + width] for start in range(0, len(found), width)]
-    return found
-
-
-def checked_length(value: object) -> int | None:
-    """Return the longest row that a request wants; raises `InputError`."""
-    if value is None or (type(value) is int and value > 0):
-        return value
-    raise InputError(f"max_seq_len is {value!r:.40}: give a whole number of ids, or null")
+        numbers = [numbers[start : start + width] for start in range(0, len(numbers), width)]
+    return numbers

@@ -1,8 +1,8 @@
-"""A prompt as it is kept, read at the cost of what is new in it.
+"""Read and match a prompt at the cost of what is new in it.
 
-Clients restate the whole conversation with every request. What begins like the request before, byte for byte,
-was taken through the door and matched then; only the rest is looked at. Whatever is not so simple, a retry, a
-branch, an edit, is read from its beginning.
+Clients send the whole conversation with every request. If a request begins with the messages of the one
+before it, that part was cleaned and matched then, and only the rest is read. Any other request (a retry, a
+branch, an edit) is read from its beginning.
 """
 
 from __future__ import annotations
@@ -18,127 +18,145 @@ from tito_core.message import is_multimodal
 from tito_core.normalization.compare import same
 from tito_core.normalization.tool_ids import restore_tool_ids
 
-from .client_noise import Door
+from .client_noise import NoiseFilter
 from .commit import Commit
 
 
 @attrs.frozen(kw_only=True)
-class Prompt:
-    """A conversation that is to be gone on from."""
+class SessionPrompt:
+    """The conversation of one request.
 
-    said: tuple[Message, ...]
-    """As it came."""
+    Attributes:
+        received: The messages as they came.
+        messages: The messages without client noise.
+        tools: The tools without client noise.
+        removed: What the noise filter removed from the new messages, by the names of its rules.
+        turns: Number of assistant messages.
+        only_texts: Whether the messages hold texts alone. Then `==` compares them exactly; with numbers it
+            does not, because True equals 1.
+        multimodal: Whether there are images, audio or files.
+        previous: The prompt that this one begins with.
+    """
+
+    received: tuple[Message, ...]
     messages: list[Message]
-    """As it is kept."""
     tools: list[Mapping[str, Any]]
-    taken: Mapping[str, int]
-    """What the door took off what is new, by the names of its rules."""
+    removed: Mapping[str, int]
     turns: int
-    """Messages of the assistant."""
-    texts: bool
-    """Whether there is nothing but texts in it: then `==` tells whether another says the same, which it does
-    not where True equals 1."""
-    media: bool
-    before: Heard | None = None
-    """The prompt that it begins with."""
+    only_texts: bool
+    multimodal: bool
+    previous: AnsweredPrompt | None = None
 
     @property
     def new(self) -> Sequence[Message]:
-        """The messages after those of the prompt before."""
-        return self.messages[0 if self.before is None else len(self.before.prompt.messages) :]
+        """The messages after those of the previous prompt."""
+        return self.messages[0 if self.previous is None else len(self.previous.prompt.messages) :]
 
 
 @attrs.frozen
-class Heard:
-    """A prompt that was answered."""
+class AnsweredPrompt:
+    """A prompt with its answer.
 
-    prompt: Prompt
-    answer: str
-    """The commit of the turn."""
+    Attributes:
+        prompt: The prompt.
+        commit: The name of the answer's commit.
+        forgiven: Differences between the prompt's history and the session's that were ignored.
+    """
+
+    prompt: SessionPrompt
+    commit: str
     forgiven: tuple[str, ...]
-    """What did not count between the prompt's history and the session's."""
 
 
 @attrs.frozen
-class Met:
-    """A prompt for the kernel, and what was forgiven to know its history."""
+class MatchedPrompt:
+    """A prompt whose known history is the session's own messages.
 
-    prompt: Sequence[Message]
+    Attributes:
+        messages: What the kernel is given.
+        forgiven: Differences that were ignored to recognize the history.
+    """
+
+    messages: Sequence[Message]
     forgiven: tuple[str, ...] = ()
 
 
-def read(
-    door: Door, said: Sequence[Message], tools: Sequence[Mapping[str, Any]], heard: Heard | None
-) -> Prompt:
-    """Return a prompt as it is kept; `heard` is the one that the session answered last."""
-    before = heard if heard is not None and _begins(said, heard.prompt) else None
-    old = None if before is None else before.prompt
-    entered = door.enter(said[0 if old is None else len(old.said) :], tools)
-    new = entered.messages
-    return Prompt(
-        said=tuple(said),
+def read_prompt(
+    noise: NoiseFilter,
+    received: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    last: AnsweredPrompt | None,
+) -> SessionPrompt:
+    """Return a prompt without client noise; `last` is the one that the session answered last."""
+    previous = last if last is not None and _begins(received, last.prompt) else None
+    old = None if previous is None else previous.prompt
+    clean = noise.clean(received[0 if old is None else len(old.received) :], tools)
+    new = clean.messages
+    return SessionPrompt(
+        received=tuple(received),
         messages=[*([] if old is None else old.messages), *new],
-        tools=entered.tools,
-        taken=entered.taken,
+        tools=clean.tools,
+        removed=clean.removed,
         turns=sum(map(_is_assistant, new)) + (0 if old is None else old.turns),
-        texts=all(map(_is_text, new)) and (old is None or old.texts),
-        media=is_multimodal(new) or (old is not None and old.media),
-        before=None if before is None else attrs.evolve(before, prompt=_without_history(before.prompt)),
+        only_texts=all(map(_is_text, new)) and (old is None or old.only_texts),
+        multimodal=is_multimodal(new) or (old is not None and old.multimodal),
+        # Without its own previous one: else each prompt would keep all earlier prompts of the session.
+        previous=None
+        if previous is None
+        else attrs.evolve(previous, prompt=attrs.evolve(previous.prompt, previous=None)),
     )
 
 
-def _begins(said: Sequence[Message], older: Prompt) -> bool:
-    size = len(older.said)
-    return older.texts and len(said) > size and tuple(said[:size]) == older.said
+def _begins(received: Sequence[Message], older: SessionPrompt) -> bool:
+    size = len(older.received)
+    return older.only_texts and len(received) > size and tuple(received[:size]) == older.received
 
 
-def _without_history(prompt: Prompt) -> Prompt:
-    """Return a prompt that holds none before itself: they must not make a chain."""
-    return attrs.evolve(prompt, before=None)
-
-
-def met(
-    prompt: Prompt,
+def match_prompt(
+    prompt: SessionPrompt,
     steps: Trajectory,
     commits: Mapping[str, Commit],
     key: str,
     forgive: frozenset[Forgiveness],
-) -> Met:
-    """Match a prompt; what was met is put in the place of what was restated.
+) -> MatchedPrompt:
+    """Find a prompt's history in the session, and put the session's own messages in its place.
 
-    The kernel then knows the history by identity, and compares nothing again.
+    The kernel then recognizes the history by identity, and compares nothing again.
     """
-    if prompt.media:  # it may stand in what was restated, which the kernel then must see
-        return Met(prompt.messages)
-    again = _answered(prompt, commits, key, forgive)
-    if again is not None:
-        return again
-    found = find(steps, prompt.messages, forgive, key)
-    if isinstance(found, Refusal):
-        return Met(prompt.messages)
-    known, new = found.step.messages, prompt.messages
-    if Forgiveness.RENAMED_TOOL_IDS in found.forgiven:  # results too must name the calls as they are kept
+    if prompt.multimodal:  # images may stand in the history, which the kernel must see as it was sent
+        return MatchedPrompt(prompt.messages)
+    matched = _answered(prompt, commits, key, forgive)
+    if matched is not None:
+        return matched
+    located = find(steps, prompt.messages, forgive, key)
+    if isinstance(located, Refusal):
+        return MatchedPrompt(prompt.messages)
+    known, new = located.step.messages, prompt.messages
+    if (
+        Forgiveness.RENAMED_TOOL_IDS in located.forgiven
+    ):  # new results must name the calls as the session does
         new = list(restore_tool_ids(known, new))
-    return Met(known.then(new[known.length :]), _names(found.forgiven))
+    return MatchedPrompt(known.then(new[known.length :]), _names(located.forgiven))
 
 
 def _answered(
-    prompt: Prompt, commits: Mapping[str, Commit], key: str, forgive: frozenset[Forgiveness]
-) -> Met | None:
-    """Match a prompt that restates the one before and its answer; None where it is not so simple.
+    prompt: SessionPrompt, commits: Mapping[str, Commit], key: str, forgive: frozenset[Forgiveness]
+) -> MatchedPrompt | None:
+    """Match a prompt that repeats the previous one and its answer; None for any other.
 
-    With another answer among what is new, a longer turn may fit; renamings must see every message.
+    With a second assistant message among the new ones, a longer turn may match; and to undo renamings of
+    tool ids, every message must be compared.
     """
-    heard, new = prompt.before, prompt.new
-    commit = None if heard is None else commits.get(heard.answer)
-    simple = len(new) > 1 and [_is_assistant(one) for one in new].count(True) == 1
-    if heard is None or commit is None or not simple or Forgiveness.RENAMED_TOOL_IDS in forgive:
+    previous, new = prompt.previous, prompt.new
+    commit = None if previous is None else commits.get(previous.commit)
+    simple = len(new) > 1 and sum(map(_is_assistant, new)) == 1
+    if previous is None or commit is None or not simple or Forgiveness.RENAMED_TOOL_IDS in forgive:
         return None
     forgiven = same(commit.step.completion[0], new[0], forgive) if commit.step.key == key else None
     if forgiven is None:
         return None
-    prompted = commit.step.messages.then(new[1:])
-    return Met(prompted, tuple(sorted({*heard.forgiven, *_names(forgiven)})))
+    messages = commit.step.messages.then(new[1:])
+    return MatchedPrompt(messages, tuple(sorted({*previous.forgiven, *_names(forgiven)})))
 
 
 def _names(forgiven: frozenset[Forgiveness]) -> tuple[str, ...]:
@@ -150,7 +168,7 @@ def _is_assistant(message: Message) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Tell whether nothing below is a number or a truth value."""
+    """Return whether a JSON value holds neither numbers nor truth values."""
     if isinstance(value, Mapping):
         return all(map(_is_text, value.values()))
     if isinstance(value, list | tuple):

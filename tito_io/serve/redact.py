@@ -1,9 +1,9 @@
-"""An engine's own words about a request, for whoever sent it: short, and without the conversation.
+"""Repeat an engine's own words about a request to its client: short, and without the conversation.
 
-Engines repeat in a complaint what they stumbled over, which may be anything that was said. Whatever stands in
-the words and in the conversation for more than a few characters on end is left out of the words, also where
-the engine wrote it in other letters' cases, with other white space, or with escapes, as Python and JSON do.
-A conversation that would take long to look through has none of the engine's words told.
+Engines quote in a complaint what they could not read, which may be any part of a message. So whatever the
+words and the conversation share, for more than a few characters in a row, is removed from the words. Upper
+case, white space and escapes (as Python and JSON write them) make no difference. If the conversation is too
+long to search quickly, all of the engine's words are left out.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tito_io.engines.protocol import AuthenticationError, EngineError
 LONGEST = 300
 """The most characters that are repeated."""
 MOST = 300_000
-"""The most characters and values that are looked through, which holds up all other requests: some 0.1 s."""
+"""The most characters and values that are searched: some 0.1 s, in which all other requests wait."""
 SAME = 12
-"""So many characters on end beside white space, in the words and in the conversation, are a quotation."""
+"""So many characters in a row, white space aside, in the words and in the conversation, are a quotation."""
 HALF = (SAME + 1) // 2
-"""Wherever a text is cut into pieces of this length, each quotation in it has one of them whole."""
+"""However a text is cut into pieces of this length, each quotation in it has one of them whole."""
 ESCAPED = re.compile(
     r"\\+(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\+u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|U(?P<U>00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|u(?P<u>[0-9a-fA-F]{4})|x(?P<x>[0-9a-fA-F]{2})|[abfnrtv])?"
 )
-"""A character as it is escaped, however often; a backslash by itself escapes what follows."""
+"""An escaped character, however often it was escaped; a backslash alone escapes what follows."""
 PIECE = re.compile(f"{ESCAPED.pattern}|.", re.DOTALL)
 GAP = "[...]"
 TEXTS = ("messages", "tools", "input", "system", "instructions", "metadata")
-"""Where a request holds what a conversation says."""
+"""The fields of a request that hold the conversation."""
 COMMON = frozenset(
     (
         "additionalProperties",
@@ -49,55 +49,55 @@ COMMON = frozenset(
         "unevaluatedProperties",
     )
 )
-"""Keys that the APIs and JSON Schema have: a complaint that names one repeats nothing that was said."""
+"""Keys of the APIs and of JSON Schema: a complaint that names one repeats nothing of the conversation."""
 
 
-def quoted(error: Exception, body: Mapping[str, Any] | None) -> str:
-    """Return the engine's words as the end of a sentence; nothing where it has none, or nobody may see them.
+def engine_words(error: Exception, body: Mapping[str, Any] | None) -> str:
+    """Return the engine's words as the end of a sentence; "" where it has no words for a client.
 
-    What it says of credentials is the gateway's own affair.
+    What an engine says of credentials concerns the gateway alone. `body` is the client's request.
     """
     if body is None or not isinstance(error, EngineError) or isinstance(error, AuthenticationError):
         return ""
     message = Complaint.of(None if error.answer is None else error.answer.body).message
     words = " ".join(message[: 10 * LONGEST].split())[:LONGEST]
-    said = _said(body) if words else None
-    shown = "" if said is None else without(words, said)
+    conversation = _conversation(body) if words else None
+    shown = "" if conversation is None else redact(words, conversation)
     return f"; it says: {shown}" if shown.replace(GAP, "").strip() else ""
 
 
-def _said(body: Mapping[str, Any]) -> str | None:
-    """Return what a request says; None where that is too much."""
-    found, room = [], MOST
+def _conversation(body: Mapping[str, Any]) -> str | None:
+    """Return all texts of a request; None where that is too much to search."""
+    parts, room = [], MOST
     for text in texts([body.get(name) for name in TEXTS]):
         room -= len(text) + 1
         if room < 0:
             return None
-        found.append(text)
-    return "\0".join(found)
+        parts.append(text)
+    return "\0".join(parts)
 
 
-def without(words: str, said: str) -> str:
-    r"""Return words without what they repeat of what was said.
+def redact(words: str, conversation: str) -> str:
+    r"""Return words without what they repeat of a conversation.
 
-    >>> without(r"cannot read 'The rain in\nSpain stays' here", "See: the rain in Spain stays mainly")
+    >>> redact(r"cannot read 'The rain in\nSpain stays' here", "See: the rain in Spain stays mainly")
     "cannot read '[...]' here"
     """
-    found = bytearray(len(words))
+    marks = bytearray(len(words))
     spread = [(letter, piece.span()) for piece in PIECE.finditer(words) for letter in letters(piece.group())]
-    repeated = "".join(letter for letter, _ in spread)
-    both = _in_both(repeated, letters(said))
+    plain = "".join(letter for letter, _ in spread)
+    shared = _shared(plain, letters(conversation))
     for place in range(len(spread) - SAME + 1):
-        if repeated[place : place + SAME] in both:
+        if plain[place : place + SAME] in shared:
             start, stop = spread[place][1][0], spread[place + SAME - 1][1][1]
-            found[start:stop] = b"\x01" * (stop - start)
-    return "".join(_kept(words, found))
+            marks[start:stop] = b"\x01" * (stop - start)
+    return "".join(_unmarked(words, marks))
 
 
-def _in_both(short: str, long: str) -> set[str]:
-    """Return the quotations that two texts share; linear in the long one, whatever stands in it.
+def _shared(short: str, long: str) -> set[str]:
+    """Return the quotations that two texts share; linear in the long one, whatever it contains.
 
-    >>> sorted(_in_both("0123456789abc", "see 123456789abcd"))
+    >>> sorted(_shared("0123456789abc", "see 123456789abcd"))
     ['123456789abc']
     """
     halves, wholes = set(_runs(short, HALF)), set(_runs(short, SAME))
@@ -115,24 +115,25 @@ def _runs(text: str, length: int) -> Iterator[str]:
 
 
 def letters(text: str) -> str:
-    r"""Return what is compared of a text: no white space, no escapes, no upper case.
+    r"""Return a text without white space, escapes and upper case, for comparing.
 
     >>> letters(r"Caf\u00e9\n \"AU\" \ud83d\ude00 lait")
     'café"au"😀lait'
     """
-    return "".join(ESCAPED.sub(_meant, text).casefold().split())
+    return "".join(ESCAPED.sub(_unescaped, text).casefold().split())
 
 
-def _meant(escape: re.Match[str]) -> str:
+def _unescaped(escape: re.Match[str]) -> str:
     if escape["high"]:
         return chr(0x10000 + (int(escape["high"], 16) - 0xD800) * 0x400 + int(escape["low"], 16) - 0xDC00)
     code = escape["u"] or escape["U"] or escape["x"]
     return "" if code is None else chr(int(code, 16))
 
 
-def _kept(words: str, repeated: bytearray) -> Iterator[str]:
+def _unmarked(words: str, marks: bytearray) -> Iterator[str]:
+    """Yield the unmarked characters, and a gap for each run of marked ones."""
     before = 0
-    for letter, mark in zip(words, repeated, strict=True):
+    for letter, mark in zip(words, marks, strict=True):
         if mark and not before:
             yield GAP
         if not mark:
@@ -141,7 +142,7 @@ def _kept(words: str, repeated: bytearray) -> Iterator[str]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yield the text of each value in JSON data, of numbers too, and the keys of its own; "" of others.
+    """Yield the text of each value in JSON data, numbers too, and of each uncommon key; "" for the rest.
 
     >>> sorted(texts({"tool_call_id": "a", "my_key": [1.5, True]}))
     ['', '', '', '1.5', 'a', 'my_key']
@@ -154,10 +155,5 @@ def texts(value: Any) -> Iterator[str]:
             waiting.extend(one.values())
         elif isinstance(one, list | tuple):
             waiting.extend(one)
-        yield _text(one)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+        number = isinstance(one, int | float) and not isinstance(one, bool)
+        yield str(one) if number or isinstance(one, str) else ""

@@ -1,8 +1,8 @@
-"""A store that several gateways share: sessions move between them, and each has one owner at a time.
+"""A store on a Redis server that several gateways share; each session has one owner at a time.
 
-An owner holds a lease while it has calls in flight and renews it; of a dead one it runs out. Each new owner
-counts the epoch up, in the same step that gives it the lease, and a write names its epoch: what a late owner
-writes is refused by the server. Every step is one script, so nothing comes between its looking and writing.
+An owner has a lease, which it renews while it has calls in flight; a dead owner's lease ends. Each new owner
+raises the epoch in the same step that gives it the lease. A write names its epoch, and the server refuses the
+write of a late owner. Every step is one script, so that nothing happens between its reads and its writes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from redis.exceptions import RedisError
 
 from tito_core import InputError
 
-from .store import BusyError, Claim, FencedError, GoneError, LostError, StoredSession, StoreError, beginning
+from .store import BusyError, Claim, FencedError, GoneError, LostError, StoredSession, StoreError, first_epoch
 
 PREFIX = "tito:session:"
 LEASE_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
-"""How long the server may take to let in, and to answer."""
-PLENTY = 30 * 86_400.0
-"""How long a session is kept where nobody says."""
+"""How long the server may take to accept a connection, and to answer."""
+LIFE_SECONDS = 30 * 86_400.0
+"""How long an unused session is kept by default."""
 
 CLAIM = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0} end
@@ -43,7 +43,7 @@ return {epoch + 1, epoch, rows}
 """
 """Keys: head, rows, lease. Arguments: owner, lease, life, whether anew.
 
-An owner that nobody followed keeps its epoch, but where it claims anew.
+The last owner keeps its epoch, unless it claims anew.
 """
 PUT = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
@@ -56,7 +56,7 @@ return 1
 """
 """Keys: head, rows. Arguments: epoch, place, life, row, the place of the row before.
 
-An empty row takes back; an empty place is none.
+An empty row deletes the place; with an empty place before, nothing is demanded.
 """
 RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
@@ -68,27 +68,34 @@ redis.call('HSET', KEYS[1], 'data', ARGV[1], 'epoch', ARGV[3], 'owner', '')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """
-"""Keys: head. Arguments: data, life, the epoch to begin with."""
+"""Keys: head. Arguments: data, life, first epoch."""
 
 
 @attrs.define(eq=False)
 class RedisStore:
-    """Sessions on a Redis server. Its own persistence decides what survives the server's end."""
+    """Sessions on a Redis server. Its own persistence decides what survives the server's end.
+
+    Attributes:
+        client: The connections.
+        owner: This gateway's name in leases.
+        lease_seconds: How long a session stays owned without renewal.
+        life_seconds: How long the server keeps a session after its last use.
+    """
 
     client: redis.asyncio.Redis
     shared: bool = attrs.field(default=True, init=False)
     owner: str = attrs.field(factory=lambda: secrets.token_hex(8))
-    """This gateway's name in leases."""
     lease_seconds: float = LEASE_SECONDS
-    life_seconds: float = PLENTY
-    """How long the server keeps a session after its last use."""
+    life_seconds: float = LIFE_SECONDS
 
     @classmethod
-    def to(cls, url: str, *, life_seconds: float = PLENTY, lease_seconds: float = LEASE_SECONDS) -> Self:
-        """Make ready; nothing is sent yet. Raises `InputError` for no Redis URL.
+    def to(
+        cls, url: str, *, life_seconds: float = LIFE_SECONDS, lease_seconds: float = LEASE_SECONDS
+    ) -> Self:
+        """Return the store at `url`. Nothing is sent yet; raises `InputError` where it is not a Redis URL.
 
-        Nothing is asked twice, as the client would of itself: a row that was written before the connection
-        broke would be taken for another gateway's.
+        The client must not retry, as it does by default. If the connection broke after a row was written,
+        the second write would find the row and take it for another gateway's.
         """
         try:
             client = redis.asyncio.Redis.from_url(
@@ -102,69 +109,72 @@ class RedisStore:
         return cls(client, lease_seconds=lease_seconds, life_seconds=life_seconds)
 
     async def check(self) -> None:
-        """Ask the server for a sign of life; the error names it, which is for who named it and no client."""
+        """Ask whether the server answers; the error names its address, which no client sees."""
         try:
-            await self._asked(self.client.ping())
+            await self._answer(self.client.ping())
         except StoreError as error:
-            raise StoreError(f"--store {self._address()}: {error}") from error
+            known = self.client.connection_pool.connection_kwargs  # the URL holds a password
+            address = f"redis://{known.get('host', 'localhost')}:{known.get('port', 6379)}"
+            if "path" in known:
+                address = f"unix://{known['path']}"
+            raise StoreError(f"--store {address}: {error}") from error
 
     async def exists(self, name: str) -> bool:
-        """Tell whether there is such a session."""
-        return bool(await self._asked(self.client.exists(_head(name))))
+        """Return whether there is such a session."""
+        return bool(await self._answer(self.client.exists(_head(name))))
 
     async def create(self, name: str, head: bytes) -> bool:
-        """Keep a new session; False where the name is taken."""
-        return bool(await self._script(CREATE, [_head(name)], head, self._life(), beginning()))
+        """Add a new session; False where the name is taken."""
+        return bool(await self._script(CREATE, [_head(name)], head, self._life(), first_epoch()))
 
     async def claim(self, name: str, *, anew: bool = False) -> Claim:
-        """Own a session for as long as the lease lasts; claimed again, it lasts anew."""
+        """Own a session for the time of a lease; claiming it again renews the lease."""
         keys = [_head(name), _rows(name), _lease(name)]
         lease, life = _millis(self.lease_seconds), self._life()
         epoch, previous, rows = await self._script(CLAIM, keys, self.owner, lease, life, int(anew))
         if epoch == -1:
-            raise GoneError("there is no such session")
-        if epoch == -2:  # noqa: PLR2004  # the script's word for it
+            raise GoneError
+        if epoch == -2:  # noqa: PLR2004  # the script's code for it
             raise BusyError("another gateway is in the middle of a turn of this session")
         return Claim(epoch, previous, rows)
 
     async def release(self, name: str, epoch: int) -> None:  # noqa: ARG002  # the lease has the owner's name
-        """Let another own the session."""
+        """Let another gateway own the session."""
         await self._script(RELEASE, [_lease(name)], self.owner)
 
     async def load(self, name: str) -> StoredSession:
         """Return a session."""
-        head = await self._asked(self.client.hget(_head(name), "data"))
+        head = await self._answer(self.client.hget(_head(name), "data"))
         if head is None:
-            raise GoneError("there is no such session")
-        found = await self._asked(self.client.hgetall(_rows(name)))
-        rows = {int(place): row for place, row in found.items()}
+            raise GoneError
+        stored = await self._answer(self.client.hgetall(_rows(name)))
+        rows = {int(place): row for place, row in stored.items()}
         return StoredSession(head, dict(sorted(rows.items())))
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
-        """Keep a row."""
+        """Add a row."""
         await self._write(name, epoch, place, row, "" if after is None else after)
 
     async def take_back(self, name: str, epoch: int, place: int) -> None:
-        """Forget a row."""
+        """Delete a row."""
         await self._write(name, epoch, place, b"", "")
 
     async def delete(self, name: str) -> bool:
-        """Forget a session."""
-        gone = await self._asked(self.client.delete(_head(name), _rows(name), _lease(name)))
-        return int(gone) > 0
+        """Delete a session."""
+        return int(await self._answer(self.client.delete(_head(name), _rows(name), _lease(name)))) > 0
 
     async def count(self) -> int:
-        """Return how many sessions there are: a walk over the server's keys."""
-        found = 0
+        """Return the number of sessions, which takes a walk over the server's keys."""
+        count = 0
         try:
             async for _ in self.client.scan_iter(match=f"{PREFIX}*:head", count=1000):
-                found += 1
+                count += 1
         except RedisError as error:
             raise _failure(error) from error
-        return found
+        return count
 
     async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:  # noqa: ARG002  # claimed
-        """Do nothing but take note of how long sessions live: the server forgets them by itself."""
+        """Set how long sessions live; the server deletes them itself."""
         self.life_seconds = idle_seconds
         return 0
 
@@ -172,33 +182,26 @@ class RedisStore:
         """Close the connections."""
         await self.client.aclose()
 
-    def _address(self) -> str:
-        """Return where the server is, without its password."""
-        known = self.client.connection_pool.connection_kwargs
-        if "path" in known:
-            return f"unix://{known['path']}"
-        return f"redis://{known.get('host', 'localhost')}:{known.get('port', 6379)}"
-
     def _life(self) -> int:
-        """Return how long the server keeps a session that is claimed now: no shorter than it is owned."""
+        """Return how long the server keeps a session that is claimed now: at least as long as it is owned."""
         return _millis(max(self.life_seconds, self.lease_seconds))
 
     async def _write(self, name: str, epoch: int, place: int, row: bytes, after: int | str) -> None:
         keys, life = [_head(name), _rows(name)], self._life()
-        done = await self._script(PUT, keys, epoch, place, life, row, after)
-        if done == -1:
-            raise GoneError("there is no such session")
-        if done == -2:  # noqa: PLR2004  # the script's word for it
-            raise FencedError("another gateway owns the session now; nothing was written")
-        if done == -3:  # noqa: PLR2004  # likewise
+        result = await self._script(PUT, keys, epoch, place, life, row, after)
+        if result == -1:
+            raise GoneError
+        if result == -2:  # noqa: PLR2004  # the script's code for it
+            raise FencedError
+        if result == -3:  # noqa: PLR2004  # likewise
             raise LostError
 
     async def _script(self, script: str, keys: list[str], *values: Any) -> Any:
-        return await self._asked(self.client.eval(script, len(keys), *keys, *values))
+        return await self._answer(self.client.eval(script, len(keys), *keys, *values))
 
-    async def _asked(self, answer: Any) -> Any:
+    async def _answer(self, reply: Any) -> Any:
         try:
-            return await cast("Awaitable[Any]", answer)
+            return await cast("Awaitable[Any]", reply)
         except (RedisError, OSError) as error:
             raise _failure(error) from error
 

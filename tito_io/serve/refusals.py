@@ -1,6 +1,7 @@
-"""What a gateway says no with: a status, a word that can be counted, and what to do about it.
+"""Errors that the gateway answers requests with, and the limits that a request can exceed.
 
-No text of a conversation stands in a refusal, and a failure that nobody foresaw is told by its class alone.
+Each error has an HTTP status, a kind that metrics and logs count, and a text that says what to do. The text
+holds nothing of a conversation. Of an unexpected exception the client sees the class alone.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from http import HTTPStatus
 from typing import Any
 
 import attrs
+from starlette.requests import Request
 
 from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
+from tito_io.dialects import Anthropic, Chat, Dialect
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
-    EngineError,
     InvalidReplyError,
     OverlongError,
     RequestError,
@@ -25,28 +27,70 @@ from tito_io.engines.protocol import (
     UnsupportedError,
 )
 
-from .limits import MIB
-from .redact import quoted
+from .redact import engine_words
 from .store import GoneError, StoreError
+
+MIB = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class GatewayLimits:
+    """What one gateway, one session and one request may use. Exceeding a limit is an error; nothing is cut.
+
+    Attributes:
+        body_bytes: Longest request body. A chat repeats its whole history, at about four bytes an id.
+        header_bytes: Longest headers together; a session's name and a key are all that is read of them.
+        turns: Most assistant messages in one prompt.
+        nodes: Most committed turns of a session, all branches together.
+        tokens: Most ids that a session keeps, each shared id counted once.
+        sessions: Most sessions in the store.
+        idle_seconds: How long an unused session is kept.
+        loaded_seconds: How long an unused session stays in memory; the store still has it.
+        calls: Most turns that are sampled at once; others wait.
+    """
+
+    body_bytes: int = 64 * MIB
+    header_bytes: int = 32_768
+    turns: int = 4_096
+    nodes: int = 16_384
+    tokens: int = 16_000_000
+    sessions: int = 100_000
+    idle_seconds: float = 86_400.0
+    loaded_seconds: float = 600.0
+    calls: int = 256
 
 
 class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failure of the gateway
-    """A request that is answered with no."""
+    """A request that is answered with an error.
 
-    def __init__(self, status: int, kind: str, message: str, *, final: bool = True) -> None:
-        """Say no; `final` where asking again can change nothing, which client libraries then do not."""
+    Attributes:
+        status: The HTTP status.
+        kind: A word for the error, which clients, metrics and logs see.
+        parameter: The field of the request that is wrong; None where the error is about no field.
+        final: Whether the same request would fail again; client libraries then do not repeat it.
+    """
+
+    def __init__(
+        self, status: int, kind: str, message: str, *, parameter: str | None = None, final: bool = True
+    ) -> None:
+        """Take the message as the client will read it; it begins with the `parameter`, if there is one."""
         super().__init__(message)
-        self.status, self.kind, self.final = status, kind, final
+        self.status, self.kind, self.parameter, self.final = status, kind, parameter, final
+
+
+def bad_request(message: str, parameter: str | None = None) -> RequestRefused:
+    """Return the error 400 for a request whose `parameter`, or whole body, is wrong."""
+    return RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", message, parameter=parameter)
 
 
 def not_found(name: str, hint: str = "") -> RequestRefused:
-    """Return the refusal of a session that is not there; its first words are the session protocol's."""
+    """Return the error for a missing session; its first words are those of the session protocol."""
     text = f"session not found: session_id={name:.64}{hint}"
     return RequestRefused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", text)
 
 
 def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
-    """Return the refusal of what is no route, or is one for other methods: those that are `allowed`."""
+    """Return the error for an unknown path, or for a path that takes the `allowed` methods only."""
     if allowed:
         text = f"{method} {path:.200}: this route takes {allowed}"
         return RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowedError", text)
@@ -57,31 +101,39 @@ def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
     return RequestRefused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
 
 
-def capped(what: str, found: int, most: int, option: str) -> RequestRefused:
-    """Return the refusal of what is more than a cap allows."""
-    text = f"{what}: {found}, and at most {most}; raise {option}"
+def limit_reached(what: str, count: int, most: int, option: str) -> RequestRefused:
+    """Return the error for a `count` over a limit; `option` of `tito serve` raises the limit."""
+    text = f"{what}: {count}, and at most {most}; raise {option}"
     return RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text)
 
 
-def too_long(most: int, said: int | None = None) -> RequestRefused:
-    """Return the refusal of a body of more than so many bytes; `said` is its length, where that is known.
+def body_too_long(most: int, length: int | None = None) -> RequestRefused:
+    """Return the error for a body of more than `most` bytes; `length` is None where it is not known.
 
-    >>> str(too_long(64 << 20, 70_000_000))
+    >>> str(body_too_long(64 << 20, 70_000_000))
     'this body has 67 MiB, and at most 64 MiB are read; raise --max-body'
     """
-    found = f"more than {_size(most)}" if said is None else _size(said, up=True)
-    text = f"this body has {found}, and at most {_size(most)} are read; raise --max-body"
+    size = f"more than {_size(most)}" if length is None else _size(length, up=True)
+    text = f"this body has {size}, and at most {_size(most)} are read; raise --max-body"
     return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "CapReachedError", text)
 
 
 def _size(count: int, *, up: bool = False) -> str:
-    """Return a number of bytes in whole MiB, rounded; small ones as they are."""
+    """Return a number of bytes in whole MiB, rounded down or `up`; less than 1 MiB in bytes."""
     return f"{count} bytes" if count < MIB else f"{(count + (MIB - 1) * up) // MIB} MiB"
 
 
 @attrs.frozen
 class ErrorReply:
-    """An error as a client is told of it."""
+    """An error as a client sees it.
+
+    Attributes:
+        status: The HTTP status.
+        kind: A word for the error.
+        message: What is wrong and what to do.
+        param: The field of the request that is wrong, if it is about one.
+        final: Whether the same request would fail again.
+    """
 
     status: int
     kind: str
@@ -105,36 +157,50 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (GoneError, 404),
     (StoreError, 503),
 )
-"""An error's status, the most particular class first. An outage is never the client's fault."""
+"""The status of each error, subclasses before their bases. An outage is never a client's error."""
 OVERLONG = "prompt is too long, it exceeds the model's maximum context length"
 """Agents that shorten their history look for these words of their APIs."""
 KEPT = "; its own words are in `answer.body`"
-"""Where the library's errors keep what a client of the gateway cannot look into."""
+"""The end of an engine error's text; it names a Python attribute, which no client can read."""
 PASSED_ON = frozenset((400, 404, 408, 413, 422, 429))
-"""Statuses of an engine that speak of the request, and so are the client's to know."""
+"""Statuses of an engine that are about the request; the client gets these unchanged."""
 
 
-def told(error: Exception, said: Mapping[str, Any] | None = None) -> ErrorReply:
-    """Return what a client is told of an error.
+def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> ErrorReply:
+    """Return what a client sees of an error.
 
-    An engine's own words go along where they are about the request, `said`, which is its author's to know;
-    but for those that repeat what the conversation says: error texts end up in logs.
+    Args:
+        error: Any exception.
+        body: The request. With it, the engine's own words follow, without what they repeat of the request:
+            error texts end up in logs.
     """
     if isinstance(error, RequestRefused):
-        return ErrorReply(error.status, error.kind, str(error), final=error.final)
+        return ErrorReply(error.status, error.kind, str(error), error.parameter, error.final)
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
     if status is None and isinstance(error, RequestError):
-        status = _engines(error)
+        answered = 400 if error.answer is None else error.answer.status
+        status = answered if answered in PASSED_ON else 502
     if status is None:
-        return ErrorReply(
-            500, "InternalError", f"the gateway failed ({type(error).__name__}); its log says where"
-        )
+        text = f"the gateway failed ({type(error).__name__}); its log says where"
+        return ErrorReply(500, "InternalError", text)
     param = getattr(error, "field", None)
-    text = str(error).removesuffix(KEPT) + quoted(error, said)
+    text = str(error).removesuffix(KEPT) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return ErrorReply(status, type(error).__name__, words, param if isinstance(param, str) else None)
 
 
-def _engines(error: EngineError) -> int:
-    answered = error.answer.status if error.answer is not None else 400
-    return answered if answered in PASSED_ON else 502
+def error_dialect(request: Request) -> Dialect:
+    """Return the API in whose form a client reads errors: Anthropic's, or OpenAI's for all others."""
+    anthropic = "anthropic-version" in request.headers or "/messages" in request.url.path
+    return Anthropic() if anthropic else Chat()
+
+
+def error_body(reply: ErrorReply, dialect: Dialect | None) -> Mapping[str, Any]:
+    """Return an error's body in the form of a `dialect`, or `{"error": text}` for a session's own routes.
+
+    The session protocol has the latter on chats too. But OpenAI's clients, which send chats, read no text
+    there; the protocol's own clients read of a failed chat only the status.
+    """
+    if dialect is None:
+        return {"error": reply.message}
+    return dialect.error(reply.status, reply.kind, reply.message, param=reply.param)

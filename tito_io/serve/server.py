@@ -1,7 +1,9 @@
-"""A gateway on a socket: it serves until it is told to stop, and then ends what it has begun."""
+"""Serve a gateway on a socket until a signal, and then finish what has begun."""
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 import socket as net
 from collections.abc import Callable, Iterator
@@ -16,65 +18,76 @@ from tito_core import InputError
 
 from .app import app
 from .gateway import Gateway
+from .logs import ACCESS, LOG, AccessLog
 
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2_048
+OWN_SIGNALS = os.name == "posix"
+"""Whether signals are received here. On Windows no event loop can; there uvicorn receives them."""
 
 
 @attrs.frozen(kw_only=True)
 class Socket:
-    """Where a gateway listens."""
+    """Where a gateway listens.
+
+    Attributes:
+        host: A name or address of this machine.
+        port: The port; 0 for any free one.
+        drain_seconds: How long turns that are being sampled may take after a signal.
+    """
 
     host: str
     port: int
-    """0 for any that is free."""
     drain_seconds: int
-    """How long turns that are being sampled may take once it is told to stop."""
 
 
-async def serve(gateway: Gateway, socket: Socket, told: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `told` is called with the URL as soon as it listens.
+async def serve(gateway: Gateway, socket: Socket, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; raises `InputError` where the socket cannot be opened.
 
-    On a signal nothing new is taken on, what is in flight is ended and committed, and connections close.
+    After a signal no request is accepted; turns in flight are finished and committed, and connections close.
+
+    Args:
+        gateway: The gateway.
+        socket: Where it listens.
+        announce: Called with the URL as soon as the gateway listens.
     """
+    application = app(gateway)
     config = uvicorn.Config(
-        app(gateway),
+        AccessLog(application) if ACCESS.isEnabledFor(logging.INFO) else application,
         host=socket.host,
         port=socket.port,
-        log_level="warning",
-        access_log=False,
+        log_level=LOG.getEffectiveLevel(),
+        access_log=False,  # it would write whole paths, and a session's id is a key
         lifespan="on",
         http="h11",  # the one that limits headers
         ws="none",
         server_header=False,
         backlog=BACKLOG,
-        h11_max_incomplete_event_size=gateway.caps.header_bytes,
+        h11_max_incomplete_event_size=gateway.limits.header_bytes,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=socket.drain_seconds,
     )
     _check(socket)
-    server = _Server(config)
+    server = _Server(config) if OWN_SIGNALS else uvicorn.Server(config)
     async with anyio.create_task_group() as group:
-        await group.start(_heeding, server)
-        group.start_soon(_announced, server, socket.host, told)
+        if OWN_SIGNALS:
+            await group.start(_stop_on_signals, server)
+        group.start_soon(_announce, server, socket.host, announce)
         await server.serve()
         group.cancel_scope.cancel()
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals alone: one that comes before its own handlers would be lost, or end it with a trace."""
+    """Leaves signals alone: before uvicorn has its handlers, one would be lost or end in a traceback."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take no signals."""
+        """Install no handlers."""
         yield
 
 
-async def _heeding(server: uvicorn.Server, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    """Pass signals on to a server once it serves; a second SIGINT ends it at once.
-
-    One that came before is heeded where this begins: nothing has been begun then.
-    """
+async def _stop_on_signals(server: uvicorn.Server, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    """Pass signals on to a server, once it serves; a second SIGINT ends it at once."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for one in signals:
@@ -83,9 +96,9 @@ async def _heeding(server: uvicorn.Server, *, task_status: anyio.abc.TaskStatus[
 
 
 def _check(socket: Socket) -> None:
-    """Take the address and give it back; raises `InputError` where it cannot be had.
+    """Open the socket and close it again; raises `InputError` where it cannot be opened.
 
-    The server, which takes it next, would end the process with a trace.
+    uvicorn opens it next, and would end the process with a traceback.
     """
     family = net.AF_INET6 if ":" in socket.host else net.AF_INET
     try:
@@ -97,11 +110,11 @@ def _check(socket: Socket) -> None:
 
 
 async def _serving(server: uvicorn.Server) -> None:
-    while not server.started:  # noqa: ASYNC110  # uvicorn tells nobody
+    while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it
         await anyio.sleep(0.005)
 
 
-async def _announced(server: uvicorn.Server, host: str, told: Callable[[str], None]) -> None:
+async def _announce(server: uvicorn.Server, host: str, announce: Callable[[str], None]) -> None:
     await _serving(server)
     port = server.servers[0].sockets[0].getsockname()[1]
-    told(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -1,7 +1,8 @@
-"""One conversation: a forest of committed turns that only grows, except by what nobody received.
+"""A session: one conversation as a forest of committed turns, which only grows.
 
-A turn is matched against what was committed when its request came, and committed by what it continues, so two
-at once become siblings and neither waits for the other. What fails or is cancelled was never here.
+Each turn is matched against the turns that were committed when its request came, and committed after the turn
+that it continues. So two requests at once become siblings, and neither waits for the other. A turn that fails
+or is cancelled leaves no trace; one that no client received is taken back.
 """
 
 from __future__ import annotations
@@ -15,74 +16,90 @@ import anyio
 import attrs
 import orjson
 
-from tito_core import InputError, Step, Trajectory
+from tito_core import InputError, Trajectory
 from tito_core.samples import Forest
 
-from .commit import Commit
-from .limits import Caps
-from .prompt import Heard
-from .refusals import capped
-from .rows import decode, encode
+from .commit import Commit, decode, encode
+from .prompt import AnsweredPrompt
+from .refusals import GatewayLimits, limit_reached
 from .store import LostError, Store, StoredSession, StoreError
 
 
 @attrs.frozen(kw_only=True)
-class Head:
-    """What a session was opened with."""
+class SessionHead:
+    """What a session was opened with.
+
+    Attributes:
+        created: In seconds since 1970.
+        defaults: Sampling arguments for requests without them.
+        evaluation: Whether requests may sample with another temperature than the defaults.
+    """
 
     created: float
-    """In seconds since 1970."""
     defaults: Mapping[str, Any] = attrs.field(factory=dict)
-    """Sampling arguments for requests without them."""
     evaluation: bool = False
-    """Whether requests may sample otherwise than the defaults say."""
 
     def encoded(self) -> bytes:
         """Return the head as a store keeps it."""
         return orjson.dumps(attrs.asdict(self))
 
     @classmethod
-    def of(cls, data: bytes) -> Head:
+    def of(cls, data: bytes) -> SessionHead:
         """Read a head."""
         return cls(**orjson.loads(data))
 
 
 @attrs.define(eq=False)
 class Session:
-    """A session in memory. What it shows is committed, in its store and here."""
+    """A session in memory. Everything in it is committed, in its store too.
+
+    Attributes:
+        name: The session's id.
+        head: What it was opened with.
+        store: Where it is stored.
+        limits: What it may use.
+        epoch: The epoch of this gateway's ownership.
+        trajectory: The steps of all turns. It is a value: a turn keeps the one that it began with.
+        commits: All turns by name, in the order of their commits.
+        ids: Number of ids in it, each shared id counted once.
+        calls: Number of requests that use it now.
+        used: When it was last used, by the monotonic clock.
+        generation: How often it was used, so that a client can delete it only if unused since.
+        must_reload: Whether a write failed, so that the store may have what is missing here.
+        last_prompt: The prompt that was answered last.
+    """
 
     name: str
-    head: Head
+    head: SessionHead
     store: Store
-    caps: Caps
+    limits: GatewayLimits
     epoch: int
     trajectory: Trajectory = attrs.field(factory=Trajectory, init=False)
-    """A value: whoever took it before a commit keeps the one before."""
     commits: dict[str, Commit] = attrs.field(factory=dict, init=False)
-    """By name, in the order of their commits."""
     ids: int = attrs.field(default=0, init=False)
-    """How many ids are held, shared ones once."""
     calls: int = attrs.field(default=0, init=False)
-    """Requests that use it now."""
     used: float = attrs.field(factory=time.monotonic, init=False)
     generation: int = attrs.field(default=0, init=False)
-    """How often it was used, for those who delete only what nobody used since."""
-    doubted: bool = attrs.field(default=False, init=False)
-    """Whether a write failed, so that the store may have what is not here: it must be read again."""
-    heard: Heard | None = attrs.field(default=None, init=False)
-    """The prompt that was answered last."""
+    must_reload: bool = attrs.field(default=False, init=False)
+    last_prompt: AnsweredPrompt | None = attrs.field(default=None, init=False)
     _place: int = attrs.field(default=0, init=False)
-    _told: dict[int, str] = attrs.field(factory=dict, init=False)
-    """Commits by the identity of their messages, which those that go on from them share."""
+    _by_messages: dict[int, str] = attrs.field(factory=dict, init=False)
+    """Names of commits by the identity of their messages, which the commits that continue them share."""
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
     @classmethod
-    def restored(cls, name: str, stored: StoredSession, store: Store, caps: Caps, epoch: int) -> Session:
+    def restored(
+        cls, name: str, stored: StoredSession, store: Store, limits: GatewayLimits, epoch: int
+    ) -> Session:
         """Return a session as it was stored."""
-        made = cls(name, Head.of(stored.head), store, caps, epoch)
+        session = cls(name, SessionHead.of(stored.head), store, limits, epoch)
         for place, row in stored.rows.items():
-            made._restore(place, decode(row, made._kept))
-        return made
+            commit = decode(row, session._stored_parent)
+            # The step of the trajectory, not the decoded one: later steps share its messages and ids.
+            session.trajectory, session._place = session.trajectory.append(commit.step), place + 1
+            call = attrs.evolve(commit.call, step=session.trajectory[-1])
+            session._show(attrs.evolve(commit, call=call))
+        return session
 
     @property
     def forest(self) -> Forest:
@@ -95,49 +112,55 @@ class Session:
         return next(reversed(self.commits.values()), None)
 
     def path(self, commit: Commit | None) -> list[Commit]:
-        """Return the turns that a turn goes on from, and itself, oldest first."""
-        found = []
+        """Return a turn and the turns that it continues, oldest first."""
+        turns = []
         while commit is not None:
-            found.append(commit)
+            turns.append(commit)
             commit = None if commit.parent is None else self.commits[commit.parent]
-        return found[::-1]
+        return turns[::-1]
 
     def response(self, name: str) -> Commit | None:
         """Return the first turn of a response."""
         return next((one for one in self.commits.values() if one.response == name), None)
 
-    def room(self, new: int = 1) -> None:
-        """Refuse turns that the session has no room for."""
-        if len(self.commits) + new > self.caps.nodes:
-            raise capped("turns in this session", len(self.commits) + new, self.caps.nodes, "--max-nodes")
-        if self.ids > self.caps.tokens:
-            raise capped("ids in this session", self.ids, self.caps.tokens, "--max-tokens")
+    def check_limits(self) -> None:
+        """Demand that there is room for one more turn; raises `RequestRefused`."""
+        count, limits = len(self.commits) + 1, self.limits
+        if count > limits.nodes:
+            raise limit_reached("turns in this session", count, limits.nodes, "--max-nodes")
+        if self.ids > limits.tokens:
+            raise limit_reached("ids in this session", self.ids, limits.tokens, "--max-tokens")
 
-    async def commit(self, made: Sequence[Commit]) -> tuple[Commit, ...]:
-        """Store turns and show them; their parents and places are found here.
+    async def commit(self, turns: Sequence[Commit]) -> tuple[Commit, ...]:
+        """Store turns and show them, with the parents and places that are found here.
 
-        Must not be cancelled. Raises the store's errors, and has changed nothing then.
+        Must not be cancelled. Raises the store's errors; then nothing has changed.
         """
         async with self._lock:
-            kept: list[Commit] = []
+            added: list[Commit] = []
             try:
-                for one in made:
-                    kept.append(await self._add(one))  # noqa: PERF401  # those before a failure are undone
+                for one in turns:
+                    added.append(await self._add(one))  # noqa: PERF401  # those before a failure are undone
             except BaseException:
-                await self._forget(kept)
+                await self._remove(added)
                 raise
-        return tuple(kept)
+        return tuple(added)
 
     async def take_back(self, commits: Sequence[Commit]) -> None:
-        """Undo commits that nobody received; what somebody went on from was received, and stays."""
+        """Undo commits that no client received; one that another turn continues was received, and stays."""
         async with self._lock:
-            await self._forget(commits)
+            await self._remove(commits)
 
-    async def _add(self, made: Commit) -> Commit:
-        self.room()
-        commit, grown = self._placed(made)
-        parent = None if commit.parent is None else self.commits[commit.parent]
-        with self._doubting():
+    async def _add(self, turn: Commit) -> Commit:
+        self.check_limits()
+        grown = self.trajectory.append(turn.step)
+        step = grown[-1]
+        call = attrs.evolve(turn.call, step=step, order=self._place)
+        continued = step.prompt.parent
+        name = None if continued is None else self._by_messages.get(id(continued))
+        commit = attrs.evolve(turn, call=call, parent=name)
+        parent = None if name is None else self.commits[name]
+        with self._writing():
             after = None if parent is None else parent.call.order
             await self.store.put(self.name, self.epoch, self._place, encode(commit, parent), after=after)
         self.trajectory, self._place = grown, self._place + 1
@@ -145,57 +168,40 @@ class Session:
         return commit
 
     @contextmanager
-    def _doubting(self) -> Iterator[None]:
-        """Take note of a write of which nobody knows whether it was made."""
+    def _writing(self) -> Iterator[None]:
+        """Note a failed write: whether it took place is unknown."""
         try:
             yield
         except StoreError:
-            self.doubted = True
+            self.must_reload = True
             raise
 
-    def _kept(self, name: str) -> Commit:
-        """Return a stored turn's parent."""
+    def _stored_parent(self, name: str) -> Commit:
         if name not in self.commits:
             raise LostError
         return self.commits[name]
-
-    def _restore(self, place: int, commit: Commit) -> None:
-        """Show a stored turn; its step is the one that the trajectory holds, which others will share."""
-        self.trajectory, self._place = self.trajectory.append(commit.step), place + 1
-        call = attrs.evolve(commit.call, step=self.trajectory[-1])
-        self._show(attrs.evolve(commit, call=call))
-
-    def _placed(self, made: Commit) -> tuple[Commit, Trajectory]:
-        """Return a commit with its parent, sharing what that has, and the trajectory with it."""
-        grown = self.trajectory.append(made.step)
-        step = grown[-1]
-        call = attrs.evolve(made.call, step=step, order=self._place)
-        return attrs.evolve(made, call=call, parent=self._parent_name(step)), grown
-
-    def _parent_name(self, step: Step) -> str | None:
-        return self._told.get(id(step.prompt.parent)) if step.prompt.parent is not None else None
 
     def _show(self, commit: Commit) -> None:
         if commit.name in self.commits:
             raise InputError(f"a session has two turns named {commit.name:.64}")
         self.commits[commit.name] = commit
-        self._told[id(commit.step.messages)] = commit.name
+        self._by_messages[id(commit.step.messages)] = commit.name
         self.ids += _new_ids(commit, self.commits)
 
-    async def _forget(self, commits: Sequence[Commit]) -> None:
-        """Forget turns, newest first; one that another goes on from stays."""
+    async def _remove(self, commits: Sequence[Commit]) -> None:
+        """Remove turns, newest first, except those that another turn continues."""
         for commit in reversed(commits):
             if any(other.parent == commit.name for other in self.commits.values()):
                 continue
-            with self._doubting():
+            with self._writing():
                 await self.store.take_back(self.name, self.epoch, commit.call.order)
             self.ids -= _new_ids(commit, self.commits)
-            del self.commits[commit.name], self._told[id(commit.step.messages)]
+            del self.commits[commit.name], self._by_messages[id(commit.step.messages)]
             self.trajectory = Trajectory(one.step for one in self.commits.values())
 
 
 def _new_ids(commit: Commit, commits: Mapping[str, Commit]) -> int:
-    """Return how many ids a turn holds that its parent does not."""
+    """Return how many ids a turn has that its parent does not have."""
     whole = commit.step.ids.length
     if commit.parent is None:
         return whole

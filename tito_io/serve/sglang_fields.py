@@ -1,87 +1,95 @@
-"""What SGLang adds to a chat, and the session protocol with it: asked for in the body, told in the choices.
+"""SGLang's additions to chats, which the session protocol has too: in the body and in the choices.
 
-Its names are taken off before a dialect reads the body, and what they ask for is put into the answer.
+Their names are removed before a dialect reads the body; what they ask for is added to the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 import attrs
 
 from tito_io.engines.protocol import Reply
 
-from .refusals import RequestRefused
-from .session import Head
+from .refusals import bad_request
+from .session import SessionHead
 
-OWNED = frozenset(("input_ids", "routed_experts_start_len", "logprob_start_len"))
-"""Keys that only a session server sets: later ones refuse them, older ones overwrite them."""
-WISHES = frozenset(("return_meta_info", "return_prompt_token_ids"))
-SET = frozenset(("no_stop_trim", "return_routed_experts", "return_indexer_topk"))
-"""Keys that a session server sets for its engine whatever a client says: an adapter knows how to ask."""
+SERVER_FIELDS = frozenset(("input_ids", "routed_experts_start_len", "logprob_start_len"))
+"""Fields that only a session server sets: later servers refuse them, older ones overwrite them."""
+ANSWER_FIELDS = frozenset(("return_meta_info", "return_prompt_token_ids"))
+ENGINE_FIELDS = frozenset(("no_stop_trim", "return_routed_experts", "return_indexer_topk"))
+"""Fields that a session server sets for its engine whatever a client sends; here the adapters do that."""
 DEFAULTS = ("temperature", "top_p", "top_k")
-NOTHING_SAID = -1
-"""What stands for no limit in `top_k`."""
 
 
 @attrs.frozen
-class Wishes:
-    """What a chat asks to be told besides."""
+class AddedFields:
+    """What an answer holds besides the dialect's own fields.
 
-    meta: bool = False
-    prompt: bool = False
+    Attributes:
+        meta_info: Whether each choice has SGLang's `meta_info`.
+        prompt_ids: Whether each choice has the prompt's ids.
+    """
+
+    meta_info: bool = False
+    prompt_ids: bool = False
+
+    def add(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        """Return a whole chat answer with the fields in its choices."""
+        if not (self.meta_info or self.prompt_ids):
+            return body
+        for choice, one in zip(body["choices"], (reply, *reply.siblings), strict=True):
+            if self.meta_info:
+                choice["meta_info"] = meta_info(body["id"], one)
+            if self.prompt_ids:
+                choice["prompt_token_ids"] = list(one.prompt_ids)
+            choice["matched_stop"] = one.stop_reason
+            choice["message"]["content"] = choice["message"].get("content") or ""
+        return body
 
 
 @attrs.frozen
 class SessionWire:
-    """A generation of the session protocol's wire."""
+    """A generation of the session protocol.
+
+    Attributes:
+        later: Whether an answer holds only the fields that were asked for, and fields that only the server
+            sets are refused.
+    """
 
     later: bool = True
-    """Whether an answer tells only what was asked for, and what only the server sets is refused."""
 
-    def read(self, body: dict[str, Any], head: Head) -> tuple[dict[str, Any], Wishes]:
-        """Return a chat's body without SGLang's keys, and what they wish; raises `RequestRefused`."""
-        owned = sorted(name for name in OWNED if body.get(name) is not None)
-        if owned and self.later:
-            raise _bad(f"{owned[0]} is not accepted: the session's server sets it; leave it out")
-        wishes = Wishes(
-            meta=not self.later or bool(body.get("return_meta_info")),
-            prompt=bool(body.get("return_prompt_token_ids")),
+    def read(self, body: dict[str, Any], head: SessionHead) -> tuple[dict[str, Any], AddedFields]:
+        """Return a chat's body without SGLang's fields, and what they ask for; raises `RequestRefused`."""
+        refused = sorted(name for name in SERVER_FIELDS if body.get(name) is not None)
+        if refused and self.later:
+            name = refused[0]
+            raise bad_request(f"{name} is not accepted: the session's server sets it; leave it out", name)
+        added = AddedFields(
+            meta_info=not self.later or bool(body.get("return_meta_info")),
+            prompt_ids=bool(body.get("return_prompt_token_ids")),
         )
-        said = {name: one for name, one in body.items() if name not in OWNED | WISHES | SET}
-        return _with_defaults(said, head), wishes
+        removed = SERVER_FIELDS | ANSWER_FIELDS | ENGINE_FIELDS
+        return _with_defaults({k: v for k, v in body.items() if k not in removed}, head), added
 
 
-def _with_defaults(said: dict[str, Any], head: Head) -> dict[str, Any]:
+def _with_defaults(body: dict[str, Any], head: SessionHead) -> dict[str, Any]:
     """Return a body with the session's own sampling arguments."""
     for name, value in head.defaults.items():
-        if said.get(name) is None:
-            said[name] = value
-        elif name == "temperature" and said[name] != value and not head.evaluation:
-            raise _bad(
+        if body.get(name) is None:
+            body[name] = value
+        elif name == "temperature" and body[name] != value and not head.evaluation:
+            raise bad_request(
                 "temperature does not match the training session's; open the session with evaluation, or "
-                "leave it out"
+                "leave it out",
+                "temperature",
             )
-    return said
-
-
-def enriched(body: dict[str, Any], reply: Reply, wishes: Wishes) -> dict[str, Any]:
-    """Return a whole chat answer with what was wished for in its choices."""
-    for choice, one in zip(body["choices"], (reply, *reply.siblings), strict=True):
-        if wishes.meta:
-            choice["meta_info"] = meta_info(body["id"], one)
-        if wishes.prompt:
-            choice["prompt_token_ids"] = list(one.prompt_ids)
-        if wishes.meta or wishes.prompt:
-            choice["matched_stop"] = one.stop_reason
-            choice["message"]["content"] = choice["message"].get("content") or ""
     return body
 
 
 def meta_info(name: str, reply: Reply) -> dict[str, Any]:
-    """Return what SGLang tells of a turn. Where a log-probability is missing, null stands for it."""
+    """Return SGLang's `meta_info` of a turn; null stands for a missing log-probability."""
     logprobs = reply.logprobs or (None,) * len(reply.completion_ids)
     pairs = [[value, index, None] for value, index in zip(logprobs, reply.completion_ids, strict=True)]
     versions = {run.version for run in reply.weight_versions}
@@ -99,7 +107,3 @@ def meta_info(name: str, reply: Reply) -> dict[str, Any]:
 def _reason(reply: Reply) -> Mapping[str, Any]:
     kind = "stop" if reply.finish_reason == "tool_calls" else reply.finish_reason
     return {"type": kind, **({} if reply.stop_reason is None else {"matched": reply.stop_reason})}
-
-
-def _bad(message: str) -> RequestRefused:
-    return RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", message)

@@ -1,9 +1,9 @@
-"""What users and tools say stays text, also where it spells a special token.
+"""Keep what users and tools write as text, also where it spells a special token.
 
-A tool that returns `<|im_end|>` must not end a turn. A tokenizer reads such letters as the token; so before a
-template is filled in, each is replaced by a stand-in that nobody can guess, and in the ids each stand-in is
-replaced by the ids of the letters. The template and the rest of the text are none the wiser. Whatever shape a
-content has, every text in it is looked at, and so is what templates make of texts that stand side by side.
+A tool that returns `<|im_end|>` must not end a turn, but a tokenizer reads these letters as the token. So
+each is replaced by a random stand-in before the template is rendered. In the ids, each stand-in is then
+replaced by the ids of the letters. The template and the rest of the text do not change. Every text of a
+content is searched, whatever its shape, and so is what templates make of adjacent texts.
 """
 
 from __future__ import annotations
@@ -23,119 +23,134 @@ from tito_core import InputError, Message
 from tito_io.families.family import Bound, Family
 
 ROLES = frozenset(("user", "tool"))
-"""Who speaks for the world. System texts are the operator's, and assistants' are the model's own."""
+"""Whose texts are searched. System texts are the operator's, and assistants' are the model's own."""
 
 
 @attrs.frozen
-class Spelled:
-    """A special token that may be spelled out."""
+class StandIn:
+    """What replaces a special token that is spelled out.
 
-    stand_in: str
+    Attributes:
+        text: The stand-in's text.
+        ids: The ids of the token's letters; none of them is a special token.
+    """
+
+    text: str
     ids: tuple[int, ...]
-    """The ids of its letters, the token not among them."""
 
 
 @attrs.frozen(eq=False)
-class Guard:
-    """A family that reads spelled special tokens as text."""
+class SpecialTokenGuard:
+    """A model folder that reads spelled special tokens as text.
+
+    Attributes:
+        family: The folder; its tokenizer knows the stand-ins.
+        known: Stand-ins by the special token's text.
+        ids: The ids of the letters by the stand-in's id.
+        pattern: Matches the text of any special token.
+    """
 
     family: Family
-    known: Mapping[str, Spelled]
-    """Special tokens by their text."""
+    known: Mapping[str, StandIn]
     ids: Mapping[int, tuple[int, ...]]
-    """What stands for a stand-in's id."""
     pattern: re.Pattern[str]
 
     @classmethod
-    def of(cls, family: Family, *, guarded: bool = True) -> Guard:
-        """Make ready; raises `InputError` where the vocabulary cannot write a special token's letters.
+    def of(cls, family: Family, *, guarded: bool = True) -> SpecialTokenGuard:
+        """Return the guard of a folder; not `guarded`, it renders as the folder does.
 
-        Not `guarded`, it renders as the family does.
+        Raises `InputError` where the vocabulary cannot write a special token's letters.
         """
         texts = special_texts(family.tokenizer) if guarded else []
-        begun = sorted({text[0] for text in texts} - {*texts})
-        salt = secrets.token_hex(8)
-        plain = _plain(family.tokenizer)
+        first_letters = sorted({text[0] for text in texts} - {*texts})
+        salt = secrets.token_hex(8)  # so that a text cannot contain a stand-in on purpose
+        plain = _without_added_tokens(family.tokenizer)
         known = {
-            text: Spelled(f"\ue000{salt}:{place}\ue001", _letters(plain, family, text))
-            for place, text in enumerate([*texts, *begun])
+            text: StandIn(f"\ue000{salt}:{place}\ue001", _letters(plain, family, text))
+            for place, text in enumerate([*texts, *first_letters])
         }
-        extended = family.with_special_tokens([one.stand_in for one in known.values()])
-        found = {extended.tokenizer.token_to_id(one.stand_in): one.ids for one in known.values()}
+        extended = family.with_special_tokens([one.text for one in known.values()])
+        ids = {extended.tokenizer.token_to_id(one.text): one.ids for one in known.values()}
         longest = sorted(texts, key=len, reverse=True)
         pattern = re.compile("|".join(map(re.escape, longest)) or r"(?!)")
-        return cls(
-            extended, known, {index: ids for index, ids in found.items() if index is not None}, pattern
-        )
+        return cls(extended, known, {key: value for key, value in ids.items() if key is not None}, pattern)
 
     def count(self, messages: Sequence[Message]) -> int:
-        """Return how many special tokens are spelled out where the world speaks."""
+        """Return how many special tokens users and tools spell."""
         return sum(self._hide(message)[1] for message in messages)
 
-    def tokenize_fn(self, tools: Sequence[Mapping[str, Any]], args: Mapping[str, Any]) -> Guarded:
-        """Return what renders messages."""
-        return Guarded(self, self.family.tokenize_fn(tools=tools or None, **args))
+    def tokenize_fn(self, tools: Sequence[Mapping[str, Any]], args: Mapping[str, Any]) -> GuardedTemplate:
+        """Return what renders messages with tools and template arguments."""
+        return GuardedTemplate(self, self.family.tokenize_fn(tools=tools or None, **args))
 
     def hidden(self, messages: Sequence[Message]) -> list[Message]:
-        """Return messages with stand-ins in them."""
+        """Return messages with stand-ins for spelled special tokens."""
         return [self._hide(message)[0] for message in messages]
 
     def shown(self, ids: Sequence[int]) -> list[int]:
-        """Return ids with letters for stand-ins."""
+        """Return ids with the letters' ids for stand-ins."""
         if self.ids.keys().isdisjoint(ids):
             return list(ids)
         return [*chain.from_iterable(self.ids.get(index, (index,)) for index in ids)]
 
     def _hide(self, message: Message) -> tuple[Message, int]:
-        """Return a message with stand-ins in it, and how many there are."""
+        """Return a message with stand-ins, and their number."""
         if message.get("role") not in ROLES:
             return message, 0
-        said = {name: value for name, value in message.items() if name != "role"}
-        texts = list(_texts(said))
-        if not any(map(self.pattern.search, (*(one.said for one in texts), _joined(texts)))):
+        fields = {name: value for name, value in message.items() if name != "role"}
+        texts = list(_texts(fields))
+        if not any(map(self.pattern.search, (*(one.text for one in texts), _adjacent(texts)))):
             return message, 0
-        whole = [self.pattern.subn(self._stand_in, one.said) for one in texts]
+        whole = [self.pattern.subn(lambda match: self.known[match.group()].text, one.text) for one in texts]
         apart = self._apart(
-            [attrs.evolve(one, said=text) for one, (text, _) in zip(texts, whole, strict=True)]
+            [attrs.evolve(one, text=text) for one, (text, _) in zip(texts, whole, strict=True)]
         )
-        hidden = {"role": message["role"], **_retold(said, iter(apart))}
-        changed = sum(one.said != text for one, (text, _) in zip(apart, whole, strict=True))
+        hidden = {"role": message["role"], **_with_texts(fields, iter(apart))}
+        changed = sum(one.text != text for one, (text, _) in zip(apart, whole, strict=True))
         return hidden, sum(count for _, count in whole) + changed
 
     def _apart(self, texts: list[FoundText]) -> list[FoundText]:
-        """Return texts that spell nothing where they are put side by side: what begins a token is hidden."""
-        begins = {match.start() for match in self.pattern.finditer(_joined(texts))}
+        """Return texts that spell no special token when joined: the first letter of each is hidden.
+
+        Hiding one token can complete another from what is left and right of it, so this repeats.
+        """
+        begins = {match.start() for match in self.pattern.finditer(_adjacent(texts))}
         if not begins:
             return texts
-        found, start = [], 0
+        changed, start = [], 0
         for one in texts:
-            length = len(one.said) if one.beside else 0
             letters = [
-                self.known[letter].stand_in if one.beside and start + place in begins else letter
-                for place, letter in enumerate(one.said)
+                self.known[letter].text if one.beside and start + place in begins else letter
+                for place, letter in enumerate(one.text)
             ]
-            found.append(attrs.evolve(one, said="".join(letters)))
-            start += length
-        return self._apart(found)
-
-    def _stand_in(self, found: re.Match[str]) -> str:
-        return self.known[found.group()].stand_in
+            changed.append(attrs.evolve(one, text="".join(letters)))
+            start += len(one.text) if one.beside else 0
+        return self._apart(changed)
 
 
 @attrs.frozen
 class FoundText:
-    """A text somewhere in a message."""
+    """A text somewhere in a message.
 
-    said: str
+    Attributes:
+        text: The text.
+        beside: Whether a template may join it to the text before; it does not join keys and types of parts.
+    """
+
+    text: str
     beside: bool
-    """Whether a template may put it beside the text before it: keys and kinds of parts it does not."""
 
 
 @attrs.frozen
-class Guarded:
-    """A guarded family's template with tools and arguments, asked from asynchronous code."""
+class GuardedTemplate:
+    """A guarded folder's template with tools and arguments, for asynchronous code.
 
-    guard: Guard
+    Attributes:
+        guard: The guard.
+        bound: The template with tools and arguments.
+    """
+
+    guard: SpecialTokenGuard
     bound: Bound
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -174,29 +189,29 @@ def _texts(value: Any, *, beside: bool = True) -> Iterator[FoundText]:
             yield from _texts(item, beside=beside)
 
 
-def _retold(value: Any, texts: Iterator[FoundText]) -> Any:
+def _with_texts(value: Any, texts: Iterator[FoundText]) -> Any:
     """Return a value with other texts, in the order of `_texts`."""
     if isinstance(value, str):
-        return next(texts).said
+        return next(texts).text
     if isinstance(value, Mapping):
-        return {next(texts).said: _retold(item, texts) for item in value.values()}
+        return {next(texts).text: _with_texts(item, texts) for item in value.values()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [_retold(item, texts) for item in value]
+        return [_with_texts(item, texts) for item in value]
     return value
 
 
-def _joined(texts: Iterable[FoundText]) -> str:
-    """Return what a template may make of texts."""
-    return "".join(one.said for one in texts if one.beside)
+def _adjacent(texts: Iterable[FoundText]) -> str:
+    """Return the text that a template may make of texts."""
+    return "".join(one.text for one in texts if one.beside)
 
 
-def _plain(tokenizer: Tokenizer) -> Tokenizer:
-    """Return a tokenizer that knows no added token, so that letters are letters."""
+def _without_added_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """Return a tokenizer without added tokens, which reads a special token's text as letters."""
     return Tokenizer.from_str(json.dumps({**json.loads(tokenizer.to_str()), "added_tokens": []}))
 
 
 def _letters(plain: Tokenizer, family: Family, text: str) -> tuple[int, ...]:
-    """Return ids that spell a special token's text, whole or letter by letter."""
+    """Return ids that spell a special token's text, encoded whole or letter by letter."""
     special = {family.tokenizer.token_to_id(one) for one in special_texts(family.tokenizer)}
     for pieces in ([text], list(text)):
         ids = tuple(chain.from_iterable(plain.encode(one, add_special_tokens=False).ids for one in pieces))

@@ -1,12 +1,12 @@
-"""A store in one file: what was acknowledged survives the end of the process, however sudden.
+"""A store in one SQLite file: what it acknowledged survives the process, even if that is killed.
 
-SQLite's write-ahead log, one connection, asked in a thread. A row is safe from the process's death as soon as
-the system has it; `durable` waits for the disk too, which a power cut asks for. One gateway owns the file.
+It uses SQLite's write-ahead log and one connection, in a thread. A row survives the process as soon as the
+operating system has it; `durable` waits for the disk too, so that the row survives a power cut. One gateway
+owns the file.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import time
@@ -23,7 +23,7 @@ import attrs
 
 from tito_core import InputError
 
-from .store import Claim, FencedError, GoneError, LostError, StoredSession, StoreError, beginning
+from .store import Claim, FencedError, GoneError, LostError, StoredSession, StoreError, first_epoch
 
 T = TypeVar("T")
 VERSION = 1
@@ -38,34 +38,39 @@ TURN = "SELECT 1 FROM turns WHERE name = ? AND place = ?"
 
 @attrs.define(eq=False)
 class SqliteStore:
-    """Sessions in a file; opened by `SqliteStore.open`."""
+    """Sessions in a file; opened by `SqliteStore.open`.
+
+    Attributes:
+        path: The file.
+        clock: Returns the time in seconds; for `sweep`.
+    """
 
     path: Path
     _db: sqlite3.Connection
-    _owner: int
-    """The lock file's descriptor: the lock ends with the process."""
+    _owner: sqlite3.Connection
+    """Holds the lock on the file beside it until the process ends."""
     shared: bool = attrs.field(default=False, init=False)
     clock: Callable[[], float] = time.time
     _lock: Lock = attrs.field(factory=Lock, init=False)
-    """One statement at a time: the threads that ask share the connection."""
+    """Allows one statement at a time: the threads share the connection."""
 
     @classmethod
     def open(cls, path: str | Path, *, durable: bool = False) -> Self:
-        """Open the file, made where it is missing.
+        """Open the file; create it where it is missing.
 
-        Raises `InputError` where another gateway has it open, it is another program's, or its folder is not
-        there: a folder that was misspelt must not begin a new life.
+        Raises `InputError` where another gateway has it open, where it is another program's, or where its
+        folder is missing: a misspelt folder must not begin an empty store.
         """
         file = Path(path)
         if file.is_dir():
             raise InputError(f"--store sqlite:{file}: this is a folder; name a file in it")
-        owner = _locked(file.with_name(f"{file.name}.lock"))
+        owner = _lock_file(file.with_name(f"{file.name}.lock"))
         try:
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # conversations are private
+            _create(file)
             db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             _prepared(db, durable=durable)
         except (sqlite3.Error, OSError) as error:
-            os.close(owner)
+            owner.close()
             raise InputError(f"--store sqlite:{file}: {error}; name another file") from error
         return cls(file, db, owner)
 
@@ -74,13 +79,13 @@ class SqliteStore:
         await self._run(partial(self._rows, "SELECT 1 FROM sessions LIMIT 1"))
 
     async def exists(self, name: str) -> bool:
-        """Tell whether there is such a session."""
+        """Return whether there is such a session."""
         return bool(await self._run(partial(self._rows, "SELECT 1 FROM sessions WHERE name = ?", name)))
 
     async def create(self, name: str, head: bytes) -> bool:
-        """Keep a new session; False where the name is taken."""
+        """Add a new session; False where the name is taken."""
         sql = "INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?)"
-        return await self._run(partial(self._changed, sql, name, head, beginning(), self.clock())) > 0
+        return await self._run(partial(self._changed, sql, name, head, first_epoch(), self.clock())) > 0
 
     async def claim(self, name: str, *, anew: bool = False) -> Claim:  # noqa: ARG002  # each claim is
         """Own a session."""
@@ -94,40 +99,40 @@ class SqliteStore:
         return await self._run(partial(self._load, name))
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
-        """Keep a row."""
+        """Add a row."""
         await self._run(partial(self._put, name, epoch, place, row, after))
 
     async def take_back(self, name: str, epoch: int, place: int) -> None:
-        """Forget a row."""
+        """Delete a row."""
         await self._run(partial(self._take_back, name, epoch, place))
 
     async def delete(self, name: str) -> bool:
-        """Forget a session."""
+        """Delete a session."""
         return await self._run(partial(self._delete, name))
 
     async def count(self) -> int:
-        """Return how many sessions there are."""
+        """Return the number of sessions."""
         return int((await self._run(partial(self._rows, "SELECT count(*) FROM sessions")))[0][0])
 
     async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
-        """Forget sessions that were idle for long."""
+        """Delete sessions that were idle for long."""
         return await self._run(partial(self._sweep, idle_seconds, used))
 
     async def aclose(self) -> None:
         """Close the file."""
         await self._run(self._db.close)
-        os.close(self._owner)
+        self._owner.close()
 
-    # What runs in a thread, under the lock.
+    # The rest runs in a thread, under the lock.
 
-    async def _run(self, done: Callable[[], T]) -> T:
-        """Run in a thread. Cancelling does not stop it, so whoever cancels waits: a write is made or not."""
-        return await anyio.to_thread.run_sync(self._locked, done)
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Run in a thread. A cancelled caller waits for the end: whether a write took place must be known."""
+        return await anyio.to_thread.run_sync(self._locked, work)
 
-    def _locked(self, done: Callable[[], T]) -> T:
+    def _locked(self, work: Callable[[], T]) -> T:
         with self._lock:
             try:
-                return done()
+                return work()
             except sqlite3.Error as error:
                 with suppress(sqlite3.Error):
                     self._db.rollback()
@@ -141,15 +146,15 @@ class SqliteStore:
 
     def _claim(self, name: str) -> Claim:
         sql = "UPDATE sessions SET epoch = epoch + 1, touched = ? WHERE name = ? RETURNING epoch"
-        found = self._rows(sql, self.clock(), name)
-        if not found:
-            raise GoneError("there is no such session")
-        return Claim(found[0][0], found[0][0] - 1)
+        epochs = self._rows(sql, self.clock(), name)
+        if not epochs:
+            raise GoneError
+        return Claim(epochs[0][0], epochs[0][0] - 1)
 
     def _load(self, name: str) -> StoredSession:
         head = self._rows("SELECT head FROM sessions WHERE name = ?", name)
         if not head:
-            raise GoneError("there is no such session")
+            raise GoneError
         rows = self._rows("SELECT place, data FROM turns WHERE name = ? ORDER BY place", name)
         return StoredSession(head[0][0], dict(rows))
 
@@ -165,7 +170,7 @@ class SqliteStore:
         self._db.execute("COMMIT")
 
     def _demand(self, name: str, place: int | None) -> None:
-        """Raise `LostError` where there is no row at a place."""
+        """Raise `LostError` where a place has no row."""
         if place is not None and not self._rows(TURN, name, place):
             raise LostError
 
@@ -178,15 +183,15 @@ class SqliteStore:
         if self._changed(sql, self.clock(), name, epoch):
             return
         if self._rows("SELECT 1 FROM sessions WHERE name = ?", name):
-            raise FencedError("another gateway owns the session now; nothing was written")
-        raise GoneError("there is no such session")
+            raise FencedError
+        raise GoneError
 
     def _delete(self, name: str) -> bool:
         self._db.execute("BEGIN IMMEDIATE")
         self._changed("DELETE FROM turns WHERE name = ?", name)
-        found = self._changed("DELETE FROM sessions WHERE name = ?", name) > 0
+        deleted = self._changed("DELETE FROM sessions WHERE name = ?", name) > 0
         self._db.execute("COMMIT")
-        return found
+        return deleted
 
     def _sweep(self, idle_seconds: float, used: Collection[str]) -> int:
         now = self.clock()
@@ -198,28 +203,46 @@ class SqliteStore:
         return sum(self._delete(name) for (name,) in old)
 
 
-def _locked(path: Path) -> int:
-    """Return the descriptor of a lock file that this process holds."""
+def _create(path: Path) -> None:
+    """Create a file that only its user can read; conversations are private. One that exists stays as it is.
+
+    It must not be opened here again: closing it would end the locks that this process has on it (POSIX).
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _lock_file(path: Path) -> sqlite3.Connection:
+    """Return a connection with an exclusive lock on an empty database beside the store.
+
+    The lock is SQLite's own, which every operating system ends with the process. It is on a file of its own
+    so that other programs can read the store meanwhile.
+    """
+    store = path.with_suffix("")
     try:
-        found = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise InputError(f"--store sqlite:{path.with_suffix('')}: {_why(path.parent, error)}") from error
+        _create(path)
+        owner = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    except (sqlite3.Error, OSError) as error:
+        raise InputError(f"--store sqlite:{store}: {_why(path.parent, error)}") from error
     try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(found)
+        owner.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        owner.close()
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise InputError(f"--store sqlite:{store}: {path}: {error}; delete that file") from error
         raise InputError(
-            f"--store sqlite:{path.with_suffix('')} belongs to another gateway that runs; stop it, name "
+            f"--store sqlite:{store} belongs to another gateway that runs; stop it, name "
             "another file, or let several gateways share --store redis://"
         ) from None
-    return found
+    return owner
 
 
-def _why(folder: Path, error: OSError) -> str:
-    """Return why no file can be made in a folder, and what to do about it."""
+def _why(folder: Path, error: Exception) -> str:
+    """Return why no file can be created in a folder, and what to do about it."""
     if not folder.exists():
         return f"there is no folder {folder}; make it, or name another file"
-    return f"no file can be made in {folder.absolute()} ({error.strerror}); name another file"
+    reason = getattr(error, "strerror", None) or error
+    return f"no file can be made in {folder.absolute()} ({reason}); name another file"
 
 
 def _prepared(db: sqlite3.Connection, *, durable: bool) -> None:

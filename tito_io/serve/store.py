@@ -1,49 +1,51 @@
-"""What keeps sessions: a head, and a row for each committed turn that holds what is new in it.
+"""Stores of sessions: their protocol, the one in memory, and the choice by address.
 
-Writing is owning: a session belongs to one gateway at a time, and each change of owner counts its epoch up.
-Who writes names the epoch that it owns; a late owner's writes are refused and change nothing.
+A stored session is a head and one row per committed turn. Only the session's owner writes, and one gateway
+owns it at a time. Each change of owner raises the session's epoch, and a write names the epoch that its
+writer owns. A late owner's write therefore fails and changes nothing.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 import attrs
 
-from tito_core import TitoError
-
-
-def beginning() -> int:
-    """Return the epoch that a new session begins with: none that an earlier session of its name has had.
-
-    So what its owner is late with is refused, as a late owner's writes always are.
-    """
-    return secrets.randbits(40)
+from tito_core import InputError, TitoError
+from tito_io.extras import install
 
 
 class StoreError(TitoError):
-    """The store failed, or could not be reached. Whether the last write was made is unknown."""
+    """The store failed, or cannot be reached. Whether the last write took place is unknown."""
 
 
 class GoneError(StoreError):
-    """There is no such session: it was deleted, or nobody used it for too long."""
+    """There is no such session: it was deleted, or unused for too long."""
+
+    def __init__(self) -> None:
+        """Say that the session is missing."""
+        super().__init__("there is no such session")
 
 
 class FencedError(StoreError):
     """Another gateway owns the session now; nothing was written."""
 
-
-LOST = "the store has lost a turn that others go on from; is it one that keeps what it has?"
+    def __init__(self, message: str = "another gateway owns the session now; nothing was written") -> None:
+        """Take a message where more is known."""
+        super().__init__(message)
 
 
 class LostError(StoreError):
-    """The store has lost a turn that others go on from; nothing was written."""
+    """The store has lost a turn that others continue; nothing was written."""
 
     def __init__(self) -> None:
-        """Say what that says of the store."""
-        super().__init__(LOST)
+        """Say what that means for the store."""
+        super().__init__(
+            "the store has lost a turn that others go on from; is it one that keeps what it has?"
+        )
 
 
 class BusyError(StoreError):
@@ -52,74 +54,209 @@ class BusyError(StoreError):
 
 @attrs.frozen
 class Claim:
-    """A session that is owned."""
+    """The ownership of a session.
+
+    Attributes:
+        epoch: What writes must name.
+        previous: The epoch before. If this gateway owned that one, the session has not changed since.
+        rows: Number of rows, from stores that can lose some; else None.
+    """
 
     epoch: int
-    """What writes must name."""
     previous: int
-    """The epoch before. Where it is the one that this gateway had, nobody has written since."""
     rows: int | None = None
-    """How many rows there are, where the store may have lost some."""
 
 
 @attrs.frozen
 class StoredSession:
-    """A session as it is stored."""
+    """A session as it is stored.
+
+    Attributes:
+        head: What the session was opened with.
+        rows: One per turn by its place. Places grow in the order of the commits; some may be missing.
+    """
 
     head: bytes
     rows: Mapping[int, bytes]
-    """By their places, which grow in the order of the commits and may leave some out."""
 
 
 class Store(Protocol):
-    """Keeps sessions. Everything that is acknowledged stays, whatever becomes of the process."""
+    """Keeps sessions. What a method has acknowledged survives the end of the process."""
 
     shared: bool
-    """Whether several gateways may have it: a session is then claimed for each burst of calls."""
+    """Whether several gateways may use the store; a session is then claimed for each burst of calls."""
 
     async def check(self) -> None:
         """Ask whether the store answers; raises `StoreError` where it does not."""
 
     async def exists(self, name: str) -> bool:
-        """Tell whether there is such a session."""
+        """Return whether there is such a session."""
 
     async def create(self, name: str, head: bytes) -> bool:
-        """Keep a new session; False where the name is taken, and then nothing is changed."""
+        """Add a new session. Returns False, and changes nothing, where the name is taken."""
 
     async def claim(self, name: str, *, anew: bool = False) -> Claim:
-        """Own a session; raises `GoneError`, `BusyError`. An owner that holds it already claims it again.
+        """Own a session; raises `GoneError`, `BusyError`. Its owner may claim it again.
 
-        It may keep its epoch then; `anew` is for one that will read the session again, and refuses what is
-        still written by what it has read before.
+        The owner may keep its epoch then. With `anew`, which precedes reading the session again, it gets a
+        new epoch: late writes of what it had read before then fail.
         """
 
     async def release(self, name: str, epoch: int) -> None:
-        """Let another own the session. Whoever does not come to it loses it when its lease ends."""
+        """Let another gateway own the session. Without this, the ownership ends with its lease."""
 
     async def load(self, name: str) -> StoredSession:
         """Return a session; raises `GoneError`."""
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
-        """Keep a row, which goes on from the row at `after` and could not be read without it.
+        """Add a row, which continues the row at `after` and could not be read without it.
 
-        Raises `GoneError`, `FencedError`, and `LostError` where there is no such row. When this returns, the
-        row is safe.
+        Raises `GoneError`, `FencedError`, and `LostError` where the row at `after` is missing. When this
+        returns, the row is safe.
         """
 
     async def take_back(self, name: str, epoch: int, place: int) -> None:
-        """Forget a row that nobody has received; raises as `put` does."""
+        """Delete a row that no client has received; raises as `put` does."""
 
     async def delete(self, name: str) -> bool:
-        """Forget a session; False where there is none."""
+        """Delete a session; False where there is no such session."""
 
     async def count(self) -> int:
-        """Return how many sessions there are."""
+        """Return the number of sessions."""
 
     async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
-        """Forget the sessions that nobody has written or claimed for so long; return how many.
+        """Delete sessions without a write or claim for so long; return how many.
 
-        Those that were `used` without either are as if claimed now.
+        Sessions in `used` count as claimed now.
         """
 
     async def aclose(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
+
+
+def first_epoch() -> int:
+    """Return a new session's first epoch: random, so that no earlier session of its name has had it.
+
+    A write that is meant for a deleted session of the same name then fails like any late owner's write.
+    """
+    return secrets.randbits(40)
+
+
+@attrs.define
+class _MemorySession:
+    head: bytes
+    touched: float
+    epoch: int = attrs.field(factory=first_epoch)
+    rows: dict[int, bytes] = attrs.field(factory=dict)
+
+
+@attrs.define
+class MemoryStore:
+    """Sessions in a dict, which end with the process: for tests, and for rollouts that collect at once.
+
+    Attributes:
+        clock: Returns the time in seconds; for `sweep`.
+    """
+
+    shared: bool = attrs.field(default=False, init=False)
+    clock: Callable[[], float] = time.monotonic
+    _sessions: dict[str, _MemorySession] = attrs.field(factory=dict, init=False)
+
+    async def check(self) -> None:
+        """Do nothing: memory always answers."""
+
+    async def exists(self, name: str) -> bool:
+        """Return whether there is such a session."""
+        return name in self._sessions
+
+    async def create(self, name: str, head: bytes) -> bool:
+        """Add a new session; False where the name is taken."""
+        if name in self._sessions:
+            return False
+        self._sessions[name] = _MemorySession(head, self.clock())
+        return True
+
+    async def claim(self, name: str, *, anew: bool = False) -> Claim:  # noqa: ARG002  # each claim is
+        """Own a session."""
+        session = self._session(name)
+        session.epoch, session.touched = session.epoch + 1, self.clock()
+        return Claim(session.epoch, session.epoch - 1)
+
+    async def release(self, name: str, epoch: int) -> None:
+        """Do nothing: an owner of this store never blocks another."""
+
+    async def load(self, name: str) -> StoredSession:
+        """Return a session."""
+        session = self._session(name)
+        return StoredSession(session.head, dict(sorted(session.rows.items())))
+
+    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
+        """Add a row."""
+        session = self._session(name, epoch)
+        if after is not None and after not in session.rows:
+            raise LostError
+        if place in session.rows:
+            raise FencedError(f"the session has a row {place} already: another gateway wrote it")
+        session.rows[place], session.touched = row, self.clock()
+
+    async def take_back(self, name: str, epoch: int, place: int) -> None:
+        """Delete a row."""
+        self._session(name, epoch).rows.pop(place, None)
+
+    async def delete(self, name: str) -> bool:
+        """Delete a session."""
+        return self._sessions.pop(name, None) is not None
+
+    async def count(self) -> int:
+        """Return the number of sessions."""
+        return len(self._sessions)
+
+    async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
+        """Delete sessions that were idle for long."""
+        now = self.clock()
+        for name in used:
+            if name in self._sessions:
+                self._sessions[name].touched = now
+        old = [name for name, session in self._sessions.items() if session.touched < now - idle_seconds]
+        for name in old:
+            del self._sessions[name]
+        return len(old)
+
+    async def aclose(self) -> None:
+        """Delete everything."""
+        self._sessions.clear()
+
+    def _session(self, name: str, epoch: int | None = None) -> _MemorySession:
+        if name not in self._sessions:
+            raise GoneError
+        session = self._sessions[name]
+        if epoch not in (None, session.epoch):
+            raise FencedError
+        return session
+
+
+def open_store(address: str, *, idle_seconds: float, durable: bool = False) -> Store:
+    """Return the store at an address: `memory`, `sqlite:PATH` or a `redis://` URL.
+
+    Args:
+        address: What `--store` says.
+        idle_seconds: How long Redis keeps an unused session.
+        durable: Whether SQLite waits for the disk.
+
+    >>> open_store("memory", idle_seconds=60).shared
+    False
+    """
+    kind, _, rest = address.partition(":")
+    if address == "memory":
+        return MemoryStore()
+    if kind == "sqlite" and rest:
+        from .sqlite import SqliteStore  # noqa: PLC0415  # it imports this module
+
+        return SqliteStore.open(rest, durable=durable)
+    if kind not in ("redis", "rediss", "unix"):
+        raise InputError(f"--store is {address!r:.60}: give memory, sqlite:PATH or redis://HOST:PORT")
+    try:
+        from .redis import RedisStore  # noqa: PLC0415  # an extra, which a single gateway does not need
+    except ImportError:
+        raise InputError(f"--store redis:// needs the redis client: {install('redis')}") from None
+    return RedisStore.to(address, life_seconds=idle_seconds)

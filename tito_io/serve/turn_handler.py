@@ -1,61 +1,127 @@
-"""A turn as a client sees it: one request, one answer, and a commit just where the answer can be received.
+"""Answer one request for a turn, and commit the turn only if the client can receive the answer.
 
-A turn is committed when all of its answer but the end has been handed to the connection, and the end is
-handed over next; where the client turns out to be gone by then, the commit is undone. It is stored before the
-last byte leaves, so that what a client has received survives the gateway's sudden end.
+All of the answer but its end is sent first. Then the turn is committed, and the end is sent next. If the
+client is gone by then, the commit is undone. The store has the turn before the last byte leaves, so that what
+a client has received survives a sudden end of the gateway.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
 import attrs
-from starlette.types import Receive, Scope, Send
+import orjson
+from starlette.types import Message, Receive, Scope, Send
 
 from tito_io.dialects.protocol import (
+    AnswerStream,
     Dialect,
     ParsedRequest,
     ReplyStamp,
     StreamReading,
-    AnswerStream,
-    StreamMismatchError,
     TurnAnswer,
 )
 from tito_io.engines.protocol import Delta, Reply
 
 from .auth import HEADER
-from .connection import ClientConnection
-from .error_format import error_body
 from .gateway import Gateway
-from .refusals import ErrorReply, told
+from .logs import LOG, log_error, short_id
+from .refusals import error_body, error_reply
 from .session import Session
-from .sglang_fields import Wishes, enriched
-from .turn_engine import Tap
-from .turns import UnreceivedTurn, response_id
+from .sglang_fields import AddedFields
+from .turns import TurnEngine, UnreceivedTurn, response_id
 
-LOG = logging.getLogger("tito.serve")
 PREFIXES = {"chat": "chatcmpl-", "anthropic": "msg_", "responses": "resp_"}
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Headers that keep proxies from collecting a stream."""
+
+
+@attrs.define
+class ClientConnection:
+    """A client's connection while one answer is sent.
+
+    Attributes:
+        send: Sends an ASGI message.
+        gone: Whether the client went away, as far as it is known.
+        begun: Whether the answer has begun.
+        over: Whether the whole answer was sent.
+    """
+
+    send: Send
+    gone: bool = attrs.field(default=False, init=False)
+    begun: bool = attrs.field(default=False, init=False)
+    over: bool = attrs.field(default=False, init=False)
+
+    async def listen(self, receive: Receive, waiting: anyio.CancelScope) -> None:
+        """Wait until the client goes away; then cancel what `waiting` holds."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        waiting.cancel()
+
+    async def json(self, status: int, body: object, headers: Mapping[str, str]) -> None:
+        """Send JSON in one piece."""
+        data = orjson.dumps(body)
+        await self._start(status, {"content-type": JSON, "content-length": str(len(data)), **headers})
+        await self.last(data)
+
+    async def stream(self, headers: Mapping[str, str]) -> None:
+        """Begin a stream of events."""
+        await self._start(200, {"content-type": EVENTS, **UNBUFFERED, **headers})
+
+    async def more(self, data: bytes) -> None:
+        """Send a part of a stream."""
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def last(self, data: bytes) -> None:
+        """Send the end."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        self.over = True
+
+    async def _start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.begun = True
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def _send(self, message: Message) -> None:
+        """Send a message; a client whose connection does not take it is gone."""
+        try:
+            await self.send(message)
+        except Exception:
+            self.gone = True
+            raise
 
 
 @attrs.define(eq=False)
 class TurnResponse:
-    """The answer to one request for a turn, as an ASGI application."""
+    """The answer to one request for a turn, as an ASGI application.
+
+    Attributes:
+        gateway: The gateway.
+        dialect: The API of the request.
+        name: The session's id.
+        body: The request's body.
+        response: The response's id.
+        created: When the request came, in seconds since 1970.
+        stream: The stream, once it has begun.
+    """
 
     gateway: Gateway
     dialect: Dialect
     name: str
-    """The session's."""
     body: dict[str, Any]
     response: str = attrs.field(init=False)
     created: int = attrs.field(init=False)
-    telling: AnswerStream | None = attrs.field(default=None, init=False)
-    """The stream, once it has begun."""
+    stream: AnswerStream | None = attrs.field(default=None, init=False)
 
     @response.default
-    def _named(self) -> str:
+    def _new_id(self) -> str:
         return response_id(PREFIXES.get(self.dialect.name, ""))
 
     @created.default
@@ -64,142 +130,118 @@ class TurnResponse:
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client goes away first."""
-        line = ClientConnection(send)
+        connection = ClientConnection(send)
         async with anyio.create_task_group() as group:
-            group.start_soon(line.listen, receive, group.cancel_scope)
-            await self._answer(line)
+            group.start_soon(connection.listen, receive, group.cancel_scope)
+            try:
+                async with self.gateway.sessions.using(self.name) as session:
+                    await self._turn(session, connection)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the client and the log must learn it
+                await self._fail(connection, error)
             group.cancel_scope.cancel()
 
-    async def _answer(self, line: ClientConnection) -> None:
-        try:
-            async with self.gateway.sessions.using(self.name) as session:
-                await self._turn(session, line)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the client is told, and the log
-            await self._failed(line, error)
-
-    async def _turn(self, session: Session, line: ClientConnection) -> None:
-        """Take a turn and hand it over."""
-        asked, wishes = self._asked(session)
-        turns = self.gateway.turns
-        if asked.model is None:
-            await turns.named()
-        prompt, tap = turns.prompt(session, asked), turns.tap()
-        watch = self._watch(line, asked, tap) if asked.stream else None
-        with self.gateway.metrics.running.track_inprogress():
-            sampled = await turns.take(
-                session,
-                asked,
-                prompt,
-                tap,
-                response=self.response,
-                dialect=self.dialect.name,
-                watch=watch,
-            )
-        if asked.stream:
-            end = await self._end(line, asked, tap, sampled)
-            await self._hand_over(session, sampled, line, lambda: line.last(end))
-        else:
-            body = self._whole(asked, sampled.reply, wishes)
-            await self._hand_over(session, sampled, line, lambda: line.json(200, body, self._headers()))
-
-    def _asked(self, session: Session) -> tuple[ParsedRequest, Wishes]:
-        """Return what is asked; a chat may have SGLang's words in it."""
-        if self.dialect.name != "chat":
-            return self.dialect.parse(self.body), Wishes()
-        body, wishes = self.gateway.wire.read(self.body, session.head)
-        return self.dialect.parse(body), wishes
-
-    def _whole(self, asked: ParsedRequest, reply: Reply, wishes: Wishes) -> dict[str, Any]:
-        body = self.dialect.answer_body(asked, self._told(asked, reply))
-        return enriched(body, reply, wishes) if wishes.meta or wishes.prompt else body
-
-    def _told(self, asked: ParsedRequest, reply: Reply) -> TurnAnswer:
-        model = asked.model or self.gateway.turns.model
-        return TurnAnswer.of(
-            reply, id=self.response, created=self.created, model=model, token_text=self.gateway.spell
-        )
-
-    def _watch(
-        self, line: ClientConnection, asked: ParsedRequest, tap: Tap
-    ) -> Callable[[Delta], Awaitable[None]]:
-        """Return what passes deltas on as they come."""
+    async def _turn(self, session: Session, connection: ClientConnection) -> None:
+        """Sample a turn and send it."""
+        body, added = self.body, AddedFields()
+        if self.dialect.name == "chat":
+            body, added = self.gateway.wire.read(body, session.head)
+        request, turns = self.dialect.parse(body), self.gateway.turns
+        model = request.model or await turns.model_name()
+        prompt, engine = turns.prompt(session, request), turns.turn_engine()
+        begin = partial(self._begin, connection, request, model, engine)
 
         async def watch(delta: Delta) -> None:
-            telling = await self._begun(line, asked, tap)
-            await line.more(telling.delta(delta))
+            stream = await begin()
+            await connection.more(stream.delta(delta))
 
-        return watch
+        with self.gateway.metrics.turns_running.track_inprogress():
+            turn = await turns.take(
+                session,
+                request,
+                prompt,
+                engine,
+                response=self.response,
+                dialect=self.dialect.name,
+                watch=watch if request.stream else None,
+            )
+        answer = self._answer(turn.reply, model)
+        if request.stream:
+            end = partial(connection.last, (await begin()).finish(answer))
+        else:
+            whole = added.add(self.dialect.answer_body(request, answer), turn.reply)
+            end = partial(connection.json, 200, whole, self._headers())
+        await self._hand_over(session, turn, connection, end)
 
-    async def _begun(self, line: ClientConnection, asked: ParsedRequest, tap: Tap) -> AnswerStream:
-        """Return the stream, begun with the first delta: until then an error has a status of its own."""
-        if self.telling is None:
+    def _answer(self, reply: Reply, model: str) -> TurnAnswer:
+        text = self.gateway.spell
+        return TurnAnswer.of(reply, id=self.response, created=self.created, model=model, token_text=text)
+
+    async def _begin(
+        self, connection: ClientConnection, request: ParsedRequest, model: str, engine: TurnEngine
+    ) -> AnswerStream:
+        """Return the stream. It begins with the first delta: an earlier error has a status of its own."""
+        if self.stream is None:
+            reading = StreamReading(thinking=engine.reasoning_open, hidden_reasoning=engine.by_messages)
             stamp = ReplyStamp(
                 id=self.response,
                 created=self.created,
-                model=asked.model or self.gateway.turns.model,
+                model=model,
                 token_text=self.gateway.spell,
-                reading=StreamReading(thinking=tap.thinking, hidden_reasoning=tap.parsed),
+                reading=reading,
             )
-            self.telling = self.dialect.stream(asked, stamp)
-            await line.stream(self._headers())
-            await line.more(self.telling.start())
-        return self.telling
-
-    async def _end(
-        self, line: ClientConnection, asked: ParsedRequest, tap: Tap, sampled: UnreceivedTurn
-    ) -> bytes:
-        """Return what is left of a stream."""
-        telling = await self._begun(line, asked, tap)
-        return telling.finish(self._told(asked, sampled.reply))
+            self.stream = self.dialect.stream(request, stamp)
+            await connection.stream(self._headers())
+            await connection.more(self.stream.start())
+        return self.stream
 
     async def _hand_over(
         self,
         session: Session,
-        sampled: UnreceivedTurn,
-        line: ClientConnection,
-        end: Callable[[], Awaitable[None]],
+        turn: UnreceivedTurn,
+        connection: ClientConnection,
+        send_end: Callable[[], Awaitable[None]],
     ) -> None:
-        """Commit a turn and hand over the end of its answer, both or neither."""
+        """Commit a turn and send the end of its answer, both or neither."""
         with anyio.CancelScope(shield=True):
-            commits = await session.commit(sampled.commits)
+            commits = await session.commit(turn.commits)
             try:
-                await anyio.lowlevel.checkpoint()  # where a client that went away meanwhile is noticed
-                if not line.gone:
-                    await end()
+                await anyio.lowlevel.checkpoint()  # so that a client that went away meanwhile is noticed
+                if not connection.gone:
+                    await send_end()
             finally:
-                if line.over:
-                    session.heard = sampled.heard
+                if connection.over:
+                    session.last_prompt = turn.prompt
                     self.gateway.metrics.committed.inc(len(commits))
                 else:
                     self.gateway.metrics.unreceived.inc(len(commits))
                     await session.take_back(commits)
+                self._log(turn, "committed" if connection.over else "not received by the client")
 
-    async def _failed(self, line: ClientConnection, error: Exception) -> None:
-        """Tell a client of an error: with a status where nothing was sent yet, else with an event."""
-        status, headers = self.gateway.declined(error)
-        said = told(error, self.body)
-        _log(said, error, self.name)
-        if line.over or line.gone:
+    def _log(self, turn: UnreceivedTurn, end: str) -> None:
+        origin, usage = turn.commits[0].origin, turn.reply.usage
+        LOG.info(
+            "session %s: turn %s, %s%s, %d prompt ids, %d of an earlier turn, %d sampled ids, forgiven: %s",
+            short_id(self.name),
+            end,
+            origin.route,
+            "" if origin.refusal is None else f" ({origin.refusal})",
+            len(turn.reply.prompt_ids),
+            origin.expected,
+            usage.completion_tokens,
+            ", ".join(origin.forgiven) or "-",
+        )
+
+    async def _fail(self, connection: ClientConnection, error: Exception) -> None:
+        """Send an error: with a status where nothing was sent yet, else with an event."""
+        status, headers = self.gateway.count_error(error)
+        reply = error_reply(error, self.body)
+        log_error(error, reply.status, self.name)
+        if connection.over or connection.gone:
             return
-        if self.telling is not None and line.begun:
-            await line.last(self.telling.fail(status, said.kind, said.message))
+        if self.stream is not None and connection.begun:
+            await connection.last(self.stream.fail(status, reply.kind, reply.message))
             return
-        await line.json(status, error_body(said, self.dialect), {**self._headers(), **headers})
+        await connection.json(status, error_body(reply, self.dialect), {**self._headers(), **headers})
 
     def _headers(self) -> dict[str, str]:
         return {HEADER: self.name}
-
-
-def _log(said: ErrorReply, error: Exception, session: str) -> None:
-    """Log an error by its kind: its words may be a client's."""
-    if isinstance(error, StreamMismatchError) or said.status >= 500:  # noqa: PLR2004  # the first that is no client's fault
-        place = _place(error) if said.status == 500 else ""  # noqa: PLR2004  # nobody foresaw it
-        LOG.error("session %s: %s %s%s", session[:8], said.status, type(error).__name__, place)
-
-
-def _place(error: Exception) -> str:
-    """Return where an error was raised, without its words."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

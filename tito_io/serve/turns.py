@@ -1,4 +1,4 @@
-"""Taking one turn for a session: matched, stitched, sampled; committed by whoever hands it to the client."""
+"""Sample one turn for a session: match its prompt, stitch, sample. Nothing is committed here."""
 
 from __future__ import annotations
 
@@ -11,142 +11,213 @@ from functools import partial
 import anyio
 import attrs
 
-from tito_core import Message, Policy, Profile, Step, render_key
+from tito_core import Message, Policy, Step, render_key
 from tito_core.samples import StoredCall
+from tito_core.seams.profile import Profile
 from tito_io.client.conversation import ClientTurn, Conversation, Route
 from tito_io.client.driver import AsyncTokenizeFn
 from tito_io.client.sampling import parse_sampling
 from tito_io.client.token_client import Renderer, SampledTurn, TokenClient
 from tito_io.dialects.protocol import ParsedRequest
-from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
+from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling, Watch
+from tito_io.engines.wrapper import EngineWrapper
 
-from .client_noise import Door
+from .client_noise import NoiseFilter
 from .commit import Commit, TurnOrigin
-from .limits import Caps
 from .metrics import Metrics
-from .model_name import named_by
-from .prompt import Heard, Prompt, met, read
-from .refusals import RequestRefused, capped
-from .resume import resumed
+from .prompt import AnsweredPrompt, SessionPrompt, match_prompt, read_prompt
+from .refusals import GatewayLimits, RequestRefused, limit_reached
+from .resume import continue_turn
 from .session import Session
-from .special_tokens import Guard
-from .turn_engine import Tap
+from .special_tokens import SpecialTokenGuard
 
 PROFILES = 256
 """How many renderings' profiles are kept; a rendering is a set of tools and template arguments."""
-UNSAID = frozenset(("messages", "tools", "input", "system", "instructions"))
-"""What a turn's record need not repeat: it is in the turn."""
+IN_MESSAGES = frozenset(("messages", "tools", "input", "system", "instructions"))
+"""Fields of a request that its turn's messages and key repeat."""
+TAIL = 8
+"""How many ids of a prompt's end show whether it opens the reasoning."""
+OPEN_REASONING = "<think>"
+
+
+async def served_model(engine: Engine) -> str:
+    """Return the name of the model that an engine serves, or the engine's own name; raises its errors."""
+    served = getattr(engine, "served", None)
+    return engine.name if served is None else str((await served()).name)
+
+
+@attrs.define
+class TurnEngine(EngineWrapper):
+    """The engine for one turn: waits for a free place, guards special tokens, notes how the prompt was sent.
+
+    Attributes:
+        places: How many turns are sampled at once.
+        guard: Reads spelled special tokens as text, where the model's folder is known.
+        by_messages: Whether the prompt was sent as messages, so that the server's parsers read the text.
+        reasoning_open: Whether the prompt is known to open the reasoning.
+    """
+
+    places: anyio.CapacityLimiter
+    guard: SpecialTokenGuard | None = None
+    by_messages: bool = attrs.field(default=True, init=False)
+    reasoning_open: bool = attrs.field(default=False, init=False)
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after messages; after ids if they spell a special token, which engines would obey."""
+        if self.guard is not None and not self.engine.keeps_ids and self.guard.count(messages):
+            render = self.guard.tokenize_fn(rendering.tools, rendering.template_args)
+            ids = await render(messages, add_generation_prompt=True)
+            return await self.from_ids(ids, sampling, rendering, watch=watch)
+        async with self.places:
+            return await self.engine.from_messages(messages, rendering, sampling, watch=watch)
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids, once there is a place."""
+        self.by_messages = False
+        if self.guard is not None:
+            tail = self.guard.family.decode(ids[-TAIL:])
+            self.reasoning_open = tail.rstrip().endswith(OPEN_REASONING)
+        async with self.places:
+            return await super().from_ids(ids, sampling, rendering, watch=watch)
+
+    async def aclose(self) -> None:
+        """Do nothing: the engine is the gateway's."""
 
 
 @attrs.frozen(kw_only=True)
 class UnreceivedTurn:
-    """A turn that nobody has received yet."""
+    """A sampled turn that no client has received yet.
 
-    taken: SampledTurn
+    Attributes:
+        reply: The engine's answer.
+        commits: What to commit: one turn, or several after the same prompt.
+        prompt: The prompt, for the next one that begins with it; None where its last message was continued.
+    """
+
+    reply: Reply
     commits: tuple[Commit, ...]
-    """What to commit: a turn, or several after the same prompt."""
-    heard: Heard | None
-    """The prompt, for the next one that begins with it; None where its last message went on."""
-
-    @property
-    def reply(self) -> Reply:
-        """What the engine answered."""
-        return self.taken.turn.reply
+    prompt: AnsweredPrompt | None
 
 
 @attrs.define(kw_only=True)
 class TurnTaker:
-    """Takes turns with one engine."""
+    """Samples turns with one engine.
+
+    Attributes:
+        engine: The engine.
+        model: The model's name; "" where the engine could not be asked yet.
+        policy: How turns that were cut, and odd stops, are continued; which differences are ignored.
+        noise: Removes client noise from prompts.
+        guard: Reads spelled special tokens as text, where the model's folder is known.
+        limits: What requests may use.
+        metrics: Where turns are counted.
+        renderer: Renders messages for the bridge, where there is no guard; None for the engine's own way.
+        places: How many turns are sampled at once.
+        profiles: Seam profiles by what messages are rendered with.
+    """
 
     engine: Engine
     model: str
-    """What the model is called; empty where the engine was not there yet to say it."""
     policy: Policy
-    door: Door
-    guard: Guard | None
-    caps: Caps
+    noise: NoiseFilter
+    guard: SpecialTokenGuard | None
+    limits: GatewayLimits
     metrics: Metrics
     renderer: Renderer | None = None
-    """How messages are rendered for the bridge, where there is no guard; else the engine's own way."""
     places: anyio.CapacityLimiter = attrs.field(init=False)
     profiles: dict[str, Profile] = attrs.field(factory=dict, init=False)
 
     @places.default
     def _as_many(self) -> anyio.CapacityLimiter:
-        return anyio.CapacityLimiter(self.caps.calls)
+        return anyio.CapacityLimiter(self.limits.calls)
 
-    async def named(self) -> str:
-        """Return what the model is called, asked of the engine where it is not known yet."""
-        self.model = self.model or await named_by(self.engine)
+    async def model_name(self) -> str:
+        """Return the model's name; ask the engine where it is not known yet."""
+        self.model = self.model or await served_model(self.engine)
         return self.model
 
-    def tap(self) -> Tap:
+    def turn_engine(self) -> TurnEngine:
         """Return the engine for one turn."""
-        return Tap(self.engine, self.places, self.guard)
+        return TurnEngine(self.engine, self.places, self.guard)
 
-    def prompt(self, session: Session, asked: ParsedRequest) -> Prompt:
-        """Return the conversation that a request is about, if there is room for it."""
-        session.room()
-        found = read(self.door, self._said(session, asked), asked.tools, session.heard)
-        if found.turns > self.caps.turns:
-            raise capped("assistant messages in this prompt", found.turns, self.caps.turns, "--max-turns")
-        self.metrics.forgave(found.taken)
+    def prompt(self, session: Session, request: ParsedRequest) -> SessionPrompt:
+        """Return the conversation of a request; raises `RequestRefused` where it exceeds a limit."""
+        session.check_limits()
+        messages = _conversation(session, request)
+        prompt = read_prompt(self.noise, messages, request.tools, session.last_prompt)
+        if prompt.turns > self.limits.turns:
+            what = "assistant messages in this prompt"
+            raise limit_reached(what, prompt.turns, self.limits.turns, "--max-turns")
+        self.metrics.count_forgiven(prompt.removed)
         if self.guard is not None:
-            self.metrics.spelled(self.guard.count(_unseen(found.new)))
-        return found
+            self.metrics.spelled_specials.inc(self.guard.count(_after_last_turn(prompt.new)))
+        return prompt
 
     async def take(
         self,
         session: Session,
-        asked: ParsedRequest,
-        prompt: Prompt,
-        tap: Tap,
+        request: ParsedRequest,
+        prompt: SessionPrompt,
+        engine: TurnEngine,
         *,
         response: str,
         dialect: str,
         watch: Watch | None = None,
     ) -> UnreceivedTurn:
-        """Sample a turn. Nothing is committed; an error or a cancellation has changed nothing."""
+        """Sample a turn. An error or a cancellation changes nothing.
+
+        Args:
+            session: The session; it is read, not changed.
+            request: The client's request.
+            prompt: Its conversation, from `prompt()`.
+            engine: The engine, from `turn_engine()`.
+            response: The id of the response.
+            dialect: The name of the request's API.
+            watch: Called with each delta.
+        """
         requested = time.time()
-        goes_on = asked.continue_final_message
-        taken, forgiven = await (self._resumed if goes_on else self._taken)(
-            session, asked, prompt, tap, watch
-        )
-        origin = _origin(taken, asked, (*forgiven, *sorted(prompt.taken)), dialect, requested)
-        self.metrics.took(origin, taken.turn, time.time() - requested)
-        commits = tuple(_commits(taken, origin, response))
-        heard = None if goes_on else Heard(prompt, response, forgiven)
-        return UnreceivedTurn(taken=taken, commits=commits, heard=heard)
-
-    async def _taken(
-        self, session: Session, asked: ParsedRequest, prompt: Prompt, tap: Tap, watch: Watch | None
-    ) -> tuple[SampledTurn, tuple[str, ...]]:
-        """Answer a prompt; return what was forgiven to know its history, too."""
-        steps, key = session.trajectory, _key(asked, prompt)
-        found = met(prompt, steps, session.commits, key, self.policy.forgive)
-        client = TokenClient(tap, self.policy, self._renderer(), profiles=self.profiles)
-        tools, sampling = prompt.tools, asked.sampling
-        taken = await client.turn(steps, found.prompt, tools=tools, sampling=sampling, watch=watch)
-        self._trim()
-        return taken, found.forgiven
-
-    async def _resumed(
-        self, session: Session, asked: ParsedRequest, prompt: Prompt, tap: Tap, watch: Watch | None
-    ) -> tuple[SampledTurn, tuple[str, ...]]:
-        """Go on with the last message."""
-        steps, key, forgive = session.trajectory, _key(asked, prompt), self.policy.forgive
-        sampling = asked.sampling
-        taken = await resumed(
-            tap,
-            steps,
-            prompt,
-            key,
-            sampling=sampling,
-            forgive=forgive,
-            watch=watch,
-            stopped=[one.step for one in session.commits.values() if isinstance(one.origin.stop_reason, str)],
-        )
-        return taken, ()
+        steps, forgive = session.trajectory, self.policy.forgive
+        key = render_key(prompt.tools, parse_sampling(request.sampling).template_args)
+        if request.continue_final_message:
+            commits = session.commits.values()
+            sampled = await continue_turn(
+                engine,
+                steps,
+                prompt,
+                key,
+                sampling=request.sampling,
+                forgive=forgive,
+                watch=watch,
+                stopped=[one.step for one in commits if isinstance(one.origin.stop_reason, str)],
+            )
+            forgiven, answered = tuple[str, ...](), None
+        else:
+            matched = match_prompt(prompt, steps, session.commits, key, forgive)
+            client = TokenClient(engine, self.policy, self._renderer(), profiles=self.profiles)
+            sampled = await client.turn(
+                steps, matched.messages, tools=prompt.tools, sampling=request.sampling, watch=watch
+            )
+            self._forget_profiles()
+            forgiven = matched.forgiven
+            answered = AnsweredPrompt(prompt, response, forgiven)
+        origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), dialect, requested)
+        self.metrics.count_turn(origin, sampled.turn, time.time() - requested)
+        commits_of_turn = tuple(_commits(sampled, origin, response))
+        return UnreceivedTurn(reply=sampled.turn.reply, commits=commits_of_turn, prompt=answered)
 
     async def rendered(self, messages: Sequence[Message], rendering: Rendering) -> Sequence[int]:
         """Return the ids of a prompt, rendered afresh."""
@@ -154,12 +225,12 @@ class TurnTaker:
         return await render(messages, add_generation_prompt=True)
 
     async def close(self, rendering: Rendering) -> tuple[int, ...]:
-        """Return the template's turn close."""
+        """Return the ids with which the template closes a turn."""
         known = self.profiles.get(render_key(rendering.tools, rendering.template_args))
         if known is not None:
             return known.suffix
         return await Conversation(
-            engine=self.tap(), rendering=rendering, tokenize_fn=self._tokenize_fn(rendering)
+            engine=self.turn_engine(), rendering=rendering, tokenize_fn=self._tokenize_fn(rendering)
         ).close()
 
     def _tokenize_fn(self, rendering: Rendering) -> AsyncTokenizeFn | None:
@@ -172,96 +243,84 @@ class TurnTaker:
             return self.renderer
         return lambda rendering: guard.tokenize_fn(rendering.tools, rendering.template_args)
 
-    def _trim(self) -> None:
-        """Forget the oldest renderings' profiles: agents may bring new tools for ever."""
+    def _forget_profiles(self) -> None:
+        """Forget the oldest profiles: agents may send new tools forever."""
         for key in list(self.profiles)[: max(len(self.profiles) - PROFILES, 0)]:
             del self.profiles[key]
 
-    def _said(self, session: Session, asked: ParsedRequest) -> Sequence[Message]:
-        """Return what is said, after the stored conversation that a request goes on from by name."""
-        if asked.previous_response_id is None:
-            return asked.messages
-        commit = session.response(asked.previous_response_id)
-        if commit is None:
-            raise RequestRefused(
-                404, "ResponseNotFoundError", "previous_response_id: this session has no such response"
-            )
-        own = asked.messages[: int(instructed(asked))]
-        earlier = list(commit.step.messages)[int(commit.origin.instructed) :]
-        return [*own, *earlier, *asked.messages[len(own) :]]
+
+def _conversation(session: Session, request: ParsedRequest) -> Sequence[Message]:
+    """Return a request's messages, after those of the stored response that it continues by its id."""
+    if request.previous_response_id is None:
+        return request.messages
+    commit = session.response(request.previous_response_id)
+    if commit is None:
+        name = "previous_response_id"
+        raise RequestRefused(
+            404, "ResponseNotFoundError", f"{name}: this session has no such response", parameter=name
+        )
+    # Instructions come first and hold for their own request alone, so the stored ones give way to the new.
+    own = request.messages[: int(_instructed(request))]
+    earlier = list(commit.step.messages)[int(commit.origin.instructed) :]
+    return [*own, *earlier, *request.messages[len(own) :]]
 
 
-def _key(asked: ParsedRequest, prompt: Prompt) -> str:
-    """Return what a prompt is rendered with."""
-    return render_key(prompt.tools, parse_sampling(asked.sampling).template_args)
+def _instructed(request: ParsedRequest) -> bool:
+    """Return whether the first message is the request's own instructions."""
+    return bool(request.body.get("instructions"))
 
 
-def _unseen(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages after the last of the assistant: those that no request had before."""
+def _after_last_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages after the last of the assistant: no earlier request had those."""
     roles = [message.get("role") for message in messages][::-1]
     return messages[len(roles) - roles.index("assistant") :] if "assistant" in roles else messages
 
 
 def _origin(
-    taken: SampledTurn, asked: ParsedRequest, forgiven: tuple[str, ...], dialect: str, requested: float
+    turn: ClientTurn, request: ParsedRequest, forgiven: tuple[str, ...], dialect: str, requested: float
 ) -> TurnOrigin:
-    turn, found = taken.turn, taken.turn.stitched
+    expected = 0
+    if turn.route is Route.TITO:  # a continued turn has all of its prompt's ids from the turn before
+        expected = len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
     return TurnOrigin(
         dialect=dialect,
         route=turn.route.name,
         requested=requested,
         refusal=None if turn.refusal is None else turn.refusal.reason.name,
-        forgiven=() if found is None else forgiven,
-        expected=_expected(turn),
+        forgiven=() if turn.stitched is None else forgiven,
+        expected=expected,
         cached=turn.reply.usage.cached_tokens,
         stop_reason=turn.reply.stop_reason,
-        instructed=instructed(asked),
-        asked={name: value for name, value in asked.body.items() if name not in UNSAID},
+        instructed=_instructed(request),
+        request={name: value for name, value in request.body.items() if name not in IN_MESSAGES},
     )
 
 
-def _expected(turn: ClientTurn) -> int:
-    """Return how many of a prompt's ids an earlier turn had: where it goes on from one's very end, all."""
-    if turn.route is not Route.TITO:
-        return 0
-    return len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
-
-
-def _commits(taken: SampledTurn, origin: TurnOrigin, response: str) -> list[Commit]:
-    replies = (taken.turn.reply, *taken.turn.reply.siblings)
-    pairs = zip(taken.steps, replies, strict=True)
+def _commits(sampled: SampledTurn, origin: TurnOrigin, response: str) -> list[Commit]:
+    replies = (sampled.turn.reply, *sampled.turn.reply.siblings)
+    pairs = zip(sampled.steps, replies, strict=True)
     return [_commit(step, reply, origin, response, place) for place, (step, reply) in enumerate(pairs)]
 
 
 def _commit(step: Step, reply: Reply, origin: TurnOrigin, response: str, place: int) -> Commit:
+    # A key spells out all tools, so turns with the same tools share one string.
+    key = None if step.key is None else sys.intern(step.key)
+    if origin.route != Route.TITO.name and step.prompt.parent is not None:
+        # Its ids were not stitched here. It stands alone until the trajectory sees whose ids it continues.
+        step = attrs.evolve(step, key=key, prompt=list(step.prompt))
+    elif key is not step.key:
+        step = attrs.evolve(step, key=key)
     call = StoredCall(
         name=f"{response}.{place}" if place else response,
-        step=_kept(step, origin),
+        step=step,
         finish_reason=reply.finish_reason,
         weight_versions=reply.weight_versions,
         routed_experts=reply.routed_experts,
     )
-    told = attrs.evolve(origin, stop_reason=reply.stop_reason)
-    return Commit(call=call, parent=None, response=response, at=time.time(), origin=told)
+    own = attrs.evolve(origin, stop_reason=reply.stop_reason)
+    return Commit(call=call, parent=None, response=response, at=time.time(), origin=own)
 
 
 def response_id(prefix: str) -> str:
-    """Return a new response id, which nobody can guess."""
+    """Return a new random response id."""
     return prefix + secrets.token_hex(16)
-
-
-def instructed(asked: ParsedRequest) -> bool:
-    """Tell whether the first message is a response's own instructions."""
-    return bool(asked.body.get("instructions"))
-
-
-def _kept(step: Step, origin: TurnOrigin) -> Step:
-    """Return a step as it is to be kept.
-
-    Its key is the one that others with the same tools hold: a key spells them all out. One whose ids were
-    not put together here stands by itself, until the trajectory sees whether they go on from another's.
-    """
-    key = None if step.key is None else sys.intern(step.key)
-    if origin.route != Route.TITO.name and step.prompt.parent is not None:
-        return attrs.evolve(step, key=key, prompt=list(step.prompt))
-    return step if key is step.key else attrs.evolve(step, key=key)

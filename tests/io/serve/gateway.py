@@ -18,10 +18,8 @@ from tito_io.embedded import app as embedded_app
 from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage, Watch
 from tito_io.engines.vllm import VLLM
 from tito_io.serve.app import app
-from tito_io.serve.build import Choices, made
-from tito_io.serve.gateway import Gateway
-from tito_io.serve.memory import MemoryStore
-from tito_io.serve.store import Store
+from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
+from tito_io.serve.store import MemoryStore, Store
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Where is the bridge today?"}]
 
@@ -49,12 +47,12 @@ class Remembering(VLLM):
 
 
 def embedded_gateway(
-    store: Store | None = None, choices: Choices | None = None, *, guarded: bool = True, **options: Any
+    store: Store | None = None, choices: GatewayOptions | None = None, *, guarded: bool = True, **options: Any
 ) -> Gateway:
     """Return a gateway in front of the embedded engine."""
     engine = Remembering("http://embedded", transport=httpx2.ASGITransport(embedded_app(**options)))
     here = family() if guarded else None
-    return made(engine, store or MemoryStore(), model=MODEL, family=here, choices=choices)
+    return build_gateway(engine, store or MemoryStore(), model=MODEL, family=here, options=choices)
 
 
 def toy(messages: Sequence[Any], *, add_generation_prompt: bool = True) -> list[int]:
@@ -178,10 +176,10 @@ class Scripted:
 
 
 def scripted_gateway(
-    engine: Scripted, store: Store | None = None, choices: Choices | None = None, **options: Any
+    engine: Scripted, store: Store | None = None, choices: GatewayOptions | None = None, **options: Any
 ) -> Gateway:
     """Return a gateway in front of a scripted engine."""
-    return made(engine, store or MemoryStore(), model="scripted", choices=choices, **options)
+    return build_gateway(engine, store or MemoryStore(), model="scripted", options=choices, **options)
 
 
 @asynccontextmanager

@@ -12,13 +12,12 @@ from starlette.requests import Request
 
 from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gateway
 from tito_io.serve import auth as names
-from tito_io.serve.auth import HEADER, derived, new_name
-from tito_io.serve.build import Choices
-from tito_io.serve.limits import Caps
-from tito_io.serve.refusals import RequestRefused, capped, too_long
+from tito_io.serve.auth import HEADER, derived_id, new_id
+from tito_io.serve.gateway import GatewayOptions
+from tito_io.serve.refusals import GatewayLimits, RequestRefused, body_too_long, limit_reached
 
 pytestmark = pytest.mark.anyio
-KEYS = Choices(keys=("first-key", "second-key"))
+KEYS = GatewayOptions(keys=("first-key", "second-key"))
 CHAT = {"messages": HELLO}
 
 
@@ -104,7 +103,7 @@ async def test_without_any_key_at_all_nothing_names_a_session() -> None:
 
 
 async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
-    name = new_name()
+    name = new_id()
     async with client(scripted_gateway(Scripted())) as http:
         for headers in (bearer(name), {HEADER: name}):
             answer = await http.post("/v1/chat/completions", json=CHAT, headers=headers)
@@ -156,7 +155,7 @@ async def test_looking_opens_nothing(headers: dict[str, str]) -> None:
 
 async def test_nobody_looks_by_another_key_or_by_a_key_in_an_address() -> None:
     headers = {**bearer("first-key"), HEADER: "rollout 7"}
-    for choices in (Choices(), KEYS):
+    for choices in (GatewayOptions(), KEYS):
         async with client(scripted_gateway(Scripted(), choices=choices)) as http:
             assert (await http.post("/v1/chat/completions", json=CHAT, headers=headers)).status_code == 200
             other = await http.get("/session", headers={**headers, **bearer("second-key")})
@@ -164,7 +163,7 @@ async def test_nobody_looks_by_another_key_or_by_a_key_in_an_address() -> None:
             for name in ("rollout 7", "first-key"):
                 told = await http.get(f"/sessions/{name}/samples", headers=headers)
                 assert told.status_code == 404
-                assert told.json()["error"].endswith("this is no id: " + names.NO_ID.partition("id: ")[2])
+                assert told.json()["error"].endswith(f"session_id={name}{names.NO_ID}")
     async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
         assert (await http.get("/session")).status_code == 401
         unnamed = await http.get("/session", headers=bearer("first-key"))
@@ -194,8 +193,8 @@ async def test_every_key_is_compared_and_in_constant_time(monkeypatch: pytest.Mo
 
 
 async def test_names_of_one_key_are_not_another_s() -> None:
-    assert derived("header", "a", "bc") != derived("header", "ab", "c")
-    assert derived("key", "a") != derived("header", "a")
+    assert derived_id("header", "a", "bc") != derived_id("header", "ab", "c")
+    assert derived_id("key", "a") != derived_id("header", "a")
     async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
         found = [
             (
@@ -207,13 +206,13 @@ async def test_names_of_one_key_are_not_another_s() -> None:
 
 
 def test_ids_are_not_to_be_guessed() -> None:
-    found = {new_name() for _ in range(100)}
+    found = {new_id() for _ in range(100)}
     assert len(found) == 100
     assert all(names.IDENTIFIER.fullmatch(name) for name in found)
 
 
 async def test_a_body_that_is_too_long_is_not_read() -> None:
-    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(body_bytes=1000)))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(body_bytes=1000)))
     async with client(gateway) as http:
         name = await opened(http)
         path = f"/sessions/{name}/v1/chat/completions"
@@ -234,17 +233,17 @@ async def test_a_body_that_is_too_long_is_not_read() -> None:
     ],
 )
 def test_a_body_s_length_is_told_in_whole_mib(said: int | None, text: str) -> None:
-    assert str(too_long(64 << 20, said)) == text
+    assert str(body_too_long(64 << 20, said)) == text
 
 
 def test_what_is_counted_is_told_to_the_last() -> None:
-    assert str(capped("ids", 16_000_123, 16_000_000, "--max-tokens")) == (
+    assert str(limit_reached("ids", 16_000_123, 16_000_000, "--max-tokens")) == (
         "ids: 16000123, and at most 16000000; raise --max-tokens"
     )
 
 
 async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -> None:
-    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(body_bytes=1000)))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(body_bytes=1000)))
     read: list[int] = []
 
     async def receive() -> dict[str, Any]:
@@ -260,10 +259,14 @@ async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -
 
 @pytest.mark.parametrize(
     ("caps", "option"),
-    [(Caps(turns=1), "--max-turns"), (Caps(nodes=1), "--max-nodes"), (Caps(tokens=5), "--max-tokens")],
+    [
+        (GatewayLimits(turns=1), "--max-turns"),
+        (GatewayLimits(nodes=1), "--max-nodes"),
+        (GatewayLimits(tokens=5), "--max-tokens"),
+    ],
 )
-async def test_caps_name_themselves(caps: Caps, option: str) -> None:
-    async with client(scripted_gateway(Scripted(), choices=Choices(caps=caps))) as http:
+async def test_caps_name_themselves(caps: GatewayLimits, option: str) -> None:
+    async with client(scripted_gateway(Scripted(), choices=GatewayOptions(limits=caps))) as http:
         name = await opened(http)
         path = f"/sessions/{name}/v1/chat/completions"
         first = (await http.post(path, json=CHAT)).json()["choices"][0]["message"]

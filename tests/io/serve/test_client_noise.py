@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
 from tito_core import Forgiveness, InputError
-from tito_io.serve.build import Choices
-from tito_io.serve.client_noise import DEFAULT, Door, Rule, named
-from tito_io.serve.gateway import Gateway
+from tito_io.serve.client_noise import DEFAULT, NoiseFilter, NoiseRule, parse_rules
+from tito_io.serve.gateway import Gateway, GatewayOptions
 
 BILLING = "x-anthropic-billing-header: cc_version=2; cch={};"
 
@@ -45,20 +44,20 @@ async def routes(gateway: Gateway, prompts: list[list[Any]], **more: Any) -> lis
 @pytest.mark.parametrize(
     ("rule", "prompts"),
     [
-        (Rule.BILLING_HEADER, [[billed(1), *HELLO], [billed(2), *HELLO, None, user()]]),
-        (Rule.CACHE_CONTROL, [[marked("hi")], [user("hi"), None, marked("more")]]),
-        (Rule.CACHE_CONTROL, [[user("hi")], [marked("hi"), None, user()]]),
+        (NoiseRule.BILLING_HEADER, [[billed(1), *HELLO], [billed(2), *HELLO, None, user()]]),
+        (NoiseRule.CACHE_CONTROL, [[marked("hi")], [user("hi"), None, marked("more")]]),
+        (NoiseRule.CACHE_CONTROL, [[user("hi")], [marked("hi"), None, user()]]),
     ],
 )
 async def test_noise_makes_no_branch_where_its_rule_holds_and_one_where_not(
-    rule: Rule, prompts: list[list[Any]]
+    rule: NoiseRule, prompts: list[list[Any]]
 ) -> None:
     without = tuple(one for one in DEFAULT if one is not rule)
     gateway = scripted_gateway(Scripted())
     assert await routes(gateway, prompts) == ["MITO", "TITO"]
     name = rule.name.lower().replace("_", "-")
     assert f'tito_forgiven_total{{name="{name}"}}'.encode() in gateway.metrics.text()
-    strict = scripted_gateway(Scripted(), choices=Choices(forgive=without))
+    strict = scripted_gateway(Scripted(), choices=GatewayOptions(forgive=without))
     assert await routes(strict, prompts) == ["MITO", "MITO"]
 
 
@@ -82,7 +81,7 @@ async def test_a_dropped_thought_is_forgiven_by_default_and_told() -> None:
     told = await turns(scripted_gateway(Thinks()))
     assert told[1].route == "TITO"
     assert "DROPPED_REASONING" in told[1].forgiven
-    strict = await turns(scripted_gateway(Thinks(), choices=Choices(forgive=())))
+    strict = await turns(scripted_gateway(Thinks(), choices=GatewayOptions(forgive=())))
     assert strict[1].route == "MITO"
 
 
@@ -93,49 +92,49 @@ async def test_what_is_left_out_of_system_texts_is_the_operator_s_choice() -> No
     ]
     prompts = [[*dated[0], *HELLO], [*dated[1], *HELLO, None, user()]]
     assert await routes(scripted_gateway(Scripted()), prompts) == ["MITO", "MITO"]
-    gateway = scripted_gateway(Scripted(), choices=Choices(strip_system=(r"^Now: .*\n",)))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(strip_system=(r"^Now: .*\n",)))
     assert await routes(gateway, prompts) == ["MITO", "TITO"]
     assert b'tito_forgiven_total{name="strip-system"} 2.0' in gateway.metrics.text()
 
 
 def test_a_system_text_that_is_nothing_but_noise_is_no_message() -> None:
-    found = Door().enter([{"role": "system", "content": BILLING.format(1)}, user()], [])
+    found = NoiseFilter().clean([{"role": "system", "content": BILLING.format(1)}, user()], [])
     assert found.messages == [user()]
-    assert dict(found.taken) == {"billing-header": 1}
+    assert dict(found.removed) == {"billing-header": 1}
 
 
 def test_a_block_of_noise_among_others_is_left_out() -> None:
     blocks = [{"type": "text", "text": BILLING.format(1)}, {"type": "text", "text": "Be kind."}]
-    (message,) = Door().enter([{"role": "system", "content": blocks}], []).messages
+    (message,) = NoiseFilter().clean([{"role": "system", "content": blocks}], []).messages
     assert message == {"role": "system", "content": "Be kind."}
 
 
 def test_noise_in_what_users_say_stays() -> None:
     message = user(BILLING.format(1))
-    assert Door().enter([message], []).messages == [message]
+    assert NoiseFilter().clean([message], []).messages == [message]
 
 
 def test_marks_on_tools_and_calls_are_left_out_and_arguments_are_not_looked_into() -> None:
     call = {"id": "a", "function": {"name": "f", "arguments": {"cache_control": 1}}, "cache_control": {}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     tool = {"type": "function", "function": {"name": "f", "cache_control": {}}, "cache_control": {}}
-    found = Door().enter([message], [tool])
+    found = NoiseFilter().clean([message], [tool])
     assert found.messages[0]["tool_calls"] == [
         {"id": "a", "function": {"name": "f", "arguments": {"cache_control": 1}}}
     ]
     assert found.tools == [{"type": "function", "function": {"name": "f"}}]
-    assert dict(found.taken) == {"cache-control": 3}
+    assert dict(found.removed) == {"cache-control": 3}
 
 
 def test_media_and_odd_parts_stay_as_they_are() -> None:
     parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]
     message = {"role": "user", "content": parts}
-    assert Door().enter([message], []).messages == [message]
+    assert NoiseFilter().clean([message], []).messages == [message]
 
 
 def test_without_rules_nothing_changes() -> None:
     messages = [billed(1), marked("x"), {"role": "developer", "content": "y"}]
-    assert Door(frozenset()).enter(messages, []).messages == messages
+    assert NoiseFilter(frozenset()).clean(messages, []).messages == messages
 
 
 TEXTS = st.text(st.sampled_from("ab \n:x-"), max_size=12)
@@ -160,22 +159,22 @@ MESSAGES = st.lists(
 @given(MESSAGES)
 def test_what_has_entered_enters_again_unchanged(messages: list[Any]) -> None:
     """A history that was kept, restated with no noise, is the same history."""
-    once = Door().enter(messages, []).messages
-    assert Door().enter(once, []).messages == once
+    once = NoiseFilter().clean(messages, []).messages
+    assert NoiseFilter().clean(once, []).messages == once
 
 
 @given(MESSAGES)
 def test_callers_keep_their_messages(messages: list[Any]) -> None:
     before = copy.deepcopy(messages)
-    Door().enter(messages, [])
+    NoiseFilter().clean(messages, [])
     assert messages == before
 
 
 @given(MESSAGES)
 @example([{"role": "system", "content": [{"type": "text", "text": ""}]}])
 def test_nothing_is_taken_off_without_being_counted(messages: list[Any]) -> None:
-    found = Door().enter(messages, [])
-    if not found.taken:
+    found = NoiseFilter().clean(messages, [])
+    if not found.removed:
         flat = [
             {**one, "content": one["content"][0]["text"]}
             if isinstance(one["content"], list) and len(one["content"]) == 1
@@ -186,18 +185,18 @@ def test_nothing_is_taken_off_without_being_counted(messages: list[Any]) -> None
 
 
 def test_names_are_said_as_they_are_written() -> None:
-    assert named(["default"]) == DEFAULT
-    assert named(["none"]) == ()
-    assert named(["renamed-tool-ids", "billing-header"]) == (
+    assert parse_rules(["default"]) == DEFAULT
+    assert parse_rules(["none"]) == ()
+    assert parse_rules(["renamed-tool-ids", "billing-header"]) == (
         Forgiveness.RENAMED_TOOL_IDS,
-        Rule.BILLING_HEADER,
+        NoiseRule.BILLING_HEADER,
     )
     with pytest.raises(InputError, match="give one of default, none, cache-control"):
-        named(["everything"])
+        parse_rules(["everything"])
     with pytest.raises(InputError):
-        named(["object"])  # what the kernel always forgives is no choice
+        parse_rules(["object"])  # what the kernel always forgives is no choice
     with pytest.raises(InputError, match="regular expression"):
-        Door(stripped=("(",))
+        NoiseFilter(strip_system=("(",))
 
 
 @pytest.mark.anyio
@@ -210,7 +209,7 @@ async def test_renamed_tool_ids_are_forgiven_where_it_is_asked_for() -> None:
             message = {"role": "assistant", "content": "", "tool_calls": calls}
             return attrs.evolve(super()._turn(prompt, n), message=message, finish_reason="tool_calls")
 
-    async def second(choices: Choices) -> str:
+    async def second(choices: GatewayOptions) -> str:
         gateway = scripted_gateway(Calls(), choices=choices)
         async with client(gateway) as http:
             name = await opened(http)
@@ -223,5 +222,5 @@ async def test_renamed_tool_ids_are_forgiven_where_it_is_asked_for() -> None:
                 assert session.newest is not None
                 return str(session.newest.origin.refusal)
 
-    assert await second(Choices()) == "NO_PREFIX"
-    assert await second(Choices(forgive=named(["renamed-tool-ids"]))) != "NO_PREFIX"
+    assert await second(GatewayOptions()) == "NO_PREFIX"
+    assert await second(GatewayOptions(forgive=parse_rules(["renamed-tool-ids"]))) != "NO_PREFIX"

@@ -341,7 +341,8 @@ async def test_a_session_that_is_not_there_is_told_to_anthropic_s_client() -> No
             with pytest.raises(AnthropicNotFoundError) as caught:
                 await call
             error: Any = caught.value.body
-            assert error["error"]["message"].startswith("session not found: session_id=nope; this is no id: ")
+            words = "session not found: session_id=nope; this is not an id. "
+            assert error["error"]["message"].startswith(words)
 
 
 async def test_a_session_that_is_not_there_is_told_to_openai_s_client() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -257,3 +258,90 @@ def test_an_interrupt_at_the_start_ends_it_without_a_trace(
     )
     assert (done.returncode, done.stderr) == (status, "tito: interrupted\n" if status else "")
     assert done.stdout.startswith("http://") == (status == 0)
+
+
+def test_it_prints_what_it_serves_and_where(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("its-key\n")
+    options = ("--store", "memory", "--keys", str(tmp_path / "keys"), "--drain", "7")
+    with started(*options, complaints=tmp_path / "complaints") as process:
+        url = process.url
+        assert process.process.stdout is not None
+        lines = [process.process.stdout.readline().rstrip("\n") for _ in range(8)]
+        assert process.stop() == 0
+        assert process.warnings() == []
+    assert lines == [
+        "  engine     embedded in this process",
+        f"  model      {MODEL}",
+        "  store      memory, sessions end with the process",
+        f"  keys       from {tmp_path / 'keys'}",
+        f"  session    POST {url}/sessions gives its ID; then point agents to",
+        f"  OpenAI     base URL {url}/sessions/ID/v1",
+        f"  Anthropic  base URL {url}/sessions/ID",
+        "  stop       Ctrl-C or SIGTERM; turns in flight get 7 s; Ctrl-C twice stops at once",
+    ]
+
+
+def test_what_it_prints_has_no_password(tmp_path: Path) -> None:
+    port = free_port()
+    place = f"http://someone:hidden@127.0.0.1:{port}"
+    options = ("--engine", "vllm", "--base-url", place, "--store", "memory")
+    with started(*options, complaints=tmp_path / "complaints") as process:
+        assert process.process.stdout is not None
+        lines = [process.process.stdout.readline() for _ in range(8)]
+        process.kill()
+    assert lines[0] == f"  engine     vllm at http://127.0.0.1:{port}\n"
+    assert lines[1] == "  model      not known yet: the engine does not answer\n"
+    assert not [line for line in lines if "hidden" in line or "someone" in line]
+
+
+WITHOUT_FCNTL = """
+import importlib, pkgutil, sys
+sys.modules["fcntl"] = None
+import tito_io.serve
+for module in pkgutil.iter_modules(tito_io.serve.__path__, "tito_io.serve."):
+    importlib.import_module(module.name)
+from tito_io.serve.sqlite import SqliteStore
+SqliteStore.open(sys.argv[1])
+try:
+    SqliteStore.open(sys.argv[1])
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_system_without_fcntl_has_sqlite_sessions_too(tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    command = [sys.executable, "-c", WITHOUT_FCNTL, store]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"--store sqlite:{store} belongs to another gateway that runs; ")
+
+
+WITHOUT_RECEIVER = """
+import sys
+from tito_io.serve import server
+from tito_io.cli.main import main
+server.OWN_SIGNALS = False
+sys.argv[1:] = ["serve", "--store", sys.argv[1], "--port", "0"]
+main()
+"""
+
+
+def test_a_system_whose_event_loop_receives_no_signals_is_served_too(tmp_path: Path) -> None:
+    """As on Windows: uvicorn receives the interrupt there, and ends what is in flight."""
+    store = f"sqlite:{tmp_path / 's.db'}"
+    command = [sys.executable, "-c", WITHOUT_RECEIVER, store]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            with httpx2.Client(base_url=process.stdout.readline().strip(), timeout=60) as http:
+                body = {"messages": HELLO, "max_tokens": 5}
+                key = {"x-api-key": "k"}
+                assert http.post("/v1/chat/completions", json=body, headers=key).status_code == 200
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, stderr) == (130, "tito: interrupted\n")
+    with started("--store", store) as again, httpx2.Client(base_url=again.url) as http:
+        assert len(http.get("/session", headers=key).json()["records"]) == 1

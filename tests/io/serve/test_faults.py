@@ -25,12 +25,11 @@ from tito_core.samples import make_rows
 from tito_io.embedded import TIDY
 from tito_io.engines.protocol import EngineError, ServerError
 from tito_io.serve.app import app
-from tito_io.serve.build import Choices
-from tito_io.serve.client_noise import named
-from tito_io.serve.gateway import Gateway
-from tito_io.serve.limits import Caps
-from tito_io.serve.memory import MemoryStore
+from tito_io.serve.client_noise import parse_rules
+from tito_io.serve.gateway import Gateway, GatewayOptions
+from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session
+from tito_io.serve.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
@@ -127,7 +126,7 @@ async def test_session_fault_03_changed_tools_are_rendered() -> None:
 async def test_session_fault_04_a_cut_turn_is_closed_before_the_next(refuse: bool) -> None:
     engine = Scripted(finish="length")
     policy = Policy(truncated=Truncated.REFUSE if refuse else Truncated.CLOSE)
-    gateway = scripted_gateway(engine, choices=Choices(policy=policy))
+    gateway = scripted_gateway(engine, choices=GatewayOptions(policy=policy))
     async with client(gateway) as http:
         name = await opened(http)
         first = await chat(http, name, HELLO)
@@ -256,7 +255,7 @@ async def test_session_fault_08_other_tool_ids_branch_and_spellings_do_not() -> 
 
 async def test_session_fault_08_a_trailing_newline_or_an_alias_is_forgiven_by_name() -> None:
     engine = Scripted()
-    choices = Choices(forgive=named(["default", "trailing-whitespace"]))
+    choices = GatewayOptions(forgive=parse_rules(["default", "trailing-whitespace"]))
     gateway = scripted_gateway(engine, choices=choices)
     async with client(gateway) as http:
         name = await opened(http)
@@ -295,7 +294,7 @@ async def test_session_fault_09_malformed_bodies_are_refused_in_words(body: byte
 
 
 async def test_session_fault_09_the_node_cap_is_told_and_every_choice_is_recorded() -> None:
-    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(nodes=3)))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(nodes=3)))
     async with client(gateway) as http:
         name = await opened(http)
         answer = await chat(http, name, HELLO, n=2)
@@ -327,7 +326,9 @@ async def test_session_fault_09_a_500_tells_nothing_of_the_conversation(
 async def test_session_fault_10_idle_sessions_end_and_the_rest_is_capped() -> None:
     now = [0.0]
     store = MemoryStore(clock=lambda: now[0])
-    gateway = scripted_gateway(Scripted(), store, Choices(caps=Caps(sessions=2, idle_seconds=60)))
+    gateway = scripted_gateway(
+        Scripted(), store, GatewayOptions(limits=GatewayLimits(sessions=2, idle_seconds=60))
+    )
     async with client(gateway) as http:
         names = [await opened(http), await opened(http)]
         full = await http.post("/sessions")

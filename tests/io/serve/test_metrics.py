@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import anyio
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gateway, user
 from tito_io.engines.protocol import Reply, Sampling, Watch
+from tito_io.serve import metrics
+from tito_io.serve.metrics import Metrics
 
 KINDS = ("begin", "go on", "again", "resume", "elsewhere", "by messages")
 
@@ -80,3 +83,16 @@ def test_what_an_earlier_turn_had_is_expected_and_the_rest_of_a_prompt_is_not() 
     (first, _), (_, _), (third, half) = engine.found
     assert [one["tito_expected_ids_total"] for one in counters] == [0, first + 2, first + 2 + third]
     assert [one["tito_cached_ids_total"] for one in counters] == [0, first + 2, first + 2 + half]
+
+
+def test_the_module_lists_every_metric() -> None:
+    """Name, labels and meaning, so that documentation can be made of it."""
+    listed = re.findall(r"(?m)^    (\w+?)(?:\{(.+)\})?: (.+)$", metrics.__doc__ or "")
+    found = []
+    for attribute, metric in vars(Metrics()).items():
+        if attribute != "registry":
+            (family,) = metric.describe()
+            name = family.name + "_total" * (family.type == "counter")
+            assert name.removesuffix("_total") == f"tito_{attribute}"
+            found.append((name, ",".join(metric._labelnames), f"{family.documentation}."))
+    assert listed == found

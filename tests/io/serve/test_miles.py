@@ -21,8 +21,7 @@ from tito_io.engines.miles import (
 )
 from tito_io.engines.protocol import OverlongError, Rendering, RequestError, Sampling, UnreachableError
 from tito_io.serve.app import app
-from tito_io.serve.build import Choices
-from tito_io.serve.gateway import Gateway
+from tito_io.serve.gateway import Gateway, GatewayOptions
 
 pytestmark = pytest.mark.anyio
 WIRES = pytest.mark.parametrize("later", [False, True], ids=["older", "later"])
@@ -45,7 +44,7 @@ def continued(reply: Any, messages: list[Any]) -> list[Any]:
 @WIRES
 async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
     engine = Scripted()
-    gateway = scripted_gateway(engine, choices=Choices(later_wire=later))
+    gateway = scripted_gateway(engine, choices=GatewayOptions(later_wire=later))
     async with routed(gateway) as router, router.session() as session:
         first = await session.chat({"messages": HELLO})
         second = await session.chat({"messages": continued(first, HELLO)})
@@ -72,7 +71,7 @@ async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
 
 @WIRES
 async def test_a_session_that_is_gone_is_not_found_wherever_it_is_asked_for(later: bool) -> None:
-    gateway = scripted_gateway(Scripted(), choices=Choices(later_wire=later))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(later_wire=later))
     async with routed(gateway) as router, router.session() as session:
         await gateway.sessions.delete(session.id)
         for asking in (session.records(), session.samples(), session.chat({"messages": HELLO})):
@@ -84,7 +83,7 @@ async def test_a_session_that_is_gone_is_not_found_wherever_it_is_asked_for(late
 @WIRES
 async def test_an_agent_runs_unchanged_with_its_own_client_over_a_socket(later: bool) -> None:
     engine = Scripted()
-    gateway = scripted_gateway(engine, choices=Choices(later_wire=later, ignoring=frozenset(("top_k",))))
+    gateway = scripted_gateway(engine, choices=GatewayOptions(later_wire=later, ignore=frozenset(("top_k",))))
     sampling = {"max_new_tokens": 64, "temperature": 1.0, "top_k": -1, "top_p": None}
     async with served(app(gateway)) as url, MilesRouter(url) as router:
         rolled = await router.run(run_agent, HELLO, sampling, metadata={"bonus": 2}, max_seq_len=900)
@@ -114,7 +113,7 @@ async def test_a_rollout_of_the_embedded_engine_through_miles_engine_keeps_its_i
 @WIRES
 async def test_a_session_s_sampling_holds_for_requests_without(later: bool) -> None:
     engine = Scripted()
-    async with routed(scripted_gateway(engine, choices=Choices(later_wire=later))) as router:
+    async with routed(scripted_gateway(engine, choices=GatewayOptions(later_wire=later))) as router:
         async with router.session({"temperature": 0.5}) as session:
             await session.chat({"messages": HELLO})
             if later:
@@ -203,7 +202,7 @@ async def test_what_only_the_server_sets_is_refused_by_the_later_wire() -> None:
 
 async def test_the_older_wire_tells_ids_unasked_and_overwrites_what_only_it_sets() -> None:
     engine = Scripted()
-    gateway = scripted_gateway(engine, choices=Choices(later_wire=False))
+    gateway = scripted_gateway(engine, choices=GatewayOptions(later_wire=False))
     async with client(gateway) as http:
         name = (await http.post("/sessions", content=b"")).json()["session_id"]
         body = {"messages": HELLO, "input_ids": [1]}

@@ -14,10 +14,10 @@ from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, script
 from tito_core import Forgiveness, Messages, Step, Trajectory
 from tito_core.locate import find as find_match
 from tito_core.samples import StoredCall
-from tito_io.serve.build import Choices
-from tito_io.serve.client_noise import Door
+from tito_io.serve.client_noise import NoiseFilter
 from tito_io.serve.commit import Commit, TurnOrigin
-from tito_io.serve.prompt import Heard, met, read
+from tito_io.serve.gateway import GatewayOptions
+from tito_io.serve.prompt import AnsweredPrompt, match_prompt, read_prompt
 
 KEY = "[[],{}]"
 ORIGIN = TurnOrigin(dialect="chat", route="TITO", requested=0.0)
@@ -63,8 +63,8 @@ def restated(draw: st.DrawFn, messages: list[Any]) -> list[Any]:
 
 @given(st.data())
 def test_a_prompt_is_read_the_same_with_and_without_the_one_before(data: st.DataObject) -> None:
-    door, forgive = Door(), data.draw(FORGIVE)
-    first = read(door, data.draw(TALKS), [], None)
+    door, forgive = NoiseFilter(), data.draw(FORGIVE)
+    first = read_prompt(door, data.draw(TALKS), [], None)
     if not first.messages:
         return
     answers = data.draw(st.lists(SPOKEN, min_size=1, max_size=2))
@@ -72,18 +72,18 @@ def test_a_prompt_is_read_the_same_with_and_without_the_one_before(data: st.Data
         f"r{place}": commit(f"r{place}", first.messages, answer, data.draw(st.sampled_from([KEY, "other"])))
         for place, answer in enumerate(answers)
     }
-    heard = Heard(first, list(commits)[-1], ())
-    again = data.draw(restated([*first.said, data.draw(st.sampled_from(answers))]))
+    heard = AnsweredPrompt(first, list(commits)[-1], ())
+    again = data.draw(restated([*first.received, data.draw(st.sampled_from(answers))]))
     said = [*again, *data.draw(st.lists(WORLD | SPOKEN, max_size=2))]
-    quick, slow = read(door, said, [], heard), read(door, said, [], None)
-    for name in ("messages", "turns", "texts", "media"):
+    quick, slow = read_prompt(door, said, [], heard), read_prompt(door, said, [], None)
+    for name in ("messages", "turns", "only_texts", "multimodal"):
         assert getattr(quick, name) == getattr(slow, name)
     steps = Trajectory(one.step for one in commits.values())
     kept = {name: attrs.evolve(one, call=attrs.evolve(one.call, step=step))
             for (name, one), step in zip(commits.items(), steps, strict=True)}  # fmt: skip
-    one, other = (met(prompt, steps, kept, KEY, forgive) for prompt in (quick, slow))
-    assert list(one.prompt) == list(other.prompt)
-    assert base(one.prompt) is base(other.prompt)
+    one, other = (match_prompt(prompt, steps, kept, KEY, forgive) for prompt in (quick, slow))
+    assert list(one.messages) == list(other.messages)
+    assert base(one.messages) is base(other.messages)
 
 
 def base(prompt: Any) -> Any:
@@ -93,14 +93,14 @@ def base(prompt: Any) -> Any:
 
 def test_truth_is_not_one() -> None:
     """Python says that they are equal; what a template prints differs."""
-    first = read(Door(), [{"role": "user", "content": "a", "n": 1}], [], None)
-    heard = Heard(first, "r", ())
+    first = read_prompt(NoiseFilter(), [{"role": "user", "content": "a", "n": 1}], [], None)
+    heard = AnsweredPrompt(first, "r", ())
     said: list[Any] = [
         {"role": "user", "content": "a", "n": True},
         {"role": "assistant", "content": "x"},
         user(),
     ]
-    assert read(Door(), said, [], heard).before is None
+    assert read_prompt(NoiseFilter(), said, [], heard).previous is None
 
 
 @pytest.mark.anyio
@@ -113,7 +113,7 @@ async def test_a_loop_compares_its_history_once_and_not_again(monkeypatch: pytes
         return find(steps, messages, *rest)
 
     monkeypatch.setattr("tito_io.serve.prompt.find", watched)
-    gateway = scripted_gateway(Scripted(each="answer {}".format), choices=Choices())
+    gateway = scripted_gateway(Scripted(each="answer {}".format), choices=GatewayOptions())
     async with client(gateway) as http:
         name = await opened(http)
         messages: list[Any] = list(HELLO)
@@ -136,21 +136,21 @@ def test_a_longer_turn_is_met_although_a_shorter_one_was_the_last() -> None:
     second = [*HELLO, a, user("two")]
     made = [commit("r0", HELLO, a), commit("r1", second, b), commit("r2", HELLO, a)]
     steps = Trajectory(one.step for one in made)
-    heard = Heard(read(Door(), HELLO, [], None), "r2", ())
-    prompt = read(Door(), [*second, b, user("three")], [], heard)
-    assert prompt.before is not None
-    found = met(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
-    assert base(found.prompt) is steps[1].messages
+    heard = AnsweredPrompt(read_prompt(NoiseFilter(), HELLO, [], None), "r2", ())
+    prompt = read_prompt(NoiseFilter(), [*second, b, user("three")], [], heard)
+    assert prompt.previous is not None
+    found = match_prompt(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
+    assert base(found.messages) is steps[1].messages
 
 
 def test_a_turn_that_was_rendered_otherwise_is_not_met_where_another_was_rendered_alike() -> None:
     a = {"role": "assistant", "content": "a"}
     made = [commit("r0", HELLO, a), commit("r1", HELLO, a, "other tools")]
     steps = Trajectory(one.step for one in made)
-    heard = Heard(read(Door(), HELLO, [], None), "r1", ())
-    prompt = read(Door(), [*HELLO, a, user()], [], heard)
-    found = met(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
-    assert base(found.prompt) is steps[0].messages
+    heard = AnsweredPrompt(read_prompt(NoiseFilter(), HELLO, [], None), "r1", ())
+    prompt = read_prompt(NoiseFilter(), [*HELLO, a, user()], [], heard)
+    found = match_prompt(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
+    assert base(found.messages) is steps[0].messages
 
 
 def calling(name: str) -> dict[str, Any]:
@@ -165,21 +165,21 @@ def test_a_renaming_is_followed_through_the_whole_history() -> None:
     theirs = {**result, "tool_call_id": "theirs"}
     one = commit("r0", [*HELLO, calling("ours"), result], calling("ours"))
     said = [*HELLO, calling("theirs"), theirs]
-    heard = Heard(read(Door(), said, [], None), "r0", ("RENAMED_TOOL_IDS",))
+    heard = AnsweredPrompt(read_prompt(NoiseFilter(), said, [], None), "r0", ("RENAMED_TOOL_IDS",))
     steps = Trajectory([one.step])
     for name, fits in (("theirs", True), ("another", False)):
-        prompt = read(Door(), [*said, calling(name), user()], [], heard)
-        assert prompt.before is not None
-        found = met(prompt, steps, {"r0": one}, KEY, renamed)
-        assert (base(found.prompt) is not None) is fits
+        prompt = read_prompt(NoiseFilter(), [*said, calling(name), user()], [], heard)
+        assert prompt.previous is not None
+        found = match_prompt(prompt, steps, {"r0": one}, KEY, renamed)
+        assert (base(found.messages) is not None) is fits
 
 
 def test_results_name_the_calls_as_the_session_has_them() -> None:
     one = commit("r0", HELLO, calling("ours"))
     steps = Trajectory([one.step])
     theirs = {"role": "tool", "content": "x", "tool_call_id": "theirs"}
-    prompt = read(Door(), [*HELLO, calling("theirs"), theirs], [], None)
-    found = met(prompt, steps, {"r0": one}, KEY, frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
-    assert base(found.prompt) is steps[0].messages
-    assert list(found.prompt)[-1] == {**theirs, "tool_call_id": "ours"}
+    prompt = read_prompt(NoiseFilter(), [*HELLO, calling("theirs"), theirs], [], None)
+    found = match_prompt(prompt, steps, {"r0": one}, KEY, frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
+    assert base(found.messages) is steps[0].messages
+    assert list(found.messages)[-1] == {**theirs, "tool_call_id": "ours"}
     assert found.forgiven == ("RENAMED_TOOL_IDS",)

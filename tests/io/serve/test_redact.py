@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.io.serve.gateway import Scripted, client, opened, scripted_gateway
 from tito_io.engines.errors import fault
 from tito_io.engines.protocol import EngineAnswer
-from tito_io.serve.redact import GAP, LONGEST, MOST, SAME, _in_both, _said, letters, without
+from tito_io.serve.redact import GAP, LONGEST, MOST, SAME, _conversation, _shared, letters, redact
 
 PRIVATE = "the launch code of the lighthouse is 4711-apricot"
 
@@ -60,8 +60,8 @@ async def test_words_are_not_repeated_where_looking_for_quotations_would_take_lo
 
 @pytest.mark.parametrize("value", [None, "", 7, {}, [], True])
 def test_what_is_looked_through_is_bounded_whatever_it_is(value: Any) -> None:
-    assert _said({"input": [value] * MOST}) is None
-    assert _said({"input": [value] * (MOST // 3)}) is not None
+    assert _conversation({"input": [value] * MOST}) is None
+    assert _conversation({"input": [value] * (MOST // 3)}) is not None
 
 
 @pytest.mark.anyio
@@ -83,12 +83,12 @@ FEW = st.text("ab\\ ", max_size=80)
 @given(FEW, FEW)
 def test_what_is_in_both_is_found_as_by_looking_for_each(short: str, long: str) -> None:
     runs = [short[place : place + SAME] for place in range(len(short) - SAME + 1)]
-    assert _in_both(short, long) == {one for one in runs if one in long}
+    assert _shared(short, long) == {one for one in runs if one in long}
 
 
 @given(st.text("abc", min_size=SAME, max_size=SAME), st.integers(0, 30), st.integers(0, 30))
 def test_a_quotation_is_found_at_every_place(run: str, before: int, after: int) -> None:
-    assert _in_both(f"x{run}y", "-" * before + run + "+" * after) == {run}
+    assert _shared(f"x{run}y", "-" * before + run + "+" * after) == {run}
 
 
 @pytest.mark.anyio
@@ -101,7 +101,7 @@ async def test_words_are_cut_and_credentials_are_nobody_s() -> None:
 
 @given(st.text(max_size=60), st.text(max_size=20), st.text(max_size=20))
 def test_no_long_part_of_what_was_said_is_left(said: str, before: str, after: str) -> None:
-    shown, spoken = letters(without(f"{before}{said}{after}", said)), letters(said)
+    shown, spoken = letters(redact(f"{before}{said}{after}", said)), letters(said)
     for place in range(len(spoken) - SAME + 1):
         assert spoken[place : place + SAME] not in shown
 
@@ -116,7 +116,7 @@ def test_no_long_part_of_what_was_said_is_left(said: str, before: str, after: st
     ],
 )
 def test_another_writing_is_a_quotation_too(written: str, left: str) -> None:
-    assert without(f"bad: {written}.", "Der Zündcode des Majaks: 灯台の鍵 4711") == f"bad: {left}."
+    assert redact(f"bad: {written}.", "Der Zündcode des Majaks: 灯台の鍵 4711") == f"bad: {left}."
 
 
 @pytest.mark.parametrize("write", [json.dumps, ascii, lambda text: json.dumps(json.dumps(text))])
@@ -124,7 +124,7 @@ def test_letters_beyond_the_first_plane_are_escaped_in_two_halves_or_by_number(
     write: Callable[[str], str],
 ) -> None:
     said = "a 😀 b 😀 c 😀 d 😀 e 😀 f 😀"
-    shown = without(write(said), said)
+    shown = redact(write(said), said)
     assert GAP in shown
     assert not set("abcdef😀0") & set(shown)
 
@@ -147,11 +147,11 @@ WRITTEN = st.sampled_from(
 @given(LONG.filter(lambda text: len(letters(text)) >= SAME), WRITTEN)
 def test_nothing_comes_back_in_another_writing(said: str, written: Callable[[str], str]) -> None:
     assume(letters(said.upper()) == letters(said.title()) == letters(said))  # letters that have no other case
-    shown, spoken = letters(without(f"bad value: {written(said)}", said)), letters(said)
+    shown, spoken = letters(redact(f"bad value: {written(said)}", said)), letters(said)
     for place in range(len(spoken) - SAME + 1):
         assert spoken[place : place + SAME] not in shown
 
 
 @given(st.text(max_size=60))
 def test_words_that_repeat_nothing_stay(words: str) -> None:
-    assert without(words, "") == words
+    assert redact(words, "") == words

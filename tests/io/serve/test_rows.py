@@ -23,12 +23,11 @@ from tests.io.serve.gateway import (
 )
 from tito_core import InputError, OddStop, Policy, Step, Truncated
 from tito_core.samples import Forest, RoutedExperts, StoredCall, WeightVersion, make_rows
-from tito_io.serve.build import Choices
-from tito_io.serve.commit import Commit, TurnOrigin
-from tito_io.serve.limits import Caps
-from tito_io.serve.memory import MemoryStore
-from tito_io.serve.rows import decode, encode
-from tito_io.serve.session import Head, Session
+from tito_io.serve.commit import Commit, TurnOrigin, decode, encode
+from tito_io.serve.gateway import GatewayOptions
+from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.session import Session, SessionHead
+from tito_io.serve.store import MemoryStore
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | st.text(max_size=4),
@@ -96,7 +95,7 @@ def committed(step: Step, place: int) -> Commit:
         routed_experts=experts if len(step.ids) > 1 else None,
     )
     origin = TurnOrigin(
-        dialect="chat", route="TITO", requested=1.5, forgiven=("ABSENT",), asked={"n": [1, None]}
+        dialect="chat", route="TITO", requested=1.5, forgiven=("ABSENT",), request={"n": [1, None]}
     )
     return Commit(call=call, parent=None, response=f"r{place}", at=2.5, origin=origin)
 
@@ -125,12 +124,12 @@ def plain(commit: Commit) -> Any:
 def test_a_session_that_is_read_again_is_the_same(steps: list[Step]) -> None:
     async def run() -> None:
         store = MemoryStore()
-        await store.create("a", Head(created=1.0).encoded())
+        await store.create("a", SessionHead(created=1.0).encoded())
         epoch = (await store.claim("a")).epoch
-        session = Session("a", Head(created=1.0), store, Caps(), epoch)
+        session = Session("a", SessionHead(created=1.0), store, GatewayLimits(), epoch)
         for place, step in enumerate(steps):
             await session.commit([committed(step, place)])
-        again = Session.restored("a", await store.load("a"), store, Caps(), epoch)
+        again = Session.restored("a", await store.load("a"), store, GatewayLimits(), epoch)
         assert list(map(plain, again.commits.values())) == list(map(plain, session.commits.values()))
         assert (again.ids, again._place) == (session.ids, session._place)
         for name, commit in again.commits.items():
@@ -148,8 +147,10 @@ def test_a_session_that_is_read_again_is_the_same(steps: list[Step]) -> None:
 def test_a_row_holds_only_what_is_new(steps: list[Step]) -> None:
     async def run() -> None:
         store = MemoryStore()
-        await store.create("a", Head(created=1.0).encoded())
-        session = Session("a", Head(created=1.0), store, Caps(), (await store.claim("a")).epoch)
+        await store.create("a", SessionHead(created=1.0).encoded())
+        session = Session(
+            "a", SessionHead(created=1.0), store, GatewayLimits(), (await store.claim("a")).epoch
+        )
         for place, step in enumerate(steps):
             (commit,) = await session.commit([committed(step, place)])
             row = orjson.loads((await store.load("a")).rows[place])
@@ -182,7 +183,7 @@ def test_a_row_of_a_lost_parent_is_refused() -> None:
 async def test_a_rollout_read_again_goes_on_by_ids_and_gives_the_same_rows(odd: OddStop) -> None:
     """The embedded engine's odd stops and cut turns are among them."""
     store = MemoryStore()
-    gateway = embedded_gateway(store, Choices(policy=Policy(odd_stop=odd)), seed=3)
+    gateway = embedded_gateway(store, GatewayOptions(policy=Policy(odd_stop=odd)), seed=3)
     messages: list[Any] = list(HELLO)
     async with client(gateway) as http:
         name = await opened(http)
@@ -231,7 +232,7 @@ async def test_a_turn_by_messages_whose_ids_came_out_the_same_shares_them() -> N
             return attrs.evolve(reply, completion_ids=ids, logprobs=(-0.5,) * len(ids))
 
     policy = Policy(truncated=Truncated.REFUSE)
-    gateway = scripted_gateway(Canonical(finish="length"), choices=Choices(policy=policy))
+    gateway = scripted_gateway(Canonical(finish="length"), choices=GatewayOptions(policy=policy))
     async with client(gateway) as http:
         name = await opened(http)
         said = (await chat(http, name, HELLO))["choices"][0]["message"]

@@ -25,14 +25,11 @@ from tests.io.serve.gateway import (
 from tests.io.serve.redis_server import redis_server, wanted
 from tito_io.engines.miles import Miles
 from tito_io.serve.app import app
-from tito_io.serve.build import Choices, made
-from tito_io.serve.gateway import Gateway
-from tito_io.serve.limits import Caps
-from tito_io.serve.memory import MemoryStore
+from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.redis import RedisStore
+from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import FencedError, StoreError
-from tito_io.serve.stores import opened as opened_store
+from tito_io.serve.store import FencedError, MemoryStore, StoreError, open_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
@@ -47,7 +44,7 @@ def redis_url() -> Iterator[str]:
 async def test_an_idle_session_leaves_memory_and_comes_back(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path / "s.db")
     engine = Scripted()
-    gateway = scripted_gateway(engine, store, Choices(caps=Caps(loaded_seconds=0.0)))
+    gateway = scripted_gateway(engine, store, GatewayOptions(limits=GatewayLimits(loaded_seconds=0.0)))
     async with client(gateway) as http:
         name = await opened(http)
         said = (await chat(http, name, HELLO))["choices"][0]["message"]
@@ -60,7 +57,7 @@ async def test_an_idle_session_leaves_memory_and_comes_back(tmp_path: Path) -> N
 
 
 async def test_what_is_named_goes_on_where_there_is_no_room_for_more() -> None:
-    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(sessions=1)))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(sessions=1)))
     headers = {"Authorization": "Bearer mine"}
     async with client(gateway, headers=headers) as http:
         for _ in range(2):
@@ -82,7 +79,7 @@ async def test_an_engine_that_keeps_ids_itself_is_told_by_messages_and_its_ids_a
     """Another gateway stands in for a session server."""
     inner = scripted_gateway(Scripted())
     transport = httpx2.ASGITransport(app(inner), raise_app_exceptions=False)
-    gateway = made(Miles("http://inner", transport=transport), MemoryStore(), model="m")
+    gateway = build_gateway(Miles("http://inner", transport=transport), MemoryStore(), model="m")
     async with client(gateway) as http:
         name, messages = await opened(http), list(HELLO)
         for _ in range(4):
@@ -96,7 +93,7 @@ async def test_an_engine_that_keeps_ids_itself_is_told_by_messages_and_its_ids_a
 
 
 async def test_a_session_in_use_is_not_let_go() -> None:
-    gateway = scripted_gateway(Scripted(), choices=Choices(caps=Caps(loaded_seconds=0.0)))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(loaded_seconds=0.0)))
     async with client(gateway) as http:
         name = await opened(http)
         async with gateway.sessions.using(name) as session:
@@ -111,7 +108,7 @@ async def test_a_session_in_use_stays_in_the_store_however_long(kind: str, tmp_p
     store = MemoryStore() if kind == "memory" else SqliteStore.open(tmp_path / "s.db")
     store.clock = lambda: now[0]
     engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, store, Choices(caps=Caps(idle_seconds=60)))
+    gateway = scripted_gateway(engine, store, GatewayOptions(limits=GatewayLimits(idle_seconds=60)))
     async with client(gateway) as http:
         name, idle = await opened(http), await opened(http)
         async with anyio.create_task_group() as group:
@@ -130,7 +127,7 @@ async def test_a_session_in_use_stays_in_the_store_however_long(kind: str, tmp_p
 async def test_looking_is_use_too_and_its_end_is_the_last() -> None:
     now = [0.0]
     gateway = scripted_gateway(
-        Scripted(), MemoryStore(clock=lambda: now[0]), Choices(caps=Caps(idle_seconds=60))
+        Scripted(), MemoryStore(clock=lambda: now[0]), GatewayOptions(limits=GatewayLimits(idle_seconds=60))
     )
     async with client(gateway) as http:
         name = await opened(http)
@@ -288,7 +285,7 @@ async def test_a_long_turn_keeps_its_lease(redis_url: str, monkeypatch: pytest.M
     other.sessions.patience = 0.2
     async with client(slow) as one, client(other) as two, anyio.create_task_group() as group:
         name = await opened(one)
-        group.start_soon(slow.sessions.tend)
+        group.start_soon(slow.sessions.maintain)
         group.start_soon(chat, one, name, HELLO)
         await anyio.sleep(1.0)
         busy = await two.post(f"/sessions/{name}/v1/chat/completions", json={"messages": HELLO})
@@ -360,7 +357,7 @@ async def test_a_session_that_is_read_again_takes_no_turn_of_those_who_still_use
     """Both would have the epoch of the same owner, and neither would know what the other writes."""
     address = {"memory": "memory", "sqlite": f"sqlite:{tmp_path / 's.db'}"}
     url = address[kind] if kind in address else request.getfixturevalue("redis_url")
-    store = opened_store(url, idle_seconds=60)
+    store = open_store(url, idle_seconds=60)
     gateway = scripted_gateway(Scripted(), store)
     async with client(gateway) as http:
         name = await opened(http)
@@ -368,7 +365,7 @@ async def test_a_session_that_is_read_again_takes_no_turn_of_those_who_still_use
         async with gateway.sessions.using(name) as old:
             made = attrs.evolve(old.commits[next(iter(old.commits))], parent=None)
             made = attrs.evolve(made, call=attrs.evolve(made.call, name="late"))
-            old.doubted = True  # a write of another turn failed
+            old.must_reload = True  # a write of another turn failed
             async with gateway.sessions.using(name) as new:
                 assert new is not old
                 with pytest.raises(FencedError):

@@ -18,11 +18,18 @@ import pytest
 
 from tests.io.serve.redis_server import redis_server, wanted
 from tito_core import InputError
-from tito_io.serve.memory import MemoryStore
 from tito_io.serve.redis import RedisStore
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import BusyError, FencedError, GoneError, LostError, Store, StoreError
-from tito_io.serve.stores import opened
+from tito_io.serve.store import (
+    BusyError,
+    FencedError,
+    GoneError,
+    LostError,
+    MemoryStore,
+    Store,
+    StoreError,
+    open_store,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]  # as redis' client
 KINDS = ["memory", "sqlite", *(["redis"] if wanted() else [])]
@@ -237,7 +244,7 @@ async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["", "sqlite:", "mysql://x", "redis"])
 async def test_an_address_is_one_of_three(address: str) -> None:
     with pytest.raises(InputError, match="--store"):
-        opened(address, idle_seconds=1)
+        open_store(address, idle_seconds=1)
 
 
 async def test_nobody_answers_where_there_is_no_redis(unused: int) -> None:

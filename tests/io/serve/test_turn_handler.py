@@ -12,11 +12,9 @@ import pytest
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
 from tito_io.engines.protocol import AbortedError, ServerError, UnreachableError
 from tito_io.serve.app import app
-from tito_io.serve.build import Choices
-from tito_io.serve.gateway import Gateway
-from tito_io.serve.limits import Caps
-from tito_io.serve.memory import MemoryStore
-from tito_io.serve.store import FencedError, StoreError
+from tito_io.serve.gateway import Gateway, GatewayOptions
+from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.store import FencedError, MemoryStore, StoreError
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
@@ -257,7 +255,7 @@ async def test_a_session_that_is_deleted_under_a_turn_answers_that_it_is_gone() 
 
 async def test_turns_wait_for_a_place_at_the_engine_and_do_not_fail() -> None:
     engine = Scripted()
-    gateway = scripted_gateway(engine, choices=Choices(caps=Caps(calls=3)))
+    gateway = scripted_gateway(engine, choices=GatewayOptions(limits=GatewayLimits(calls=3)))
     async with client(gateway) as http:
         names = [await opened(http) for _ in range(12)]
         async with anyio.create_task_group() as group:

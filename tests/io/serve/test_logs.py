@@ -1,0 +1,142 @@
+"""What a gateway logs: lines of a fixed form, never message text, keys or whole session ids."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.io.serve.gateway import HELLO, Scripted, client, scripted_gateway
+from tests.io.serve.gateway_process import started
+from tito_io.serve.auth import HEADER
+from tito_io.serve.logs import ACCESS, AccessLog, short_path
+
+KEY = "sk-0123456789abcdef-secret"
+TEXT = "zweifel-apricot-4711"
+MESSAGES = [{"role": "user", "content": TEXT}]
+ACCESS_LINE = re.compile(
+    r"\S+ \S+ INFO tito\.access: (GET|POST|DELETE) (/\S*) (\d{3}) (\d+) ms session ([0-9a-f]{8}|-|\.\.\.)"
+)
+
+
+def test_the_access_log_has_a_line_a_request_and_no_secret(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with started("--store", "memory", "--access-log", complaints=log) as process:
+        with httpx2.Client(base_url=process.url, timeout=60) as http:
+            name = http.post("/sessions").json()["session_id"]
+            body = {"messages": MESSAGES, "max_tokens": 5}
+            assert http.post(f"/sessions/{name}/v1/chat/completions", json=body).status_code == 200
+            keyed = http.post("/v1/chat/completions", json=body, headers={"x-api-key": KEY})
+            assert http.get("/session", headers={"x-api-key": KEY}, params={"q": TEXT}).status_code == 200
+            assert http.get(f"/sessions/{KEY}").status_code == 404
+            assert http.get(f"/{KEY}%0AINFO").status_code == 404
+        assert process.stop() == 0
+        lines = process.warnings()
+    short = keyed.headers[HEADER][:8]
+    found = [re.fullmatch(ACCESS_LINE, line) for line in lines]
+    assert [one.group(1, 2, 3, 5) if one else None for one in found] == [
+        ("POST", "/sessions", "200", name[:8]),
+        ("POST", f"/sessions/{name[:8]}/v1/chat/completions", "200", name[:8]),
+        ("POST", "/v1/chat/completions", "200", short),
+        ("GET", "/session", "200", short),
+        ("GET", "/sessions/...", "404", "-"),
+        ("GET", "/...", "404", "-"),
+    ]
+    text = "\n".join(lines)
+    assert not [one for one in (KEY, TEXT, name, keyed.headers[HEADER]) if one in text]
+
+
+def test_verbose_logs_a_line_a_turn_and_no_secret(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with started("--store", "memory", "-v", complaints=log) as process:
+        with httpx2.Client(base_url=process.url, timeout=60) as http:
+            name = http.post("/sessions").json()["session_id"]
+            path = f"/sessions/{name}/v1/chat/completions"
+            assert http.post(path, json={"messages": MESSAGES, "max_tokens": 5}).status_code == 200
+            assert http.post(path, json={"messages": TEXT}).status_code == 400
+            assert http.delete(f"/sessions/{name}").status_code == 204
+        assert process.stop() == 0
+        lines = [line for line in process.warnings() if "tito." in line]
+    text = "\n".join(lines)
+    assert f"INFO tito.serve: session {name[:8]}: opened" in text
+    assert re.search(
+        rf"session {name[:8]}: turn committed, MITO, \d+ prompt ids, 0 of an earlier turn, 5", text
+    )
+    assert f"session {name[:8]}: 400 UntranslatableError" in text
+    assert f"session {name[:8]}: deleted" in text
+    assert not [one for one in (TEXT, name, "tito.access") if one in text]
+
+
+def test_by_default_nothing_is_logged(tmp_path: Path) -> None:
+    with started("--store", "memory", complaints=tmp_path / "log") as process:
+        with httpx2.Client(base_url=process.url, timeout=60) as http:
+            body = {"messages": MESSAGES, "max_tokens": 5}
+            assert http.post("/v1/chat/completions", json=body, headers={"x-api-key": "k"}).status_code == 200
+        assert process.stop() == 0
+        assert process.warnings() == []
+
+
+@pytest.mark.anyio
+async def test_a_request_that_fails_or_never_answers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError(TEXT)
+
+    application = AccessLog(broken)
+    with caplog.at_level(logging.INFO, ACCESS.name), pytest.raises(RuntimeError):
+        await application({"type": "http", "method": "GET", "path": "/x"}, _never, _never)
+    assert [re.sub(r"\d+ ms", "N ms", one.getMessage()) for one in caplog.records] == [
+        "GET /x - N ms session -"
+    ]
+
+
+async def _never(*_: object) -> dict[str, object]:
+    raise AssertionError("not called")
+
+
+@pytest.mark.anyio
+async def test_lifespans_are_not_requests(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[object] = []
+
+    async def application(scope: object, *_: object) -> None:
+        seen.append(scope)
+
+    with caplog.at_level(logging.INFO, ACCESS.name):
+        await AccessLog(application)({"type": "lifespan"}, _never, _never)
+    assert (seen, caplog.records) == ([{"type": "lifespan"}], [])
+
+
+@pytest.mark.anyio
+async def test_an_error_is_logged_by_its_class_alone(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Scripted(raises=[ZeroDivisionError(TEXT)])
+    async with client(scripted_gateway(engine)) as http:
+        headers = {"x-api-key": KEY}
+        answer = await http.post("/v1/chat/completions", json={"messages": HELLO}, headers=headers)
+        assert answer.status_code == 500
+    (record,) = [one for one in caplog.records if one.name == "tito.serve"]
+    session = answer.headers[HEADER]
+    assert record.levelname == "ERROR"
+    assert re.fullmatch(
+        rf"session {session[:8]}: 500 ZeroDivisionError at \S+gateway\.py:\d+", record.getMessage()
+    )
+    assert TEXT not in caplog.text
+    assert session not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "short"),
+    [
+        ("/", "/"),
+        ("/sessions", "/sessions"),
+        ("/v1/messages/count_tokens", "/v1/messages/count_tokens"),
+        (f"/sessions/{'0' * 32}/x", "/sessions/00000000/x"),
+        ("/sessions/mine/x", "/sessions/.../x"),
+        (f"/{'0' * 32}", "/00000000"),
+        (f"/{'k' * 25}", "/..."),
+        ("/ä\r\n", "/%C3%A4%0D%0A"),
+    ],
+)
+def test_a_path_is_logged_without_ids_and_keys(path: str, short: str) -> None:
+    assert short_path(path) == short

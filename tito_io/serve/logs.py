@@ -1,0 +1,112 @@
+"""Logging to stderr: a line per turn, per failure, and per request if the access log is on.
+
+No line holds message text or an API key. A session's id is a key to that session, so that lines show its
+first 8 characters only.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from urllib.parse import quote
+
+import attrs
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .auth import IDENTIFIER
+
+LOG = logging.getLogger("tito.serve")
+ACCESS = logging.getLogger("tito.access")
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LEVELS = ("debug", "info", "warning", "error")
+SESSION = "tito.session"
+"""Where a request's scope holds the id of its session."""
+LONGEST_SEGMENT = 24
+"""A longer part of a path is not one of a route, and may be a key."""
+
+
+def configure_logs(level: str, *, access: bool) -> None:
+    """Log to stderr from a `level` on; with `access`, also a line per request, whatever the level."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(FORMAT))
+    root = logging.getLogger("tito")
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    ACCESS.setLevel(logging.INFO if access else logging.CRITICAL)
+
+
+def short_id(session: str) -> str:
+    """Return what a log shows of a session's id.
+
+    >>> short_id("0123456789abcdef0123456789abcdef")
+    '01234567'
+    """
+    return session[:8] if IDENTIFIER.fullmatch(session) else "..."
+
+
+def short_path(path: str) -> str:
+    r"""Return a path without ids and keys.
+
+    >>> short_path("/sessions/0123456789abcdef0123456789abcdef/v1/models")
+    '/sessions/01234567/v1/models'
+    >>> short_path("/sessions/sk-123/a b\n")
+    '/sessions/.../a%20b%0A'
+    """
+    parts = path.split("/")
+    for place, part in enumerate(parts):
+        if (place and parts[place - 1] == "sessions") or len(part) > LONGEST_SEGMENT:
+            parts[place] = short_id(part)
+    return quote("/".join(parts), safe="/")[:200]
+
+
+@attrs.frozen
+class AccessLog:
+    """Logs a line per request around an application: method, path, status, milliseconds, session.
+
+    Attributes:
+        app: The application.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; a request whose client went away before the answer has the status `-`."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status, start = "-", time.perf_counter()
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            session = scope.get(SESSION)
+            ACCESS.info(
+                "%s %s %s %.0f ms session %s",
+                scope["method"],
+                short_path(scope["path"]),
+                status,
+                (time.perf_counter() - start) * 1e3,
+                "-" if session is None else short_id(session),
+            )
+
+
+def log_error(error: Exception, status: int, session: str) -> None:
+    """Log a failed turn by its class, without its words, which may repeat what a client sent."""
+    place = _place(error) if status == 500 else ""  # noqa: PLR2004  # an exception that no code foresaw
+    failed = status >= 500  # noqa: PLR2004  # the gateway's or the engine's fault
+    level = logging.ERROR if failed else logging.INFO
+    LOG.log(level, "session %s: %s %s%s", short_id(session), status, type(error).__name__, place)
+
+
+def _place(error: Exception) -> str:
+    """Return where an error was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
