@@ -222,7 +222,7 @@ def _recognized(turn: SampledTurn, environment: Environment, case: Case) -> Ques
 
 
 def recognize(recipe: Recipe, ids: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the tail in an answer, None if it is not what the recipe predicts.
+    """Return the tail in the answer `ids`, None if it is not what `recipe` predicts.
 
     >>> recipe = Recipe(place=None, as_object=False, past=0, mark=(50,), rest=(), close=(2,), speaks=(1, 9),
     ...                 cut=False)

@@ -1,0 +1,1 @@
+"""Integrations into training frameworks: one file per framework, none imported by another."""
