@@ -1,6 +1,6 @@
-"""What a forest and its rows must be, found the slow way: every call with every call, every id by itself.
+"""The slow oracle of forests and rows: it compares every call with every call, and looks at every id.
 
-Nothing here is taken from the files under test but their values. Messages are compared with the rules that
+Of the files under test it uses only the values. Messages are compared with the rules that
 `tests/oracle.py` writes down a second time.
 """
 
@@ -49,7 +49,7 @@ def before(ours: StoredCall, theirs: StoredCall) -> bool:
     return (ours.order, ours.name) < (theirs.order, theirs.name)
 
 
-# --- the tree -------------------------------------------------------------------------------------------
+# --- parents -------------------------------------------------------------------------------------------
 
 
 def begins(other: StoredCall, call: StoredCall) -> bool:
@@ -83,7 +83,7 @@ def ends_with_answer(call: StoredCall) -> bool:
     return bool(call.step.completion) and call.step.completion[-1]["role"] == "assistant"
 
 
-def tells(other: StoredCall, call: StoredCall) -> bool:
+def history_begins(other: StoredCall, call: StoredCall) -> bool:
     """Tell whether the messages of a whole call begin another's prompt."""
     ours, prompt = list(other.step.messages), list(call.step.prompt)
     return (
@@ -94,26 +94,26 @@ def tells(other: StoredCall, call: StoredCall) -> bool:
     )
 
 
-def tellers(call: StoredCall, calls: Sequence[StoredCall]) -> list[StoredCall]:
-    fitting = [other for other in calls if tells(other, call)]
+def history_candidates(call: StoredCall, calls: Sequence[StoredCall]) -> list[StoredCall]:
+    fitting = [other for other in calls if history_begins(other, call)]
     longest = max((len(list(other.step.messages)) for other in fitting), default=0)
     return [other for other in fitting if len(list(other.step.messages)) == longest]
 
 
 def restates(call: StoredCall, other: StoredCall) -> bool:
     """Tell whether a prompt has another call's last question and answer, or quotes the answer."""
-    prompt, asked = list(call.step.prompt), list(other.step.prompt)
+    prompt, question = list(call.step.prompt), list(other.step.prompt)[-1:]
     answer = list(other.step.completion)[-1]
-    turn = [*asked[-1:], *other.step.completion]
+    turn = [*question, *other.step.completion]
     pairs = [prompt[i : i + 2] for i in range(len(prompt) - 1)]
     if len(turn) == 2 and any(all(map(same_message, turn, pair)) for pair in pairs):
         return True
-    said = str(answer["content"]).strip()
-    edges = [said.split("\n")[0], said.split("\n")[-1]]
+    text_of_answer = str(answer["content"]).strip()
+    lines = text_of_answer.split("\n")
     return any(
         message["role"] != "assistant"
-        and said in text
-        and any(len(e) >= 16 and e in text.split("\n") for e in edges)
+        and text_of_answer in text
+        and any(len(line) >= 16 and line in text.split("\n") for line in (lines[0], lines[-1]))
         for message in prompt
         for text in [str(message["content"])]
     )
@@ -142,17 +142,17 @@ def compacted(call: StoredCall, calls: Sequence[StoredCall]) -> StoredCall | Non
 
 
 def kind(call: StoredCall, calls: Sequence[StoredCall]) -> tuple[str, str | None, tuple[str, ...]]:
-    """Return how a call came about, of which call, and who else would do."""
+    """Return how a call came about, from which call, and which calls are equal to that one."""
     same = [other for other in by_key(calls) if prompt_ids(other) == prompt_ids(call)]
     above = parents(call, calls)
     parent = taken(above, call)
-    told = tellers(call, calls)
+    histories = history_candidates(call, calls)
     known = 0 if parent is None else len(list(parent.step.messages))
-    teller = taken(told, call)
+    rewritten = taken(histories, call)
     if prompt_ids(call) and same[0] is not call:
         return "RETRIES", same[0].name, equals(above)
-    if teller is not None and len(list(teller.step.messages)) > known:
-        return "REWRITES", teller.name, equals(told)
+    if rewritten is not None and len(list(rewritten.step.messages)) > known:
+        return "REWRITES", rewritten.name, equals(histories)
     if parent is not None:
         return "CONTINUES", parent.name, equals(above)
     whole = compacted(call, calls)
@@ -167,7 +167,7 @@ def path(call: StoredCall, calls: Sequence[StoredCall]) -> list[StoredCall]:
 
 
 def tree(call: StoredCall, calls: Sequence[StoredCall]) -> set[str]:
-    """Return everything that hangs together with a call."""
+    """Return all calls that are connected with a call."""
     links = {frozenset((c.name, other)) for c in calls for other in related(c, calls) if other is not None}
     found = {call.name}
     for _ in calls:
@@ -203,8 +203,8 @@ def stays(call: StoredCall, calls: Sequence[StoredCall], options: SampleOptions)
         if prompt_ids(other) == prompt_ids(call) and completion_ids(other) and survives(other, calls, options)
     ]
     if options.retries is Retries.EXTENDED:
-        went_on = [o for o in others if any(taken(parents(c, calls), c) is o for c in calls)]
-        return call in went_on if went_on else call is others[-1]
+        extended = [o for o in others if any(taken(parents(c, calls), c) is o for c in calls)]
+        return call in extended if extended else call is others[-1]
     return call is others[-1]
 
 
@@ -248,9 +248,9 @@ def length(call: StoredCall, calls: Sequence[StoredCall], options: SampleOptions
 
 def drafts(calls: Sequence[StoredCall], options: SampleOptions, only: Collection[str] | None) -> list[Row]:
     """Return the rows before anything is trained."""
-    kept = [call for call in by_key(calls) if stays(call, calls, options)]
-    continued = {one.name for call in kept for one in path(call, calls)[:-1]}
-    ending = [call for call in kept if options.rows is RowPer.CALL or call.name not in continued]
+    staying = [call for call in by_key(calls) if stays(call, calls, options)]
+    continued = {one.name for call in staying for one in path(call, calls)[:-1]}
+    ending = [call for call in staying if options.rows is RowPer.CALL or call.name not in continued]
     return [
         Row(call.name, path(call, calls), ids(call)[: length(call, calls, options)], len(ids(call)))
         for call in ending
@@ -268,13 +268,13 @@ def author(row: Row, place: int) -> tuple[StoredCall, StoredCall | None]:
     raise AssertionError(place)
 
 
-def owner(call: StoredCall, made: Sequence[Row], options: SampleOptions) -> Row | None:
+def owner(call: StoredCall, rows: Sequence[Row], options: SampleOptions) -> Row | None:
     """Return the row that trains a call, if some id of it is in any."""
     if rule(call, options) is TurnRule.MASK or not completion_ids(call):
         return None
     holding = [
         row
-        for row in made
+        for row in rows
         if call in (row.path if options.rows is RowPer.LEAF else row.path[-1:])
         and len(prompt_ids(call)) < len(row.ids)
     ]
@@ -301,12 +301,12 @@ def routed(row: Row, place: int) -> bytes | None:
 def write(row: Row, owners: dict[str, Row | None]) -> None:
     """Fill in a row id by id."""
     for place in range(len(row.ids)):
-        call, speaker = author(row, place)
+        call, sampler = author(row, place)
         inside = place - len(prompt_ids(call))
-        row.mask.append(int(speaker is not None and owners[call.name] is row))
-        known = speaker is not None and call.step.logprobs is not None
+        row.mask.append(int(sampler is not None and owners[call.name] is row))
+        known = sampler is not None and call.step.logprobs is not None
         row.logprobs.append(call.step.logprobs[inside] if known and call.step.logprobs else None)
-        if speaker is None:
+        if sampler is None:
             origin = list(call.step.prompt_ledger)[place]
             row.authors.append((origin, None if origin is Origin.SAMPLED else call.name, None))
         else:
@@ -318,20 +318,20 @@ def samples(
     calls: Sequence[StoredCall], options: SampleOptions, only: Collection[str] | None = None
 ) -> list[Row]:
     """Return the rows that train something, by the key of their calls."""
-    made = drafts(calls, options, only)
-    owners = {call.name: owner(call, made, options) for call in calls}
-    for row in made:
+    rows = drafts(calls, options, only)
+    owners = {call.name: owner(call, rows, options) for call in calls}
+    for row in rows:
         write(row, owners)
-    made = [row for row in made if any(row.mask)]
-    for row in made:
+    rows = [row for row in rows if any(row.mask)]
+    for row in rows:
         unit = {call.name for call in calls}
         if options.conversation is ConversationScope.TREE:
             unit = tree(row.path[-1], calls)
-        row.weight = sum(row.mask) / sum(sum(other.mask) for other in made if other.name in unit)
+        row.weight = sum(row.mask) / sum(sum(other.mask) for other in rows if other.name in unit)
         rewards = [call.reward for call in calls if call.name in unit and call.reward is not None]
         broadcast = rewards[0] if rewards else None
         row.reward = broadcast if options.rewards is Rewards.BROADCAST else row.path[-1].reward
-    return made
+    return rows
 
 
 def table(row: Row, missing: MissingRow) -> tuple[list[bytes], list[bool]] | None:

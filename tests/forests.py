@@ -1,8 +1,8 @@
-"""Forests as they come about: branches, retries, compaction, cut and empty turns, equal calls, in any order.
+"""Random forests: branches, retries, compaction, cut and empty turns, equal calls, in any order.
 
-A forest is grown call by call from what is there already, over an alphabet so small that ids and answers
-coincide by chance, because that is where calls are attached by luck or counted twice. Every call draws its
-own log-probabilities, weights and routed experts, so that a value in the wrong place shows.
+Each call continues or repeats one of the calls before it. The alphabet is so small that ids and answers
+coincide by chance, because that is where a call may get the wrong parent or be counted twice. Every call
+has its own log-probabilities, weights and routed experts, so that a value in the wrong place shows.
 """
 
 from __future__ import annotations
@@ -44,81 +44,86 @@ def user(dice: Dice) -> dict[str, Any]:
 
 
 @attrs.frozen
-class Asked:
-    """What is sent: messages, ids, and where the ids come from if the sender knows."""
+class Request:
+    """What is sent: messages, ids, and who wrote the ids if the sender knows."""
 
     messages: Sequence[Message]
     ids: Sequence[int]
     ledger: Ledger | None = None
 
 
-def root(dice: Dice, _: StoredCall | None) -> Asked:
+def root(dice: Dice, _: StoredCall | None) -> Request:
     opening = [SYSTEM] if dice.once_in(3) else []
-    return Asked([*opening, user(dice)], [OPEN, *words(dice), OPEN][: dice.pick((3, 3, 3, 2, 0))])
+    return Request([*opening, user(dice)], [OPEN, *words(dice), OPEN][: dice.pick((3, 3, 3, 2, 0))])
 
 
-def bridged(dice: Dice, base: StoredCall) -> Asked:
-    """Go on from all the ids of a call, over a close where it sampled none."""
-    closed = base.ending is Ending.WHOLE
+def bridged(dice: Dice, earlier: StoredCall) -> Request:
+    """Continue all ids of a call, over a close if it sampled no stop."""
+    closed = earlier.ending is Ending.WHOLE
     runs = [
         (Origin.INSERTED_CLOSE, [] if closed else [CLOSE]),
         (Origin.ENVIRONMENT, words(dice)),
         (Origin.GENERATION_PROMPT, [OPEN]),
     ]
     added = tuple(number for _, part in runs for number in part)
-    ledger = base.step.ledger.then(*((origin, len(part)) for origin, part in runs))
-    ids: Sequence[int] = base.ids.then(added).packed() if dice.once_in(2) else [*base.ids, *added]
-    return Asked([*base.step.messages, user(dice)], ids, ledger if dice.once_in(2) else None)
+    ledger = earlier.step.ledger.then(*((origin, len(part)) for origin, part in runs))
+    ids: Sequence[int] = earlier.ids.then(added).packed() if dice.once_in(2) else [*earlier.ids, *added]
+    return Request([*earlier.step.messages, user(dice)], ids, ledger if dice.once_in(2) else None)
 
 
-def injected(dice: Dice, base: StoredCall) -> Asked:
-    """Go on over a turn that nobody sampled."""
-    asked = bridged(dice, base)
-    said = {"role": "assistant", "content": dice.pick(ANSWERS)}
-    return attrs.evolve(asked, messages=[*base.step.messages, user(dice), said, *asked.messages[-1:]])
+def injected(dice: Dice, earlier: StoredCall) -> Request:
+    """Continue over a turn that no call sampled."""
+    request = bridged(dice, earlier)
+    answer = {"role": "assistant", "content": dice.pick(ANSWERS)}
+    return attrs.evolve(
+        request, messages=[*earlier.step.messages, user(dice), answer, *request.messages[-1:]]
+    )
 
 
-def edited(dice: Dice, base: StoredCall) -> Asked:
-    """Go on by ids, under messages that somebody changed."""
-    asked = bridged(dice, base)
-    place = dice.pick(range(len(asked.messages)))
-    other = {**asked.messages[place], "content": "something else"}
-    return attrs.evolve(asked, messages=[*asked.messages[:place], other, *asked.messages[place + 1 :]])
+def edited(dice: Dice, earlier: StoredCall) -> Request:
+    """Continue by ids, with messages that were edited."""
+    request = bridged(dice, earlier)
+    place = dice.pick(range(len(request.messages)))
+    other = {**request.messages[place], "content": "something else"}
+    return attrs.evolve(request, messages=[*request.messages[:place], other, *request.messages[place + 1 :]])
 
 
-def resumed(_: Dice, base: StoredCall) -> Asked:
-    """Go on inside the very turn."""
-    return Asked(base.step.messages, base.ids)
+def resumed(_: Dice, earlier: StoredCall) -> Request:
+    """Continue inside the turn."""
+    return Request(earlier.step.messages, earlier.ids)
 
 
-def retried(_: Dice, base: StoredCall) -> Asked:
-    return Asked(base.step.prompt, base.step.prompt_ids, base.step.prompt_ledger)
+def retried(_: Dice, earlier: StoredCall) -> Request:
+    return Request(earlier.step.prompt, earlier.step.prompt_ids, earlier.step.prompt_ledger)
 
 
-def rewritten(dice: Dice, base: StoredCall) -> Asked:
-    """Go on by messages, over ids that were rendered again."""
-    return Asked([*base.step.messages, user(dice)], [OPEN, *words(dice), 9, *words(dice), OPEN])
+def rewritten(dice: Dice, earlier: StoredCall) -> Request:
+    """Continue by messages, with ids that were rendered again."""
+    return Request([*earlier.step.messages, user(dice)], [OPEN, *words(dice), 9, *words(dice), OPEN])
 
 
-def replaced(dice: Dice, base: StoredCall) -> Asked:
-    """Go on over all the ids but the stop, as a policy may say."""
-    return Asked([*base.step.messages, user(dice)], [*base.ids[:-1], CLOSE, *words(dice), OPEN])
+def replaced(dice: Dice, earlier: StoredCall) -> Request:
+    """Continue all ids but the stop, as a policy may choose."""
+    return Request([*earlier.step.messages, user(dice)], [*earlier.ids[:-1], CLOSE, *words(dice), OPEN])
 
 
-def summarized(dice: Dice, base: StoredCall) -> Asked:
-    """Begin again with what the model wrote."""
-    said = "".join(str(message["content"]) for message in base.step.completion)
-    told = {"role": "user", "content": dice.pick(("{}", "So far:\n{}\nGo on.", "So far: {}")).format(said)}
-    return Asked([*base.step.prompt.opening, told], [OPEN, 8, *words(dice), OPEN])
+def summarized(dice: Dice, earlier: StoredCall) -> Request:
+    """Begin again with a summary that the model wrote."""
+    summary = "".join(str(message["content"]) for message in earlier.step.completion)
+    message = {
+        "role": "user",
+        "content": dice.pick(("{}", "So far:\n{}\nGo on.", "So far: {}")).format(summary),
+    }
+    return Request([*earlier.step.prompt.opening, message], [OPEN, 8, *words(dice), OPEN])
 
 
-def shortened(dice: Dice, base: StoredCall) -> Asked:
+def shortened(dice: Dice, earlier: StoredCall) -> Request:
     """Begin again with the last turn alone."""
-    last = list(base.step.messages)[-2:]
-    return Asked([*base.step.prompt.opening, *last, user(dice)], [OPEN, 8, *words(dice), OPEN])
+    last = list(earlier.step.messages)[-2:]
+    return Request([*earlier.step.prompt.opening, *last, user(dice)], [OPEN, 8, *words(dice), OPEN])
 
 
-GROWTH: tuple[Callable[[Dice, Any], Asked], ...] = (
+GROWTH: tuple[Callable[[Dice, Any], Request], ...] = (
     *[bridged] * 8,
     *[retried] * 3,
     rewritten,
@@ -152,9 +157,9 @@ def sampled(dice: Dice) -> tuple[list[int], bool, str | None]:
 
 
 def logprobs(dice: Dice, number: int, size: int) -> list[float | None] | None:
-    told: list[float | None] = [-number - place / 16 for place in range(size)]
-    holes = [None if place % 2 else value for place, value in enumerate(told)]
-    return dice.pick((told, told, None, holes))
+    values: list[float | None] = [-number - place / 16 for place in range(size)]
+    holes = [None if place % 2 else value for place, value in enumerate(values)]
+    return dice.pick((values, values, None, holes))
 
 
 def weights(dice: Dice, size: int) -> tuple[WeightVersion, ...]:
@@ -177,21 +182,21 @@ def experts(dice: Dice, number: int, start: int, stop: int) -> RoutedExperts | N
 
 def grown(number: int, order: int, calls: Sequence[StoredCall], dice: Dice, other: Dice) -> StoredCall:
     """Return one more call."""
-    base = dice.pick(calls) if calls else None
-    asked = root(dice, None) if base is None else dice.pick(GROWTH)(dice, base)
+    earlier = dice.pick(calls) if calls else None
+    request = root(dice, None) if earlier is None else dice.pick(GROWTH)(dice, earlier)
     ids, truncated, reason = sampled(dice)
-    if base is not None and other.once_in(6):  # what was sampled before, exactly
-        ids, truncated, reason = [*base.step.completion_ids], base.step.truncated, base.finish_reason
-    said = [{"role": "assistant", "content": other.pick(ANSWERS)}]
-    prompt_ids = Ids.of(asked.ids)
+    if earlier is not None and other.once_in(6):  # what was sampled before, exactly
+        ids, truncated, reason = [*earlier.step.completion_ids], earlier.step.truncated, earlier.finish_reason
+    completion = [{"role": "assistant", "content": other.pick(ANSWERS)}]
+    prompt_ids = Ids.of(request.ids)
     step = Step(
-        prompt=asked.messages,
-        completion=said if ids or other.once_in(2) else [],
+        prompt=request.messages,
+        completion=completion if ids or other.once_in(2) else [],
         prompt_ids=prompt_ids,
         completion_ids=ids,
         logprobs=logprobs(other, number, len(ids)),
         truncated=truncated,
-        prompt_ledger=asked.ledger or Ledger.prompt(len(prompt_ids)),
+        prompt_ledger=request.ledger or Ledger.prompt(len(prompt_ids)),
     )
     return StoredCall(
         name=f"{other.pick('xy')}{number}",
@@ -223,7 +228,7 @@ def _drawn(draw: Any) -> list[StoredCall]:
 
 
 CALLS = _drawn()
-"""Calls in the order in which they were made, which is not always the order of their keys."""
+"""Calls in the order of their creation, which is not always the order of their keys."""
 
 OPTIONS = st.builds(
     SampleOptions,

@@ -26,7 +26,7 @@ SAMPLES = (
 
 FAULTS = (
     Fault(
-        "a split keeps the old way in",
+        "a split leaves the parent pointing at the old branch",
         "samples/trie.py",
         "self.parent.children[self.ids[0]] = upper",
         "pass",
@@ -47,14 +47,14 @@ FAULTS = (
         FORESTS,
     ),
     Fault(
-        "a shorter whole call is the parent",
+        "a shorter call is the parent",
         "samples/lineage.py",
         "(branch, depths[index - 1]) if index",
         "(branch, depths[0]) if index",
         FORESTS,
     ),
     Fault(
-        "an end at the prompt's own end is missed",
+        "a call that ends where the prompt ends is missed",
         "samples/lineage.py",
         "bisect_right(depths, depth)",
         "bisect_right(depths, depth - 1)",
@@ -76,7 +76,7 @@ FAULTS = (
         FORESTS,
     ),
     Fault(
-        "empty prompts are retries",
+        "calls without prompt ids are retries",
         "samples/lineage.py",
         "first.setdefault(start, call.name) if call.start else call.name",
         "first.setdefault(start, call.name)",
@@ -90,7 +90,7 @@ FAULTS = (
         FORESTS,
     ),
     Fault(
-        "memo of passed branches is wrong",
+        "the last end above a branch is remembered wrong",
         "samples/lineage.py",
         "(branch, depths[-1])\n        self._last.update(dict.fromkeys(passed, end))",
         "(branch, depths[-1])\n        self._last.update(dict.fromkeys(passed, None))",
@@ -104,28 +104,28 @@ FAULTS = (
         FORESTS,
     ),
     Fault(
-        "answer need not be quoted whole",
+        "a part of an answer is a quotation",
         "samples/restated.py",
         "if _answer_text(call) in text",
         "if True",
         FORESTS,
     ),
     Fault(
-        "a longer prompt compacts",
+        "a longer prompt is a compaction",
         "samples/restated.py",
         "len(prompt) < len(other.step.messages)",
         "True",
         FORESTS,
     ),
     Fault(
-        "nearest end is not inherited",
+        "the nearest end is not taken from the prefix",
         "samples/restated.py",
         "else self._nearest[self._parents[place]]",
         "else 0",
         FORESTS,
     ),
     Fault(
-        "arrival order leaks into nodes",
+        "nodes stand in the order in which calls are given",
         "samples/forest.py",
         'return sorted(unsorted, key=attrgetter("key"))',
         "return unsorted",
@@ -139,7 +139,7 @@ FAULTS = (
         SAMPLES,
     ),
     Fault(
-        "groups come in the order of keys",
+        "children are decided before their parents",
         "samples/leave_out.py",
         "in sorted(groups.values(), key=lambda group: group[0].call.start):",
         "in groups.values():",
@@ -183,7 +183,13 @@ FAULTS = (
         "drafts",
         SAMPLES,
     ),
-    Fault("LONGEST is by row kept not leaf", "samples/rows.py", "-draft.call.stop", "-draft.length", SAMPLES),
+    Fault(
+        "LONGEST goes by the row, not by its leaf",
+        "samples/rows.py",
+        "-draft.call.stop",
+        "-draft.length",
+        SAMPLES,
+    ),
     Fault(
         "weights by row, not by id",
         "samples/rows.py",
@@ -192,7 +198,7 @@ FAULTS = (
         SAMPLES,
     ),
     Fault(
-        "weights of the whole call, not of what stays",
+        "weights count ids behind the cut",
         "samples/rows.py",
         "draft.kept_ids(call) for call in draft.path if",
         "call.stop - call.start for call in draft.path if",
@@ -213,7 +219,7 @@ FAULTS = (
         SAMPLES,
     ),
     Fault(
-        "ids behind the cut are not named",
+        "ids behind the cut are not reported",
         "samples/rows.py",
         "        if start < size:",
         "        if start == 0 < size:",
@@ -255,7 +261,7 @@ FAULTS = (
         SAMPLES,
     ),
     Fault(
-        "the last call wins",
+        "the last call's routed experts count",
         "samples/experts.py",
         "for experts in sent:\n        first =",
         "for experts in reversed(list(sent)):\n        first =",

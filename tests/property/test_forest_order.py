@@ -1,4 +1,4 @@
-"""What comes out of calls depends on the calls, and not on the order in which they came.
+"""The order in which calls are given does not change the forest or its rows.
 
 All at once or one by one, shared or in lists of their own: the forest is the same, and so are its rows.
 """

@@ -1,4 +1,4 @@
-"""Every call is a node, none is lost, and none is attached by luck.
+"""Every call is a node of the forest, under the parent that the slow oracle finds.
 
 A call's parent is the longest other call that sampled something and whose ids, all of them, begin its prompt.
 """

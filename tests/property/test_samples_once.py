@@ -1,6 +1,6 @@
-"""Every sampled id of every call trains exactly once over all rows, or is named as untrained; none else does.
+"""Every sampled id of every call trains exactly once over all rows, or is reported as untrained.
 
-Whichever leaves are kept, what a kept row contains is trained by some row.
+No other id trains. Whichever leaves get a row, each turn that a row contains is trained by some row.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tito_core.samples.options import Owner, RowPer, SampleOptions, TurnRule
 from tito_core.samples.rows import RowSet, make_rows
 
 
-def trained(made: RowSet) -> Counter[tuple[str, int]]:
+def trained(row_set: RowSet) -> Counter[tuple[str, int]]:
     """Count how often each (call, position in ids) trains."""
     return Counter(
         (str(span.call), place)
-        for row in made.rows
+        for row in row_set.rows
         for span in row.ledger
         for place in range(span.start, span.stop)
         if row.loss_mask[place]
@@ -37,19 +37,21 @@ def sampled(calls: list[StoredCall]) -> set[tuple[str, int]]:
     return {(call.name, place) for call in calls for place in range(call.start, call.stop)}
 
 
-def reported(made: RowSet, calls: list[StoredCall]) -> Counter[tuple[str, int]]:
+def reported(row_set: RowSet, calls: list[StoredCall]) -> Counter[tuple[str, int]]:
     starts = {call.name: call.start for call in calls}
     return Counter(
-        (one.call, starts[one.call] + place) for one in made.untrained for place in range(one.start, one.stop)
+        (one.call, starts[one.call] + place)
+        for one in row_set.untrained
+        for place in range(one.start, one.stop)
     )
 
 
 @given(CALLS, st.sampled_from(Owner), st.sampled_from(RowPer))
 @tries(3)
 def test_by_default_every_sampled_id_trains_once(calls: list[StoredCall], owner: Owner, rows: RowPer) -> None:
-    made = make_rows(Forest.of(calls), SampleOptions(owner=owner, rows=rows))
-    assert trained(made) == Counter(sampled(calls))
-    assert made.untrained == ()
+    row_set = make_rows(Forest.of(calls), SampleOptions(owner=owner, rows=rows))
+    assert trained(row_set) == Counter(sampled(calls))
+    assert row_set.untrained == ()
 
 
 @given(CALLS, OPTIONS, st.randoms(use_true_random=False))
@@ -61,9 +63,9 @@ def test_with_any_options_an_id_trains_once_or_is_named(
     names = forest.leaves if options.rows is RowPer.LEAF else [call.name for call in calls]
     leaves = {row.name for row in oracle.drafts(calls, options, None)}
     only = random.choice((None, [name for name in names if name in leaves and random.random() < 0.6]))
-    made = make_rows(forest, options, only=only)
-    assert trained(made) + reported(made, calls) == Counter(sampled(calls))
-    assert set(trained(made)) | set(reported(made, calls)) == sampled(calls)
+    row_set = make_rows(forest, options, only=only)
+    assert trained(row_set) + reported(row_set, calls) == Counter(sampled(calls))
+    assert set(trained(row_set)) | set(reported(row_set, calls)) == sampled(calls)
 
 
 @given(CALLS, OPTIONS, st.data())
@@ -74,14 +76,14 @@ def test_what_a_dropped_leaf_owned_moves_to_a_row_that_contains_it(
     forest = Forest.of(calls)
     leaves = [row.name for row in oracle.drafts(calls, options, None)]
     only = data.draw(st.sets(st.sampled_from(leaves))) if leaves else set()
-    made = make_rows(forest, options, only=only)
-    assert {row.name for row in made.rows} | set(made.without_row) == only
-    done = trained(made)
-    for row in made.rows if options.rows is RowPer.LEAF else ():
+    row_set = make_rows(forest, options, only=only)
+    assert {row.name for row in row_set.rows} | set(row_set.without_row) == only
+    done = trained(row_set)
+    for row in row_set.rows if options.rows is RowPer.LEAF else ():
         for turn in row.turns:
             masked = options.rule(turn.ending) is TurnRule.MASK
             assert masked or all(done[turn.call, place] for place in range(turn.start, turn.stop))
-    for one in made.untrained:
+    for one in row_set.untrained:
         assert one.why is not LeaveOutReason.NOT_ASKED_FOR or len(only) < len(leaves)
 
 

@@ -1,4 +1,4 @@
-"""Rows are what comparing every call with every call, and looking at every id by itself, gives."""
+"""Rows are those of the slow oracle, which looks at every id by itself."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_rows_are_those_of_the_oracle(
 ) -> None:
     leaves = [row.name for row in oracle.drafts(calls, options, None)]
     only = data.draw(st.sampled_from((None, leaves[::2], leaves[1:])))
-    made = make_rows(Forest.of(calls), options, only=only).rows
+    rows = make_rows(Forest.of(calls), options, only=only).rows
     expected = oracle.samples(calls, options, only)
-    assert [row.name for row in made] == [row.name for row in expected]
-    for ours, theirs in zip(made, expected, strict=True):
+    assert [row.name for row in rows] == [row.name for row in expected]
+    for ours, theirs in zip(rows, expected, strict=True):
         assert ours.ids == theirs.ids
         assert list(ours.loss_mask) == theirs.mask
         assert list(ours.logprobs) == theirs.logprobs

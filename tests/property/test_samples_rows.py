@@ -1,4 +1,4 @@
-"""A row is what an engine saw and sampled: a prefix of a call's ids, and everything else is aligned to it."""
+"""A row has a prefix of a call's ids, and everything else in it is aligned to them."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def test_turns_are_the_sampled_spans(calls: list[StoredCall], options: SampleOpt
 def test_a_logprob_is_the_engines_or_none(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
     for row in make_rows(forest, options).rows:
-        said: list[float | None] = [None] * len(row)
+        expected: list[float | None] = [None] * len(row)
         for turn in row.turns:
-            told = forest[turn.call].call.step.logprobs
-            if told is not None:
-                said[turn.start : turn.stop] = told[: turn.stop - turn.start]
-        assert list(row.logprobs) == said
+            logprobs = forest[turn.call].call.step.logprobs
+            if logprobs is not None:
+                expected[turn.start : turn.stop] = logprobs[: turn.stop - turn.start]
+        assert list(row.logprobs) == expected
 
 
 @given(CALLS, OPTIONS)

@@ -73,7 +73,7 @@ def test_white_space_that_the_parse_lost() -> None:
     assert audited.breaks[0].detail.startswith("the parse")
 
 
-def test_a_call_that_was_parsed_and_is_spelled_otherwise() -> None:
+def test_a_call_that_was_parsed_and_is_spelled_differently() -> None:
     text = '<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>'
     conversation = Conversation(TOOLS).turn(text, assistant(None, tool_calls=tool_calls("f", '{"x": 1}')))
     assert causes_of(conversation.turn("so").audit()) == [("t0", "CALLS", "PARSE")]
@@ -97,7 +97,7 @@ def test_a_message_that_says_what_was_never_sampled() -> None:
     assert causes_of(audited) == [("t0", "CONTENT", "PARSE")]
 
 
-def test_the_template_writes_history_otherwise() -> None:
+def test_the_template_writes_history_differently() -> None:
     audited = Conversation().turn("yes").turn("so").audit(Family(shouting))
     assert causes_of(audited) == [("t0", "CONTENT", "REWRITTEN")]
 

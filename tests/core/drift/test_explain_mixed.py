@@ -111,7 +111,7 @@ def test_a_cut_turn_with_other_ids() -> None:
     ]
 
 
-def test_every_turn_has_its_own_break_and_is_told_once() -> None:
+def test_every_turn_has_its_own_break_and_is_reported_once() -> None:
     conversation = Conversation()
     for _ in range(5):
         conversation.turn("", assistant("ab"), ids=letters("ab" + END))

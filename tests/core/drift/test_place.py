@@ -17,7 +17,7 @@ from tests.core.drift.conversations import (
 from tito_core import Message
 
 
-def test_the_first_prompt_may_be_spelled_otherwise() -> None:
+def test_the_first_prompt_may_be_spelled_differently() -> None:
     prompt = [
         *TOY.encode("<|im_start|>user\n"),
         *letters("ab"),
@@ -27,14 +27,14 @@ def test_the_first_prompt_may_be_spelled_otherwise() -> None:
     assert causes_of(audited) == [("t0", "PROMPT", "RETOKENIZED")]
 
 
-def test_what_was_said_between_turns_is_written_otherwise_later() -> None:
+def test_what_was_said_between_turns_is_written_differently_later() -> None:
     conversation = Conversation().turn("yes").turn("so").turn("then")
 
     audited = conversation.audit(Hiding())
     assert causes_of(audited) == [("t0", "PROMPT", "REWRITTEN"), ("t1", "ENVIRONMENT", "REWRITTEN")]
 
 
-def test_a_tool_answer_that_is_spelled_otherwise() -> None:
+def test_a_tool_answer_that_is_spelled_differently() -> None:
     conversation = Conversation().turn("yes")
     tail = [
         *TOY.encode("\n<|im_start|>user\n"),

@@ -38,8 +38,8 @@ def test_an_edited_history_needs_half_of_its_messages_where_they_were() -> None:
     assert find_predecessors(Forest.of(conversation.calls)) == {}
 
 
-def test_a_circle_of_ids_and_messages_is_cut() -> None:
-    """By ids the first goes on from the second, by messages the second from the first."""
+def test_a_cycle_of_ids_and_messages_is_cut() -> None:
+    """By ids the first call continues the second, by messages the second continues the first."""
     one = Step(
         prompt=[user("x"), assistant("n"), user()],
         completion=[assistant("a")],

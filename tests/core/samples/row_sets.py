@@ -12,17 +12,17 @@ RIGHT = call("c", [1, 2, 3, 6], [7, 8])
 FORK = Forest.of([ROOT, LEFT, RIGHT])
 
 
-def shown(made: RowSet) -> dict[str, str]:
+def shown(row_set: RowSet) -> dict[str, str]:
     """Return each row's ids, those that train in brackets."""
-    return {row.name: " ".join(map(_shown, row.ids, row.loss_mask)) for row in made.rows}
+    return {row.name: " ".join(map(_shown, row.ids, row.loss_mask)) for row in row_set.rows}
 
 
 def _shown(number: int, bit: int) -> str:
     return f"[{number}]" if bit else str(number)
 
 
-def missing(made: RowSet) -> list[tuple[str, int, int, str]]:
-    return [(one.call, one.start, one.stop, one.why.name) for one in made.untrained]
+def missing(row_set: RowSet) -> list[tuple[str, int, int, str]]:
+    return [(one.call, one.start, one.stop, one.why.name) for one in row_set.untrained]
 
 
 CUT = call("b", [1, 2, 3, 4], [5, 6], truncated=True, finish_reason="length")

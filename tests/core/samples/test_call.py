@@ -42,15 +42,15 @@ BAD_CALLS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), BAD_CALLS, ids=str)
-def test_a_bad_call_is_refused_by_name(change: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("change", "error"), BAD_CALLS, ids=str)
+def test_a_bad_call_is_refused_by_name(change: dict[str, Any], error: str) -> None:
     given: dict[str, Any] = {"name": "a", "step": STEP} | change
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=error):
         StoredCall(**given)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "error"),
     [
         ({"version": 1}, "version is 1"),
         ({"start": -1}, "start of a weight version is -1"),
@@ -58,9 +58,9 @@ def test_a_bad_call_is_refused_by_name(change: dict[str, Any], said: str) -> Non
     ],
     ids=str,
 )
-def test_bad_weight_versions_are_refused(change: dict[str, Any], said: str) -> None:
+def test_bad_weight_versions_are_refused(change: dict[str, Any], error: str) -> None:
     given: dict[str, Any] = {"version": "a", "start": 0, "stop": 1} | change
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=error):
         WeightVersion(**given)
 
 
@@ -83,11 +83,11 @@ def test_a_turn_ends_in_one_of_four_ways(change: dict[str, Any], ending: Ending)
 
 def test_what_a_caller_edits_later_does_not_reach_a_call() -> None:
     metadata, versions = {"a": 1}, [WeightVersion(version="a", start=0, stop=1)]
-    made = StoredCall(name="a", step=STEP, metadata=metadata, weight_versions=versions)
+    stored = StoredCall(name="a", step=STEP, metadata=metadata, weight_versions=versions)
     metadata["a"] = 2
     versions.clear()
-    assert (made.metadata, len(made.weight_versions)) == ({"a": 1}, 1)
-    values: list[Any] = [made, Forest.of([made]), Forest.of([made]).nodes[0], ROWS]
+    assert (stored.metadata, len(stored.weight_versions)) == ({"a": 1}, 1)
+    values: list[Any] = [stored, Forest.of([stored]), Forest.of([stored]).nodes[0], ROWS]
     for value in values:
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
             value.name = "b"

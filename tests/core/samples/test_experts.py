@@ -21,7 +21,7 @@ ROWS = RoutedExperts(data=bytes(4), dtype="uint8", shape=(4, 1))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "error"),
     [
         ({"data": [1]}, r"data of routed experts is \[1\]: give bytes"),
         ({"dtype": "float"}, "dtype of routed experts is 'float': give one of uint8"),
@@ -35,8 +35,8 @@ ROWS = RoutedExperts(data=bytes(4), dtype="uint8", shape=(4, 1))
     ],
     ids=str,
 )
-def test_bad_routed_experts_are_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_bad_routed_experts_are_refused(change: dict[str, Any], error: str) -> None:
+    with pytest.raises(InputError, match=error):
         attrs.evolve(ROWS, **change)
 
 

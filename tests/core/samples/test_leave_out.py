@@ -34,10 +34,10 @@ def test_a_cut_turn_in_the_middle(
     reason = {"truncated": "length", "aborted": "abort"}[kind]
     calls = [attrs.evolve(one, finish_reason=reason) if one.name == "b" else one for one in CHAIN.calls]
     chosen: dict[str, Any] = {kind: rule}
-    made = make_rows(Forest.of(calls), SampleOptions(**chosen))
-    assert shown(made) == rows
-    assert missing(made) == untrained
-    assert made.rows[0].turns[-1].call == made.rows[0].name
+    row_set = make_rows(Forest.of(calls), SampleOptions(**chosen))
+    assert shown(row_set) == rows
+    assert missing(row_set) == untrained
+    assert row_set.rows[0].turns[-1].call == row_set.rows[0].name
 
 
 def test_one_kind_of_ending_is_not_the_other() -> None:
@@ -66,9 +66,9 @@ RETRIED = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 4], [6]), call("d", [1, 2, 
     ],
 )
 def test_two_replies_to_one_prompt(retries: Retries, rows: dict[str, str], untrained: list[Any]) -> None:
-    made = make_rows(RETRIED, SampleOptions(retries=retries))
-    assert shown(made) == rows
-    assert missing(made) == untrained
+    row_set = make_rows(RETRIED, SampleOptions(retries=retries))
+    assert shown(row_set) == rows
+    assert missing(row_set) == untrained
 
 
 def test_where_no_retry_was_extended_the_newest_counts() -> None:
@@ -80,9 +80,9 @@ def test_the_newest_retry_is_one_that_stays() -> None:
     """Neither an empty call nor a turn that is left out pushes a good one aside."""
     cut = call("c", [1, 2, 3, 4], [6], truncated=True)
     forest = Forest.of([ROOT, LEFT, cut, call("d", [1, 2, 3, 4], [])])
-    made = make_rows(
+    row_set = make_rows(
         forest, SampleOptions(retries=Retries.NEWEST, truncated=TurnRule.DROP, empty=TurnRule.KEEP)
     )
-    assert shown(made) == {"b": "1 [2] [3] 4 [5]"}
-    assert missing(made) == [("c", 0, 1, "DROPPED")]
-    assert made.without_row == ("d",)
+    assert shown(row_set) == {"b": "1 [2] [3] 4 [5]"}
+    assert missing(row_set) == [("c", 0, 1, "DROPPED")]
+    assert row_set.without_row == ("d",)

@@ -52,7 +52,7 @@ def test_the_same_prompt_ids_are_a_retry_of_the_first() -> None:
 
 
 def test_no_ids_are_no_evidence() -> None:
-    """A call without prompt ids retries nothing, and one that sampled nothing is nobody's parent."""
+    """A call without prompt ids retries nothing, and one that sampled nothing is never a parent."""
     assert kinds(call("a", [], [5]), call("b", [], [6]))["b"] == (None, "UNRELATED", None)
     assert kinds(call("a", [1], []), call("b", [1, 2], [6]))["b"] == (None, "UNRELATED", None)
     assert kinds(call("a", [1], []), call("b", [1], []))["b"] == (None, "RETRIES", "a")
@@ -79,7 +79,7 @@ def test_a_rewrite_says_what_was_forgiven() -> None:
     assert node.forgiven == frozenset((Forgiveness.EMPTY_CONTENT,))
 
 
-def test_ids_are_the_truth_where_messages_say_otherwise() -> None:
+def test_ids_count_where_messages_disagree() -> None:
     first = call("a", [1, 5], [6], [user("hi")], "hello")
     second = call("b", [1, 5, 6, 7], [8], [user("ho"), user("so?")], "well")
     assert kinds(first, second)["b"] == ("a", "CONTINUES", "a")

@@ -14,7 +14,7 @@ from tito_core.samples.options import (
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "error"),
     [
         ({"max_length": 0}, "max_length is 0"),
         ({"max_length": True}, "max_length is True"),
@@ -25,6 +25,6 @@ from tito_core.samples.options import (
     ],
     ids=str,
 )
-def test_a_wrong_option_is_refused_by_name(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_a_wrong_option_is_refused_by_name(change: dict[str, Any], error: str) -> None:
+    with pytest.raises(InputError, match=error):
         SampleOptions(**change)

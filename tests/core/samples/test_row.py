@@ -69,19 +69,19 @@ def test_ids_that_no_call_of_the_forest_sampled_do_not_train() -> None:
 def test_a_missing_logprob_is_none() -> None:
     first = attrs.evolve(ROOT, step=attrs.evolve(ROOT.step, logprobs=[-0.5, None]))
     forest = Forest.of([first, LEFT, RIGHT])
-    made = make_rows(forest, SampleOptions(truncated=TurnRule.MASK))
-    assert [row.logprobs for row in made.rows] == [
+    row_set = make_rows(forest, SampleOptions(truncated=TurnRule.MASK))
+    assert [row.logprobs for row in row_set.rows] == [
         (None, -0.5, None, None, None),
         (None, -0.5, None, None, None, None),
     ]
 
 
 def test_rows_hold_at_most_sixty_four_bytes_an_id() -> None:
-    """With what is said of every turn, of turns as short as twenty sampled ids."""
+    """Spans and turns included, with turns of as few as twenty sampled ids."""
     forest = Forest.of(rollout(200, size=20))
     for options in (SampleOptions(), SampleOptions(rows=RowPer.CALL)):
         tracemalloc.start()
-        made = make_rows(forest, options)
+        row_set = make_rows(forest, options)
         bytes_in_use, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert bytes_in_use <= 64 * sum(map(len, made.rows))
+        assert bytes_in_use <= 64 * sum(map(len, row_set.rows))

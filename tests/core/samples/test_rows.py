@@ -36,27 +36,27 @@ def test_shared_ids_train_in_one_branch(owner: Owner, rows: dict[str, str]) -> N
 
 def test_of_equally_long_branches_the_first_owns() -> None:
     forest = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 6], [7])])
-    made = make_rows(forest, SampleOptions(owner=Owner.LONGEST))
-    assert shown(made) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
+    row_set = make_rows(forest, SampleOptions(owner=Owner.LONGEST))
+    assert shown(row_set) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
 
 
 def test_the_longest_branch_is_the_longest_before_it_is_cut() -> None:
-    made = make_rows(FORK, SampleOptions(owner=Owner.LONGEST, max_length=4, cut=Cut.INSIDE))
-    assert shown(made) == {"c": "1 [2] [3] 6"}
-    assert made.without_row == ("b",)
+    row_set = make_rows(FORK, SampleOptions(owner=Owner.LONGEST, max_length=4, cut=Cut.INSIDE))
+    assert shown(row_set) == {"c": "1 [2] [3] 6"}
+    assert row_set.without_row == ("b",)
 
 
 def test_a_row_per_call_trains_its_completion() -> None:
-    made = make_rows(FORK, SampleOptions(rows=RowPer.CALL))
-    assert shown(made) == {"a": "1 [2] [3]", "b": "1 2 3 4 [5]", "c": "1 2 3 6 [7] [8]"}
-    assert [row.weight for row in made.rows] == [2 / 5, 1 / 5, 2 / 5]
+    row_set = make_rows(FORK, SampleOptions(rows=RowPer.CALL))
+    assert shown(row_set) == {"a": "1 [2] [3]", "b": "1 2 3 4 [5]", "c": "1 2 3 6 [7] [8]"}
+    assert [row.weight for row in row_set.rows] == [2 / 5, 1 / 5, 2 / 5]
 
 
 def test_what_an_unwanted_leaf_owned_moves() -> None:
-    made = make_rows(FORK, only=["c"])
-    assert shown(made) == {"c": "1 [2] [3] 6 [7] [8]"}
-    assert missing(made) == [("b", 0, 1, "NOT_ASKED_FOR")]
-    assert made.rows[0].weight == 1.0
+    row_set = make_rows(FORK, only=["c"])
+    assert shown(row_set) == {"c": "1 [2] [3] 6 [7] [8]"}
+    assert missing(row_set) == [("b", 0, 1, "NOT_ASKED_FOR")]
+    assert row_set.rows[0].weight == 1.0
     assert missing(make_rows(FORK, only=[])) == [
         ("a", 0, 2, "NOT_ASKED_FOR"),
         ("b", 0, 1, "NOT_ASKED_FOR"),
@@ -84,11 +84,11 @@ def test_only_names_leaves() -> None:
     ],
 )
 def test_a_row_ends_at_the_maximum(cut: Cut, most: int, rows: dict[str, str], untrained: list[Any]) -> None:
-    made = make_rows(CHAIN, SampleOptions(max_length=most, cut=cut))
-    assert shown(made) == rows
-    assert missing(made) == untrained
-    assert [row.left_out for row in made.rows] == [9 - len(row) for row in made.rows]
-    assert made.without_row == (() if rows else ("c",))
+    row_set = make_rows(CHAIN, SampleOptions(max_length=most, cut=cut))
+    assert shown(row_set) == rows
+    assert missing(row_set) == untrained
+    assert [row.left_out for row in row_set.rows] == [9 - len(row) for row in row_set.rows]
+    assert row_set.without_row == (() if rows else ("c",))
 
 
 def test_a_replaced_stop_trains_in_a_row_of_its_own() -> None:
@@ -113,16 +113,16 @@ OTHER = call("x", [9], [9])
     ],
 )
 def test_rewards_and_weights(options: SampleOptions, rewards: list[Any], weights: list[float]) -> None:
-    made = make_rows(FORK.add(OTHER), options)
-    assert [row.reward for row in made.rows] == rewards
-    assert [row.weight for row in made.rows] == pytest.approx(weights)
-    assert {row.tree for row in made.rows} == {"a", "x"}
+    row_set = make_rows(FORK.add(OTHER), options)
+    assert [row.reward for row in row_set.rows] == rewards
+    assert [row.weight for row in row_set.rows] == pytest.approx(weights)
+    assert {row.tree for row in row_set.rows} == {"a", "x"}
 
 
 def test_weights_count_the_ids_that_stay() -> None:
-    made = make_rows(FORK, SampleOptions(max_length=5, cut=Cut.INSIDE))
-    assert shown(made) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
-    assert [row.weight for row in made.rows] == [3 / 4, 1 / 4]
+    row_set = make_rows(FORK, SampleOptions(max_length=5, cut=Cut.INSIDE))
+    assert shown(row_set) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
+    assert [row.weight for row in row_set.rows] == [3 / 4, 1 / 4]
 
 
 def test_two_rewards_are_not_one() -> None:
