@@ -26,6 +26,7 @@ napoleon_use_ivar = True  # attributes are listed once, in the class
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
 
 html_theme = "furo"
 html_title = "tito"
