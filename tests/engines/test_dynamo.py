@@ -212,7 +212,7 @@ async def test_dynamo_trap_07_what_the_parser_drops_is_read_from_the_ids(
     extra = {"guided_regex": pattern}
     asked: dict[str, Any] = {"max_tokens": limit, "extra": extra, "streamed": streamed}
     bare = await ask("chat", TOOLED, folder=False, **asked)
-    assert bare.notices == (DynamoNotice.UNSAID,)
+    assert bare.notices == (DynamoNotice.INCOMPLETE,)
     reply = await ask("chat", TOOLED, **asked)
     assert reply.completion_ids == bare.completion_ids
     ids = reply.completion_ids if limit == 25 else reply.completion_ids[:-1]

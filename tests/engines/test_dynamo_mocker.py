@@ -20,9 +20,8 @@ from tests.engines.talk import WEATHER
 from tests.io.engines.dynamo.dynamo_server import COMMON, KNOWN, NVEXT
 from tito_core import InputError, Message
 from tito_io.engines.dynamo import COMPLETIONS, Dynamo, DynamoNotice
-from tito_io.engines.dynamo.keys import DEAF
-from tito_io.engines.dynamo.routes import Route
-from tito_io.engines.dynamo.served import DynamoModels
+from tito_io.engines.dynamo.keys import REJECTED, Route
+from tito_io.engines.http_engine import ServedModel
 from tito_io.engines.protocol import (
     Delta,
     EngineError,
@@ -90,7 +89,7 @@ def prompt(family: Family) -> list[int]:
 
 async def test_the_frontend_is_what_it_says(dynamo_mocker: Deployment, family: Family) -> None:
     async with Dynamo(dynamo_mocker.base_url + "/v1", family=family) as engine:
-        assert await engine.models() == (DynamoModels(dynamo_mocker.model, MOCKER_CONTEXT),)
+        assert await engine.models() == (ServedModel(dynamo_mocker.model, MOCKER_CONTEXT),)
         assert await engine.limits() == ModelLimits(
             max_model_len=MOCKER_CONTEXT, vocab_size=family.vocab_size
         )
@@ -267,7 +266,7 @@ def test_the_stand_in_knows_the_keys_that_the_frontend_knows(
     for name, value in VALUES.items():
         refused = "Unsupported parameter" in _asks(client, dynamo_mocker, route, **{name: value}).text
         assert refused == (name not in KNOWN[route]), name
-    for name in DEAF.keys() - KNOWN[route]:
+    for name in REJECTED.keys() - KNOWN[route]:
         assert "Unsupported parameter" in _asks(client, dynamo_mocker, route, **{name: 1}).text, name
 
 

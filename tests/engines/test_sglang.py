@@ -19,6 +19,7 @@ from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, WEATHER
 from tito_core import InputError, Message, OddStop, Policy, TemplateRefused
 from tito_core.samples import WeightVersion
 from tito_io.client.conversation import Conversation
+from tito_io.engines.http_engine import ServedModel
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
@@ -34,7 +35,6 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.sglang import ROUTES, SGLang
 from tito_io.engines.sglang.engine import SEED_IGNORED
-from tito_io.engines.sglang.served import SglangModels
 from tito_io.families.family import Family
 from tito_io.rollout.run import Rollout
 from tito_io.rollout.script import Script, ScriptLine, default_script
@@ -134,7 +134,7 @@ async def idle(engine: SGLang, seconds: float) -> bool:
 
 async def test_the_server_is_what_it_says(sglang_server: Server) -> None:
     async with SGLang(sglang_server.base_url + "/v1") as engine:
-        assert await engine.models() == (SglangModels(sglang_server.model, CONTEXT),)
+        assert await engine.models() == (ServedModel(sglang_server.model, CONTEXT),)
         assert await engine.limits() == ModelLimits(max_model_len=CONTEXT, vocab_size=VOCABULARY)
         facts = await engine.facts()
         assert ".".join(map(str, facts.version or ())) == VERSION
@@ -407,9 +407,8 @@ async def test_the_servers_own_refusal_of_an_overlong_prompt_is_known(
 ) -> None:
     """As if the server did not say how much it takes. Its scheduler's refusal looks like a streamed turn."""
     async with SGLang(sglang_server.base_url, route=route) as engine:
-        server = engine._server
-        server._served = attrs.evolve(await engine.served(), max_model_len=2 * CONTEXT)
-        server._facts = attrs.evolve(await engine.facts(), max_prompt=None)
+        engine._served = attrs.evolve(await engine.served(), max_model_len=2 * CONTEXT)
+        engine._facts = attrs.evolve(await engine.facts(), max_prompt=None)
         for length in (CONTEXT - 3, CONTEXT + 5):
             heard = Heard()
             with pytest.raises(OverlongError, match="shorten it") as caught:

@@ -27,6 +27,7 @@ from tito_core import (
     suffix_questions,
 )
 from tito_io.client.driver import answer
+from tito_io.engines.http_engine import ServedModel
 from tito_io.engines.protocol import (
     OverlongError,
     Rendering,
@@ -36,7 +37,6 @@ from tito_io.engines.protocol import (
     UnreachableError,
 )
 from tito_io.engines.vllm import VLLM
-from tito_io.engines.vllm.served import VllmModels
 from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
@@ -100,7 +100,7 @@ def forced(*ids: int) -> dict[str, Any]:
 async def test_the_server_is_what_it_says(vllm_server: Server) -> None:
     async with VLLM(vllm_server.base_url + "/v1") as engine:
         assert await engine.version() == VERSION
-        assert await engine.models() == (VllmModels(vllm_server.model, 8192),)
+        assert await engine.models() == (ServedModel(vllm_server.model, 8192),)
 
 
 # Rendering.
@@ -383,7 +383,7 @@ async def test_a_full_context_is_known_by_the_servers_words(
     vllm_server: Server, route: Any, length: int
 ) -> None:
     async with VLLM(vllm_server.base_url, route=route) as engine:
-        engine._served = VllmModels(vllm_server.model, None)
+        engine._served = ServedModel(vllm_server.model, None)
         with pytest.raises(OverlongError, match="answered 400"):
             await engine.from_ids([100] * length, Sampling(max_tokens=1))
     async with VLLM(vllm_server.base_url, route=route) as engine:

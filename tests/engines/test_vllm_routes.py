@@ -250,6 +250,6 @@ async def _known(engine: VLLM, server: Server) -> None:
         await patient.from_ids([100], Sampling(max_tokens=1))
         await patient.from_ids([100], Sampling(max_tokens=1), watch=Heard())
         engine._served = await patient.served()
-        assert patient._manners is not None
-        engine._manners = await engine._speaking()
-        engine._manners.known = patient._manners.known
+        assert patient._parser is not None
+        engine._parser = await engine._turn_parser()
+        engine._parser.parser = patient._parser.parser

@@ -1,4 +1,4 @@
-"""What all engines that speak OpenAI's dialect are sent alike."""
+"""Messages, tools and sampling parameters under the keys of OpenAI's API, for every engine that has it."""
 
 from __future__ import annotations
 
@@ -11,62 +11,74 @@ from tito_core import InputError, Message, Messages
 from .protocol import Rendering, Sampling
 
 
-def said(messages: Sequence[Message], reasoning: str | None = None) -> list[dict[str, Any]]:
-    """Return messages as the wire has them: arguments are JSON text there, and never an object.
+def wire_messages(messages: Sequence[Message], reasoning: str | None = None) -> list[dict[str, Any]]:
+    """Return messages as requests have them: a tool call's arguments are JSON text, never an object.
 
-    `reasoning` is the one name by which the server knows a thought, where it drops the other.
+    `reasoning` is the one key of reasoning that the server reads, where it drops the other.
 
     >>> call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-    >>> told = said([{"role": "assistant", "reasoning": "hm", "tool_calls": [call]}], "reasoning_content")[0]
-    >>> told["tool_calls"][0]["function"], told["reasoning_content"]
+    >>> message = {"role": "assistant", "reasoning": "hm", "tool_calls": [call]}
+    >>> wired = wire_messages([message], "reasoning_content")[0]
+    >>> wired["tool_calls"][0]["function"], wired["reasoning_content"]
     ({'name': 'f', 'arguments': '{"a": 1}'}, 'hm')
     """
-    found = list(Messages.of(list(messages)))  # copies, which may be changed
-    for message in found:
+    copies = list(Messages.of(list(messages)))  # which may be changed
+    for message in copies:
         if reasoning is not None:
-            _rename(message, reasoning)
+            _rename_reasoning(message, reasoning)
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict) and isinstance(function.get("arguments"), dict):
                 function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return found
+    return copies
 
 
-def _rename(message: dict[str, Any], name: str) -> None:
-    """Give a thought its name."""
+def _rename_reasoning(message: dict[str, Any], name: str) -> None:
     other = {"reasoning": "reasoning_content", "reasoning_content": "reasoning"}[name]
     if message.get(name) is None and other in message:
         message[name] = message.pop(other)
 
 
-def rendered(rendering: Rendering) -> dict[str, Any]:
-    """Return what messages are rendered with; keys that say nothing are left out."""
-    found = {"tools": list(rendering.tools), "chat_template_kwargs": dict(rendering.template_args)}
-    return {name: value for name, value in found.items() if value}
+def rendering_keys(rendering: Rendering) -> dict[str, Any]:
+    """Return tools and template arguments; empty ones are left out."""
+    keys = {"tools": list(rendering.tools), "chat_template_kwargs": dict(rendering.template_args)}
+    return {name: value for name, value in keys.items() if value}
 
 
-def sampled(
-    sampling: Sampling,
-    max_tokens: int | None,
-    owned: Collection[str],
-    names: tuple[str, str] = ("max_tokens", "seed"),
-) -> dict[str, Any]:
-    """Return how to sample; routes have different names for the limit and the seed.
-
-    Raises `InputError` where an extra is `owned`: sent by the adapter, and no one else's to choose.
-    """
+def check_sampling(sampling: Sampling, max_tokens: int | None, owned: Collection[str]) -> None:
+    """Raise `InputError` where sampling parameters are invalid, or an extra is `owned` by the adapter."""
     wrong = sorted(owned & sampling.extra.keys())
     if wrong:
         raise InputError(
-            f"Sampling.extra: {wrong[0]!r} is not an extra; it has a field of its own, or would part the ids "
-            "from the answer"
+            f"Sampling.extra: {wrong[0]!r} cannot be passed here: use its field of `Sampling`, or leave it "
+            "out: the adapter sets it so that the answer matches the ids"
         )
     if max_tokens is not None and max_tokens < 1:
         raise InputError(f"Sampling.max_tokens is {max_tokens}: a turn has an id or more; ask for at least 1")
     if type(sampling.n) is not int or sampling.n < 1:
         raise InputError(f"Sampling.n is {sampling.n}: ask for at least 1 turn")
-    found = {
+
+
+def sampling_keys(
+    sampling: Sampling,
+    max_tokens: int | None,
+    owned: Collection[str],
+    names: tuple[str, str] = ("max_tokens", "seed"),
+) -> dict[str, Any]:
+    """Return sampling parameters without `Sampling.extra`; those that are None are left out.
+
+    Args:
+        sampling: The parameters.
+        max_tokens: The most ids to ask for, in place of the caller's wish.
+        owned: Keys that the adapter sets; `Sampling.extra` may not hold them.
+        names: What the route calls the limit and the seed.
+
+    Raises:
+        InputError: A parameter is invalid, or an extra is owned.
+    """
+    check_sampling(sampling, max_tokens, owned)
+    keys = {
         names[0]: max_tokens,
         names[1]: sampling.seed,
         "temperature": sampling.temperature,
@@ -74,4 +86,4 @@ def sampled(
         "stop_token_ids": list(sampling.stop_ids) or None,
         "n": sampling.n if sampling.n > 1 else None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in keys.items() if value is not None}

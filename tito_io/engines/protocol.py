@@ -93,15 +93,15 @@ class ModelLimits:
         >>> ModelLimits(max_model_len=10).room(7, 5), ModelLimits().room(7)
         (3, None)
         """
-        if self.max_model_len is not None and prompt_len >= self.max_model_len:
-            raise OverlongError(
-                f"the prompt has {prompt_len} ids, and the model takes {self.max_model_len}, with at least "
-                "one that it samples; shorten the prompt. Nothing was sent"
-            )
         if self.max_prompt_len is not None and prompt_len > self.max_prompt_len:
             raise OverlongError(
                 f"the prompt has {prompt_len} ids, and the engine takes {self.max_prompt_len}; shorten the "
                 "prompt. Nothing was sent"
+            )
+        if self.max_model_len is not None and prompt_len >= self.max_model_len:
+            raise OverlongError(
+                f"the prompt has {prompt_len} ids, and the model takes {self.max_model_len}, with at least "
+                "one that it samples; shorten the prompt. Nothing was sent"
             )
         left = None if self.max_model_len is None else self.max_model_len - prompt_len
         return min((size for size in (left, max_tokens) if size is not None), default=None)

@@ -313,7 +313,7 @@ async def test_arguments_reach_a_vllm_under_its_names() -> None:
 
     ids = toy(HELLO, add_generation_prompt=True)
     answers = {TOKENIZE: tokenized, COMPLETIONS: completed, CHAT: chat_answer((7, 2), prompt=ids)}
-    engine, mock = mocked(answers, speech="hermes")
+    engine, mock = mocked(answers, output_format="hermes")
     client = TokenClient(engine)
     sampling = {"max_tokens": 4, "top_p": 0.9, "chat_template_kwargs": {"x": 1}, "extra_body": {"top_k": 5}}
     first, second = await two_turns(client, sampling=sampling)
@@ -459,7 +459,7 @@ ANSWERS: dict[str, tuple[Any, type[EngineError]]] = {
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_what_goes_wrong_has_a_name_and_is_asked_once(name: str) -> None:
     answer, error = ANSWERS[name]
-    engine, mock = mocked({CHAT: answer}, speech="hermes")
+    engine, mock = mocked({CHAT: answer}, output_format="hermes")
     client = TokenClient(engine)
     with pytest.raises(error) as caught:
         await client.turn([], HELLO)
@@ -469,7 +469,7 @@ async def test_what_goes_wrong_has_a_name_and_is_asked_once(name: str) -> None:
 
 
 async def test_a_turn_of_nothing_but_its_end_is_a_turn() -> None:
-    engine, _ = mocked({CHAT: chat_answer((2,), prompt=PROMPT, content="")}, speech="hermes")
+    engine, _ = mocked({CHAT: chat_answer((2,), prompt=PROMPT, content="")}, output_format="hermes")
     taken = await TokenClient(engine).turn([], HELLO)
     assert taken.step.completion_ids.tolist() == [2]
 

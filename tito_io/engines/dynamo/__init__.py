@@ -1,7 +1,7 @@
 """NVIDIA Dynamo: its HTTP frontend, whichever engine works behind it."""
 
 from .engine import Dynamo
-from .notices import DynamoNotice
-from .routes import CHAT, COMPLETIONS, Route
+from .keys import CHAT, COMPLETIONS, Route
+from .replies import DynamoNotice
 
 __all__ = ["CHAT", "COMPLETIONS", "Dynamo", "DynamoNotice", "Route"]

@@ -1,98 +1,100 @@
-"""NVIDIA Dynamo, over HTTP.
+"""The NVIDIA Dynamo adapter.
 
-Ids go in by one of two routes. On `chat` they stand in `nvext.token_data` beside a placeholder, and the
-server's own parsers make the message, whatever the family's manner; where tools are offered there, the worker
-holds what follows a call's opening to a grammar, so what is sampled is not the model's free choice. On
-`completions` nothing stands between the model and its ids, and the message is made from them with a model
-folder, in the Hermes manner.
+Ids go in by one of two routes:
 
-Dynamo renders messages and tells the ids, and has no route that renders alone: `render` needs a model folder.
+- `chat`: ids stand in `nvext.token_data` beside a placeholder message. The server's own parsers make the
+  message, in any output format. Where there are tools, the worker constrains what follows the opening of a
+  call to a grammar, so that those ids are not the model's free choice.
+- `completions`: nothing constrains the ids. The message is parsed here with a model folder, in the Hermes
+  format.
+
+Dynamo renders messages and returns the ids, but has no route that renders alone: `render` needs a model
+folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Self, get_args
+from typing import Any, Unpack, get_args
 
 import anyio
 import attrs
-import httpx2
 
 from tito_core import Ids, InputError, Message, TokenizeFn
-from tito_io.engines.local_tokenizer import LocalVocabulary
-from tito_io.engines.prompt_echo import Proven
-from tito_io.engines.protocol import (
-    EngineAnswer,
-    ModelLimits,
-    Rendering,
-    Reply,
-    Sampling,
-    UnsupportedError,
-    Watch,
-)
-from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.output_parser import Hermes
-from tito_io.engines.wire import Wire
+from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
+from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
 from tito_io.families.family import Family
 
 from . import requests
 from .calls import DynamoRequest
-from .message import Reader, flagged
+from .keys import CHAT, COMPLETIONS, Route
+from .message import MessageReader, flagged
 from .requests import DynamoOptions
-from .routes import MODELS, Route
-from .served import DynamoModels, chosen
 
 
-class Dynamo:
-    """A Dynamo frontend."""
+class Dynamo(HttpEngine):
+    """A Dynamo frontend.
+
+    Nothing is sent before a method is called.
+
+    Args:
+        base_url: The frontend's address, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.
+        route: How ids go in: `chat` (default) or `completions`.
+        family: The model's folder: messages are rendered with it, and parsed from ids.
+        tokenize_fn: Renders messages in place of `family`, with the tools and arguments that it is bound to.
+        logprobs: Whether to request log-probabilities (default); the mocker worker has none.
+        routed_experts: Whether to request which experts each position was routed to.
+        model: The model's name; may be left out where the frontend has one model.
+        api_key: Sent as a bearer token; None sends none.
+        timeout: Seconds without a byte after which a request fails; None waits for ever. Default 600.
+        vocab_size: How many ids there are; the family's where it is left out.
+        transport: Replaces the network.
+
+    Attributes:
+        name: `dynamo`.
+        keeps_ids: False: prompts go by ids.
+        model: The model's name as it was passed.
+        route: How ids go in.
+        family: The model's folder; None where none was passed.
+        vocab_size: As it was passed.
+
+    Raises:
+        InputError: `base_url` or `route` is invalid.
+    """
 
     name: str = "dynamo"
-    keeps_ids: bool = False
+    length_key = "context_window"
+    needs_max_tokens = False
 
-    def __init__(  # noqa: PLR0913  # each says one thing about the server, most of them seldom
+    def __init__(  # each states one thing about the server, and most are seldom passed
         self,
         base_url: str,
         *,
-        model: str | None = None,
-        api_key: str | None = None,
-        timeout: float | None = 600.0,
         route: Route = "chat",
         family: Family | None = None,
         tokenize_fn: TokenizeFn | None = None,
         logprobs: bool = True,
         routed_experts: bool = False,
-        vocab_size: int | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        **connection: Unpack[Connection],
     ) -> None:
-        """Make ready; nothing is sent before something is asked.
-
-        `family` is the model's folder: messages are rendered with it, and messages made from ids.
-        `tokenize_fn` renders instead, with the tools and arguments that it is bound to. Without `logprobs`
-        none are asked for; the mocker has none. `vocab_size` lets ids be checked, those of a family are
-        before they are sent. The rest is as for other engines.
-        """
         if route not in get_args(Route):
-            raise InputError(f"route is {route!r}: ids go in by 'chat' or by 'completions'")
-        self.model = model
-        self.route = route
+            raise InputError(f"route is {route!r}: pass 'chat' or 'completions'")
+        super().__init__(base_url, **connection)
+        self.route: Route = route
         self.family = family
-        self.vocab_size = vocab_size
         self._tokenize_fn = tokenize_fn
-        self._asked = DynamoOptions(logprobs=logprobs, routed_experts=routed_experts)
-        self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
-        self._reader = _reader(family) if family else None
-        self._served: DynamoModels | None = None
-        self._proven = Proven[Route]()
-        """The routes on which the frontend has repeated a prompt rightly, and need do so no more."""
+        self._options = DynamoOptions(logprobs=logprobs, routed_experts=routed_experts)
+        self._reader = MessageReader.of(family) if family else None
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids of messages, rendered in this process.
 
-        Raises `TemplateRefused` where the chat template rejects them, and `UnsupportedError` where there is
-        nothing to render with.
+        Raises:
+            TemplateRefused: The chat template rejects them.
+            UnsupportedError: There is neither a `family` nor a `tokenize_fn`.
         """
         tokenize = partial(self._renderer(rendering), messages, add_generation_prompt=add_generation_prompt)
         return list(await anyio.to_thread.run_sync(tokenize))
@@ -107,92 +109,52 @@ class Dynamo:
     ) -> Reply:
         """Sample a turn after messages that the frontend renders.
 
-        Dynamo refuses a prompt that leaves no room for all of `Sampling.max_tokens`: an `OverlongError`.
+        Dynamo rejects a prompt that leaves no room for all of `Sampling.max_tokens`: an `OverlongError`.
         """
-        served = await self.served()
-        asked = self._asked
-        body = requests.chat(served.name, messages, rendering, sampling, asked)
-        call = DynamoRequest(self._wire, self._check, "chat", body, asked, None)
-        return await self._turn(call, rendering, watch)
+        model = await self.served()
+        body = requests.chat(model.name, messages, rendering, sampling, self._options)
+        request = self._request("chat", body, self._options, None)
+        return await self._turn(request, watch, tools=bool(rendering.tools))
 
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after exactly these ids, which the answer must repeat.
+    async def _vocabulary_size(self) -> int | None:
+        return self.vocab_size or (self.family.vocab_size if self.family else None)
 
-        Frontend and worker repeat them each; once the frontend has, the worker's word and the count suffice.
-        Raises `OverlongError` without sending them where they are known to fill the model's context.
+    async def _sample(self, turn: TurnAfterIds) -> Reply:
+        """Sample a turn by the engine's route.
+
+        Frontend and worker repeat the ids each; once the frontend has, the worker's and the count suffice.
         """
-        sent = self._sendable(ids)
-        served = await self.served()
-        limit = served.room(len(sent), sampling)
-        asked = attrs.evolve(self._asked, echo=self.route not in self._proven.ways)
-        if self.route == "chat":
-            body = requests.chat_after_ids(served.name, sent, rendering, sampling, limit, asked)
-        else:
-            body = requests.completion(served.name, sent, sampling, limit, asked)
-        call = DynamoRequest(self._wire, self._check, self.route, body, asked, sent)
-        return await self._turn(call, rendering, watch)
-
-    async def limits(self) -> ModelLimits:
-        """Return how much the model takes."""
-        size = self.vocab_size or (self.family.vocab_size if self.family else None)
-        return ModelLimits(max_model_len=(await self.served()).context, vocab_size=size)
-
-    async def models(self) -> tuple[DynamoModels, ...]:
-        """Return the models that the frontend has workers for."""
-        answer = await self._wire.get(MODELS)
-        check = Check(self._wire.where("GET", MODELS), EngineAnswer(200, answer))
-        return tuple(DynamoModels.of(check, card) for card in check.get(answer, "data", list))
-
-    async def served(self) -> DynamoModels:
-        """Return the model in use; asked for once."""
-        if self._served is None:
-            self._served = chosen(await self.models(), self.model)
-        return self._served
-
-    async def aclose(self) -> None:
-        """Close the connections; leaving `async with` does, too."""
-        await self._wire.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        options = attrs.evolve(self._options, echo=self.route not in self._echoing)
+        body = (requests.chat_after_ids if self.route == "chat" else requests.completion)(turn, options)
+        request = self._request(self.route, body, options, turn.ids)
+        return await self._turn(request, turn.watch, tools=turn.tools)
 
     def _renderer(self, rendering: Rendering) -> TokenizeFn:
         if self._tokenize_fn is not None:
             return self._tokenize_fn
         if self.family is None:
             raise UnsupportedError(
-                "Dynamo renders no messages for others: pass the model's folder as `family`, or a "
-                "`tokenize_fn`. Nothing was sent"
+                "Dynamo has no route that renders messages: pass the model's folder as `family`, or a "
+                "`tokenize_fn`. Nothing was sent",
+                parameter="family",
             )
         return self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
 
-    async def _turn(self, call: DynamoRequest, rendering: Rendering | None, watch: Watch | None) -> Reply:
+    def _request(
+        self, route: Route, body: Mapping[str, Any], options: DynamoOptions, sent: Ids | None
+    ) -> DynamoRequest:
+        return DynamoRequest(
+            wire=self._wire,
+            path=CHAT if route == "chat" else COMPLETIONS,
+            body=body,
+            vocab_size=self.vocab_size,
+            route=route,
+            options=options,
+            sent=sent,
+        )
+
+    async def _turn(self, request: DynamoRequest, watch: Watch | None, *, tools: bool) -> Reply:
         if self._reader is not None:
-            await self._reader.speech.ready()  # first, so that no sampled turn is lost to it
-        reply = await self._proven.held_to(call.route, call.reply(watch), call.repeated)
-        if self._reader is None:
-            return flagged(reply)
-        return await self._reader.settle(reply, tools=rendering is None or bool(rendering.tools))
-
-    def _sendable(self, ids: Sequence[int]) -> Ids:
-        """Return ids as such, or raise `InputError` for what is none."""
-        size = self.vocab_size or (self.family.vocab_size if self.family else None)
-        return self._wire.sendable(ids, size)
-
-    def _check(self, path: str, answer: object) -> Check:
-        return Check(self._wire.where("POST", path), EngineAnswer(200, answer), self.vocab_size)
-
-
-def _reader(family: Family) -> Reader:
-    vocabulary = LocalVocabulary(family)
-    return Reader(vocabulary, Hermes(vocabulary))
+            await self._reader.parser.ready()  # first: a failure must not lose a sampled turn
+        reply = await self._send(request, watch, request.route)
+        return flagged(reply) if self._reader is None else await self._reader.checked(reply, tools=tools)

@@ -1,133 +1,155 @@
-"""What a sampled turn says: the engine's own message where it is whole, else one made from the ids.
+"""Messages for Dynamo's replies: the server's own where it is complete, else one parsed from the ids.
 
-Dynamo's parser drops a call that is malformed, and makes one up of a call that was cut off: of `{"name":
-"get_we` a call of `get_we` without arguments. The ids have what was sampled, so the message is compared with
-what they spell. With a model folder they are read here, in the Hermes manner, where what is no well-formed
-call stays in the content; without one the message stays as it came, and a notice says that it is not all.
+Dynamo's parser drops a malformed call, and completes a call that was cut off: from `{"name": "get_we` it
+makes a call of `get_we` without arguments. So the message is compared with the text of the ids. With a model
+folder the ids are parsed here, in the Hermes format, which leaves a malformed call in the content. Without
+one the message stays as it came, and a notice says that it is incomplete.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from tito_core import Message
-from tito_io.engines.local_tokenizer import LocalVocabulary
 from tito_io.engines.protocol import Reply
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
-from tito_io.engines.replies.output_parser import Speech
+from tito_io.engines.replies.output_parser import Hermes, with_message
+from tito_io.families.family import Family
 
-from .notices import DynamoNotice
+from .replies import DynamoNotice
 
-UNSPOKEN = re.compile(rf"\s|\ufffd|{THINK}|{THOUGHT}")
-"""What parsers take away rightly, or spell otherwise: blanks, tags of thoughts, halves of characters."""
+NOT_COMPARED = re.compile(rf"\s|\ufffd|{THINK}|{THOUGHT}")
+"""What parsers drop or write otherwise, rightly: white space, tags of reasoning, halves of characters."""
 
 
 @attrs.frozen
-class Reader:
-    """Makes messages of ids, with a model folder's vocabulary."""
+class LocalTokenizer:
+    """A model folder's tokenizer, as `output_parser.AsyncTokenizer` wants one."""
 
-    vocabulary: LocalVocabulary
-    speech: Speech
+    family: Family
 
-    async def settle(self, reply: Reply, *, tools: bool) -> Reply:
-        """Return a reply with a message that says all that was sampled."""
-        message, family = reply.message, self.vocabulary.family
+    async def encode(self, text: str) -> Sequence[int]:
+        """Return the ids of a text alone."""
+        return self.family.encode(text)
+
+    async def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens included."""
+        return self.family.decode(ids)
+
+
+@attrs.frozen
+class MessageReader:
+    """Parses messages from ids with a model folder.
+
+    Attributes:
+        family: The model's folder.
+        parser: The parser that uses its tokenizer.
+    """
+
+    family: Family
+    parser: Hermes
+
+    @classmethod
+    def of(cls, family: Family) -> MessageReader:
+        """Make a reader of a model folder."""
+        return cls(family, Hermes(LocalTokenizer(family)))
+
+    async def checked(self, reply: Reply, *, tools: bool) -> Reply:
+        """Return a reply with a message that holds everything that was sampled."""
+        message, notices = reply.message, reply.notices
         if message is not None:
-            decode = family.decode if message.get("tool_calls") else self.vocabulary.shown
-            if not swallowed(message, self._until_stop(reply, decode)):
+            decode = self.family.decode if message.get("tool_calls") else self._without_special
+            if not incomplete(message, _until_stop(reply, decode)):
                 return reply
-        notices = () if reply.message is None else (DynamoNotice.READ_FROM_IDS,)
-        return await self._from_ids(attrs.evolve(reply, notices=(*reply.notices, *notices)), tools=tools)
-
-    async def _from_ids(self, reply: Reply, *, tools: bool) -> Reply:
-        text = self._until_stop(reply, self.vocabulary.family.decode)
-        whole = not isinstance(reply.stop_reason, str)
-        ids = _spoken(reply)
-        parsed = await self.speech.parsed(reply.prompt_ids, ids, text, whole=whole, tools=tools)
-        ended = "tool_calls" if parsed.calls else "stop"
-        return attrs.evolve(
-            reply,
-            message=parsed.message(f"call-{reply.raw.get('id')}"),
-            finish_reason=reply.finish_reason if reply.truncated else ended,
+            notices = (*notices, DynamoNotice.READ_FROM_IDS)
+        text, whole = _until_stop(reply, self.family.decode), not isinstance(reply.stop_reason, str)
+        parsed = await self.parser.parsed(
+            reply.prompt_ids, _ids_before_stop(reply), text, whole=whole, tools=tools
         )
+        return with_message(attrs.evolve(reply, notices=notices), parsed, f"call-{reply.raw.get('id')}")
 
-    @staticmethod
-    def _until_stop(reply: Reply, decode: Any) -> str:
-        """Return a turn's text before what ended it.
-
-        A stop string ends within the last id, so it is looked for no earlier than that allows.
-        """
-        ids = _spoken(reply)
-        text: str = decode(ids)
-        if not isinstance(reply.stop_reason, str):
-            return text
-        before = len(decode(ids[:-1])) - len(reply.stop_reason)
-        found = text.find(reply.stop_reason, max(before, 0))
-        return text if found < 0 else text[:found]
+    def _without_special(self, ids: Sequence[int]) -> str:
+        """Return the text of ids as servers send it, special tokens left out."""
+        return self.family.tokenizer.decode(list(ids), skip_special_tokens=True)
 
 
-def _spoken(reply: Reply) -> Sequence[int]:
-    """Return a turn's ids without the id that ended it."""
+def _until_stop(reply: Reply, decode: Callable[[Sequence[int]], str]) -> str:
+    """Return a turn's text before what ended it.
+
+    A stop string ends within the last id, so it is searched no earlier than that allows.
+    """
+    ids = _ids_before_stop(reply)
+    text = decode(ids)
+    if not isinstance(reply.stop_reason, str):
+        return text
+    before = len(decode(ids[:-1])) - len(reply.stop_reason)
+    place = text.find(reply.stop_reason, max(before, 0))
+    return text if place < 0 else text[:place]
+
+
+def _ids_before_stop(reply: Reply) -> Sequence[int]:
+    """Return a turn's ids without the stop token that ended it."""
     by_id = reply.finish_reason in ("stop", "tool_calls") and not isinstance(reply.stop_reason, str)
     return reply.completion_ids[:-1] if by_id else reply.completion_ids
 
 
 def flagged(reply: Reply) -> Reply:
-    """Return a reply that says so where its message lacks something and there is nothing to read ids with.
+    """Return a reply, with a notice where its message is incomplete and there is no tokenizer to parse ids.
 
-    The text of every sampled id comes with its log-probability, special ones excepted. Without these, only a
-    message that says nothing at all gives it away.
+    The text of every sampled id comes with its log-probability, except for special tokens. Without
+    log-probabilities only an empty message shows it.
     """
     if reply.message is None:
         return reply
-    shown = _tokens(reply)
-    if shown is None:
-        lacking = len(_spoken(reply)) > 0 and not (said(reply.message) or reply.message.get("tool_calls"))
+    text = _token_texts(reply)
+    if text is None:
+        empty = not (compared_text(reply.message) or reply.message.get("tool_calls"))
+        lacking = len(_ids_before_stop(reply)) > 0 and empty
     else:
-        lacking = not isinstance(reply.stop_reason, str) and swallowed(reply.message, shown)
-    return attrs.evolve(reply, notices=(*reply.notices, DynamoNotice.UNSAID)) if lacking else reply
+        lacking = not isinstance(reply.stop_reason, str) and incomplete(reply.message, text)
+    return attrs.evolve(reply, notices=(*reply.notices, DynamoNotice.INCOMPLETE)) if lacking else reply
 
 
-def _tokens(reply: Reply) -> str | None:
+def _token_texts(reply: Reply) -> str | None:
     choice = reply.raw["choices"][0]
     entries = (choice.get("logprobs") or {}).get("content")
     return "".join(str(entry.get("token")) for entry in entries) if entries else None
 
 
-def swallowed(message: Message | Mapping[str, Any], text: str) -> bool:
-    """Whether a message says less than the text that it was made of, or calls what that does not.
+def incomplete(message: Message | Mapping[str, Any], text: str) -> bool:
+    """Whether a message holds less than the text from which it was parsed, or a call that is not in it.
 
-    Dynamo repeats the arguments of calls in the Hermes manner as they were sampled; those in other manners
-    are not looked into.
+    Dynamo repeats the arguments of calls in the Hermes format as they were sampled. Calls in other formats
+    are not compared.
 
-    >>> swallowed({"content": "Hi", "reasoning_content": "hm"}, "<think>hm</think> Hi")
+    >>> incomplete({"content": "Hi", "reasoning_content": "hm"}, "<think>hm</think> Hi")
     False
-    >>> swallowed({"content": None}, '<tool_call>{"name"')
+    >>> incomplete({"content": None}, '<tool_call>{"name"')
     True
-    >>> swallowed({"content": "", "tool_calls": [{}]}, "<tool_call>a</tool_call> <tool_call>b</tool_call>")
+    >>> incomplete({"content": "", "tool_calls": [{}]}, "<tool_call>a</tool_call> <tool_call>b</tool_call>")
     True
     >>> call = {"function": {"name": "get_we", "arguments": "{}"}}
-    >>> swallowed({"content": "", "tool_calls": [call]}, '<tool_call>{"name": "get_we')
+    >>> incomplete({"content": "", "tool_calls": [call]}, '<tool_call>{"name": "get_we')
     True
     """
     calls = message.get("tool_calls") or ()
     if calls:
         return CALL in text and (len(calls) != text.count(CALL) or not _sampled(calls, text))
-    return len(said(message)) < len(UNSPOKEN.sub("", text))
+    return len(compared_text(message)) < len(NOT_COMPARED.sub("", text))
 
 
 def _sampled(calls: Sequence[Mapping[str, Any]], text: str) -> bool:
     """Whether calls stand in a text, whole and with their arguments."""
     arguments = [str((call.get("function") or {}).get("arguments")) for call in calls]
-    return text.count(CALLED) >= len(calls) and all(said in text for said in arguments)
+    return text.count(CALLED) >= len(calls) and all(one in text for one in arguments)
 
 
-def said(message: Message | Mapping[str, Any]) -> str:
-    """Return what a message says, reasoning first, without blanks."""
+def compared_text(message: Message | Mapping[str, Any]) -> str:
+    """Return a message's text that is compared: reasoning and content, without white space."""
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
     content = message.get("content") or ""
-    return UNSPOKEN.sub("", f"{reasoning}{content}")
+    return NOT_COMPARED.sub("", f"{reasoning}{content}")

@@ -75,7 +75,7 @@ def parse(
     >>> from .hermes import Tags
     >>> text = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>hi"
     >>> parse(text, Tags(pattern=ANY_MARKER).marks(text), end="<|return|>")
-    Parsed(reasoning='hm', content='hi', calls=())
+    ParsedMessage(reasoning='hm', content='hi', calls=())
     >>> text = ' to=functions.f<|channel|>commentary json<|message|>{"a":1}'
     >>> parse(text, Tags(pattern=ANY_MARKER).marks(text), end="<|call|>").calls
     (('f', '{"a":1}'),)

@@ -148,7 +148,7 @@ def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bo
 
     >>> text = '<think>hm</think>\n\nSo:\n<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>'
     >>> parse(text, Tags().marks(text))
-    Parsed(reasoning='hm', content='So:', calls=(('f', '{"a":1}'),))
+    ParsedMessage(reasoning='hm', content='So:', calls=(('f', '{"a":1}'),))
     """
     thoughts = [mark for mark in marks if mark.tag in (THINK, THOUGHT)]
     reasoning, begin = _thought(text, thoughts, thinking=thinking)

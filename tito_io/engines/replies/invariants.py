@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 import attrs
 
+from tito_core.samples import WeightVersion
 from tito_io.engines.protocol import EmptyReplyError, EngineAnswer, InvalidReplyError, ServerError, Usage
 
 T = TypeVar("T")
@@ -134,6 +135,30 @@ class Check:
         if reason not in FINISHES:
             self.fail(f"the turn ended for an unknown reason, {reason!r:.40}")
         return FINISHES[reason]
+
+    def stop_reason(self, value: object) -> int | str | None:
+        """Return the id or the string that ended the turn; None where the engine names none."""
+        if value is not None and type(value) not in (int, str):
+            self.fail("what ended the turn is neither an id nor a string")
+        return value if isinstance(value, int | str) else None
+
+    def weight_versions(self, spans: object, count: int) -> tuple[WeightVersion, ...]:
+        """Return which weights sampled which of `count` ids: spans without gaps, over every id.
+
+        Empty where the engine does not say. Older servers name only the version that they have at the end,
+        which says nothing about the ids before it.
+        """
+        if not spans:
+            return ()
+        versions, end = [], 0
+        for span in self.get({"weight_versions": spans}, "weight_versions", list):
+            start, stop = self.get(span, "start", int), self.get(span, "end", int)
+            if start != end or stop < start:
+                self.fail(f"a weight version's ids go from {start} to {stop}, and those before it to {end}")
+            versions.append(WeightVersion(version=self.get(span, "version", str), start=start, stop=stop))
+            end = stop
+        self.count("ids with a weight version", end, "sampled ids", count)
+        return tuple(versions)
 
     def message(self, holder: object, ids: Sequence[int]) -> dict[str, Any]:
         """Return the assistant message.

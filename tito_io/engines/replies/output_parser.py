@@ -1,74 +1,82 @@
-"""What sampled ids say: from ids to a message, whichever engine sampled them.
+"""Parsers from sampled ids to an assistant message, for every engine.
 
-A vocabulary is all that is needed, and wherever it lies, on a server or in this process, it is asked the same
-two questions.
+A parser needs a tokenizer, on a server or in this process, and asks it two questions: encode and decode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from http import HTTPStatus
+from typing import Literal, Protocol, cast
 
 import attrs
 
 from tito_core import InputError
+from tito_io.engines.protocol import Reply, RequestError
 
 from . import harmony, hermes
 from .harmony import ANY_MARKER, CALLS, END, MARKERS, MESSAGE, RETURN, START
 from .hermes import TAGS, Mark, ParsedMessage, Tags
 
+OutputFormat = Literal["hermes", "harmony"]
+"""How a model writes reasoning and tool calls."""
 
-class Vocabulary(Protocol):
-    """A tokenizer, somewhere."""
+
+class AsyncTokenizer(Protocol):
+    """A tokenizer that is asked asynchronously."""
 
     async def encode(self, text: str) -> Sequence[int]:
         """Return the ids of a text alone, nothing added; the text of a special token is that token."""
 
     async def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens too."""
+        """Return the text of ids, special tokens included."""
 
 
-class Speech(Protocol):
-    """A manner of writing thoughts and tool calls."""
+class OutputParser(Protocol):
+    """Parses completions of one output format."""
 
     async def ready(self) -> None:
-        """Ask what must be known before a turn is sampled, so that none is lost to a later failure."""
+        """Ask the tokenizer what parsing needs, before a turn is sampled: a failure then loses no turn."""
 
     async def parsed(
         self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
     ) -> ParsedMessage:
-        """Return what a completion says.
+        """Return a completion as reasoning, content and tool calls.
 
-        `text` is the completion's, special tokens too; `whole` is false where a stop string cut it shorter
-        than its ids. Without `tools` there is nothing that it could call.
+        `text` is the completion's, special tokens included; `whole` is False where a stop string cut it
+        shorter than its ids. Without `tools` no text is read as a tool call.
         """
 
 
 @attrs.define
 class Hermes:
-    """The Hermes manner, as Qwen and many others write; see `hermes`."""
+    """Parser of the Hermes format, which Qwen and many others write; see `hermes`.
 
-    vocabulary: Vocabulary
+    Attributes:
+        tokenizer: The model's tokenizer.
+        known: The tags' ids, once asked for.
+    """
+
+    tokenizer: AsyncTokenizer
     known: Tags | None = None
-    """What was asked before."""
 
     async def ready(self) -> None:
-        """Ask what the vocabulary makes of the tags."""
+        """Ask for the ids of the tags."""
         await self.tags()
 
     async def parsed(
         self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
     ) -> ParsedMessage:
-        """Return what a completion says."""
+        """Return a completion as reasoning, content and tool calls."""
         tags = await self.tags()
-        marks = await sampled_marks(self.vocabulary, tags, ids, text, whole=whole)
+        marks = await sampled_marks(self.tokenizer, tags, ids, text, whole=whole)
         return hermes.parse(text, marks, thinking=tags.thinking(prompt_ids), tools=tools)
 
     async def tags(self) -> Tags:
-        """Return what the vocabulary makes of the tags and of line breaks."""
+        """Return the ids of those tags and line breaks that are single tokens."""
         if self.known is None:
-            found = {text: await self.vocabulary.encode(text) for text in (*TAGS, "\n", "\n\n")}
-            single = {text: ids[0] for text, ids in found.items() if len(ids) == 1}
+            encoded = {text: await self.tokenizer.encode(text) for text in (*TAGS, "\n", "\n\n")}
+            single = {text: ids[0] for text, ids in encoded.items() if len(ids) == 1}
             breaks = frozenset(index for text, index in single.items() if text not in TAGS)
             self.known = Tags({tag: single[tag] for tag in TAGS if tag in single}, breaks)
         return self.known
@@ -76,74 +84,115 @@ class Hermes:
 
 @attrs.define
 class Harmony:
-    """The harmony manner of gpt-oss; see `harmony`."""
+    """Parser of the harmony format of gpt-oss; see `harmony`.
 
-    vocabulary: Vocabulary
+    Attributes:
+        tokenizer: The model's tokenizer.
+        known: The markers' ids, once asked for.
+    """
+
+    tokenizer: AsyncTokenizer
     known: Tags | None = None
-    """What was asked before."""
 
     async def ready(self) -> None:
-        """Ask what the vocabulary makes of the markers."""
+        """Ask for the ids of the markers."""
         await self.tags()
 
-    async def spoken(self) -> bool:
-        """Tell whether the vocabulary is one of this manner: each of its markers is a token there."""
-        found = tuple(await self.vocabulary.encode("".join(MARKERS)))
-        if len(found) == len(set(found)) == len(MARKERS):
-            self.known = Tags(dict(zip(MARKERS, found, strict=True)), pattern=ANY_MARKER)
+    async def supported(self) -> bool:
+        """Whether each of the format's markers is a token of the vocabulary."""
+        ids = tuple(await self.tokenizer.encode("".join(MARKERS)))
+        if len(ids) == len(set(ids)) == len(MARKERS):
+            self.known = Tags(dict(zip(MARKERS, ids, strict=True)), pattern=ANY_MARKER)
         return self.known is not None
 
     async def tags(self) -> Tags:
-        """Return the markers' ids; raises `InputError` where they are no tokens."""
-        if self.known is None and not await self.spoken():
-            raise InputError("speech: the model's vocabulary has no harmony markers; it speaks otherwise")
+        """Return the markers' ids; raises `InputError` where they are not tokens."""
+        if self.known is None and not await self.supported():
+            raise InputError(
+                "output_format is 'harmony', and the model's vocabulary has no harmony markers: pass "
+                "'hermes', or leave it out"
+            )
         return cast("Tags", self.known)
 
     async def stop_ids(self) -> tuple[int, ...]:
-        """Return the ids that end a turn, which servers do not add by themselves where ids are sent."""
+        """Return the ids that end a turn; servers do not add them where a prompt goes by ids."""
         tags = await self.tags()
         return tags.ids[RETURN], tags.ids[CALLS]
 
     async def parsed(
         self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
     ) -> ParsedMessage:
-        """Return what a completion says."""
+        """Return a completion as reasoning, content and tool calls."""
         tags = await self.tags()
         end = next((tag for tag in (RETURN, CALLS) if ids and ids[-1] == tags.ids[tag]), "")
-        unended = (
-            list(ids[:-1]) if end else list(ids)
-        )  # servers leave the text of a stop id out, most of them
-        said = text.removesuffix(end)
-        marks = await sampled_marks(self.vocabulary, tags, unended, said, whole=whole)
-        return harmony.parse(said, marks, opened=await self._opened(prompt_ids), end=end, tools=tools)
+        # Most servers leave the text of a stop token out; those that do not are made equal to them.
+        before_end, text = list(ids[:-1]) if end else list(ids), text.removesuffix(end)
+        marks = await sampled_marks(self.tokenizer, tags, before_end, text, whole=whole)
+        return harmony.parse(text, marks, opened=await self._opened(prompt_ids), end=end, tools=tools)
 
     async def _opened(self, prompt_ids: Sequence[int]) -> str:
-        """Return the header of the message that the prompt leaves open, `<|message|>` and all if it has that.
+        """Return the header of the message that the prompt leaves open, up to `<|message|>` if it has that.
 
-        The usual one is a role and says nothing, so nobody is asked.
+        The usual header is a role alone, which says nothing: it is not decoded.
         """
         ids = (await self.tags()).ids
         tail: list[int] = []
         for index in reversed(prompt_ids):
             if index == ids[START]:
-                return await self.vocabulary.decode(tail[::-1]) if len(tail) > 1 else ""
+                return await self.tokenizer.decode(tail[::-1]) if len(tail) > 1 else ""
             if index in (ids[END], ids[CALLS], ids[RETURN]):
                 break
             if index == ids[MESSAGE]:
-                tail.clear()  # what follows it is no header
+                tail.clear()  # what follows it is text, not a header
             tail.append(index)
         return ""
 
 
-async def sampled_marks(
-    vocabulary: Vocabulary, tags: Tags, ids: Sequence[int], text: str, *, whole: bool
-) -> list[Mark]:
-    """Return the tags of a completion's text that were sampled as tags.
+async def choose_parser(tokenizer: AsyncTokenizer, output_format: OutputFormat | None) -> Hermes | Harmony:
+    """Return the parser of `output_format`; where that is None, of the format that the vocabulary shows.
 
-    Where the text spells the very tags that were sampled, they are those. Else some were spelled out, or
-    a stop string cut some off, and the vocabulary is asked what stands between the sampled ones.
+    A server without a tokenizer route cannot show one, and its model is taken for a Hermes model.
+    """
+    parser = Harmony(tokenizer)
+    if output_format is not None:
+        return parser if output_format == "harmony" else Hermes(tokenizer)
+    try:
+        return parser if await parser.supported() else Hermes(tokenizer)
+    except RequestError as error:
+        if error.answer is None or error.answer.status != HTTPStatus.NOT_FOUND:
+            raise
+        return Hermes(tokenizer)
+
+
+def check_format(output_format: object) -> None:
+    """Raise `InputError` for what is not an output format."""
+    if output_format not in (None, "hermes", "harmony"):
+        raise InputError(
+            f"output_format is {output_format!r}: pass 'hermes', 'harmony', or None to detect it from the "
+            "vocabulary"
+        )
+
+
+def with_message(reply: Reply, parsed: ParsedMessage, call_key: str) -> Reply:
+    """Return a reply with the message that its ids spell; `call_key` begins the ids of its tool calls.
+
+    The finish reason is `tool_calls` of a finished turn with calls, whatever the server made of them.
+    """
+    finish = reply.finish_reason
+    if not reply.truncated:
+        finish = "tool_calls" if parsed.calls else "stop"
+    return attrs.evolve(reply, message=parsed.message(call_key), finish_reason=finish)
+
+
+async def sampled_marks(
+    tokenizer: AsyncTokenizer, tags: Tags, ids: Sequence[int], text: str, *, whole: bool
+) -> list[Mark]:
+    """Return the tags of a completion's text that were sampled as tokens.
+
+    Where the text spells exactly the tags that were sampled, they are those. Otherwise letters spell some
+    tags, or a stop string cut some off; then the ids between the sampled tags are decoded to see which.
     """
     if not tags.count(text) or (whole and tags.plain(text, ids)):
         return tags.marks(text)
-    texts = [await vocabulary.decode(run) if run else "" for run in tags.runs(ids)]
+    texts = [await tokenizer.decode(run) if run else "" for run in tags.runs(ids)]
     return tags.marks(text, [tags.count(between) for between in texts])

@@ -1,6 +1,8 @@
-"""SGLang, over HTTP or straight into an ASGI application that speaks its dialect."""
+"""SGLang, over HTTP or in this process through an ASGI application with the same API."""
+
+from tito_io.engines.replies.sglang_meta import Routing
 
 from .engine import SGLang
 from .requests import ROUTES, Route
 
-__all__ = ["ROUTES", "Route", "SGLang"]
+__all__ = ["ROUTES", "Route", "Routing", "SGLang"]

@@ -1,233 +1,244 @@
-"""One request for a turn, sent in one piece or as a stream, and read by the same reader.
-
-What was received is never lost: an error after the first id carries it. What nobody waits for any more is
-aborted at the engine.
-"""
+"""SGLang's requests for a turn: whole or streamed, and aborted at the engine when they are cancelled."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import anyio
 import attrs
 
-from tito_io.engines.protocol import AbortedError, Delta, EngineError, InvalidReplyError, Reply, Usage, Watch
-from tito_io.engines.replies.chunks import Assembly
+from tito_io.engines.protocol import Delta, EngineError, InvalidReplyError, Reply, Watch
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.wire import Wire, encoded
+from tito_io.engines.turn_request import (
+    ChunkStream,
+    TurnPart,
+    TurnRequest,
+    TurnStream,
+    choice_text,
+    chunk_logprobs,
+    partial_reply,
+)
+from tito_io.engines.wire import encoded
 
-from .replies import Reader, SglangQuestion
-from .stream import Growth
+from . import replies
+from .replies import SglangQuestion
+from .requests import ECHO, Route
+
+T = TypeVar("T")
 
 ABORT = "/abort_request"
 ABORT_SECONDS = 5.0
-"""How long a cancelled call waits for the engine to take note of it."""
+"""How long a cancelled call waits for the engine to confirm the abort."""
+
+READERS: Mapping[Route, Callable[[Check, Any, SglangQuestion], Reply]] = {
+    "generate": replies.generated,
+    "chat": replies.chatted,
+    "completions": replies.completed,
+}
 
 
-@attrs.frozen
-class SglangPart:
-    """A turn that may not be whole."""
+@attrs.frozen(kw_only=True)
+class SglangRequest(TurnRequest):
+    """One request for a turn.
 
-    ids: Sequence[int]
-    logprobs: Sequence[object]
-    """As they came; perhaps none, or fewer than ids."""
-    text: str
+    Attributes:
+        body: The request's body, with the keys of a stream where it is streamed.
+        route: The route by name.
+        question: What the answer is compared with.
+        streamed: Whether it is streamed.
+        rid: The request's id, by which it is aborted.
+    """
 
-
-class Stream(Protocol):
-    """A streamed answer, put together event by event."""
-
-    def add(self, check: Check, event: dict[str, Any]) -> list[Delta]:
-        """Take in an event; return what is new in it."""
-
-    def body(self) -> Any:
-        """Return what would have come in one piece."""
-
-    def parts(self) -> list[SglangPart]:
-        """Return every turn so far."""
-
-    def ended(self) -> bool:
-        """Whether every turn so far has said why it ended."""
-
-
-@attrs.define
-class Generated:
-    """A streamed answer of `/generate`."""
-
-    n: int
-    growths: dict[int, Growth] = attrs.field(factory=dict)
-
-    def add(self, check: Check, event: dict[str, Any]) -> list[Delta]:
-        """Take in an event; it is one turn's."""
-        index = event.get("index", 0)
-        if type(index) is not int or not 0 <= index < self.n:
-            check.fail(f"an event is of turn {index!r:.20}, where {self.n} were asked for")
-        delta = self.growths.setdefault(index, Growth(index)).add(check, event)
-        return [delta]
-
-    def body(self) -> Any:
-        """Return an object, or a list where several turns were asked for."""
-        items = [self.growths[index].item() for index in sorted(self.growths)]
-        return items if self.n > 1 or not items else items[0]
-
-    def parts(self) -> list[SglangPart]:
-        """Return every turn so far."""
-        found = [self.growths[index] for index in sorted(self.growths)]
-        return [SglangPart(one.ids, [triple[0] for triple in one.triples], one.text) for one in found]
-
-    def ended(self) -> bool:
-        """Whether every turn has said why it ended."""
-        metas = [growth.rest.get("meta_info", {}) for growth in self.growths.values()]
-        return len(metas) == self.n and all(info.get("finish_reason") for info in metas)
-
-
-@attrs.define
-class Chunked:
-    """A streamed answer of an OpenAI route. A chat's ids come all at once, after its turns."""
-
-    n: int
-    made: Assembly = attrs.field(factory=Assembly)
-
-    def add(self, check: Check, event: dict[str, Any]) -> list[Delta]:
-        """Take in a chunk."""
-        pieces = [check.get({"choice": piece}, "choice", dict) for piece in event.get("choices") or ()]
-        deltas = [_delta(check, piece) for piece in pieces]
-        lists = (event.get("sglext") or {}).get("output_ids") or ()
-        deltas += [
-            Delta(ids=check.ids({"output_ids": ids}, "output_ids"), index=index)
-            for index, ids in enumerate(lists)
-        ]
-        self.made.add(event)
-        return deltas
-
-    def body(self) -> Any:
-        """Return the chunks' body."""
-        return self.made.body()
-
-    def parts(self) -> list[SglangPart]:
-        """Return every turn so far."""
-        body = self.made.body()
-        lists = (body.get("sglext") or {}).get("output_ids") or [[] for _ in body["choices"]]
-        return [
-            SglangPart(choice.get("token_ids") or ids, _logprobs(choice), _text(choice))
-            for choice, ids in zip(body["choices"], lists, strict=False)
-        ]
-
-    def ended(self) -> bool:
-        """Whether every turn has said why it ended."""
-        choices = self.made.choices.values()
-        return len(choices) == self.n and all(choice.get("finish_reason") for choice in choices)
-
-
-def _delta(check: Check, piece: dict[str, Any]) -> Delta:
-    """Return what a chunk's choice brings."""
-    ids = check.ids(piece, "token_ids") if piece.get("token_ids") is not None else ()
-    values = (piece.get("logprobs") or {}).get("token_logprobs") or ()
-    logprobs = check.logprobs(values, len(ids)) if ids and len(values) == len(ids) else None
-    return Delta(ids=ids, logprobs=logprobs, text=_text(piece), index=piece.get("index", 0))
-
-
-def _text(choice: Mapping[str, Any]) -> str:
-    """Return a choice's text, of a whole answer or of a chunk."""
-    said = choice.get("text", (choice.get("message") or choice.get("delta") or {}).get("content"))
-    return said if isinstance(said, str) else ""
-
-
-def _logprobs(choice: Mapping[str, Any]) -> list[object]:
-    """Return a choice's log-probabilities, in a list or in entries."""
-    found = choice.get("logprobs") or {}
-    return found.get("token_logprobs") or [entry.get("logprob") for entry in found.get("content") or ()]
-
-
-@attrs.frozen
-class SglangRequest:
-    """One request for a turn."""
-
-    wire: Wire
-    path: str
-    body: Mapping[str, Any]
+    route: Route
+    question: SglangQuestion
+    streamed: bool
     rid: str
-    """The request's name, by which it is aborted."""
-    check: Callable[[object], Check]
-    """Makes what checks an answer."""
-    read: Reader
-    asked: SglangQuestion
 
-    async def whole(self, keys: Mapping[str, Any]) -> Reply:
-        """Send it with `keys`; return the reply that comes in one piece."""
-        async with self._abortable():
-            answer = await self.wire.post(self.path, {**self.body, **keys, "rid": self.rid})
-        return self.read(self.check(answer), answer, self.asked)
-
-    async def streamed(self, keys: Mapping[str, Any], stream: Stream, watch: Watch) -> Reply:
-        """Send it with `keys`; tell `watch` what comes, and return the reply that it amounts to."""
+    async def reply(self, watch: Watch | None) -> Reply:
+        """Send the request; return the reply. One that is left without an answer is aborted."""
         try:
-            async with self._abortable():
-                await self._watched(keys, stream, watch)
-            body = stream.body()
-            check = self.check(body)
-            if not stream.ended():
-                raise InvalidReplyError(
-                    f"{check.where}: the stream ended, and a turn in it did not", check.answer
-                )
-            return self.read(check, body, self.asked)
-        except EngineError as error:
-            if not isinstance(error, AbortedError):  # whose reader knows more
-                error.partial = self._torn(stream)
-            raise
-
-    async def _watched(self, keys: Mapping[str, Any], stream: Stream, watch: Watch) -> None:
-        """Take the stream in, and tell of it as it comes."""
-        body = {**self.body, **keys, "rid": self.rid}
-        async with aclosing(self.wire.stream(self.path, body)) as events:
-            async for event in events:
-                for delta in stream.add(self.check(event), event):
-                    if delta.ids or delta.text:
-                        await watch(delta)
-
-    def _torn(self, stream: Stream) -> Reply | None:
-        """Return what came of a turn before its stream broke, None where no id did."""
-        parts, raw = stream.parts(), stream.body()
-        if not any(part.ids for part in parts):
-            return None
-        prompt: Sequence[int] = () if self.asked.sent is None else self.asked.sent
-        usage = Usage(prompt_tokens=len(prompt), completion_tokens=sum(len(part.ids) for part in parts))
-        first, *others = [
-            Reply(
-                prompt_ids=prompt,
-                completion_ids=tuple(part.ids),
-                logprobs=_known(self.check(raw), part),
-                message=None,
-                text=part.text,
-                finish_reason="abort",
-                usage=usage,
-                raw=raw if isinstance(raw, dict) else {"turns": raw},
-            )
-            for part in parts
-        ]
-        return attrs.evolve(first, siblings=tuple(others))
-
-    @asynccontextmanager
-    async def _abortable(self) -> AsyncIterator[None]:
-        """Abort the request at the engine where it is left before its answer is there."""
-        try:
-            yield
+            return await super().reply(watch)
         except BaseException as error:
             if not isinstance(error, EngineError) or error.answer is None:
                 await self._abort()
             raise
 
+    @property
+    def streamed_body(self) -> Mapping[str, Any]:
+        """The body, which has the keys of a stream already."""
+        return self.body
+
+    def read(self, check: Check, body: Any) -> Reply:
+        """Return the reply that a whole answer holds."""
+        return READERS[self.route](check, body, self.question)
+
+    def open_stream(self) -> TurnStream:
+        """Return what puts a streamed answer together."""
+        return GenerateStream(self.question.sampling.n) if self.route == "generate" else ChatStream()
+
+    def check_ends(self, check: Check, body: Any) -> None:
+        """Demand that every requested turn states why it ended."""
+        if self.route == "generate":
+            ends = [item["meta_info"].get("finish_reason") for item in _items(body)]
+        else:
+            ends = [choice.get("finish_reason") for choice in body["choices"]]
+        if len(ends) != self.question.sampling.n or not all(ends):
+            raise InvalidReplyError(f"{check.where}: the stream ended before its turn did", check.answer)
+
+    def partial(self, check: Check, body: Any) -> Reply | None:
+        """Return what was received of a turn when its stream broke."""
+        parts = _generated_parts(body) if self.route == "generate" else _chunked_parts(body)
+        prompt: Sequence[int] = () if self.question.sent is None else self.question.sent
+        return partial_reply(check, prompt, parts, body if isinstance(body, dict) else {"turns": body})
+
+    def echoed(self, reply: Reply) -> bool:
+        """Whether ids that were sent by a route that can repeat them came back."""
+        came = self.route in ECHO and replies.repeated(reply, streamed=self.streamed)
+        return self.question.sent is not None and came
+
     async def _abort(self) -> None:
-        """Tell the engine, in bounded time. Where that fails, the closed connection says the same, later."""
+        """Abort it at the engine, in bounded time; should that fail, the closed connection does so later."""
         with anyio.move_on_after(ABORT_SECONDS, shield=True), suppress(EngineError):
             await self.wire.exchange("POST", ABORT, encoded({"rid": self.rid}))
 
 
-def _known(check: Check, part: SglangPart) -> tuple[float | None, ...] | None:
-    """Return the log-probabilities of a torn turn, where each id has one."""
-    try:
-        return check.logprobs(part.logprobs, len(part.ids))
-    except InvalidReplyError:
+def _items(body: Any) -> list[dict[str, Any]]:
+    return body if isinstance(body, list) else [body]
+
+
+def _generated_parts(body: Any) -> list[TurnPart]:
+    return [
+        TurnPart(
+            item["output_ids"],
+            [triple[0] for triple in item["meta_info"]["output_token_logprobs"]],
+            item["text"],
+        )
+        for item in _items(body)
+    ]
+
+
+def _chunked_parts(body: Mapping[str, Any]) -> list[TurnPart]:
+    lists = (body.get("sglext") or {}).get("output_ids") or [[] for _ in body["choices"]]
+    return [
+        TurnPart(choice.get("token_ids") or ids, chunk_logprobs(choice), choice_text(choice))
+        for choice, ids in zip(body["choices"], lists, strict=False)
+    ]
+
+
+class ChatStream(ChunkStream):
+    """A streamed answer of an OpenAI route. A chat's ids come all at once, after its turns."""
+
+    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
+        """Add a chunk; return what each of its choices brings, and a chat's ids."""
+        lists = (event.get("sglext") or {}).get("output_ids") or ()
+        ids = [
+            Delta(ids=check.ids({"output_ids": one}, "output_ids"), index=index)
+            for index, one in enumerate(lists)
+        ]
+        return [*super().take(check, event), *ids]
+
+
+@attrs.define
+class GenerateStream:
+    """A streamed answer of `/generate`; each event is of one turn.
+
+    Attributes:
+        n: How many turns were requested.
+        turns: Every turn so far, by its index.
+    """
+
+    n: int
+    turns: dict[int, GeneratedTurn] = attrs.field(factory=dict)
+
+    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
+        """Add an event; return what is new in it."""
+        index = event.get("index", 0)
+        if type(index) is not int or not 0 <= index < self.n:
+            check.fail(f"an event is of turn {index!r:.20}, and {self.n} were requested")
+        return [self.turns.setdefault(index, GeneratedTurn(index)).add(check, event)]
+
+    def body(self) -> Any:
+        """Return an object, or a list where several turns were requested."""
+        items = [self.turns[index].item() for index in sorted(self.turns)]
+        return items if self.n > 1 or not items else items[0]
+
+
+@attrs.define
+class GeneratedTurn:
+    """One turn of a streamed `/generate` answer, as far as it has come.
+
+    By default every event repeats the turn so far; a server started with `--incremental-streaming-output`
+    sends only what is new. A request cannot choose, and an answer does not say which. The engine's count of
+    sampled ids is the whole turn's in both modes, and tells them apart, event by event.
+
+    Attributes:
+        index: Which of the turns of its request it is.
+        ids: The sampled ids so far.
+        triples: Log-probabilities as SGLang sends them: `[log-probability, id, text]`.
+        text: The text so far.
+        rest: The other fields of the latest event.
+    """
+
+    index: int
+    ids: list[int] = attrs.field(factory=list)
+    triples: list[Any] = attrs.field(factory=list)
+    text: str = ""
+    rest: dict[str, Any] = attrs.field(factory=dict)
+
+    def add(self, check: Check, event: dict[str, Any]) -> Delta:
+        """Add an event; return what is new in it. An event that does not add up changes nothing.
+
+        In the incremental mode, an abort's event repeats the last id after ids that were not sent yet, if
+        there are such, and all of the log-probabilities after those of the latter.
+        """
+        info = check.get(event, "meta_info", dict)
+        replies.check_refused(check, info)
+        total = check.get(info, "completion_tokens", int)
+        received = check.ids(event, "output_ids")
+        aborted = (info.get("finish_reason") or {}).get("type") == "abort"
+        whole = len(received) == total
+        fresh = received[: max(total - len(self.ids), 0)] if aborted and not whole else received
+        ids = self._new(check, "sampled ids", fresh, total)
+        if whole and list(received[: len(self.ids)]) != self.ids:
+            check.fail("the stream took sampled ids back")
+        values = info.get("output_token_logprobs") or ()
+        triples = self._new(
+            check, "log-probabilities", values[-total:] if aborted and total else values, total
+        )
+        text = self._new_text(event.get("text"), whole=whole, aborted=aborted)
+        self.ids += ids
+        self.triples += triples
+        self.rest = {**event, "meta_info": info}
+        return Delta(ids=tuple(ids), logprobs=_values(triples, len(ids)), text=text, index=self.index)
+
+    def item(self) -> dict[str, Any]:
+        """Return the turn as it would have come in one piece."""
+        info = {**self.rest.get("meta_info", {}), "output_token_logprobs": self.triples}
+        return {**self.rest, "text": self.text, "output_ids": self.ids, "meta_info": info}
+
+    def _new(self, check: Check, what: str, values: Sequence[T], total: int) -> Sequence[T]:
+        """Return the values that the turn does not have yet, from all of its values or the new ones."""
+        have = len(self.ids)
+        if len(values) == total:
+            return values[have:]
+        if len(values) != total - have:
+            check.fail(f"{len(values)} {what} after {have}, and the engine counts {total} in all")
+        return values
+
+    def _new_text(self, value: object, *, whole: bool, aborted: bool) -> str:
+        """Add the text; return what is new. A stop string may take back what was already sent."""
+        text = value if isinstance(value, str) else ""
+        if not whole:
+            text = self.text if aborted else self.text + text  # an abort's event has the whole text again
+        new = text[len(self.text) :] if text.startswith(self.text) else ""
+        self.text = text
+        return new
+
+
+def _values(triples: Sequence[Any], count: int) -> tuple[float | None, ...] | None:
+    """Return the log-probabilities of new ids; None where they did not come along."""
+    if len(triples) != count or not all(isinstance(triple, list) and triple for triple in triples):
         return None
+    return tuple(triple[0] for triple in triples)

@@ -1,14 +1,16 @@
-"""SGLang, over HTTP or straight into an ASGI application that speaks its dialect.
+"""The SGLang adapter.
 
-Ids go in by one of three routes. `generate` is the engine's own: it says most of each id, and the message is
-parsed here, in the manner that the model's vocabulary shows (see `speech.py`). So it is on `completions`, the
-OpenAI route for texts. On `chat` the server's own parsers make the message, so it fits families that write
-their calls in another way.
+Ids go in by one of three routes:
 
-Two things differ from what one may expect. Tools are rendered with a further key, `defer_loading`, which
-other renderers do not write. `render` does as the server's chat does, which is right here; a model folder's
-rendering of the same tools is another prompt. And a seed changes nothing unless the server was started with
-`--enable-deterministic-inference`; replies say so in `notices`.
+- `generate` is the engine's own and reports most about each id. The message is parsed here, in the output
+  format that the model's vocabulary shows (see `replies/output_parser.py`).
+- `completions` is the OpenAI route for texts; the message is parsed here too.
+- `chat`: the server's own parsers make the message, so it suits models with another output format.
+
+Two things differ from what one may expect. SGLang renders tools with a further key, `defer_loading`, which
+other renderers do not write: `render` does as the server's chat does, and a model folder's rendering of the
+same tools is another prompt. And a seed changes nothing unless the server was started with
+`--enable-deterministic-inference`; `Reply.notices` says so.
 """
 
 from __future__ import annotations
@@ -16,123 +18,117 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Unpack
 
 import attrs
-import httpx2
 
 from tito_core import Ids, InputError, Message
 from tito_io.engines.errors import Complaint
-from tito_io.engines.prompt_echo import Proven
+from tito_io.engines.http_engine import (
+    Connection,
+    HttpEngine,
+    ServedModel,
+    TurnAfterIds,
+    shortest_context,
+    sole_model,
+)
 from tito_io.engines.protocol import (
-    EngineAnswer,
     ModelLimits,
     OverlongError,
     Rendering,
     Reply,
-    RequestError,
     Sampling,
     UnsupportedError,
     Watch,
 )
-from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.output_parser import Harmony, Hermes
-from tito_io.engines.wire import Wire
+from tito_io.engines.replies.output_parser import (
+    Harmony,
+    Hermes,
+    OutputFormat,
+    check_format,
+    choose_parser,
+    with_message,
+)
+from tito_io.engines.replies.sglang_meta import Routing
+from tito_io.engines.served_tokenizer import ServedTokenizer
 
-from . import replies, requests
-from .calls import Chunked, Generated, SglangRequest, Stream
-from .meta_info import Routing
-from .refusal import refusal
-from .replies import Reader, SglangQuestion
-from .requests import PATHS, ROUTES, Route
-from .served import SglangModels
-from .server import Server, ServerFacts
-from .tokenizer import TOKENIZE, ServedVocabulary
-
-Manner = Literal["hermes", "harmony"]
+from . import requests
+from .calls import SglangRequest
+from .facts import ServerFacts, probed_vocabulary_size, server_facts
+from .replies import SglangQuestion
+from .requests import ECHO, NO_ECHO, PATHS, ROUTES, STREAM_KEYS, Route
 
 CHAT_STREAMS_IDS = (0, 5, 20)
 """The first version whose chats can be streamed with their ids."""
 SEED_IGNORED = "seed-ignored"
-"""The server samples without seeds: it was started without `--enable-deterministic-inference`."""
-TOO_MUCH_ASKED = re.compile(r"(\d+) tokens from the input messages and \d+ tokens for the completion")
-
-READERS: Mapping[Route, Reader] = {
-    "generate": replies.generated,
-    "chat": replies.chatted,
-    "completions": replies.completed,
-}
-STREAMED: Mapping[Route, Mapping[str, Any]] = {
-    "generate": {"stream": True},
-    "chat": requests.STREAMED,
-    "completions": {"stream": True, "stream_options": {"include_usage": True}},
-}
-NO_ECHO: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
-ECHO: Mapping[Route, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
-    "generate": NO_ECHO,  # said in the body
-    "chat": (requests.WHOLE_ECHO, requests.STREAMED_ECHO),
-}
-"""What has a prompt's ids come back, in one piece and streamed, by the routes that need not do so."""
+"""The notice that the server samples without seeds: `--enable-deterministic-inference` is off."""
+TOO_MUCH_REQUESTED = re.compile(r"(\d+) tokens from the input messages and \d+ tokens for the completion")
 
 
-class SGLang:
-    """An SGLang server."""
+class SGLang(HttpEngine):
+    """An SGLang server.
+
+    Nothing is sent before a method is called.
+
+    Args:
+        base_url: The server's address, such as `http://127.0.0.1:30000`; a trailing `/v1` is dropped.
+        route: How ids go in: `generate` (default), `chat` or `completions`.
+        output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
+            detects it from the vocabulary.
+        routing: The shape of routed experts, which SGLang does not send.
+        model: The model's name; may be left out where the server has one model. SGLang answers whatever name
+            it is given, so the name is compared with the server's list.
+        api_key: Sent as a bearer token; None sends none.
+        timeout: Seconds without a byte after which a request fails; None waits for ever. Default 600.
+        vocab_size: How many ids there are; the server is asked where it is left out.
+        transport: Replaces the network: `httpx2.ASGITransport(app)` is answered by `app` in this process.
+
+    Attributes:
+        name: `sglang`.
+        keeps_ids: False: prompts go by ids.
+        model: The model's name as it was passed.
+        route: How ids go in.
+        routing: The shape of routed experts.
+        vocab_size: How many ids there are; None where it is unknown.
+
+    Raises:
+        InputError: `base_url`, `route` or `output_format` is invalid.
+    """
 
     name: str = "sglang"
-    keeps_ids: bool = False
 
-    def __init__(  # noqa: PLR0913  # each says one thing about the server, most of them seldom
+    def __init__(
         self,
         base_url: str,
         *,
-        model: str | None = None,
-        api_key: str | None = None,
-        timeout: float | None = 600.0,
         route: Route = "generate",
-        speech: Manner | None = None,
-        vocab_size: int | None = None,
+        output_format: OutputFormat | None = None,
         routing: Routing | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        **connection: Unpack[Connection],
     ) -> None:
-        """Make ready; nothing is sent before something is asked.
-
-        `model` may be left out where the server has one; SGLang never checks it, so it is checked here
-        against what the server lists. `timeout` is in seconds without a byte. `route` is how ids go in.
-        `speech` is the manner in which the model writes thoughts and calls; left out, its vocabulary tells.
-        `vocab_size` is asked of the server where it is left out. `routing` gives routed experts their shape,
-        which SGLang does not send. `transport` replaces the network: with `httpx2.ASGITransport(app)` an
-        application in this process answers.
-        """
         if route not in ROUTES:
-            raise InputError(f"route is {route!r}: ids go in by one of {', '.join(ROUTES)}")
-        if speech not in (None, "hermes", "harmony"):
-            raise InputError(
-                f"speech is {speech!r}: it is 'hermes', 'harmony', or None to ask the vocabulary"
-            )
+            raise InputError(f"route is {route!r}: pass one of {', '.join(ROUTES)}")
+        check_format(output_format)
+        super().__init__(base_url, **connection)
         self.route: Route = route
         self.routing = routing
-        self._manner = speech
-        self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
-        self._server = Server(self._wire, model, vocab_size)
-        self._speech: Hermes | Harmony | None = None
-        self._proven = Proven[tuple[Route, bool]]()
-        """The routes, streamed or not, that repeated a prompt rightly, and need do so no more."""
+        self._output_format = output_format
+        self._tokenizer = ServedTokenizer(
+            wire=self._wire,
+            encode_keys={},
+            decode_keys={"skip_special_tokens": False},  # or the server leaves special tokens out
+            text_key="text",
+        )
+        self._parser: Hermes | Harmony | None = None
+        self._facts: ServerFacts | None = None
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
-        served = await self.served()
-        body = requests.render(served, messages, rendering, add_generation_prompt=add_generation_prompt)
-        try:
-            answer = await self._wire.post(TOKENIZE, body)
-        except RequestError as error:
-            refused = refusal(error)
-            if refused is None:
-                raise
-            raise refused from error
-        return list(self._check("POST", TOKENIZE, answer).ids(answer, "tokens"))
+        model = await self.served()
+        body = requests.render(model, messages, rendering, add_generation_prompt=add_generation_prompt)
+        return await self._tokenizer.render(body, requests.OWN_ERRORS)
 
     async def from_messages(
         self,
@@ -146,157 +142,110 @@ class SGLang:
 
         Streamed, the turn's ids come in one delta, after its text. Raises `UnsupportedError` before sending
         where the server's version streams no ids by this route.
-
-        How long the prompt is the server says only as it refuses one that leaves less room than was asked
-        for. Nothing ran then, so what is left is asked for in its place.
         """
-        served = await self.served()
-        await self._chat_streams(watch)
-        asked = SglangQuestion(sampling, None, self.routing)
+        model = await self.served()
+        await self._check_chat_streams(watch)
+        question = SglangQuestion(sampling, None, self.routing)
+        body = requests.chat(model, messages, rendering, sampling)
         try:
-            return await self._answered(
-                "chat", requests.chat(served, messages, rendering, sampling), asked, watch
-            )
+            return await self._reply("chat", body, question, watch)
         except OverlongError as error:
-            less = _less(error, served)
-            if less is None:
+            # SGLang states the prompt's length only when it rejects more max_tokens than fit. Nothing ran
+            # then, so what fits is requested instead.
+            room = _stated_room(error, model)
+            if room is None:
                 raise
-            body = requests.chat(served, messages, rendering, attrs.evolve(sampling, max_tokens=less))
-            return await self._answered("chat", body, asked, watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after exactly these ids, which the answer must repeat, or count once a route has.
-
-        Raises without sending them: `OverlongError` where they are known to fill the context, `InputError`
-        for an id outside the vocabulary, which would end the server.
-        """
-        served, sent = await self.served(), await self._sendable(ids)
-        room = served.room(len(sent), sampling, (await self.facts()).max_prompt)
-        quiet = (self.route, watch is not None) in self._proven.ways
-        asked = SglangQuestion(sampling, sent, self.routing, echo=not quiet)
-        if self.route == "chat":
-            await self._chat_streams(watch)
-            body = requests.chat_after_ids(served, sent, rendering, sampling, room)
-            return await self._answered("chat", body, asked, watch)
-        speech = await self._speaking()  # first, so that no sampled turn is lost to it
-        if self.route == "generate":
-            body = requests.generation(served, sent, sampling, room, echo=asked.echo)
-        else:
-            body = requests.completion(served, sent, sampling, room)
-        reply = await self._answered(self.route, body, asked, watch)
-        return await self._parsed(speech, reply, tools=rendering is None or bool(rendering.tools))
-
-    @property
-    def model(self) -> str | None:
-        """The model's name, as the caller said it."""
-        return self._server.model
-
-    async def models(self) -> tuple[SglangModels, ...]:
-        """Return the models that the server has."""
-        return await self._server.models()
-
-    async def served(self) -> SglangModels:
-        """Return the model in use; asked for once."""
-        return await self._server.served()
+            body = requests.chat(model, messages, rendering, attrs.evolve(sampling, max_tokens=room))
+            return await self._reply("chat", body, question, watch)
 
     async def facts(self) -> ServerFacts:
-        """Return what the server says of itself; asked for once."""
-        return await self._server.facts()
+        """Return what the server states about itself; it is asked once."""
+        if self._facts is None:
+            self._facts = await server_facts(self._wire)
+        return self._facts
 
     async def limits(self) -> ModelLimits:
-        """Return how much the model takes; asked of the engine once."""
-        served = await self.served()
-        return ModelLimits(max_model_len=served.max_model_len, vocab_size=await self._server.vocabulary())
+        """Return the sizes that the model accepts; the server is asked once."""
+        return attrs.evolve(await super().limits(), max_prompt_len=(await self.facts()).max_prompt)
 
-    async def aclose(self) -> None:
-        """Close the connections; leaving `async with` does, too."""
-        await self._wire.aclose()
+    def _select(self, models: Sequence[ServedModel]) -> ServedModel:
+        """Return the model in use; a name that is not listed is rejected.
 
-    async def __aenter__(self) -> Self:
-        return self
+        `base:adapter` is the server's own way to name a LoRA adapter; it rejects one that it does not have.
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        >>> SGLang("http://h", model="m:lora")._select([ServedModel("m", 10)])
+        ServedModel(name='lora', max_model_len=10, parent='m')
+        """
+        bases = [one for one in models if one.parent is None]
+        known = {name: one for one in models for name in (one.name, requests.request_name(one))}
+        if self.model in known:
+            model = known[self.model]
+            if model.max_model_len is not None:
+                return model
+            return attrs.evolve(model, max_model_len=shortest_context(bases))
+        base, colon, adapter = (self.model or "").partition(":")
+        if colon and adapter and base in {one.name for one in bases}:
+            return ServedModel(adapter, shortest_context(bases), base)
+        return sole_model(models, self.model)
 
-    async def _answered(
-        self, route: Route, body: Mapping[str, Any], asked: SglangQuestion, watch: Watch | None
-    ) -> Reply:
-        """Send a request by a route, in one piece or as a stream; return the reply."""
-        ignored = asked.sampling.seed is not None and (await self.facts()).seeded is False
-        path = PATHS[route]
-        call = SglangRequest(
-            wire=self._wire,
-            path=path,
-            body=body,
-            rid=f"tito-{uuid.uuid4().hex}",
-            check=lambda answer: self._check("POST", path, answer),
-            read=READERS[route],
-            asked=asked,
-        )
-        way = (route, watch is not None)
-        reply = await self._proven.held_to(
-            way, self._come(call, route, watch), partial(_repeated, asked, *way)
-        )
-        return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply
-
-    async def _come(self, call: SglangRequest, route: Route, watch: Watch | None) -> Reply:
-        """Return a call's reply, in one piece or as a stream."""
-        n, asked = call.asked.sampling.n, call.asked
-        echo = ECHO.get(route, NO_ECHO)[watch is not None] if asked.echo else {}
-        if watch is None:
-            return await call.whole({**(requests.WHOLE if route == "chat" else {}), **echo})
-        stream: Stream = Generated(n) if route == "generate" else Chunked(n)
-        return await call.streamed({**STREAMED[route], **echo}, stream, watch)
-
-    async def _parsed(self, speech: Hermes | Harmony, reply: Reply, *, tools: bool) -> Reply:
-        """Return a reply with the messages that its turns' ids say."""
-        turns = [attrs.evolve(reply, siblings=()), *reply.siblings]
-        key = uuid.uuid4().hex[:16]
-        first, *others = [
-            replies.spoken(
-                turn,
-                await speech.parsed(
-                    turn.prompt_ids,
-                    turn.completion_ids,
-                    turn.text,
-                    whole=not isinstance(turn.stop_reason, str),
-                    tools=tools,
-                ),
-                f"{key}.{place}",
-            )
-            for place, turn in enumerate(turns)
-        ]
-        return attrs.evolve(first, siblings=tuple(others))
-
-    async def _speaking(self) -> Hermes | Harmony:
-        """Return the manner in which the model speaks, everything asked that must be known beforehand."""
-        if self._speech is None:
-            vocabulary = ServedVocabulary(self._wire)
-            harmony = Harmony(vocabulary)
-            spoken = self._manner == "harmony" or (self._manner is None and await harmony.spoken())
-            self._speech = harmony if spoken else Hermes(vocabulary)
-            await self._speech.ready()
-        return self._speech
+    async def _vocabulary_size(self) -> int | None:
+        if self.vocab_size is None:
+            self.vocab_size = await probed_vocabulary_size(self._wire)
+        return self.vocab_size
 
     async def _sendable(self, ids: Sequence[int]) -> Ids:
-        """Return ids as such, or raise `InputError` for what is none, or none of this model's."""
-        sent = self._wire.sendable(ids)
-        size = await self._server.vocabulary()
-        if size is None:
+        """Return a prompt's ids; an id outside the vocabulary would end the server, so its size is needed."""
+        if await self._vocabulary_size() is None:
             raise InputError(
                 "vocab_size: the server does not say how many ids its model has, and an id beyond them may "
                 "end it; pass SGLang(vocab_size=...), the `vocab_size` of the model's config.json"
             )
-        return self._wire.sendable(sent, size)
+        return await super()._sendable(ids)
 
-    async def _chat_streams(self, watch: Watch | None) -> None:
+    async def _sample(self, turn: TurnAfterIds) -> Reply:
+        """Sample a turn by the engine's route."""
+        quiet = (self.route, turn.watch is not None) in self._echoing
+        question = SglangQuestion(turn.sampling, turn.ids, self.routing, echo=not quiet)
+        if self.route == "chat":
+            await self._check_chat_streams(turn.watch)
+            return await self._reply("chat", requests.chat_after_ids(turn), question, turn.watch)
+        parser = await self._ready_parser()  # first: a failure must not lose a sampled turn
+        if self.route == "generate":
+            body = requests.generation(turn, echo=question.echo)
+        else:
+            body = requests.completion(turn)
+        reply = await self._reply(self.route, body, question, turn.watch)
+        return await _parsed(parser, reply, tools=turn.tools)
+
+    async def _reply(
+        self, route: Route, body: Mapping[str, Any], question: SglangQuestion, watch: Watch | None
+    ) -> Reply:
+        """Return the reply to a request by a route."""
+        ignored = question.sampling.seed is not None and (await self.facts()).seeded is False
+        streamed, rid = watch is not None, f"tito-{uuid.uuid4().hex}"
+        echo = ECHO.get(route, NO_ECHO)[streamed] if question.echo else {}
+        whole = requests.WHOLE if route == "chat" else {}
+        request = SglangRequest(
+            wire=self._wire,
+            path=PATHS[route],
+            body={**body, **(STREAM_KEYS[route] if streamed else whole), **echo, "rid": rid},
+            vocab_size=self.vocab_size,
+            route=route,
+            question=question,
+            streamed=streamed,
+            rid=rid,
+        )
+        reply = await self._send(request, watch, (route, streamed))
+        return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply
+
+    async def _ready_parser(self) -> Hermes | Harmony:
+        if self._parser is None:
+            parser = await choose_parser(self._tokenizer, self._output_format)
+            await parser.ready()
+            self._parser = parser
+        return self._parser
+
+    async def _check_chat_streams(self, watch: Watch | None) -> None:
         """Raise `UnsupportedError` where a chat would be streamed without its ids."""
         facts = await self.facts()
         if watch is None or facts.at_least(*CHAT_STREAMS_IDS):
@@ -304,27 +253,34 @@ class SGLang:
         version = ".".join(map(str, facts.version)) if facts.version else "of an unknown version"
         raise UnsupportedError(
             f"{self._wire.where('POST', requests.CHAT)}: SGLang {version} streams no ids of a chat, which "
-            "takes 0.5.20 or later; ask without `watch`, or send ids by another route. Nothing was sent"
+            "takes 0.5.20 or later; ask without `watch`, or send ids by another route. Nothing was sent",
+            parameter="watch",
         )
 
-    def _check(self, method: str, path: str, answer: object) -> Check:
-        return Check(self._wire.where(method, path), EngineAnswer(200, answer), self._server.vocab_size)
+
+async def _parsed(parser: Hermes | Harmony, reply: Reply, *, tools: bool) -> Reply:
+    """Return a reply with the messages that its turns' ids spell."""
+    key = uuid.uuid4().hex[:16]  # `/generate` gives no id of the answer from which call ids could be made
+    turns = []
+    for place, turn in enumerate((attrs.evolve(reply, siblings=()), *reply.siblings)):
+        whole = not isinstance(turn.stop_reason, str)
+        parsed = await parser.parsed(
+            turn.prompt_ids, turn.completion_ids, turn.text, whole=whole, tools=tools
+        )
+        turns.append(with_message(turn, parsed, f"call-{key}.{place}"))
+    return attrs.evolve(turns[0], siblings=tuple(turns[1:]))
 
 
-def _repeated(asked: SglangQuestion, route: Route, streamed: bool, reply: Reply) -> bool:
-    """Tell whether ids that were sent by a route that can repeat them came back."""
-    return asked.sent is not None and route in ECHO and replies.repeated(reply, streamed=streamed)
+def _stated_room(error: OverlongError, model: ServedModel) -> int | None:
+    """Return how many ids fit after a prompt that was rejected with too many; None where none fit.
 
-
-def _less(error: OverlongError, served: SglangModels) -> int | None:
-    """Return how many ids fit after a prompt that was refused with too many; None where it fits none.
-
-    >>> said = {"message": "... 28 tokens from the input messages and 2047 tokens for the completion ..."}
-    >>> _less(OverlongError("no", EngineAnswer(400, said)), SglangModels("m", 2048))
+    >>> from tito_io.engines.protocol import EngineAnswer
+    >>> text = {"message": "... 28 tokens from the input messages and 2047 tokens for the completion ..."}
+    >>> _stated_room(OverlongError("no", EngineAnswer(400, text)), ServedModel("m", 2048))
     2020
     """
-    found = TOO_MUCH_ASKED.search(Complaint.of(error.answer.body if error.answer else None).message)
-    if found is None or served.max_model_len is None:
+    match = TOO_MUCH_REQUESTED.search(Complaint.of(error.answer.body if error.answer else None).message)
+    if match is None or model.max_model_len is None:
         return None
-    left = served.max_model_len - int(found[1])
-    return left if left > 0 else None
+    room = model.max_model_len - int(match[1])
+    return room if room > 0 else None

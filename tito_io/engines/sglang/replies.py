@@ -1,11 +1,11 @@
-"""What SGLang answers: bodies become replies, every invariant checked on the way.
+"""From SGLang's answers to replies; every invariant is checked on the way.
 
-Each route has its own reader of one turn; what a stream amounts to goes through the same readers.
+Each route has its own reader of one turn. The body that a stream adds up to goes through the same reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -15,37 +15,39 @@ from tito_core import Ids, Message
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.errors import fault
 from tito_io.engines.protocol import AbortedError, EmptyReplyError, EngineAnswer, Reply, Sampling, Usage
-from tito_io.engines.replies.hermes import ParsedMessage
+from tito_io.engines.replies import sglang_meta as meta
 from tito_io.engines.replies.invariants import Check
-
-from . import meta_info as meta
-from .meta_info import Routing
+from tito_io.engines.replies.sglang_meta import Routing
 
 COMPLETION_IDS = ("response_token_ids", "token_ids", "completion_token_ids")
 """Where a choice has its sampled ids: chat from 0.5.18 on, chat in 0.5.17 and completions, a fork's chat."""
 
 EXPERTS_FROM = "routed_experts_start_len"
-"""The request key that leaves out the routing of the prompt's beginning."""
+"""The request key for the first position whose routing is returned."""
 
 
 @attrs.frozen
 class SglangQuestion:
-    """What an answer is an answer to."""
+    """What was requested, which the answer is compared with.
+
+    Attributes:
+        sampling: The sampling parameters.
+        sent: The prompt's ids; None where messages were sent.
+        routing: The shape of routed experts; None where it is unknown.
+        echo: Whether the answer was to repeat the prompt's ids.
+    """
 
     sampling: Sampling
     sent: Ids | None = None
-    """The prompt's ids, where ids were sent."""
     routing: Routing | None = None
     echo: bool = True
-    """Whether the prompt's ids were to come back."""
 
 
 @attrs.frozen(kw_only=True)
 class SglangTurn:
-    """One turn of an answer, whichever route it came by."""
+    """One turn of an answer of any route; `prompt` is None where the engine only counts the prompt's ids."""
 
     prompt: tuple[int, ...] | None
-    """The ids that the engine says it saw; None where it only counts them."""
     ids: tuple[int, ...]
     logprobs: tuple[float | None, ...]
     message: Message | None
@@ -56,32 +58,29 @@ class SglangTurn:
     experts: object
 
 
-Reader = Callable[[Check, dict[str, Any], SglangQuestion], Reply]
-
-
-def generated(check: Check, body: object, asked: SglangQuestion) -> Reply:
-    """Read an answer of `/generate`: an object, or a list of them where several turns were asked for."""
+def generated(check: Check, body: object, question: SglangQuestion) -> Reply:
+    """Read an answer of `/generate`: an object, or a list of them where several turns were requested."""
     items = body if isinstance(body, list) else [body]
-    check.count("turns", len(items), "turns asked for", asked.sampling.n)
-    found = [check.get({"turn": item}, "turn", dict) for item in items]
-    metas = [check.get(item, "meta_info", dict) for item in found]
+    check.count("turns", len(items), "turns requested", question.sampling.n)
+    items = [check.get({"turn": item}, "turn", dict) for item in items]
+    metas = [check.get(item, "meta_info", dict) for item in items]
     for info in metas:
-        refused(check, info)
-    turns = [_generated(check, item, info) for item, info in zip(found, metas, strict=True)]
+        check_refused(check, info)
+    turns = [_generated(check, item, info) for item, info in zip(items, metas, strict=True)]
     for info, turn in zip(metas, turns, strict=True):
         check.count(
             "counted sampled ids", check.get(info, "completion_tokens", int), "sampled ids", len(turn.ids)
         )
     usage = Usage(
-        prompt_tokens=_prompt_tokens(check, metas, asked),
+        prompt_tokens=_prompt_tokens(check, metas, question),
         completion_tokens=sum(len(turn.ids) for turn in turns),
         cached_tokens=meta.cached(metas[0]),
     )
     raw = body if isinstance(body, dict) else {"turns": body}
-    return _reply(check, turns, usage, raw, asked)
+    return _reply(check, turns, usage, raw, question)
 
 
-def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], asked: SglangQuestion) -> int:
+def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], question: SglangQuestion) -> int:
     """Return how many ids the prompt had, by the engine's own count.
 
     A turn that was aborted before it was sampled is not counted at all.
@@ -90,7 +89,7 @@ def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], asked: Sgla
         check.get(info, "prompt_tokens", int)
         for info in metas
         if not (_kind(info) == "abort" and info.get("prompt_tokens") is None)
-    } or {len(asked.sent or ())}
+    } or {len(question.sent or ())}
     if len(counts) > 1:
         check.fail("the turns have prompts of different lengths")
     return counts.pop()
@@ -106,40 +105,40 @@ def _generated(check: Check, item: dict[str, Any], info: dict[str, Any]) -> Sgla
         message=None,
         text=check.get(item, "text", str),
         finish_reason=check.finish_reason({"finish_reason": reason.get("type")}),
-        stop_reason=_matched(check, reason.get("matched")),
-        versions=meta.weights(check, info.get("weight_versions"), len(ids)),
+        stop_reason=check.stop_reason(reason.get("matched")),
+        versions=check.weight_versions(info.get("weight_versions"), len(ids)),
         experts=info.get("routed_experts"),
     )
 
 
-def refused(check: Check, info: Mapping[str, Any]) -> None:
-    """Raise what an abort with an HTTP status is: a refusal, whatever ids stand beside it.
+def check_refused(check: Check, info: Mapping[str, Any]) -> None:
+    """Raise the error that an abort with an HTTP status means, whatever ids stand beside it.
 
-    A prompt that the scheduler refuses is put through the engine as a single id, and the turn after that
-    comes back, in a stream that claims success.
+    A prompt that the scheduler rejects is replaced by a single id, and the turn after that id comes back,
+    in a stream with status 200.
     """
     reason = info.get("finish_reason")
     status = reason.get("status_code") if isinstance(reason, Mapping) else None
     if _kind(info) == "abort" and type(status) is int and status >= HTTPStatus.BAD_REQUEST:
-        said = {"message": reason.get("message"), "type": reason.get("err_type")} if reason else {}
-        raise fault(check.where, EngineAnswer(status, {"error": said}))
+        body = {"message": reason.get("message"), "type": reason.get("err_type")} if reason else {}
+        raise fault(check.where, EngineAnswer(status, {"error": body}))
 
 
 def _kind(info: Mapping[str, Any]) -> object:
-    """Return why a turn of `/generate` ended, in SGLang's word; None while it goes on."""
+    """Return SGLang's name for the end of a turn of `/generate`; None while it goes on."""
     reason = info.get("finish_reason")
     return reason.get("type") if isinstance(reason, Mapping) else None
 
 
-def chatted(check: Check, body: dict[str, Any], asked: SglangQuestion) -> Reply:
+def chatted(check: Check, body: dict[str, Any], question: SglangQuestion) -> Reply:
     """Read an answer of the chat route; its messages are as the server's parsers made them."""
-    choices = check.choices(body, asked.sampling.n)
-    turns = [_chatted(check, body, choice, place, asked) for place, choice in enumerate(choices)]
-    return _counted(check, turns, body, choices[0], asked)
+    choices = check.choices(body, question.sampling.n)
+    turns = [_chatted(check, body, choice, place, question) for place, choice in enumerate(choices)]
+    return _counted(check, turns, body, choices[0], question)
 
 
 def _chatted(
-    check: Check, body: dict[str, Any], choice: dict[str, Any], place: int, asked: SglangQuestion
+    check: Check, body: dict[str, Any], choice: dict[str, Any], place: int, question: SglangQuestion
 ) -> SglangTurn:
     ids = _completion_ids(check, body, choice, place)
     message = check.message(choice, ids)
@@ -152,14 +151,14 @@ def _chatted(
             [check.get({"entry": entry}, "entry", dict).get("logprob") for entry in entries], len(ids)
         )
     return SglangTurn(
-        prompt=_prompt_ids(check, body, choice, asked),
+        prompt=_prompt_ids(check, body, choice, question),
         ids=ids,
         logprobs=logprobs,
         message=message,
         text=message.get("content") or "",
         finish_reason=check.finish_reason(choice),
-        stop_reason=_matched(check, choice.get("matched_stop")),
-        versions=meta.weights(check, info.get("weight_versions") or _metadata(body, place), len(ids)),
+        stop_reason=check.stop_reason(choice.get("matched_stop")),
+        versions=check.weight_versions(info.get("weight_versions") or _metadata(body, place), len(ids)),
         experts=info.get("routed_experts", extra.get("routed_experts") if place == 0 else None),
     )
 
@@ -168,47 +167,47 @@ def _completion_ids(
     check: Check, body: dict[str, Any], choice: dict[str, Any], place: int
 ) -> tuple[int, ...]:
     """Return the sampled ids of a chat, under whichever name they come; all that come must agree."""
-    found = [check.ids(choice, name) for name in COMPLETION_IDS if choice.get(name) is not None]
+    candidates = [check.ids(choice, name) for name in COMPLETION_IDS if choice.get(name) is not None]
     lists = (body.get("sglext") or {}).get("output_ids")
     if isinstance(lists, list) and place < len(lists):
-        found.append(check.ids({"sglext.output_ids": lists[place]}, "sglext.output_ids"))
+        candidates.append(check.ids({"sglext.output_ids": lists[place]}, "sglext.output_ids"))
     entries = (choice.get("meta_info") or {}).get("output_token_logprobs")
     if isinstance(entries, list):
-        found.append(tuple(meta.triple_id(check, triple) for triple in entries))
-    if not found:
+        candidates.append(tuple(meta.triple_id(check, triple) for triple in entries))
+    if not candidates:
         check.fail(f"the answer's ids are missing: it has neither `{'`, `'.join(COMPLETION_IDS)}` nor others")
-    if len(set(found)) > 1:
+    if len(set(candidates)) > 1:
         check.fail("the answer names different ids for one turn")
-    return found[0]
+    return candidates[0]
 
 
 def _prompt_ids(
-    check: Check, body: dict[str, Any], choice: dict[str, Any], asked: SglangQuestion
+    check: Check, body: dict[str, Any], choice: dict[str, Any], question: SglangQuestion
 ) -> tuple[int, ...] | None:
-    """Return the prompt's ids; None where none were asked for, and none came."""
+    """Return the prompt's ids; None where none were requested, and none came."""
     extra = body.get("sglext") or {}
     if choice.get("prompt_token_ids") is None and extra.get("input_ids") is not None:
         return check.ids({"sglext.input_ids": extra["input_ids"]}, "sglext.input_ids")
-    if choice.get("prompt_token_ids") is None and not asked.echo:
+    if choice.get("prompt_token_ids") is None and not question.echo:
         return None
     return check.ids(choice, "prompt_token_ids")
 
 
 def repeated(reply: Reply, *, streamed: bool) -> bool:
-    """Whether an answer has its prompt's ids, and has its own where the prompt's are not asked for, too."""
+    """Whether an answer has its prompt's ids, and would have its own without the prompt's."""
     raw = reply.raw
     if streamed and "choices" in raw:
         return (raw.get("sglext") or {}).get("input_ids") is not None
     first = (raw.get("turns") or raw.get("choices") or [raw])[0]
-    told = (first.get("meta_info") or {}).get("output_token_logprobs") is not None
-    return told and first.get("prompt_token_ids") is not None
+    named = (first.get("meta_info") or {}).get("output_token_logprobs") is not None
+    return named and first.get("prompt_token_ids") is not None
 
 
-def completed(check: Check, body: dict[str, Any], asked: SglangQuestion) -> Reply:
+def completed(check: Check, body: dict[str, Any], question: SglangQuestion) -> Reply:
     """Read an answer of the completions route; it has texts and no messages."""
-    choices = check.choices(body, asked.sampling.n)
+    choices = check.choices(body, question.sampling.n)
     turns = [_completed(check, body, choice, place) for place, choice in enumerate(choices)]
-    return _counted(check, turns, body, choices[0], asked)
+    return _counted(check, turns, body, choices[0], question)
 
 
 def _completed(check: Check, body: dict[str, Any], choice: dict[str, Any], place: int) -> SglangTurn:
@@ -223,8 +222,8 @@ def _completed(check: Check, body: dict[str, Any], choice: dict[str, Any], place
         message=None,
         text=check.get(choice, "text", str),
         finish_reason=check.finish_reason(choice),
-        stop_reason=_matched(check, choice.get("matched_stop")),
-        versions=meta.weights(check, _metadata(body, place), len(ids)),
+        stop_reason=check.stop_reason(choice.get("matched_stop")),
+        versions=check.weight_versions(_metadata(body, place), len(ids)),
         experts=extra.get("routed_experts") if place == 0 else None,
     )
 
@@ -239,36 +238,29 @@ def _metadata(body: dict[str, Any], place: int) -> object:
     return (body.get("metadata") or {}).get("weight_versions") if place == 0 else None
 
 
-def _matched(check: Check, found: object) -> int | str | None:
-    """Return the id or the string that ended the turn."""
-    if found is not None and type(found) not in (int, str):
-        check.fail("what ended the turn is neither an id nor a string")
-    return found if isinstance(found, int | str) else None
-
-
 def _counted(
     check: Check,
     turns: Sequence[SglangTurn],
     body: dict[str, Any],
     choice: dict[str, Any],
-    asked: SglangQuestion,
+    question: SglangQuestion,
 ) -> Reply:
     """Return the reply of an OpenAI route, counted as it says."""
-    prompt = turns[0].prompt if turns[0].prompt is not None else asked.sent
+    prompt = turns[0].prompt if turns[0].prompt is not None else question.sent
     usage = check.counted(body, len(prompt or ()), sum(len(turn.ids) for turn in turns))
     if usage.cached_tokens is None:
         usage = attrs.evolve(usage, cached_tokens=meta.cached(choice.get("meta_info") or {}))
-    return _reply(check, turns, usage, body, asked)
+    return _reply(check, turns, usage, body, question)
 
 
 def _reply(
-    check: Check, turns: Sequence[SglangTurn], usage: Usage, raw: dict[str, Any], asked: SglangQuestion
+    check: Check, turns: Sequence[SglangTurn], usage: Usage, raw: dict[str, Any], question: SglangQuestion
 ) -> Reply:
     """Return the reply of all turns; the first has the others for siblings.
 
-    Raises `AbortedError`, with what was sampled, where the engine was told to give one of them up.
+    Raises `AbortedError`, with what was sampled, where the engine aborted one of them.
     """
-    prompt = _seen(check, turns, usage, asked)
+    prompt = _seen(check, turns, usage, question)
     first, *others = [
         Reply(
             prompt_ids=prompt,
@@ -280,7 +272,7 @@ def _reply(
             usage=usage,
             stop_reason=turn.stop_reason,
             weight_versions=turn.versions,
-            routed_experts=_experts(check, turn, asked, len(prompt)),
+            routed_experts=_experts(check, turn, question, len(prompt)),
             raw=raw,
         )
         for turn in turns
@@ -288,7 +280,7 @@ def _reply(
     whole = attrs.evolve(first, siblings=tuple(others))
     if any(turn.finish_reason == "abort" for turn in turns):
         error = AbortedError(
-            f"{check.where}: the engine gave the turn up, by request or as it shut down; what was sampled is "
+            f"{check.where}: the engine aborted the turn, by request or as it shut down; what was sampled is "
             "in `partial`",
             check.answer,
         )
@@ -297,35 +289,25 @@ def _reply(
     return whole
 
 
-def _seen(check: Check, turns: Sequence[SglangTurn], usage: Usage, asked: SglangQuestion) -> Sequence[int]:
+def _seen(check: Check, turns: Sequence[SglangTurn], usage: Usage, question: SglangQuestion) -> Sequence[int]:
     """Return the ids that the engine saw; where it repeats none, those that were sent, if it counted as many.
 
-    A server that may cut prompts does so without a word.
+    A server that may truncate prompts does so silently.
     """
     named = {turn.prompt for turn in turns if turn.prompt is not None}
     if len(named) > 1:
         check.fail("the turns have different prompts")
-    prompt: Sequence[int] | None = named.pop() if named else asked.sent
+    prompt: Sequence[int] | None = named.pop() if named else question.sent
     if prompt is None:
         raise EmptyReplyError(f"{check.where}: the answer does not say what the prompt was", check.answer)
-    if asked.sent is not None and prompt is not asked.sent:
-        check.echo(prompt, asked.sent)
+    if question.sent is not None and prompt is not question.sent:
+        check.echo(prompt, question.sent)
     check.count("counted prompt ids", usage.prompt_tokens, "prompt ids", len(prompt))
-    return prompt if asked.sent is None else asked.sent
+    return prompt if question.sent is None else question.sent
 
 
-def _experts(check: Check, turn: SglangTurn, asked: SglangQuestion, prompt: int) -> RoutedExperts | None:
+def _experts(check: Check, turn: SglangTurn, question: SglangQuestion, prompt: int) -> RoutedExperts | None:
     if turn.finish_reason == "abort":
-        return None  # it may have been given up between an id and its routing
-    start = asked.sampling.extra.get(EXPERTS_FROM, 0)
-    return meta.experts(check, turn.experts, prompt + len(turn.ids), start, asked.routing)
-
-
-def spoken(reply: Reply, parsed: ParsedMessage, key: str) -> Reply:
-    """Return a reply with the message that its ids say; `key` makes the ids of its calls."""
-    called = bool(parsed.calls) and reply.finish_reason == "stop"
-    return attrs.evolve(
-        reply,
-        message=parsed.message(f"call-{key}"),
-        finish_reason="tool_calls" if called else reply.finish_reason,
-    )
+        return None  # it may have been aborted between an id and its routing
+    start = question.sampling.extra.get(EXPERTS_FROM, 0)
+    return meta.experts(check, turn.experts, prompt + len(turn.ids), start, question.routing)

@@ -1,18 +1,19 @@
-"""What SGLang is asked: the bodies of requests, and the only place that knows SGLang's names for them.
+"""Request bodies for SGLang, under SGLang's names for everything.
 
-The OpenAI routes ignore keys that they do not know, so a misspelt key is no error there. Hence the checks.
+The OpenAI routes ignore keys that they do not know, so that they accept a misspelt key. Hence the checks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from tito_core import Ids, Message
-from tito_io.engines.openai_fields import rendered, said, sampled
+from tito_core import Message
+from tito_io.engines import turn_request
+from tito_io.engines.http_engine import ServedModel, TurnAfterIds
+from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import Rendering, Sampling
-
-from .served import SglangModels
 
 Route = Literal["generate", "chat", "completions"]
 ROUTES: tuple[Route, ...] = ("generate", "chat", "completions")
@@ -22,7 +23,7 @@ GENERATE, CHAT, COMPLETIONS = "/generate", "/v1/chat/completions", "/v1/completi
 PATHS: Mapping[Route, str] = {"generate": GENERATE, "chat": CHAT, "completions": COMPLETIONS}
 
 REASONING = "reasoning_content"
-"""The one name of a thought that this server reads; the other is dropped without a word."""
+"""The one key of reasoning that this server reads; it drops `reasoning` silently."""
 OWNED = frozenset(
     (
         "add_generation_prompt",
@@ -66,7 +67,7 @@ OWNED = frozenset(
         "tools",
     )
 )
-"""Keys that `Sampling.extra` may not hold: they are said elsewhere, or would part the ids from the answer."""
+"""Keys that `Sampling.extra` may not hold: the adapter sets them, or the answer would not match the ids."""
 
 BESIDE = frozenset(
     (
@@ -90,84 +91,111 @@ BESIDE = frozenset(
         "top_logprobs_num",
     )
 )
-"""Keys that `/generate` has beside its sampling parameters and not among them."""
+"""Extra keys at the top of the body of `/generate`; others go into `sampling_params`."""
 
 WHOLE = {"logprobs": True, "return_meta_info": True}
-"""What makes a chat say its ids, each beside its log-probability; this may not be streamed."""
+"""Makes a chat return its ids, each beside its log-probability; not for streams."""
 WHOLE_ECHO = {
     "return_completion_token_ids": True,  # what a fork calls the next but one
     "return_prompt_token_ids": True,
     "return_token_ids": True,
 }
-"""What makes it say them in a list, under every version's name, and its prompt's ids with them."""
-STREAMED = {
+"""Makes a chat return its ids and its prompt's in lists, under every version's name."""
+CHAT_STREAM_KEYS = {
     "logprobs": True,
     "return_output_ids_in_sglext": True,
     "stream": True,
     "stream_options": {"include_usage": True},
 }
-"""What makes a streamed chat say its ids, from 0.5.20 on, in one event at its end."""
+"""Makes a streamed chat return its ids, from 0.5.20 on, in one event at its end."""
 STREAMED_ECHO = {"return_input_ids_in_sglext": True}
-"""What makes it say its prompt's ids, too."""
+"""Makes a streamed chat return its prompt's ids too."""
+
+STREAM_KEYS: Mapping[Route, Mapping[str, Any]] = {
+    "generate": {"stream": True},
+    "chat": CHAT_STREAM_KEYS,
+    "completions": turn_request.STREAM_KEYS,
+}
+NO_ECHO: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+ECHO: Mapping[Route, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "generate": NO_ECHO,  # requested in its body
+    "chat": (WHOLE_ECHO, STREAMED_ECHO),
+}
+"""What makes a prompt's ids come back, whole and streamed, on the routes that need not always do so."""
+
+OWN_ERRORS = re.compile(
+    r"Messages cannot be empty|must be valid JSON|Failed to render chat messages"
+    r"|add_generation_prompt is supported only|continue_final_message|Chat template tokenization requires"
+    r"|--trust-request-chat-template|supports? text input|unsupported content type|is not supported for this"
+    r"|cannot enforce|Cannot rewrap|tool_choice|reasoning.effort|Unsupported parameter|return_sampling_mask",
+    re.IGNORECASE,
+)
+"""SGLang's own errors in the envelope in which it also sends what a chat template raises.
+
+SGLang answers 400 to whatever a template raises, and names nothing. What is in doubt is an error: an outage
+must never pass for "cannot be rendered".
+"""
+
+
+def request_name(model: ServedModel) -> str:
+    """Return the name by which OpenAI routes know a model; a LoRA adapter's own would mean its parent."""
+    return model.name if model.parent is None else f"{model.parent}:{model.name}"
 
 
 def chat(
-    served: SglangModels, messages: Sequence[Message], rendering: Rendering, sampling: Sampling
+    model: ServedModel, messages: Sequence[Message], rendering: Rendering, sampling: Sampling
 ) -> dict[str, Any]:
-    """Return the body that asks for a turn after messages."""
-    body = {"model": served.asked_for, "messages": said(messages, REASONING), **rendered(rendering)}
-    return {**body, **_openai(sampling, sampling.max_tokens)}
+    """Return the body that requests a turn after messages."""
+    body = {"model": request_name(model), "messages": wire_messages(messages, REASONING)}
+    return {**body, **rendering_keys(rendering), **_sampling(sampling, sampling.max_tokens)}
 
 
-def chat_after_ids(
-    served: SglangModels, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int
-) -> dict[str, Any]:
-    """Return the body that asks for a turn after ids on the chat route, where the server's parsers run.
+def chat_after_ids(turn: TurnAfterIds) -> dict[str, Any]:
+    """Return the body that requests a turn after ids on the chat route, where the server's parsers run.
 
-    The message is demanded and not read.
+    The route demands a message, and does not use it.
     """
-    body = {"model": served.asked_for, "messages": [{"role": "user", "content": "."}], "input_ids": ids}
-    return {**body, **rendered(rendering or Rendering()), **_openai(sampling, max_tokens)}
+    body = {"model": request_name(turn.model), "messages": [{"role": "user", "content": "."}]}
+    keys = rendering_keys(turn.rendering or Rendering())
+    return {**body, "input_ids": turn.ids, **keys, **_sampling(turn.sampling, turn.max_tokens)}
 
 
-def completion(served: SglangModels, ids: Ids, sampling: Sampling, max_tokens: int) -> dict[str, Any]:
-    """Return the body that asks for a turn after ids on the completions route.
+def completion(turn: TurnAfterIds) -> dict[str, Any]:
+    """Return the body that requests a turn after ids on the completions route.
 
-    One key asks for sampled ids and for the prompt's, which come back with every turn therefore.
+    One key requests both sampled ids and the prompt's, so that the prompt comes back with every turn.
     Special tokens stay in the text, since in some vocabularies the tags of tool calls are special.
     """
-    body = {"model": served.asked_for, "prompt": ids, **_openai(sampling, max_tokens)}
-    return {**body, "skip_special_tokens": False, "logprobs": 0, "return_token_ids": True}
+    body = {"model": request_name(turn.model), "prompt": turn.ids}
+    fixed = {"skip_special_tokens": False, "logprobs": 0, "return_token_ids": True}
+    return {**body, **_sampling(turn.sampling, turn.max_tokens), **fixed}
 
 
-def generation(
-    served: SglangModels, ids: Ids, sampling: Sampling, max_tokens: int, *, echo: bool
-) -> dict[str, Any]:
-    """Return the body that asks for a turn after ids on the engine's own route.
+def generation(turn: TurnAfterIds, *, echo: bool) -> dict[str, Any]:
+    """Return the body that requests a turn after ids on the engine's own route.
 
-    `max_new_tokens` always goes along: without it this route stops at 128. A start of -1 asks for the
-    log-probabilities of what is sampled and nothing before; 0 would compute the whole prompt anew.
+    `max_new_tokens` always goes along: without it this route stops at 128. A start of -1 requests the
+    log-probabilities of sampled ids only; 0 would compute the whole prompt anew.
     """
-    beside = {name: value for name, value in sampling.extra.items() if name in BESIDE}
-    among = {name: value for name, value in sampling.extra.items() if name not in BESIDE}
+    extra = turn.sampling.extra
     parameters = {
-        **sampled(sampling, max_tokens, OWNED, ("max_new_tokens", "sampling_seed")),
-        **among,
+        **sampling_keys(turn.sampling, turn.max_tokens, OWNED, ("max_new_tokens", "sampling_seed")),
+        **{name: value for name, value in extra.items() if name not in BESIDE},
         "skip_special_tokens": False,
     }
-    lora = {"lora_path": served.name} if served.parent is not None else {}
-    asked = {"return_logprob": True, "logprob_start_len": -1, "return_prompt_token_ids": echo}
-    return {"input_ids": ids, "sampling_params": parameters, **lora, **beside, **asked}
+    lora = {"lora_path": turn.model.name} if turn.model.parent is not None else {}
+    beside = {name: value for name, value in extra.items() if name in BESIDE}
+    fixed = {"return_logprob": True, "logprob_start_len": -1, "return_prompt_token_ids": echo}
+    return {"input_ids": turn.ids, "sampling_params": parameters, **lora, **beside, **fixed}
 
 
 def render(
-    served: SglangModels, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    model: ServedModel, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
 ) -> dict[str, Any]:
-    """Return the body that asks for the ids of messages."""
-    body = {"model": served.asked_for, "messages": said(messages, REASONING), **rendered(rendering)}
-    return {**body, "add_generation_prompt": add_generation_prompt}
+    """Return the body that requests the ids of messages."""
+    body = {"model": request_name(model), "messages": wire_messages(messages, REASONING)}
+    return {**body, **rendering_keys(rendering), "add_generation_prompt": add_generation_prompt}
 
 
-def _openai(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
-    """Return how to sample, as the OpenAI routes say it."""
-    return {**sampled(sampling, max_tokens, OWNED), **sampling.extra}
+def _sampling(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
+    return {**sampling_keys(sampling, max_tokens, OWNED), **sampling.extra}

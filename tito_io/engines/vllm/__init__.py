@@ -1,7 +1,6 @@
-"""vLLM, over HTTP or straight into an ASGI application that speaks its dialect."""
+"""vLLM, over HTTP or in this process through an ASGI application with the same API."""
 
 from .engine import VLLM
-from .notices import Notice
-from .routes import CHAT, COMPLETIONS, GENERATE, TOKENS, Route
+from .routes import CHAT, COMPLETIONS, GENERATE, TOKENS, Notice, Route
 
 __all__ = ["CHAT", "COMPLETIONS", "GENERATE", "TOKENS", "VLLM", "Notice", "Route"]

@@ -1,100 +1,89 @@
-"""One request for a turn, sent in one piece or as a stream, and read by the same reader.
-
-What was received is never lost: an error after the first id carries it.
-"""
+"""vLLM's requests for a turn: how an answer, whole or streamed, is read by the shape of its route."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from tito_io.engines.protocol import AbortedError, EngineError, Reply, Watch
-from tito_io.engines.replies.chunks import Assembly
+from tito_io.engines.protocol import Delta, InvalidReplyError, Reply
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.shapes import settled
-from tito_io.engines.wire import Wire
+from tito_io.engines.replies.shapes import Choice, Shape, settled
+from tito_io.engines.turn_request import ChunkStream, TurnPart, TurnRequest, chunk_choices, partial_reply
 
-from .replies import VllmQuestion, read, torn
-from .routes import Way
-
-STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+from .replies import VllmQuestion, read
 
 
-@attrs.frozen
-class VllmRequest:
-    """One request for a turn."""
+@attrs.define
+class VllmStream(ChunkStream):
+    """A stream of one of vLLM's routes.
 
-    wire: Wire
-    check: Callable[[object], Check]
-    """Makes what checks an answer."""
-    way: Way
-    body: Mapping[str, Any]
-    asked: VllmQuestion
+    Attributes:
+        shape: How the route answers.
+        echo: Whether the prompt's ids were requested; without them, log-probabilities name the sampled ids.
+    """
 
-    async def whole(self) -> Reply:
-        """Send it; return the reply that comes in one piece."""
-        answer = await self.wire.post(self.way.path, self.body)
-        return read(self.check(answer), answer, self.way.shape, self.asked)
+    shape: Shape = attrs.field(kw_only=True)
+    echo: bool = attrs.field(kw_only=True)
 
-    async def streamed(self, watch: Watch) -> Reply:
-        """Send it; tell `watch` what comes, and return the reply that it amounts to.
+    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
+        """Add a chunk; return what each of its choices brings."""
+        choices = [
+            settled(choice if self.echo else self.shape.identified(choice))
+            for choice in chunk_choices(check, event)
+        ]
+        # Deltas come first: they check types on which joining relies.
+        deltas = [self.shape.delta(check, _as_whole(choice)) for choice in choices]
+        self.add(check, {**event, "choices": choices})
+        return deltas
 
-        Raises `AbortedError` where a turn ends without saying why, as aborted ones did up to 0.31.
-        """
-        made = Assembly()
+
+@attrs.frozen(kw_only=True)
+class VllmRequest(TurnRequest):
+    """One request for a turn.
+
+    Attributes:
+        shape: How the route answers.
+        question: What the answer is compared with.
+    """
+
+    shape: Shape
+    question: VllmQuestion
+
+    def read(self, check: Check, body: Any) -> Reply:
+        """Return the reply that a whole answer holds."""
+        return read(check, body, self.shape, self.question)
+
+    def open_stream(self) -> VllmStream:
+        """Return what puts a streamed answer together."""
+        return VllmStream(shape=self.shape, echo=self.question.echo)
+
+    def partial(self, check: Check, body: Any) -> Reply | None:
+        """Return what was received of a turn when its stream broke."""
+        choices = body["choices"]
+        prompt: Sequence[int] | None = self.question.sent
+        if prompt is None:
+            holder = choices[0] if self.shape.ids_in_choice and choices else body
+            prompt = tuple(holder.get("prompt_token_ids") or ())
+        return partial_reply(check, prompt, [self._part(check, choice) for choice in choices], body)
+
+    def echoed(self, reply: Reply) -> bool:
+        """Whether the prompt's ids came back, and the sampled ones would without them."""
+        choice = reply.raw["choices"][0]
+        holder = choice if self.shape.ids_in_choice else reply.raw
+        came = holder.get("prompt_token_ids") is not None and self.shape.names_ids(choice)
+        return self.question.sent is not None and came
+
+    def _part(self, check: Check, choice: Choice) -> TurnPart:
+        ids = tuple(choice.get("token_ids") or ())
         try:
-            await self._watched(made, watch)
-            return self._read(made)
-        except EngineError as error:
-            body = made.body()
-            error.partial = torn(self.check(body), body, self.way.shape, self.asked)
-            raise
-
-    async def _watched(self, made: Assembly, watch: Watch) -> None:
-        """Take the stream in, and tell of it as it comes."""
-        async with aclosing(self.wire.stream(self.way.path, {**self.body, **STREAMED})) as events:
-            async for event in events:
-                check = self.check(event)
-                pieces = [self._piece(piece) for piece in _pieces(check, event)]
-                deltas = [self.way.shape.delta(check, _whole(piece)) for piece in pieces]
-                _added(check, made, {**event, "choices": pieces})
-                for delta in deltas:
-                    if delta.ids or delta.text:
-                        await watch(delta)
-
-    def _piece(self, piece: dict[str, Any]) -> dict[str, Any]:
-        """Return a chunk's choice with its ids, and log-probabilities for them alone."""
-        return settled(piece if self.asked.echo else self.way.shape.identified(piece))
-
-    def _read(self, made: Assembly) -> Reply:
-        body = made.body()
-        check = self.check(body)
-        unended = [choice for choice in body["choices"] if choice.get("finish_reason") is None]
-        if unended:
-            raise AbortedError(
-                f"{check.where}: the stream ended, and a turn in it did not: the engine gave it up",
-                check.answer,
-            )
-        return read(check, body, self.way.shape, self.asked)
+            logprobs = self.shape.logprobs(check, choice, ids)
+        except InvalidReplyError:
+            logprobs = ()
+        return TurnPart(ids, logprobs, self.shape.text(choice))
 
 
-def _pieces(check: Check, event: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the choices of a chunk."""
-    found = check.get({"choices": event.get("choices") or []}, "choices", list)
-    return [check.get({"choice": piece}, "choice", dict) for piece in found]
-
-
-def _added(check: Check, made: Assembly, chunk: dict[str, Any]) -> None:
-    """Take in a chunk, or refuse one whose values do not fit those before."""
-    try:
-        made.add(chunk)
-    except (AttributeError, TypeError, ValueError):
-        check.fail("a chunk's values are of another kind than those before it, or than any should be")
-
-
-def _whole(piece: dict[str, Any]) -> dict[str, Any]:
+def _as_whole(choice: Choice) -> Choice:
     """Return a chunk's choice in the form that a whole answer has."""
-    return {**piece, "message": piece["delta"]} if "delta" in piece else piece
+    return {**choice, "message": choice["delta"]} if "delta" in choice else choice

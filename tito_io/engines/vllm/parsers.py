@@ -1,62 +1,60 @@
-"""What vLLM's turns say: the text of sampled ids, and the message that it makes."""
+"""Messages for vLLM's replies: the text of sampled ids, and the message that it spells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from http import HTTPStatus
-from typing import Literal
 
 import attrs
 
-from tito_io.engines.protocol import EngineError, Reply, RequestError, Sampling
-from tito_io.engines.replies.hermes import ParsedMessage
-from tito_io.engines.replies.output_parser import Harmony, Hermes
-
-from .replies import spoken
-from .tokenizer import ServedVocabulary
-
-Manner = Literal["hermes", "harmony"]
+from tito_io.engines.protocol import EngineError, Reply, Sampling
+from tito_io.engines.replies.output_parser import Harmony, Hermes, OutputFormat, choose_parser, with_message
+from tito_io.engines.served_tokenizer import ServedTokenizer
 
 
 @attrs.define
-class Manners:
-    """How one model writes thoughts and calls. Nothing is told by its name."""
+class TurnParser:
+    """Makes messages of one model's completions.
 
-    vocabulary: ServedVocabulary
-    manner: Manner | None = None
-    """As the caller says; where nobody does, the vocabulary tells."""
-    known: Hermes | Harmony | None = None
+    Attributes:
+        tokenizer: The model's tokenizer on its server.
+        output_format: As the caller passed it; None to detect it from the vocabulary, never from a name.
+        parser: The parser, once it is chosen.
+    """
 
-    async def speech(self) -> Hermes | Harmony:
-        """Return the manner, everything asked that must be known before a turn is sampled."""
-        if self.known is None:
-            harmony = self.manner == "harmony" or (self.manner is None and await self._harmony())
-            found = Harmony(self.vocabulary) if harmony else Hermes(self.vocabulary)
-            if harmony:
-                await found.ready()
-            self.known = found
-        return self.known
+    tokenizer: ServedTokenizer
+    output_format: OutputFormat | None = None
+    parser: Hermes | Harmony | None = None
+
+    async def chosen(self) -> Hermes | Harmony:
+        """Return the parser; of a harmony model, with everything known that is needed before sampling."""
+        if self.parser is None:
+            parser = await choose_parser(self.tokenizer, self.output_format)
+            if isinstance(parser, Harmony):
+                await parser.ready()
+            self.parser = parser
+        return self.parser
 
     async def ready(self) -> None:
-        """Ask what messages will be parsed with."""
-        await (await self.speech()).ready()
+        """Ask what parsing needs, before a turn is sampled."""
+        await (await self.chosen()).ready()
 
-    async def ending(self, sampling: Sampling) -> Sampling:
-        """Return how to sample, with the stops that a server does not add by itself."""
-        speech = await self.speech()
-        if not isinstance(speech, Harmony):
+    async def with_stops(self, sampling: Sampling) -> Sampling:
+        """Return sampling parameters with the stop tokens that vLLM does not add for ids."""
+        parser = await self.chosen()
+        if not isinstance(parser, Harmony):
             return sampling
-        own = (index for index in await speech.stop_ids() if index not in sampling.stop_ids)
+        own = (index for index in await parser.stop_ids() if index not in sampling.stop_ids)
         return attrs.evolve(sampling, stop_ids=(*sampling.stop_ids, *own))
 
-    async def said(self, reply: Reply, sampling: Sampling, *, tools: bool, text: bool = True) -> Reply:
-        """Return a reply, and its siblings, with the messages that their ids say.
+    async def parsed(self, reply: Reply, sampling: Sampling, *, tools: bool, text: bool = True) -> Reply:
+        """Return a reply, and its siblings, with the messages that their ids spell.
 
-        `text` is false where the server sent none. An error on the way carries the whole turn.
+        `text` is False where the server sent none. An error on the way holds the whole turn in `partial`.
         """
+        key = f"call-{reply.raw.get('id') or reply.raw.get('request_id')}"
         try:
             turns = [
-                spoken(one, *await self._parsed(one, sampling, tools=tools, text=text), place)
+                await self._parsed(one, sampling, f"{key}.{place}" if place else key, tools=tools, text=text)
                 for place, one in enumerate((reply, *reply.siblings))
             ]
         except EngineError as error:
@@ -65,22 +63,22 @@ class Manners:
         return attrs.evolve(turns[0], siblings=tuple(turns[1:]))
 
     async def reparsed(self, reply: Reply, sampling: Sampling, *, tools: bool) -> Reply:
-        """Return a chat's reply; of a harmony model, with the messages that its ids say.
+        """Return a chat's reply; of a harmony model, with the messages that its ids spell.
 
-        Servers parse those models' streams another way than their ids, and may know only some channels.
+        vLLM parses those models' streams otherwise than their ids, and may know only some channels.
         """
-        if not isinstance(await self.speech(), Harmony):
+        if not isinstance(await self.chosen(), Harmony):
             return reply
-        return await self.said(reply, sampling, tools=tools, text=False)
+        return await self.parsed(reply, sampling, tools=tools, text=False)
 
     async def _parsed(
-        self, reply: Reply, sampling: Sampling, *, tools: bool, text: bool
-    ) -> tuple[str, ParsedMessage]:
-        said = reply.text if text else await self._decoded(reply, sampling)
+        self, reply: Reply, sampling: Sampling, call_key: str, *, tools: bool, text: bool
+    ) -> Reply:
+        content = reply.text if text else await self._decoded(reply, sampling)
         whole = not isinstance(reply.stop_reason, str)
-        speech = await self.speech()
-        parsed = await speech.parsed(reply.prompt_ids, reply.completion_ids, said, whole=whole, tools=tools)
-        return said, parsed
+        parser, prompt, ids = await self.chosen(), reply.prompt_ids, reply.completion_ids
+        parsed = await parser.parsed(prompt, ids, content, whole=whole, tools=tools)
+        return with_message(attrs.evolve(reply, text=content), parsed, call_key)
 
     async def _decoded(self, reply: Reply, sampling: Sampling) -> str:
         """Return a completion's text as a server that decodes would send it: without its stop.
@@ -96,14 +94,5 @@ class Manners:
         return await self._text(ids[:-1] if ended else ids)
 
     async def _text(self, ids: Sequence[int]) -> str:
-        """Return the text of ids; half a character at its end is held back, as servers hold it back."""
-        return (await self.vocabulary.decode(ids)).rstrip("\ufffd") if ids else ""
-
-    async def _harmony(self) -> bool:
-        """Ask whether the vocabulary has the markers; a server without a tokenizer does not say."""
-        try:
-            return await Harmony(self.vocabulary).spoken()
-        except RequestError as error:
-            if error.answer is None or error.answer.status != HTTPStatus.NOT_FOUND:
-                raise
-            return False
+        """Return the text of ids; half a character at its end is left out, as servers leave it out."""
+        return (await self.tokenizer.decode(ids)).rstrip("\ufffd") if ids else ""

@@ -1,4 +1,4 @@
-"""What vLLM answers: bodies become replies, every invariant checked on the way."""
+"""From vLLM's answers to replies; every invariant is checked on the way."""
 
 from __future__ import annotations
 
@@ -7,83 +7,51 @@ from typing import Any
 import attrs
 
 from tito_core import Ids
-from tito_core.samples import RoutedExperts, WeightVersion
-from tito_io.engines.protocol import InvalidReplyError, Reply, Sampling, Usage
+from tito_core.samples import RoutedExperts
+from tito_io.engines.protocol import Reply, Sampling
 from tito_io.engines.replies import npy
-from tito_io.engines.replies.hermes import ParsedMessage
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.shapes import Choice, Shape
 
 EXPERTS_FROM = "routed_experts_prompt_start"
-"""The request key that leaves out the routing of the prompt's beginning."""
+"""The request key for the first position whose routing is returned."""
 
 
 @attrs.frozen
 class VllmQuestion:
-    """What an answer is an answer to."""
+    """What was requested, which the answer is compared with.
+
+    Attributes:
+        sampling: The sampling parameters.
+        sent: The prompt's ids; None where messages were sent.
+        echo: Whether the answer was to repeat the prompt's ids.
+    """
 
     sampling: Sampling
     sent: Ids | None = None
-    """The prompt's ids, where ids were sent."""
     echo: bool = True
-    """Whether they were to come back."""
 
 
-def read(check: Check, body: dict[str, Any], shape: Shape, asked: VllmQuestion) -> Reply:
-    """Read a whole answer; the first turn has the others for siblings."""
-    choices = check.choices(body, asked.sampling.n)
-    if not asked.echo:
+def read(check: Check, body: dict[str, Any], shape: Shape, question: VllmQuestion) -> Reply:
+    """Read a whole answer; turns 2 to n become the siblings of the first."""
+    choices = check.choices(body, question.sampling.n)
+    if not question.echo:
         choices = [shape.identified(choice) for choice in choices]
-    found = [_turn(check, choice, shape) for choice in choices]
-    prompts = [shape.prompt(check, body, choice, asked.sent, echo=asked.echo) for choice in choices]
+    turns = [_turn(check, choice, shape) for choice in choices]
+    prompts = [shape.prompt(check, body, choice, question.sent, echo=question.echo) for choice in choices]
     if any(prompt != prompts[0] for prompt in prompts[1:]):
         check.fail("the choices have different prompts")
-    usage = check.counted(body, len(prompts[0]), sum(len(one["completion_ids"]) for one in found))
+    usage = check.counted(body, len(prompts[0]), sum(len(one["completion_ids"]) for one in turns))
     common: dict[str, Any] = {"prompt_ids": prompts[0], "usage": usage, "raw": body}
     first, *others = [
-        Reply(**common, **one, routed_experts=_experts(check, choice, asked, len(prompts[0])))
-        for one, choice in zip(found, choices, strict=True)
+        Reply(**common, **one, routed_experts=_experts(check, choice, question, len(prompts[0])))
+        for one, choice in zip(turns, choices, strict=True)
     ]
     return attrs.evolve(first, siblings=tuple(others))
 
 
-def torn(check: Check, body: dict[str, Any], shape: Shape, asked: VllmQuestion) -> Reply | None:
-    """Return what came of a turn before its stream broke, None where no id did.
-
-    Nothing is known to be wrong with the ids. Log-probabilities are there where each id has one.
-    """
-    choices = body["choices"]
-    if not any(choice.get("token_ids") for choice in choices):
-        return None
-    count = sum(len(choice.get("token_ids") or ()) for choice in choices)
-    first, *others = [_piece(check, body, choice, shape, asked, count) for choice in choices]
-    return attrs.evolve(first, siblings=tuple(others))
-
-
-def _piece(
-    check: Check, body: dict[str, Any], choice: Choice, shape: Shape, asked: VllmQuestion, count: int
-) -> Reply:
-    ids = tuple(choice.get("token_ids") or ())
-    holder = choice if shape.ids_in_choice else body
-    prompt = tuple(holder.get("prompt_token_ids") or ()) if asked.sent is None else asked.sent
-    try:
-        logprobs = shape.logprobs(check, choice, ids)
-    except InvalidReplyError:
-        logprobs = None
-    return Reply(
-        prompt_ids=prompt,
-        completion_ids=ids,
-        logprobs=logprobs,
-        message=None,
-        text=shape.text(choice),
-        finish_reason="abort",
-        usage=Usage(prompt_tokens=len(prompt), completion_tokens=count),
-        raw=body,
-    )
-
-
 def _turn(check: Check, choice: Choice, shape: Shape) -> dict[str, Any]:
-    """Return what one choice says by itself, as a reply has it."""
+    """Return the fields of a reply that one choice holds."""
     ids = check.ids(choice, "token_ids")
     logprobs = shape.logprobs(check, choice, ids)
     return {
@@ -92,54 +60,54 @@ def _turn(check: Check, choice: Choice, shape: Shape) -> dict[str, Any]:
         "message": shape.message(check, choice, ids),
         "text": shape.text(choice),
         "finish_reason": check.finish_reason(choice),
-        "stop_reason": _stop_reason(check, choice),
-        "weight_versions": _weights(check, choice, len(ids)),
+        "stop_reason": check.stop_reason(choice.get("stop_reason")),
+        "weight_versions": check.weight_versions(choice.get("weight_versions"), len(ids)),
     }
 
 
-def _stop_reason(check: Check, choice: Choice) -> int | str | None:
-    """Return the id or the string that ended the turn."""
-    found = choice.get("stop_reason")
-    if found is not None and type(found) not in (int, str):
-        check.fail("`stop_reason` is neither an id nor a string")
-    return found
-
-
-def _weights(check: Check, choice: Choice, count: int) -> tuple[WeightVersion, ...]:
-    """Return which weights sampled what: runs one after the other, over every id."""
-    found, place = [], 0
-    for span in choice.get("weight_versions") or ():
-        start, stop = check.get(span, "start", int), check.get(span, "end", int)
-        if start != place or stop < start:
-            check.fail(
-                f"a weight version's ids go from {start} to {stop}, and the last one's ended at {place}"
-            )
-        found.append(WeightVersion(version=check.get(span, "version", str), start=start, stop=stop))
-        place = stop
-    if found:
-        check.count("ids with a weight version", place, "sampled ids", count)
-    return tuple(found)
-
-
-def _experts(check: Check, choice: Choice, asked: VllmQuestion, prompt: int) -> RoutedExperts | None:
+def _experts(check: Check, choice: Choice, question: VllmQuestion, prompt: int) -> RoutedExperts | None:
     """Return which experts the ids were routed to; no more rows than there are ids."""
     if choice.get("routed_experts") is None:
         return None
-    text, start = check.get(choice, "routed_experts", str), asked.sampling.extra.get(EXPERTS_FROM, 0)
+    text, start = check.get(choice, "routed_experts", str), question.sampling.extra.get(EXPERTS_FROM, 0)
     try:
-        found = npy.routed_experts(text, start)
+        experts = npy.routed_experts(text, start)
     except ValueError as error:
         check.fail(f"`routed_experts` is unreadable: {error}")
     positions = prompt + len(choice["token_ids"])
-    if start + found.shape[0] > positions:
-        check.fail(f"`routed_experts` has {found.shape[0]} rows from position {start} for {positions} ids")
-    return found
+    if start + experts.shape[0] > positions:
+        check.fail(f"`routed_experts` has {experts.shape[0]} rows from position {start} for {positions} ids")
+    return experts
 
 
-def spoken(reply: Reply, text: str, parsed: ParsedMessage, place: int = 0) -> Reply:
-    """Return a reply with its text, and the message that this says; `place` is the turn's among several."""
-    called, finish = bool(parsed.calls), reply.finish_reason
-    if finish in ("stop", "tool_calls"):
-        finish = "tool_calls" if called else "stop"
-    key = f"call-{reply.raw.get('id') or reply.raw.get('request_id')}" + (f".{place}" if place else "")
-    return attrs.evolve(reply, text=text, message=parsed.message(key), finish_reason=finish)
+@attrs.define
+class ChatEndings:
+    """Tells a turn that was cut off from a finished one where vLLM's chat route does not.
+
+    The chat route answers `tool_calls` for every turn in which a call was parsed, also for one that was cut
+    off after the call. It names every other end but the model's EOS id, which is learnt from other turns.
+
+    Attributes:
+        end_ids: Ids that finished turns have ended with, where the server named no other reason.
+    """
+
+    end_ids: set[int] = attrs.field(factory=set)
+
+    def learn(self, reply: Reply) -> None:
+        """Record the last id of a turn that the server says is finished."""
+        if reply.finish_reason == "stop" and reply.stop_reason is None:
+            self.end_ids.update(reply.completion_ids[-1:])
+
+    def corrected(self, reply: Reply, limit: int | None) -> Reply:
+        """Return a chat's reply with the right finish reason; `limit` is the most ids it could have.
+
+        A turn that fills its limit was cut off unless its last id ends turns. As long as no such id is
+        known, the server's finish reason stands.
+        """
+        self.learn(reply)
+        siblings = tuple(self.corrected(one, limit) for one in reply.siblings)
+        reply = attrs.evolve(reply, siblings=siblings)
+        if reply.finish_reason != "tool_calls" or len(reply.completion_ids) != limit or not self.end_ids:
+            return reply
+        ended = reply.stop_reason is not None or reply.completion_ids[-1] in self.end_ids
+        return reply if ended else attrs.evolve(reply, finish_reason="length")

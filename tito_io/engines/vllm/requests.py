@@ -1,19 +1,21 @@
-"""What vLLM is asked: the bodies of requests, and the only place that knows vLLM's names for them.
+"""Request bodies for vLLM, under vLLM's names for everything.
 
-vLLM ignores keys that it does not know, so a misspelt key is no error there. Hence the checks here.
+vLLM ignores keys that it does not know, so that it accepts a misspelt key. Hence the checks here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from tito_core import Ids, InputError, Message
-from tito_io.engines.openai_fields import rendered, said, sampled
+from tito_io.engines.http_engine import TurnAfterIds
+from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import Rendering, Sampling
 
 REASONING = "reasoning"
-"""The one name of a thought that this server reads; the other is dropped without a word."""
+"""The one key of reasoning that this server reads; it drops `reasoning_content` silently."""
 OWNED = frozenset(
     (
         "add_generation_prompt",
@@ -58,10 +60,11 @@ OWNED = frozenset(
         "use_beam_search",
     )
 )
-"""Keys that `Sampling.extra` may not hold: they are said elsewhere, or would part the ids from the answer.
+"""Keys that `Sampling.extra` may not hold: the adapter sets them, or the answer would not match the ids.
 
-More log-probabilities than the sampled one's change that one's last digits, so their number is always the
-same. `features` and `content_parts` are media, which never go by ids: servers expand their placeholders.
+Requesting alternatives changes the last digits of the sampled id's log-probability, so their number is
+always the same. `features` and `content_parts` are media, which never go by ids: servers expand their
+placeholders.
 """
 
 BESIDE = frozenset(
@@ -74,7 +77,7 @@ BESIDE = frozenset(
         "ec_transfer_params",
     )
 )
-"""Extra keys of the generate route that stand beside `sampling_params`."""
+"""Extra keys of the generate route at the top of its body."""
 WITHIN = frozenset(
     (
         "allowed_token_ids",
@@ -100,88 +103,101 @@ WITHIN = frozenset(
         "watermarking",
     )
 )
-"""Extra keys of the generate route that stand in `sampling_params`."""
+"""Extra keys of the generate route inside `sampling_params`."""
 
 PLACEHOLDER = ({"role": "user", "content": "."},)
-"""What stands for the conversation where a route wants messages beside the ids, and reads them or not."""
+"""The conversation of a request by ids on a route that demands messages and does not use them."""
+
+OWN_ERRORS = re.compile(
+    r"default chat template is no longer allowed"
+    r"|--trust-request-chat-template|chat template kwargs from request"
+    r"|empty conversation|at least one prompt|multi.?modal|may be provided in one prompt|skip_tokenizer_init",
+    re.IGNORECASE,
+)
+"""vLLM's own errors in the envelope in which it also sends what a chat template raises.
+
+vLLM answers 400 to whatever a template raises, and names no parameter; most of its own errors name one or
+have another type. What is in doubt is an error: an outage must never pass for "cannot be rendered".
+"""
 
 
 def chat(model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling) -> dict[str, Any]:
-    """Return the body that asks for a turn after messages."""
-    body = {"model": model, "messages": said(messages, REASONING), **rendered(rendering)}
-    return {**body, **_chosen(sampling, sampling.max_tokens), "logprobs": True, "return_token_ids": True}
+    """Return the body that requests a turn after messages."""
+    body = {"model": model, "messages": wire_messages(messages, REASONING), **rendering_keys(rendering)}
+    return {**body, **_sampling(sampling, sampling.max_tokens), "logprobs": True, "return_token_ids": True}
 
 
-def chat_after_ids(
-    model: str, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int, *, echo: bool
-) -> dict[str, Any]:
-    """Return the body that asks for a turn after ids on the chat route, where the server's parsers run.
+def chat_after_ids(turn: TurnAfterIds, *, echo: bool) -> dict[str, Any]:
+    """Return the body that requests a turn after ids on the chat route, where the server's parsers run.
 
     The key was made for handing a prompt from one server to another. Servers older than 0.27 ignore it, and
-    then fail for want of messages, which is what the empty list is for.
+    then fail for lack of messages: hence the empty list.
     """
-    body = {"model": model, "messages": [], **rendered(rendering or Rendering())}
-    given = {"kv_transfer_params": {"prompt_token_ids": ids}, "logprobs": True}
-    return {**body, **_chosen(sampling, max_tokens), **given, **_named(echo=echo)}
+    return _chat(turn, {"messages": [], "kv_transfer_params": {"prompt_token_ids": turn.ids}}, echo=echo)
 
 
-def chat_of_tokens(
-    model: str, ids: Ids, rendering: Rendering | None, sampling: Sampling, max_tokens: int, *, echo: bool
+def chat_of_tokens(turn: TurnAfterIds, *, echo: bool) -> dict[str, Any]:
+    """Return the body that requests a turn after ids on the route that prime-rl adds to vLLM.
+
+    It renders the messages before it discards that, and templates fail on an empty list.
+    """
+    return _chat(turn, {"messages": list(PLACEHOLDER), "tokens": turn.ids}, echo=echo)
+
+
+def _chat(turn: TurnAfterIds, prompt: dict[str, Any], *, echo: bool) -> dict[str, Any]:
+    body = {"model": turn.model.name, **rendering_keys(turn.rendering or Rendering()), "logprobs": True}
+    return {**body, **_sampling(turn.sampling, turn.max_tokens), **prompt, **_id_keys(echo=echo)}
+
+
+def completion(
+    model: str, ids: Ids, sampling: Sampling, max_tokens: int | None, *, echo: bool
 ) -> dict[str, Any]:
-    """Return the body that asks for a turn after ids on the route that prime-rl adds to vLLM.
-
-    It renders the messages before it throws that away, and templates fail on none at all.
-    """
-    body = {"model": model, "messages": list(PLACEHOLDER), **rendered(rendering or Rendering())}
-    given = {"tokens": ids, "logprobs": True}
-    return {**body, **_chosen(sampling, max_tokens), **given, **_named(echo=echo)}
-
-
-def completion(model: str, ids: Ids, sampling: Sampling, max_tokens: int, *, echo: bool) -> dict[str, Any]:
-    """Return the body that asks for a turn after ids.
+    """Return the body that requests a turn after ids on the completions route.
 
     `max_tokens` always goes along: without it this route stops at 16. Special tokens stay in the text, since
     in some vocabularies the tags of tool calls are special.
     """
-    body = {"skip_special_tokens": False, **_chosen(sampling, max_tokens)}
+    body = {"skip_special_tokens": False, **_sampling(sampling, max_tokens)}
     fixed = {"model": model, "prompt": ids, "add_special_tokens": False, "logprobs": 0}
-    return {**body, **fixed, **_named(echo=echo)}
+    return {**body, **fixed, **_id_keys(echo=echo)}
 
 
-def generation(
-    model: str, ids: Ids, sampling: Sampling, max_tokens: int, *, text: bool, echo: bool
-) -> dict[str, Any]:
-    """Return the body that asks for a turn after ids on the generate route.
+def generation(turn: TurnAfterIds, *, text: bool, echo: bool) -> dict[str, Any]:
+    """Return the body that requests a turn after ids on the generate route.
 
     `max_tokens` always goes along: before 0.22 this route, too, stopped at 16. With `text` the server decodes
-    as it samples; log-probabilities then come without ids. It ignores keys that it does not know, so those
-    that nobody knows are refused here.
+    as it samples; log-probabilities then come without ids.
+
+    Raises:
+        InputError: The route does not know a key of `Sampling.extra`, and would ignore it.
     """
-    unknown = sorted(sampling.extra.keys() - OWNED - BESIDE - WITHIN)
+    unknown = sorted(turn.sampling.extra.keys() - OWNED - BESIDE - WITHIN)
     if unknown:
-        raise InputError(f"Sampling.extra: the generate route knows no {unknown[0]!r}, and would ignore it")
-    said = {"skip_special_tokens": False, **_chosen(sampling, max_tokens), "logprobs": 0}
-    beside = {name: said.pop(name) for name in sorted(BESIDE & said.keys())}
-    fixed = {"model": model, "token_ids": ids, "sampling_params": said, "return_token_ids": echo}
-    return {**beside, **fixed, "output_mode": "text" if text else "tokens"}
+        raise InputError(
+            f"Sampling.extra: vLLM's generate route does not know {unknown[0]!r} and would ignore it: "
+            "leave it out, or pass route='completions'"
+        )
+    parameters = {"skip_special_tokens": False, **_sampling(turn.sampling, turn.max_tokens), "logprobs": 0}
+    beside = {name: parameters.pop(name) for name in sorted(BESIDE & parameters.keys())}
+    fixed = {"model": turn.model.name, "token_ids": turn.ids, "sampling_params": parameters}
+    return {**beside, **fixed, "return_token_ids": echo, "output_mode": "text" if text else "tokens"}
 
 
 def render(
     model: str, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
 ) -> dict[str, Any]:
-    """Return the body that asks for the ids of messages."""
-    body = {"model": model, "messages": said(messages, REASONING), **rendered(rendering)}
+    """Return the body that requests the ids of messages."""
+    body = {"model": model, "messages": wire_messages(messages, REASONING), **rendering_keys(rendering)}
     return {**body, "add_generation_prompt": add_generation_prompt}
 
 
-def _named(*, echo: bool) -> dict[str, bool]:
-    """Return the keys that have sampled ids come back: with the prompt's, or without.
+def _id_keys(*, echo: bool) -> dict[str, bool]:
+    """Return the keys that make sampled ids come back; with `echo`, the prompt's too.
 
-    One key asks for both. The other has log-probabilities name the ids that they belong to, and these alone.
+    One key requests both. The other makes log-probabilities name the ids that they belong to.
     """
     return {"return_tokens_as_token_ids": True, **({"return_token_ids": True} if echo else {})}
 
 
-def _chosen(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
-    """Return how to sample."""
-    return {**sampled(sampling, max_tokens, OWNED), **sampling.extra}
+def _sampling(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
+    return {**sampling_keys(sampling, max_tokens, OWNED), **sampling.extra}

@@ -1,7 +1,13 @@
-"""The ways that lead to a turn: where each is asked, and in what shape it answers."""
+"""vLLM's routes for a turn, which versions have them, and what the adapter does where they lack something.
+
+Only what decides how to ask stands here. What differs in answers is read from the answers.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Literal
 
@@ -17,25 +23,39 @@ GENERATE, TOKENS = "/inference/v1/generate", "/v1/chat/completions/tokens"
 Route = Literal["completions", "chat", "generate", "tokens", "auto"]
 ROUTES: tuple[Route, ...] = ("completions", "chat", "generate", "tokens", "auto")
 
+NUMBERS = re.compile(r"(\d+)\.(\d+)")
+
 
 @attrs.frozen
-class Way:
-    """A route of the server's."""
+class Endpoint:
+    """A route for a turn: its path, and the shape of its answers."""
 
     path: str
     shape: Shape
 
 
-WAYS = {
-    "chat": Way(CHAT, CHATTED),
-    "tokens": Way(TOKENS, CHATTED),
-    "completions": Way(COMPLETIONS, COMPLETED),
-    "generate": Way(GENERATE, GENERATED),
+ENDPOINTS: Mapping[str, Endpoint] = {
+    "chat": Endpoint(CHAT, CHATTED),
+    "tokens": Endpoint(TOKENS, CHATTED),
+    "completions": Endpoint(COMPLETIONS, COMPLETED),
+    "generate": Endpoint(GENERATE, GENERATED),
 }
 
 
-def shut(error: EngineError) -> bool:
-    """Whether the server keeps its generate route shut: nothing was sampled, and another route may be asked.
+class Notice(StrEnum):
+    """What a reply of vLLM was requested with and did not get.
+
+    Attributes:
+        FELL_BACK: The ids went by `/v1/completions`: the server has no generate route, or keeps it closed.
+        WHOLE: The turn was not streamed: this version loses ids when it streams this route.
+    """
+
+    FELL_BACK = "generate-is-closed"
+    WHOLE = "came-whole"
+
+
+def closed(error: EngineError) -> bool:
+    """Whether the server keeps its generate route closed: nothing was sampled, another route may be tried.
 
     Other servers answer 403 to wrong credentials, and 404 to a wrong model.
     """
@@ -47,7 +67,7 @@ def shut(error: EngineError) -> bool:
 
 
 def absent(error: EngineError) -> bool:
-    """Whether the server has no such route; an unknown model is told in vLLM's own envelope.
+    """Whether the server has no such route; of an unknown model, vLLM's error names a type or a parameter.
 
     A server that knows the path by another method answers 405.
     """
@@ -57,3 +77,69 @@ def absent(error: EngineError) -> bool:
         return True
     complaint = Complaint.of(error.answer.body)
     return error.answer.status == HTTPStatus.NOT_FOUND and not complaint.kind and not complaint.param
+
+
+@attrs.frozen
+class Version:
+    """A vLLM version; one that is not stated, or cannot be read, is taken for the newest.
+
+    Attributes:
+        text: As the server writes it.
+        number: Major and minor; None for the newest.
+
+    >>> Version.of("0.20.1rc1.dev4+g12ab").generate_streams, Version.of("0.9.2").at_least(0, 10)
+    (True, False)
+    >>> Version.of(None).ids_by_chat
+    True
+    """
+
+    text: str | None
+    number: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, text: str | None) -> Version:
+        """Read a version; a development build without one calls itself 0.1."""
+        match = NUMBERS.match(text or "")
+        number = (int(match[1]), int(match[2])) if match else None
+        return cls(text, number if number is not None and number > (0, 1) else None)
+
+    def at_least(self, major: int, minor: int) -> bool:
+        """Whether it is this version or a later one."""
+        return self.number is None or self.number >= (major, minor)
+
+    @property
+    def ids_by_chat(self) -> bool:
+        """Whether the chat route takes `kv_transfer_params.prompt_token_ids`."""
+        return self.at_least(0, 27)
+
+    @property
+    def chat_streams(self) -> bool:
+        """Whether the chat route streams every id.
+
+        Before 0.13 chunks in which a parser held everything back were dropped with their ids, before 0.31
+        with their log-probabilities.
+        """
+        return self.at_least(0, 31)
+
+    def streams(self, route: str) -> bool:
+        """Whether a route may be streamed."""
+        return self.chat_streams if route in ("chat", "tokens") else self.generate_streams
+
+    @property
+    def logprobs_name_ids(self) -> bool:
+        """Whether a streamed turn's log-probabilities can name its ids.
+
+        Up to 0.28 a chunk without ids repeated the log-probabilities of all before it, which shows only
+        where a list of ids stands beside them. A server that hides its version may be such a one.
+        """
+        return self.number is not None and self.at_least(0, 29)
+
+    @property
+    def generates(self) -> bool:
+        """Whether it has the generate route."""
+        return self.at_least(0, 11)
+
+    @property
+    def generate_streams(self) -> bool:
+        """Whether the generate route streams."""
+        return self.at_least(0, 20)

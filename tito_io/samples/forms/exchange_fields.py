@@ -14,7 +14,7 @@ from tito_io.engines.replies import npy
 from tito_io.engines.replies.described_experts import routed_experts as described
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.shapes import named_ids, same_ids
-from tito_io.engines.sglang import meta_info as meta
+from tito_io.engines.replies import sglang_meta as meta
 
 from .form import Record
 
@@ -162,7 +162,7 @@ def weights(check: Check, body: Record, choice: Record, count: int) -> tuple[Wei
         or _at(choice, "meta_info", "weight_versions")
         or (_at(body, "metadata", "weight_versions") if first else None)
     )
-    return meta.weights(check, spans, count)
+    return check.weight_versions(spans, count)
 
 
 NUMPY = "k05VTVBZ"

@@ -71,7 +71,7 @@ async def test_a_worker_that_saw_another_prompt_is_an_error_and_shakes_the_trust
     other = Turn(engine={"prompt_token_ids": [4, 5, 6, 7, 8, 1]})
     engine, mock = engine_of(route, Turn(), other, Turn())
     await engine.from_ids(LONGER, Sampling())
-    with pytest.raises(InvalidReplyError, match="tells of other ids than the frontend"):
+    with pytest.raises(InvalidReplyError, match="reports other ids than the frontend"):
         await engine.from_ids(LONGER, Sampling())
     await engine.from_ids(LONGER, Sampling())
     assert echoes(mock) == [True, False, True]

@@ -9,11 +9,10 @@ import pytest
 from tests.io.engines.dynamo.dynamo_server import KNOWN, NVEXT, PROMPT, Turn, mocked
 from tito_core import InputError
 from tito_core.samples import RoutedExperts
-from tito_io.engines.dynamo import CHAT, COMPLETIONS
-from tito_io.engines.dynamo.keys import DEAF, TABLE, translated
+from tito_io.engines.dynamo import CHAT, COMPLETIONS, Dynamo
+from tito_io.engines.dynamo.keys import REJECTED, TABLE, Route, translated
 from tito_io.engines.dynamo.requests import FIELDS, PLACEHOLDER
-from tito_io.engines.dynamo.routes import Route
-from tito_io.engines.dynamo.served import DynamoModels, chosen
+from tito_io.engines.http_engine import ServedModel
 from tito_io.engines.protocol import InvalidReplyError, ModelLimits, Rendering, Sampling, UnsupportedError
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +109,7 @@ def test_keys_have_another_name_there(extra: dict[str, Any], route: Route, body:
 @pytest.mark.parametrize(
     ("extra", "route", "kind"),
     [
-        *[({name: 1}, "chat", UnsupportedError) for name in DEAF],
+        *[({name: 1}, "chat", UnsupportedError) for name in REJECTED],
         ({"misspelt": 1}, "chat", UnsupportedError),
         ({"max_completion_tokens": 1}, "chat", UnsupportedError),
         ({"detokenize": False}, "chat", UnsupportedError),
@@ -198,7 +197,9 @@ async def test_a_renderer_of_ones_own_renders() -> None:
 async def test_the_model_is_the_only_one_or_the_one_named() -> None:
     engine, _ = mocked(card={"id": "m", "context_window": 0})
     assert await engine.limits() == ModelLimits()
-    assert chosen([DynamoModels("a", 5), DynamoModels("b", 6)], "b") == DynamoModels("b", 6)
-    for models in ([], [DynamoModels("a", 5), DynamoModels("b", 6)]):
-        with pytest.raises(InputError, match="say which one"):
-            chosen(models, None)
+    named, unnamed = Dynamo("http://h", model="b"), Dynamo("http://h")
+    assert named._select([ServedModel("a", 5), ServedModel("b", 6)]) == ServedModel("b", 6)
+    assert named._select([ServedModel("a", 5)]) == ServedModel("b", None)
+    for models in ([], [ServedModel("a", 5), ServedModel("b", 6)]):
+        with pytest.raises(InputError, match="pass one of them"):
+            unnamed._select(models)

@@ -18,7 +18,7 @@ from tests.engines.dynamo import describe
 from tests.io.engines.dynamo.dynamo_server import DONE, ENDED, PROMPT, Turn, chunk_bytes, events, flat, mocked
 from tito_core import InputError
 from tito_io.engines.dynamo import CHAT, Dynamo, DynamoNotice
-from tito_io.engines.dynamo.routes import Route
+from tito_io.engines.dynamo.keys import Route
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
@@ -132,7 +132,7 @@ async def test_dynamo_trap_03_other_prompt_ids_of_the_same_number_are_found_out(
 @pytest.mark.parametrize("route", ROUTES)
 async def test_dynamo_trap_04_a_bias_that_has_no_effect_is_refused(route: Route) -> None:
     engine, mock = mocked(route=route)
-    with pytest.raises(UnsupportedError, match=r"logit_bias.*pays no heed"):
+    with pytest.raises(UnsupportedError, match=r"logit_bias.*ignores it"):
         await engine.from_ids(PROMPT, Sampling(extra={"logit_bias": {"5": 100}}))
     assert mock.asked == []
 
@@ -194,7 +194,7 @@ async def test_dynamo_trap_07_a_call_that_was_made_up_of_a_cut_one_is_not_made(f
     made_up = {"id": "call-1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     cut = Turn(ids=ids, text="So:", spelled="So: " + CUT, finish_reason="tool_calls", detailed="length")
     cut = attrs.evolve(cut, message={"tool_calls": [made_up]})
-    assert (await asked(cut, rendering=TOOLED)).notices == (DynamoNotice.UNSAID,)
+    assert (await asked(cut, rendering=TOOLED)).notices == (DynamoNotice.INCOMPLETE,)
     reply = await asked(cut, family=family, rendering=TOOLED)
     assert reply.message == {"role": "assistant", "content": "So: " + CUT}
     assert (reply.notices, reply.finish_reason) == ((DynamoNotice.READ_FROM_IDS,), "length")
@@ -230,10 +230,10 @@ async def test_dynamo_trap_07_a_message_that_is_whole_stays_the_engines(family: 
 
 async def test_dynamo_trap_07_without_a_folder_what_is_missing_is_flagged() -> None:
     silent = Turn(ids=(7, 8, 9), text="", detailed="length", finish_reason="length")
-    assert (await asked(silent, logprobs=False)).notices == (DynamoNotice.UNSAID,)
+    assert (await asked(silent, logprobs=False)).notices == (DynamoNotice.INCOMPLETE,)
     assert (await asked(silent)).notices == (), "the tokens spell nothing, so nothing is missing"
     half = Turn(ids=(7, 8, 9), text="So:", spelled="So: " + CUT)
-    assert (await asked(half)).notices == (DynamoNotice.UNSAID,)
+    assert (await asked(half)).notices == (DynamoNotice.INCOMPLETE,)
     assert (await asked(attrs.evolve(half, stop_reason="<"), Sampling(stop=("<",)))).notices == ()
 
 
@@ -465,5 +465,5 @@ async def test_an_overlong_prompt_is_told_in_numbers() -> None:
 
 
 def test_a_route_is_one_of_two() -> None:
-    with pytest.raises(InputError, match="'chat' or by 'completions'"):
+    with pytest.raises(InputError, match="pass 'chat' or 'completions'"):
         Dynamo("http://mock", route="generate")  # type: ignore[arg-type]  # the point

@@ -1,4 +1,4 @@
-"""What ids say, asked of a vocabulary that lies anywhere."""
+"""What ids say, asked of a tokenizer that lies anywhere."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from tito_core import InputError
 from tito_io.engines.replies.harmony import MARKERS
 from tito_io.engines.replies.hermes import TAGS
-from tito_io.engines.replies.output_parser import Harmony, Hermes, Speech
+from tito_io.engines.replies.output_parser import Harmony, Hermes, OutputParser
 
 pytestmark = pytest.mark.anyio
 
 
 @attrs.define
 class Letters:
-    """A vocabulary of letters, and of some texts that are tokens; it keeps what it was asked."""
+    """A tokenizer of letters, and of some texts that are tokens; it keeps what it was asked."""
 
     tokens: dict[str, int]
     asked: list[object] = attrs.field(factory=list)
@@ -43,49 +43,49 @@ def letters(texts: Sequence[str]) -> Letters:
 CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 
 
-@pytest.mark.parametrize(("manner", "texts"), [(Hermes, TAGS), (Harmony, MARKERS)])
+@pytest.mark.parametrize(("parser_class", "texts"), [(Hermes, TAGS), (Harmony, MARKERS)])
 async def test_what_must_be_known_is_asked_once(
-    manner: type[Hermes | Harmony], texts: tuple[str, ...]
+    parser_class: type[Hermes | Harmony], texts: tuple[str, ...]
 ) -> None:
-    vocabulary = letters(texts)
-    speech: Speech = manner(vocabulary)
-    await speech.ready()
-    count = len(vocabulary.asked)
-    await speech.ready()
-    await speech.parsed([1], [104, 105], "hi", whole=True, tools=True)
+    tokenizer = letters(texts)
+    parser: OutputParser = parser_class(tokenizer)
+    await parser.ready()
+    count = len(tokenizer.asked)
+    await parser.ready()
+    await parser.parsed([1], [104, 105], "hi", whole=True, tools=True)
     assert count > 0
-    assert len(vocabulary.asked) == count, "a plain text needs no question"
+    assert len(tokenizer.asked) == count, "a plain text needs no question"
 
 
 @pytest.mark.parametrize("whole", [True, False])
 async def test_a_call_counts_where_its_tags_were_sampled(whole: bool) -> None:
-    vocabulary = letters(TAGS)
-    speech = Hermes(vocabulary)
-    sampled = await vocabulary.encode(CALL)
-    parsed = await speech.parsed([1], sampled, CALL, whole=whole, tools=True)
+    tokenizer = letters(TAGS)
+    parser = Hermes(tokenizer)
+    sampled = await tokenizer.encode(CALL)
+    parsed = await parser.parsed([1], sampled, CALL, whole=whole, tools=True)
     assert parsed.calls == (("f", '{"a": 1}'),)
-    spelled = await speech.parsed([1], [ord(letter) for letter in CALL], CALL, whole=whole, tools=True)
+    spelled = await parser.parsed([1], [ord(letter) for letter in CALL], CALL, whole=whole, tools=True)
     assert (spelled.calls, spelled.content) == ((), CALL)
-    assert not (await speech.parsed([1], sampled, CALL, whole=whole, tools=False)).calls
+    assert not (await parser.parsed([1], sampled, CALL, whole=whole, tools=False)).calls
 
 
 async def test_harmony_is_told_by_its_markers() -> None:
-    assert await Harmony(letters(MARKERS)).spoken()
+    assert await Harmony(letters(MARKERS)).supported()
     for texts in ((), TAGS, MARKERS[:-1]):
-        assert not await Harmony(letters(texts)).spoken()
-    with pytest.raises(InputError, match="speaks otherwise"):
+        assert not await Harmony(letters(texts)).supported()
+    with pytest.raises(InputError, match="has no harmony markers"):
         await Harmony(letters(TAGS)).ready()
 
 
 async def test_harmony_markers_that_are_one_token_are_no_markers() -> None:
-    assert not await Harmony(Letters(dict.fromkeys(MARKERS, 5000))).spoken()
+    assert not await Harmony(Letters(dict.fromkeys(MARKERS, 5000))).supported()
 
 
 async def test_the_stop_may_stand_in_the_text() -> None:
     """Servers told to show it do show it."""
-    vocabulary = letters(MARKERS)
+    tokenizer = letters(MARKERS)
     text = "<|channel|>final<|message|>hi"
-    ids = [*await vocabulary.encode(text), vocabulary.tokens["<|return|>"]]
-    speech = Harmony(vocabulary)
+    ids = [*await tokenizer.encode(text), tokenizer.tokens["<|return|>"]]
+    parser = Harmony(tokenizer)
     for said in (text, text + "<|return|>"):
-        assert (await speech.parsed([1], ids, said, whole=True, tools=True)).content == "hi"
+        assert (await parser.parsed([1], ids, said, whole=True, tools=True)).content == "hi"

@@ -18,8 +18,8 @@ from tito_io.engines.protocol import (
     Sampling,
     ServerError,
 )
+from tito_io.engines.served_tokenizer import TOKENIZE
 from tito_io.engines.sglang.requests import CHAT, GENERATE
-from tito_io.engines.sglang.tokenizer import TOKENIZE
 
 pytestmark = pytest.mark.anyio
 

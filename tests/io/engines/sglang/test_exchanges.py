@@ -26,9 +26,9 @@ from tito_io.engines.protocol import (
     RequestError,
     Sampling,
 )
+from tito_io.engines.served_tokenizer import TOKENIZE
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.requests import CHAT, COMPLETIONS, GENERATE
-from tito_io.engines.sglang.tokenizer import TOKENIZE
 
 pytestmark = pytest.mark.anyio
 
@@ -172,6 +172,6 @@ async def test_the_server_is_known_from_what_it_recorded() -> None:
         "probe": complained("logit_bias must has keys in [0, 4104], got 2147483647."),
     }
     engine: SGLang = mocked(answers)[0]
-    assert await engine.limits() == ModelLimits(max_model_len=2048, vocab_size=4105)
+    assert await engine.limits() == ModelLimits(max_model_len=2048, vocab_size=4105, max_prompt_len=2041)
     facts = await engine.facts()
     assert (facts.version, facts.max_prompt, facts.seeded) == ((0, 5, 23), 2041, False)

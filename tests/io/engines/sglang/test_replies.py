@@ -35,9 +35,9 @@ from tito_io.engines.protocol import (
     ServerError,
     UnsupportedError,
 )
+from tito_io.engines.replies.sglang_meta import Routing
 from tito_io.engines.sglang import ROUTES
 from tito_io.engines.sglang.engine import SEED_IGNORED
-from tito_io.engines.sglang.meta_info import Routing
 from tito_io.engines.sglang.requests import CHAT, COMPLETIONS, GENERATE
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +121,7 @@ async def test_names_that_disagree_are_no_ids() -> None:
         ({"finish_reason": None}, "null or missing"),
         ({"finish_reason": {"type": "tired"}}, "unknown reason"),
         ({"output_token_logprobs": [[-0.5, 7], [0.5, 8]]}, "above 0"),
-        ({"output_token_logprobs": [[-0.5, 7], -0.5]}, "no log-probability with its id"),
+        ({"output_token_logprobs": [[-0.5, 7], -0.5]}, "not a log-probability with its id"),
         ({"weight_versions": [{"version": "a", "start": 0, "end": 1}]}, "1 ids with a weight version for 2"),
         ({"weight_versions": [{"version": "a", "start": 1, "end": 2}]}, "go from 1 to 2"),
     ],
@@ -393,7 +393,7 @@ async def test_extras_go_where_the_route_has_them() -> None:
     assert (body["sampling_params"]["top_p"], body["extra_key"]) == (0.5, "k")
     assert "extra_key" not in body["sampling_params"]
     for wrong in ("rid", "input_ids", "return_logprob", "max_new_tokens", "skip_special_tokens", "stream"):
-        with pytest.raises(InputError, match="is not an extra"):
+        with pytest.raises(InputError, match="cannot be passed here"):
             await engine.from_ids(PROMPT, Sampling(extra={wrong: 1}))
 
 
@@ -424,7 +424,7 @@ async def test_trap_33_special_tokens_are_asked_for_sglang() -> None:
     await engine.from_ids(PROMPT, Sampling())
     assert mock.bodies("/detokenize")
     assert all(body["skip_special_tokens"] is False for body in mock.bodies("/detokenize"))
-    assert await engine._speech.vocabulary.decode([92]) == "<tool_call>"  # type: ignore[union-attr]  # it spoke
+    assert await engine._tokenizer.decode([92]) == "<tool_call>"
     assert mock.bodies(GENERATE)[0]["sampling_params"]["skip_special_tokens"] is False
 
 

@@ -111,7 +111,7 @@ async def test_trap_28_an_abort_repeats_no_id_sglang(before: list[Any], last: di
 @pytest.mark.parametrize(
     ("events", "told"),
     [
-        ([event((7,), "a", 1), event((8, 9), "b", 4)], "2 sampled ids after 1, where the engine counts 4"),
+        ([event((7,), "a", 1), event((8, 9), "b", 4)], "2 sampled ids after 1, and the engine counts 4"),
         ([event((7,), "a", 1), event((6, 8), "b", 2)], "took sampled ids back"),
         (
             [event((7,), "a", 1), event((8,), "b", 2, logprobs=triples((8, 9, 9)))],
@@ -119,8 +119,8 @@ async def test_trap_28_an_abort_repeats_no_id_sglang(before: list[Any], last: di
         ),
         ([event((7,), "a", 1, index=1)], "is of turn 1"),
         ([{"text": "a"}], "`meta_info` is null or missing"),
-        ([event((7,), "a", 1)], "a turn in it did not"),
-        ([], "a turn in it did not"),
+        ([event((7,), "a", 1)], "before its turn did"),
+        ([], "before its turn did"),
         ([{**event((7,), "a", 1, STOP), "prompt_token_ids": [4, 5]}], "other prompt ids than were sent"),
     ],
 )

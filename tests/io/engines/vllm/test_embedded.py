@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from tito_core import TemplateRefused
-from tito_io.embedded.app import app, family
+from tito_io.embedded import app, family
 from tito_io.engines.protocol import Delta, OverlongError, Rendering, RequestError, Sampling
 from tito_io.engines.vllm import VLLM
 

@@ -26,8 +26,8 @@ from tito_io.engines.protocol import (
     RequestError,
     Sampling,
 )
+from tito_io.engines.served_tokenizer import TOKENIZE
 from tito_io.engines.vllm import CHAT, COMPLETIONS, GENERATE, TOKENS
-from tito_io.engines.vllm.tokenizer import TOKENIZE
 
 pytestmark = pytest.mark.anyio
 

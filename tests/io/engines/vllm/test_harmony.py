@@ -113,23 +113,23 @@ async def test_the_stops_go_with_messages_too() -> None:
     assert reply.message == {"role": "assistant", "content": "hi"}
 
 
-@pytest.mark.parametrize("speech", [None, "harmony"])
-async def test_conversations_are_rendered_elsewhere(speech: Any) -> None:
-    engine, mock = engine_of("completions", completion_answer(), speech=speech)
+@pytest.mark.parametrize("output_format", [None, "harmony"])
+async def test_conversations_are_rendered_elsewhere(output_format: Any) -> None:
+    engine, mock = engine_of("completions", completion_answer(), output_format=output_format)
     with pytest.raises(UnsupportedError, match=r"tokenize_fn.*Family"):
         await engine.render(HELLO, TOOLED, add_generation_prompt=True)
     assert not any("messages" in (body or {}) for _, body in mock.asked)
 
 
 async def test_a_vocabulary_without_the_markers_is_another_manners() -> None:
-    engine, _ = mocked({COMPLETIONS: completion_answer()}, speech="harmony")
-    with pytest.raises(InputError, match="speaks otherwise"):
+    engine, _ = mocked({COMPLETIONS: completion_answer()}, output_format="harmony")
+    with pytest.raises(InputError, match="has no harmony markers"):
         await engine.from_ids([1], Sampling())
 
 
 async def test_who_says_the_manner_is_not_contradicted() -> None:
     answer = answer_of("completions", "<think>hm</think>hi")
-    engine, mock = engine_of("completions", answer, speech="hermes")
+    engine, mock = engine_of("completions", answer, output_format="hermes")
     reply = await engine.from_ids(PROMPT, Sampling())
     assert reply.message == {"role": "assistant", "content": "hi", "reasoning": "hm"}
     assert "stop_token_ids" not in mock.bodies(COMPLETIONS)[0]
@@ -290,9 +290,9 @@ class Local:
 )
 async def test_what_the_real_template_writes_is_read_back() -> None:
     family = Family.load(FOLDER)
-    speech = Harmony(Local(family))
-    assert await speech.spoken()
-    assert await speech.stop_ids() == (200002, 200012)
+    parser = Harmony(Local(family))
+    assert await parser.supported()
+    assert await parser.stop_ids() == (200002, 200012)
     call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
     turns: list[tuple[dict[str, Any], Any]] = [
         ({"role": "assistant", "thinking": "hm", "content": "hi"}, ("hm", "hi", ())),
@@ -304,8 +304,8 @@ async def test_what_the_real_template_writes_is_read_back() -> None:
         assert whole[: len(prompt)] == prompt
         ids = whole[len(prompt) :]
         text = family.decode(ids[:-1])
-        parsed = await speech.parsed(prompt, ids, text, whole=True, tools=True)
+        parsed = await parser.parsed(prompt, ids, text, whole=True, tools=True)
         assert (parsed.reasoning, parsed.content) == (thought, content)
         assert tuple(name for name, _ in parsed.calls) == names
-        again = await speech.parsed(prompt, ids, text, whole=False, tools=True)
+        again = await parser.parsed(prompt, ids, text, whole=False, tools=True)
         assert again == parsed, "asked about in pieces, too"

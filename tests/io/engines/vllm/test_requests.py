@@ -112,7 +112,7 @@ async def test_a_turn_may_take_what_is_left_of_the_context(
 @pytest.mark.parametrize("length", [50, 51, 1000])
 async def test_a_prompt_that_fills_the_context_is_refused_before_it_is_sent(length: int) -> None:
     engine, mock = mocked()
-    with pytest.raises(OverlongError, match=f"the prompt has {length} ids, and m takes 50"):
+    with pytest.raises(OverlongError, match=f"the prompt has {length} ids, and the model takes 50"):
         await engine.from_ids([1] * length, Sampling())
     assert [path for path, _ in mock.asked] == ["/v1/models"]
 
@@ -214,7 +214,7 @@ async def test_the_only_model_is_found_and_asked_for_once() -> None:
 @pytest.mark.parametrize(("cards", "told"), [([], "none"), ([CARD, {**CARD, "id": "n"}], "m, n")])
 async def test_which_model_must_be_said_where_there_is_not_just_one(cards: list[Any], told: str) -> None:
     engine, _ = mocked({"/v1/models": {"data": cards}})
-    with pytest.raises(InputError, match=f"the server has {told}; say which one"):
+    with pytest.raises(InputError, match=f"the server has {told}.*; pass one of them"):
         await engine.served()
 
 
@@ -281,10 +281,10 @@ async def test_text_without_an_encoding_is_the_callers_mistake() -> None:
 
 
 def test_a_route_that_is_none_is_named() -> None:
-    with pytest.raises(InputError, match="'messages': ids go in by one of completions, chat, generate"):
+    with pytest.raises(InputError, match="'messages': pass one of completions, chat, generate"):
         VLLM("http://127.0.0.1:8000", route="messages")  # type: ignore[arg-type]  # the mistake under test
-    with pytest.raises(InputError, match="speech is 'sindarin'"):
-        VLLM("http://127.0.0.1:8000", speech="sindarin")  # type: ignore[arg-type]  # likewise
+    with pytest.raises(InputError, match="output_format is 'sindarin'"):
+        VLLM("http://127.0.0.1:8000", output_format="sindarin")  # type: ignore[arg-type]  # likewise
 
 
 async def test_nothing_is_asked_twice() -> None:

@@ -1,7 +1,7 @@
-"""What SGLang says about a sampled turn beside its text: its `meta_info`, and the same facts elsewhere.
+"""Readers of SGLang's `meta_info`: log-probabilities, routed experts and cache counts of a sampled turn.
 
-Each function reads one fact, wherever a route or a version keeps it, and raises where what it finds does not
-belong to the sampled ids.
+Miles' session server passes the same fields on. Each reader raises where a value does not belong to the
+sampled ids.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 import attrs
 
-from tito_core.samples import RoutedExperts, WeightVersion
-from tito_io.engines.replies.invariants import Check
+from tito_core.samples import RoutedExperts
+
+from .invariants import Check
 
 NUMBER_BYTES = 4
 """The experts' numbers come as int32."""
@@ -23,52 +24,35 @@ NUMBER_BYTES = 4
 
 @attrs.frozen
 class Routing:
-    """What makes sense of routed experts, which come as bare numbers."""
+    """The shape of routed experts, which SGLang sends as bare numbers.
+
+    Attributes:
+        layers: How many layers route.
+        experts: How many experts an id goes through in each layer.
+    """
 
     layers: int
-    """How many layers route."""
     experts: int
-    """How many experts an id goes through in each."""
 
 
 def triples(check: Check, meta: object, ids: Sequence[int]) -> tuple[float | None, ...]:
     """Return log-probabilities from `[log-probability, id, text]` a sampled id; the ids must be those.
 
-    A turn that ended early may come without any; that is an error and no turn without log-probabilities.
+    A turn that ended early may come without any: that is an error, not a turn without log-probabilities.
     """
-    found = check.get(meta, "output_token_logprobs", list)
-    named = [triple_id(check, triple) for triple in found]
-    check.count("log-probabilities", len(found), "sampled ids", len(ids))
+    entries = check.get(meta, "output_token_logprobs", list)
+    named = [triple_id(check, triple) for triple in entries]
+    check.count("log-probabilities", len(entries), "sampled ids", len(ids))
     if named != list(ids):
         check.fail("the log-probabilities belong to other ids than were sampled")
-    return check.logprobs([triple[0] for triple in found], len(ids))
+    return check.logprobs([triple[0] for triple in entries], len(ids))
 
 
 def triple_id(check: Check, triple: object) -> int:
     """Return the id of one log-probability."""
     if not isinstance(triple, list) or len(triple) < 2 or type(triple[1]) is not int:  # noqa: PLR2004  # a value and its id
-        check.fail("an entry of `output_token_logprobs` is no log-probability with its id")
+        check.fail("an entry of `output_token_logprobs` is not a log-probability with its id")
     return triple[1]
-
-
-def weights(check: Check, spans: object, count: int) -> tuple[WeightVersion, ...]:
-    """Return which weights sampled what: runs one after the other, over every id.
-
-    Older servers name only the version that they have in the end, which says nothing of what came before.
-    """
-    if not spans:
-        return ()
-    found, place = [], 0
-    for span in check.get({"weight_versions": spans}, "weight_versions", list):
-        start, stop = check.get(span, "start", int), check.get(span, "end", int)
-        if start != place or stop < start:
-            check.fail(
-                f"a weight version's ids go from {start} to {stop}, and the last one's ended at {place}"
-            )
-        found.append(WeightVersion(version=str(span.get("version")), start=start, stop=stop))
-        place = stop
-    check.count("ids with a weight version", place, "sampled ids", count)
-    return tuple(found)
 
 
 def experts(
@@ -76,7 +60,7 @@ def experts(
 ) -> RoutedExperts | None:
     """Return which experts the ids went through; `positions` are prompt and completion together.
 
-    The last id was never an input, so there is a row less than ids. The bytes have no header. Without
+    The last id was never an input, so there is one row less than ids. The bytes have no header. Without
     `routing` the shape has two axes: positions, and the numbers of all layers side by side.
     """
     if data is None:
@@ -95,7 +79,7 @@ def experts(
 
 
 def _shape(numbers: int, rows: int, routing: Routing | None) -> tuple[int, ...]:
-    """Return the shape that so many numbers have.
+    """Return the shape of `numbers` numbers: `rows` positions, and per position the layers and experts.
 
     >>> _shape(24, 3, Routing(layers=4, experts=2)), _shape(24, 3, None)
     ((3, 4, 2), (3, 8))

@@ -1,0 +1,271 @@
+"""Base class of the adapters for engines with an HTTP API; this docstring is the guide to writing one.
+
+An adapter is a package `tito_io/engines/NAME/` that imports no other adapter. It needs four files:
+
+`requests.py`
+    Functions that return request bodies. `openai_fields` writes messages, tools and sampling parameters as
+    OpenAI's API has them. List the keys that `Sampling.extra` may not hold.
+`replies.py`
+    `read`: from a decoded answer to a `Reply`. Read each field through a `Check`: ids that were sent must be
+    repeated or counted, and there is one log-probability per sampled id. `replies.output_parser` makes a
+    message of ids where the server makes none.
+`calls.py`
+    A subclass of `TurnRequest` (`turn_request.py`): `read`, and for streams `partial`. Where ids do not
+    stand in `token_ids` of each choice, also `open_stream`.
+`engine.py`
+    A subclass of `HttpEngine`, described below.
+
+A subclass of `HttpEngine` sets `name` and writes three methods:
+
+`render`
+    Messages to ids. `served_tokenizer.ServedTokenizer.render` does it for servers with `/tokenize`; a server
+    without such a route needs a model folder (`families.family.Family.tokenize_fn`).
+`from_messages`
+    Build a body, wrap it in the `TurnRequest` and pass that to `_send`.
+`_sample`
+    The same for ids. `from_ids` has checked them: they are ids of this model, and they fit.
+
+It may override `_select` (which listed model is meant), `_sendable` and `_vocabulary_size` (what ids there
+are), `limits`, and the class attributes `length_key` and `needs_max_tokens`.
+
+`registry.py` then gets a function that makes the engine from command-line options, and `ENGINES` its name.
+`tests/io/engines/test_http_engine.py` holds a complete small adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Self, TypedDict, Unpack
+
+import attrs
+import httpx2
+
+from tito_core import Ids, InputError
+
+from .protocol import EngineAnswer, InvalidReplyError, ModelLimits, Rendering, Reply, Sampling, Watch
+from .replies.invariants import Check
+from .turn_request import TurnRequest
+from .wire import Wire
+
+MODELS = "/v1/models"
+"""OpenAI's route that lists the models of a server."""
+
+
+class Connection(TypedDict, total=False):
+    """The constructor arguments that every HTTP adapter takes besides `base_url`; see `HttpEngine`."""
+
+    model: str | None
+    api_key: str | None
+    timeout: float | None
+    vocab_size: int | None
+    transport: httpx2.AsyncBaseTransport | None
+
+
+@attrs.frozen
+class ServedModel:
+    """A model that a server lists.
+
+    Attributes:
+        name: Its name, as requests give it.
+        max_model_len: The most ids of prompt and completion together; None where the server does not say.
+        parent: The model that this one is a LoRA adapter of; None for a model of its own.
+    """
+
+    name: str
+    max_model_len: int | None = None
+    parent: str | None = None
+
+    @classmethod
+    def of(cls, check: Check, card: object, length_key: str = "max_model_len") -> ServedModel:
+        """Read one entry of a server's list; `length_key` is the server's name for the context length."""
+        name, fields = check.get(card, "id", str), check.get({"card": card}, "card", dict)
+        length, parent = fields.get(length_key), fields.get("parent")
+        # Dynamo's frontend writes 0 where a worker did not report its context length.
+        known = type(length) is int and length > 0
+        return cls(name, length if known else None, parent if isinstance(parent, str) else None)
+
+
+def shortest_context(models: Sequence[ServedModel]) -> int | None:
+    """Return the smallest known context length; None where no model has one."""
+    return min((one.max_model_len for one in models if one.max_model_len is not None), default=None)
+
+
+def sole_model(models: Sequence[ServedModel], name: str | None = None) -> ServedModel:
+    """Return the only model that is not a LoRA adapter.
+
+    Raises:
+        InputError: There are none, or several; or `name` was given, which names none of them.
+    """
+    bases = [one for one in models if one.parent is None]
+    if len(bases) == 1 and name is None:
+        return bases[0]
+    names = ", ".join(one.name for one in models) or "none yet"
+    raise InputError(f"model: the server has {names}; pass one of them" + (f", not {name!r}" if name else ""))
+
+
+@attrs.frozen
+class TurnAfterIds:
+    """A turn to sample after ids that were checked.
+
+    Attributes:
+        model: The model in use.
+        ids: The prompt.
+        sampling: The caller's sampling parameters.
+        rendering: What the ids were rendered with; None where the caller does not know.
+        max_tokens: The most ids to ask for: what fits, at most `sampling.max_tokens`; None where unknown.
+        watch: The stream callback; None for an answer in one piece.
+    """
+
+    model: ServedModel
+    ids: Ids
+    sampling: Sampling
+    rendering: Rendering | None
+    max_tokens: int | None
+    watch: Watch | None
+
+    @property
+    def tools(self) -> bool:
+        """Whether the completion may hold tool calls: there are tools, or it is unknown whether there are."""
+        return self.rendering is None or bool(self.rendering.tools)
+
+
+class HttpEngine:
+    """What the adapters of HTTP engines share; nothing is sent before a method is called.
+
+    Args:
+        base_url: The server's address, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.
+        model: The model's name; may be left out where the server has one model.
+        api_key: Sent as a bearer token; None sends none.
+        timeout: Seconds without a byte after which a request fails; None waits for ever. Default 600.
+        vocab_size: How many ids there are; ids are then checked before they are sent.
+        transport: Replaces the network: `httpx2.ASGITransport(app)` is answered by `app` in this process,
+            `reconnect.Reconnecting()` repeats connections that were never made.
+
+    Attributes:
+        name: The engine's name.
+        keeps_ids: False: prompts go by ids.
+        model: The model's name as it was passed.
+        vocab_size: How many ids there are; None where it is unknown.
+        length_key: The key of a listed model under which the server states the context length.
+        needs_max_tokens: Whether a request must state `max_tokens`, so that it or the context is needed.
+    """
+
+    name: str
+    keeps_ids: bool = False
+    length_key: ClassVar[str] = "max_model_len"
+    needs_max_tokens: ClassVar[bool] = True
+
+    def __init__(self, base_url: str, **connection: Unpack[Connection]) -> None:
+        self.model = connection.get("model")
+        self.vocab_size = connection.get("vocab_size")
+        self._wire = Wire.to(
+            base_url,
+            api_key=connection.get("api_key"),
+            timeout=connection.get("timeout", 600.0),
+            transport=connection.get("transport"),
+        )
+        self._served: ServedModel | None = None
+        self._echoing: set[Hashable] = set()
+        """The routes that have repeated a prompt correctly, so that they need not repeat the next one."""
+
+    async def models(self) -> tuple[ServedModel, ...]:
+        """Return the models that the server lists."""
+        answer = await self._wire.get(MODELS)
+        check = self._check(MODELS, answer, "GET")
+        return tuple(ServedModel.of(check, card, self.length_key) for card in check.get(answer, "data", list))
+
+    async def served(self) -> ServedModel:
+        """Return the model in use; the server is asked once.
+
+        Raises:
+            InputError: No `model` was passed and the server does not have exactly one.
+        """
+        if self._served is None:
+            self._served = self._select(await self.models())
+        return self._served
+
+    async def limits(self) -> ModelLimits:
+        """Return the sizes that the model accepts; the server is asked once."""
+        length = (await self.served()).max_model_len
+        return ModelLimits(max_model_len=length, vocab_size=await self._vocabulary_size())
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after exactly these ids (TITO).
+
+        The answer must repeat the ids; once a route has done so, the engine's count of them is enough.
+
+        Raises:
+            InputError: An id is outside the vocabulary, or nothing says how many ids to sample.
+            OverlongError: The ids leave no room in the model's context.
+            UnsupportedError: The server takes no ids by this route.
+
+        In all three cases nothing was sampled.
+        """
+        sent, limits = await self._sendable(ids), await self.limits()
+        model, room = await self.served(), limits.room(len(sent), sampling.max_tokens)
+        if room is None and self.needs_max_tokens:
+            raise InputError(
+                f"Sampling.max_tokens is None, and the server does not state the context length of "
+                f"{model.name}: pass a number"
+            )
+        return await self._sample(TurnAfterIds(model, sent, sampling, rendering, room, watch))
+
+    async def aclose(self) -> None:
+        """Close the connections; leaving `async with` does so too."""
+        await self._wire.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # What a subclass writes, or may change.
+
+    async def _sample(self, turn: TurnAfterIds) -> Reply:
+        """Send checked ids by the engine's route; return the reply."""
+        raise NotImplementedError
+
+    def _select(self, models: Sequence[ServedModel]) -> ServedModel:
+        """Return the model named `self.model`, or the only one.
+
+        A name that is not listed is used as it is, with an unknown context length.
+        """
+        if self.model is None:
+            return sole_model(models)
+        return next((one for one in models if one.name == self.model), ServedModel(self.model))
+
+    async def _vocabulary_size(self) -> int | None:
+        """Return how many ids there are; None where it is unknown."""
+        return self.vocab_size
+
+    async def _sendable(self, ids: Sequence[int]) -> Ids:
+        """Return a prompt's ids; raises `InputError` for those that are not the model's."""
+        return self._wire.sendable(ids, await self._vocabulary_size())
+
+    # What a subclass calls.
+
+    async def _send(self, request: TurnRequest, watch: Watch | None, route: Hashable) -> Reply:
+        """Return the reply to a request, and record whether `route` repeated the prompt.
+
+        A route that has repeated one prompt correctly is trusted with the next: the ids are most of a long
+        request's answer. A reply that does not hold together ends that trust.
+        """
+        try:
+            reply = await request.reply(watch)
+        except InvalidReplyError:
+            self._echoing.discard(route)
+            raise
+        if request.echoed(reply):
+            self._echoing.add(route)
+        return reply
+
+    def _check(self, path: str, answer: object, method: str = "POST") -> Check:
+        return Check(self._wire.where(method, path), EngineAnswer(200, answer), self.vocab_size)

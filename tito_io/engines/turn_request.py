@@ -1,0 +1,216 @@
+"""One request for a turn: sent in one piece or as a stream, and read by the same reader.
+
+Ids that were received are never lost: an error after the first id holds them in `EngineError.partial`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+import attrs
+
+from tito_core import Message
+
+from .protocol import AbortedError, Delta, EngineAnswer, EngineError, InvalidReplyError, Reply, Usage, Watch
+from .replies.chunks import Assembly
+from .replies.invariants import Check
+from .wire import Wire
+
+STREAM_KEYS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+"""What makes an OpenAI route stream, with the token counts in its last chunk."""
+
+
+class TurnStream(Protocol):
+    """A streamed answer, put together event by event."""
+
+    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
+        """Add an event; return what is new in it."""
+
+    def body(self) -> Any:
+        """Return the body that would have come in one piece."""
+
+
+@attrs.define
+class ChunkStream:
+    """A stream of OpenAI chunks; a subclass may read the deltas elsewhere.
+
+    Attributes:
+        assembly: The chunks so far, joined.
+    """
+
+    assembly: Assembly = attrs.field(factory=Assembly)
+
+    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
+        """Add a chunk; return what each of its choices brings."""
+        deltas = [chunk_delta(check, choice) for choice in chunk_choices(check, event)]
+        self.add(check, event)
+        return deltas
+
+    def add(self, check: Check, chunk: Mapping[str, Any]) -> None:
+        """Join a chunk to those before it; raises `InvalidReplyError` where its values do not fit theirs."""
+        try:
+            self.assembly.add(chunk)
+        except (AttributeError, TypeError, ValueError):
+            check.fail("a chunk's values have another type than those before it, or than the API allows")
+
+    def body(self) -> dict[str, Any]:
+        """Return the body that the chunks add up to."""
+        return self.assembly.body()
+
+
+@attrs.frozen(kw_only=True)
+class TurnRequest:
+    """One request for a turn; a subclass says how its answer is read.
+
+    Attributes:
+        wire: The server.
+        path: The route.
+        body: The request's body, without what makes it a stream.
+        vocab_size: How many ids there are; None where it is unknown.
+    """
+
+    wire: Wire
+    path: str
+    body: Mapping[str, Any]
+    vocab_size: int | None = None
+
+    def read(self, check: Check, body: Any) -> Reply:
+        """Return the reply that a whole answer holds; of a stream, `body` is what its events add up to."""
+        raise NotImplementedError
+
+    def open_stream(self) -> TurnStream:
+        """Return what puts a streamed answer together."""
+        return ChunkStream()
+
+    def check_ends(self, check: Check, body: Any) -> None:
+        """Demand that every turn of a stream states why it ended; the stream's end mark alone does not.
+
+        vLLM up to 0.31 ends an aborted stream like a finished one, but for the finish reason.
+        """
+        if any(choice.get("finish_reason") is None for choice in body["choices"]):
+            raise AbortedError(
+                f"{check.where}: the stream ended before its turn did: the engine aborted it", check.answer
+            )
+
+    def partial(self, check: Check, body: Any) -> Reply | None:
+        """Return what was received of a turn when its stream broke; None where no id was received."""
+        del check, body
+        return None
+
+    def echoed(self, reply: Reply) -> bool:
+        """Whether the reply repeats the prompt's ids, and names its own ids when the prompt's are left out.
+
+        Such a route need not repeat the next prompt (`HttpEngine._send`).
+        """
+        del reply
+        return False
+
+    @property
+    def streamed_body(self) -> Mapping[str, Any]:
+        """The body that requests a stream."""
+        return {**self.body, **STREAM_KEYS}
+
+    async def reply(self, watch: Watch | None) -> Reply:
+        """Send the request; return the reply. With `watch`, stream it."""
+        if watch is None:
+            answer = await self.wire.post(self.path, self.body)
+            return self.read(self.check(answer), answer)
+        stream = self.open_stream()
+        try:
+            async with aclosing(self.wire.stream(self.path, self.streamed_body)) as events:
+                async for event in events:
+                    for delta in stream.take(self.check(event), event):
+                        if delta.ids or delta.text:
+                            await watch(delta)
+            body = stream.body()
+            check = self.check(body)
+            self.check_ends(check, body)
+            return self.read(check, body)
+        except EngineError as error:
+            if error.partial is None:
+                error.partial = self.partial(self.check(stream.body()), stream.body())
+            raise
+
+    def check(self, answer: object) -> Check:
+        """Return the checks of an answer."""
+        return Check(self.wire.where("POST", self.path), EngineAnswer(200, answer), self.vocab_size)
+
+
+def chunk_choices(check: Check, chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the choices of a chunk."""
+    choices = check.get({"choices": chunk.get("choices") or []}, "choices", list)
+    return [check.get({"choice": choice}, "choice", dict) for choice in choices]
+
+
+def chunk_delta(check: Check, choice: Mapping[str, Any]) -> Delta:
+    """Return what a choice of an OpenAI chunk brings: `token_ids`, their log-probabilities, and text."""
+    ids = check.ids(choice, "token_ids") if choice.get("token_ids") is not None else ()
+    values = chunk_logprobs(choice)
+    logprobs = check.logprobs(values, len(ids)) if ids and len(values) == len(ids) else None
+    return Delta(ids=ids, logprobs=logprobs, text=choice_text(choice), index=choice.get("index", 0))
+
+
+def chunk_logprobs(choice: Mapping[str, Any]) -> Sequence[object]:
+    """Return a choice's log-probabilities: a list on the completions route, entries on the chat route."""
+    logprobs = choice.get("logprobs") or {}
+    values: Sequence[object] = logprobs.get("token_logprobs") or ()
+    return values or [entry.get("logprob") for entry in logprobs.get("content") or ()]
+
+
+def choice_text(choice: Mapping[str, Any]) -> str:
+    """Return the text of a choice, of a whole answer or of a chunk."""
+    text = choice.get("text", (choice.get("message") or choice.get("delta") or {}).get("content"))
+    return text if isinstance(text, str) else ""
+
+
+@attrs.frozen
+class TurnPart:
+    """What was received of one turn.
+
+    Attributes:
+        ids: The sampled ids so far.
+        logprobs: As they came; perhaps none, or fewer than ids.
+        text: The text so far.
+        message: The server's message so far; None where the route has none.
+    """
+
+    ids: Sequence[int]
+    logprobs: Sequence[object]
+    text: str
+    message: Message | None = None
+
+
+def partial_reply(
+    check: Check, prompt_ids: Sequence[int], parts: Sequence[TurnPart], raw: Mapping[str, Any]
+) -> Reply | None:
+    """Return the parts of a broken stream as a reply that ended by `abort`; None where no id was received.
+
+    Log-probabilities are kept where each id has one.
+    """
+    if not any(part.ids for part in parts):
+        return None
+    sampled = sum(len(part.ids) for part in parts)
+    usage = Usage(prompt_tokens=len(prompt_ids), completion_tokens=sampled)
+    first, *others = [
+        Reply(
+            prompt_ids=prompt_ids,
+            completion_ids=tuple(part.ids),
+            logprobs=_logprobs_if_whole(check, part),
+            message=part.message,
+            text=part.text,
+            finish_reason="abort",
+            usage=usage,
+            raw=raw,
+        )
+        for part in parts
+    ]
+    return attrs.evolve(first, siblings=tuple(others))
+
+
+def _logprobs_if_whole(check: Check, part: TurnPart) -> tuple[float | None, ...] | None:
+    try:
+        return check.logprobs(part.logprobs, len(part.ids))
+    except InvalidReplyError:
+        return None
