@@ -27,6 +27,7 @@ from tito_io.audit.report import AuditReport, audit_file
 from tito_io.embedded import write_family
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import write_calls
+from tito_io.samples.progress import RunProgress
 
 CONVERSATIONS, TURNS, PARTS = 1_000, 4, 10
 WORDS = ("perhaps", "the", "open", "window", "and", "a", "cold", "river", "tomorrow")
@@ -113,7 +114,8 @@ def measured(path: Path, folder: Path) -> Spent:
     """Audit a file."""
     renderer, watching = AuditRendering(family=folder).load(), Watching(path.stat().st_size)
     before, start, cpu = resident(), time.perf_counter(), time.process_time()
-    report = audit_file(path, renderer, tick=watching)
+    progress = RunProgress(show=lambda state, _: watching(state.bytes_read))
+    report = audit_file(path, renderer, progress=progress)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     return Spent(report, seconds, cpu, watching.looks, resident() - before)
 

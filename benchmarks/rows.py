@@ -25,7 +25,7 @@ from tito_core.samples import Forest, RowPer, SampleOptions, StoredCall, make_ro
 from tito_io.samples.entry import entries
 from tito_io.samples.forms.tito import write_calls
 from tito_io.samples.read import StoredConversation, conversations
-from tito_io.samples.sink import KINDS, opened
+from tito_io.samples.sink import KINDS, open_sink
 
 TURNS, SAMPLED, BRIDGE = 400, 300, 217
 SECONDS, BYTES = 0.1, 64
@@ -98,7 +98,7 @@ def written(forest: Forest, folder: Path, kind: str) -> int:
     """Write a forest's rows into a file of a kind; return its size."""
     path = folder / f"rows{kind}"
     rows, _ = entries(StoredConversation(name="s", forest=forest, first=1, last=1), SampleOptions())
-    with opened(path, sys.stdout.buffer) as sink:
+    with open_sink(path, sys.stdout.buffer) as sink:
         for entry in rows:
             sink.write(entry)
     return path.stat().st_size

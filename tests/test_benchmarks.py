@@ -34,8 +34,7 @@ from tito_core.samples import Forest, SampleOptions, StoredCall
 from tito_io.embedded import write_family
 from tito_io.families.family import Family
 from tito_io.samples.read import StoredConversation
-from tito_io.samples.rows import ConversationRows
-from tito_io.samples.rows import made as rows_of
+from tito_io.samples.rows import ConversationRows, to_rows
 
 pytestmark = pytest.mark.usefixtures("light_heap")
 
@@ -153,7 +152,7 @@ def test_a_measured_run_keeps_every_id_that_was_heard_and_says_what_drifts(
 
 def proved(calls: list[StoredCall], heard: list[list[int]]) -> Proof:
     found = StoredConversation(name="c", forest=Forest.of(calls), first=1, last=1)
-    return proof(rows_of([found], SampleOptions()), {"c": [heard_ids(ids) for ids in heard]})
+    return proof(to_rows([found], SampleOptions()), {"c": [heard_ids(ids) for ids in heard]})
 
 
 def test_rows_are_proven_by_what_was_heard_and_by_nothing_less() -> None:
@@ -176,7 +175,7 @@ def test_rows_are_proven_by_what_was_heard_and_by_nothing_less() -> None:
 
 
 def test_a_row_whose_mask_lies_elsewhere_is_no_proof() -> None:
-    (good,) = rows_of(
+    (good,) = to_rows(
         [StoredConversation(name="c", forest=Forest.of([call("turn-1", [1, 4], [2, 3])]), first=1, last=1)],
         SampleOptions(),
     )

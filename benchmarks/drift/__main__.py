@@ -33,7 +33,7 @@ from tito_io.engines.protocol import UnreachableError
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import CallFile
 from tito_io.samples.read import conversations
-from tito_io.samples.rows import made
+from tito_io.samples.rows import to_rows
 
 from .agent import Agent
 from .place import Place, bound, lent
@@ -101,9 +101,9 @@ class Run:
         """Make rows of a voice's calls and audit them."""
         path = joined(self.folder / voice.name)
         heard = {name: ids for name, ids in self.tap.heard.items() if name.startswith(f"{voice.name}-")}
-        proved = proof(made(conversations(path), SampleOptions()), heard)
+        proved = proof(to_rows(conversations(path), SampleOptions()), heard)
         rates = Rates()
-        report = audit_file(path, AuditRendering(family=self.place.family).load(), each=rates.add)
+        report = audit_file(path, AuditRendering(family=self.place.family).load(), on_break=rates.add)
         return Found(
             voice=voice.name,
             told=voice.told,

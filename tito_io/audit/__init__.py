@@ -1,1 +1,1 @@
-"""`tito audit`: stored conversations against what messages would have made of them, break by break."""
+"""`tito audit`: compare stored conversations with a fresh render of their messages, explain drift."""

@@ -1,11 +1,10 @@
-"""`tito audit`: drift explained."""
+"""The command `tito audit`: compare stored ids with a fresh render of the messages, and explain drift."""
 
 from __future__ import annotations
 
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -15,61 +14,67 @@ import click
 import orjson
 
 from tito_core import InputError, TitoError
-from tito_io.cli.errors import BAD_INPUT, fail
-from tito_io.cli.options import WholeRange
+from tito_io.cli.errors import BAD_INPUT, complain, fail
+from tito_io.cli.options import WholeRange, choices, family_option, html_option, json_option
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
     from tito_io.samples.line_groups import ReadOptions
+    from tito_io.samples.progress import RunProgress
 
     from .rendering import AuditRendering
     from .report import AuditReport
 
 DRIFT, INCOMPLETE = 1, 3
-PYTHON = {"True": "true", "False": "false", "None": "null"}
-"""What templates' arguments are in Python, and in JSON: a string in the place of false is true."""
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+"""Python's words and JSON's. The string "False" would be true in a template."""
+GROUPS = {
+    "id": "consecutive lines with the same id",
+    "file": "all lines of the file",
+    "line": "each line by itself",
+}
 STATUSES = """\b
 Exit status:
-  0    no drift: every prompt rendered from messages restates the ids that were there
+  0    no drift: every prompt, rendered from its messages, repeats the ids that were used
   1    drift was found
   2    bad input: options, file, model folder
-  3    no drift in what was compared, but something was not, or nothing was: lines that nobody
-       could read, prompts that the template refuses, with media or without messages, no calls
-  130  interrupted
+  3    no drift in what was compared, but not everything was: unreadable lines, prompts that the
+       template rejects, with media or without messages, or nothing to compare
+  130  interrupted; standard error says how far it was
 
 \b
-Closing figures: the parts of something that ids would have kept and messages do not.
-  sampled ids change   of the sampled ids that a later prompt restates, those that it changes
-                       when it is rendered from messages; no prompt restates a last turn
-  turns break          of the turns that a later prompt restates, those with a break
-  conversations drift  of all conversations, those with a break
-  lost to merging      of the sampled ids of conversations that can be rendered when they are
-                       finished, last turns too: those that a trainer loses who renders them so
-                       and keeps the turns that stand unchanged at the beginning; what comes after
-                       a first difference is lost, and it may be where no prompt drifts
-  prefix cache lost    of the prompt ids that the engine's prefix cache has where prompts are sent
-                       as ids, those that it has not where they are sent as messages
+Rates. Each has this name in the table and on the page, and with _rate in the JSON.
+  changed ids            of the sampled ids that a later prompt restates: those that differ in
+                         that prompt when it is rendered from messages. No prompt restates the
+                         last turn.
+  broken turns           of the turns that a later prompt restates: those with a break
+  drifted conversations  of all conversations: those with a break
+  ids lost to merging    of the sampled ids of finished conversations that can be rendered: those
+                         that a trainer loses if it renders them from messages and keeps the
+                         turns up to the first difference. It may be above 0 without drift.
+  cached ids lost        of the prompt ids that the engine's prefix cache has if prompts are sent
+                         as ids: those that it does not have if they are sent as messages
 
 \b
-Causes, in the order in which they are named: a break has the first that holds, others are `also`.
-  rendering    the first prompt, or one sent by messages, is not this family's rendering
-  tools        undone by rendering with the tools and arguments of the turn before
-  edited       undone by the messages of the turn before: the harness edited history
+Causes. A break counts under the first one that holds; the others are shown as `also`.
+  rendering    the first prompt, or one sent as messages, is not this family's rendering
+  tools        rendering with the tools and arguments of the turn before undoes it
+  edited       the messages of the turn before undo it: the harness edited history
   truncated    a turn that was cut short gets a close, or more, that it never sampled
   seam         the close or the stop differs, and nothing before it
-  thinking     the message has its thinking, the rendering does not
-  whitespace   white space differs, and nothing else
-  parse        undone by sending the turn as the text that was sampled: calls, reasoning or
-               content were lost or spelled otherwise on the way to the message
-  rewritten    not undone so: the template writes history otherwise
+  thinking     the message has its reasoning, the rendering does not
+  whitespace   only white space differs
+  parse        sending the turn as its sampled text undoes it: the parser lost or changed tool
+               calls, reasoning or content
+  rewritten    the sampled text does not undo it: the template writes history differently
   retokenized  the same text, other ids
-  unknown      no rule tells
+  unknown      no rule applies
 """
 
 
 @attrs.frozen(kw_only=True)
 class AuditOptions:
-    """What `tito audit` was asked to do."""
+    """The options of `tito audit`, by their names."""
 
     file: Path
     family: Path
@@ -93,41 +98,54 @@ class AuditOptions:
         return AuditRendering(
             family=self.family,
             template=self.template,
-            tools=None if self.tools is None else _tools(self.tools),
-            template_args=_arguments(self.template_arg),
+            tools=None if self.tools is None else _read_tools(self.tools),
+            template_args=_template_arguments(self.template_arg),
             date=self.date,
         )
 
 
 @click.command(epilog=STATUSES)
 @click.argument("file", type=click.Path(path_type=Path))
+@family_option("The model folder whose chat template and tokenizer render the messages.", required=True)
 @click.option(
-    "--family", type=click.Path(path_type=Path), required=True, help="The model folder to render with."
+    "--template",
+    help="The chat template: a name in the model folder, or a .jinja file. Default: the folder's default.",
 )
-@click.option("--template", help="Which of the folder's templates, or a .jinja file.")
 @click.option(
     "--tools",
     type=click.Path(path_type=Path),
-    help="A JSON list of tools, for calls that do not say which they had.",
+    metavar="FILE",
+    help="A file with a JSON list of tools, for calls that do not store theirs. Default: no tools.",
 )
 @click.option(
     "--template-arg",
     multiple=True,
     metavar="NAME=JSON",
-    help="An argument for the template, for calls that do not say theirs: enable_thinking=false. Repeatable.",
+    help="A template argument for calls that do not store theirs, such as enable_thinking=false. May be "
+    "repeated. Default: none.",
 )
-@click.option("--date", type=click.DateTime(), help="The time that templates print; now where not given.")
+@click.option("--date", type=click.DateTime(), help="The time that templates print. Default: now.")
 @click.option(
-    "--format", "form", help="How the file stores trajectories: see `tito samples`. Known by its first line."
+    "--format",
+    "form",
+    metavar="NAME",
+    help="The format of FILE; `tito samples --help` lists them. Default: recognised by the first readable "
+    "line.",
 )
 @click.option(
     "--group",
-    type=click.Choice(["id", "file", "line"]),
+    type=click.Choice(list(GROUPS)),
     default="id",
     show_default=True,
-    help="Which lines are one conversation.",
+    help=f"Which lines are one conversation. {choices(GROUPS)}",
 )
-@click.option("--id", "id_field", help="The field that names a line's conversation, such as meta.session.")
+@click.option(
+    "--id",
+    "id_field",
+    metavar="FIELD",
+    help="The field with a line's conversation id; dots go into objects, as in meta.session. Default: the "
+    "field of the format.",
+)
 @click.option(
     "--block-size",
     type=WholeRange(1),
@@ -140,29 +158,39 @@ class AuditOptions:
     type=WholeRange(0),
     default=20,
     show_default=True,
-    help="How many breaks to show: some of each.",
+    help="How many breaks to show at most, the causes in turn.",
 )
-@click.option("--ray", help="Audit on a Ray cluster: its address, `auto`, or `local` to start one.")
-@click.option("--json", "as_json", is_flag=True, help="One object a break, then a summary object.")
 @click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page with the diffs, whole in itself.",
+    "--ray",
+    metavar="ADDRESS",
+    help="Audit on a Ray cluster. host:port: that cluster. auto: the one Ray finds. local: start one here. "
+    "Default: no cluster.",
 )
-def audit(**given: Any) -> None:
-    """Render stored conversations from their messages, and explain each id that is not what it was.
+@json_option("Print one JSON object per break, then one with the summary. Default: a table.")
+@html_option("Also write a page with the diffs, complete in itself. Default: no page.")
+def audit(**values: Any) -> None:
+    """Compare stored conversations with a fresh render of their messages, and explain each difference.
 
-    Every later prompt is rendered and tokenized as a stack would that sends messages, and compared with the
-    ids that the engine saw and sampled.
+    Every later prompt of FILE is rendered and tokenized as by a stack that sends messages. The ids are
+    compared with those that the engine saw and sampled.
     """
-    options = AuditOptions(**given)
+    options = AuditOptions(**values)
     try:
         report = _audited(options)
         if options.html is not None:
             _write_page(options.html, report, options)
     except TitoError as error:
         fail(error, BAD_INPUT)
-    _show(report, options)
+    if options.as_json:
+        from .report import summary  # noqa: PLC0415  # heavy, and not needed for --help
+
+        _print_json({"summary": summary(report)})
+    else:
+        from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
+
+        from .table import table  # noqa: PLC0415  # likewise
+
+        Console().print(table(report))
     sys.exit(status(report))
 
 
@@ -174,109 +202,109 @@ def status(report: AuditReport) -> int:
 
 
 def _audited(options: AuditOptions) -> AuditReport:
+    """Return the report; an interrupt is reported with what was done until then."""
+    from tito_core.drift.breaks import BreakSelection  # noqa: PLC0415  # heavy, and not needed for --help
     from tito_io.samples.line_groups import Group, ReadOptions  # noqa: PLC0415  # heavy, and not needed for --help
-    from tito_io.samples.ray import aside  # noqa: PLC0415  # likewise
+    from tito_io.samples.progress import counted, shown_progress  # noqa: PLC0415  # likewise
+    from tito_io.samples.ray import rows_stdout  # noqa: PLC0415  # likewise
 
-    from .report import audit_file, to_json  # noqa: PLC0415  # heavy, and not needed for --help
+    from .report import AuditReport, break_to_json  # noqa: PLC0415  # likewise
 
     reading = ReadOptions(form=options.form, group=Group[options.group.upper()], id_field=options.id_field)
-    with _progress(options.file) as tick, aside(options.ray) as out:
-        each = (lambda one: _line(to_json(one), out)) if options.as_json else (lambda _: None)
-        if options.ray is not None:
-            return _spread(options, reading, each, tick)
-        return audit_file(
-            options.file,
+    report = AuditReport(choice=BreakSelection(options.show))
+    with (
+        shown_progress(options.file, prints_rows=options.as_json) as progress,
+        rows_stdout(options.ray) as stdout,
+    ):
+
+        def on_break(one: Break) -> None:
+            if options.as_json:
+                _print_json(break_to_json(one), stdout)
+
+        try:
+            for report in _growing_reports(options, reading, on_break, progress):  # noqa: B007  # the last is used
+                pass
+        except KeyboardInterrupt:
+            tally = report.tally
+            audited, breaks = counted(tally.conversations, "conversation"), counted(tally.breaks, "break")
+            complain(f"{options.file}: {progress}: {audited} audited, {breaks} found")
+            raise
+    return report
+
+
+def _growing_reports(
+    options: AuditOptions, reading: ReadOptions, on_break: Callable[[Break], None], progress: RunProgress
+) -> Iterator[AuditReport]:
+    if options.ray is None:
+        from tito_io.samples.read import conversations  # noqa: PLC0415  # heavy, and not needed for --help
+
+        from .report import growing_reports  # noqa: PLC0415  # likewise
+
+        return growing_reports(
+            conversations(options.file, reading, progress),
             options.rendering().load(),
-            reading=reading,
             block=options.block_size,
             show=options.show,
-            each=each,
-            tick=tick,
+            on_break=on_break,
+            progress=progress,
         )
+    from . import distributed  # noqa: PLC0415  # Ray is heavier still
 
-
-def _spread(
-    options: AuditOptions, reading: ReadOptions, each: Callable[[Break], None], tick: Callable[[int], None]
-) -> AuditReport:
-    from .distributed import AuditWork, spread_file  # noqa: PLC0415  # Ray is heavier still
-
-    work = AuditWork(
+    work = distributed.AuditWork(
         rendering=attrs.evolve(options.rendering(), family=options.family.absolute()),
         reading=reading,
         block=options.block_size,
         show=options.show,
         every_break=options.as_json,
     )
-    return spread_file(str(options.ray), options.file, work, each, tick)
-
-
-@contextmanager
-def _progress(file: Path) -> Iterator[Callable[[int], None]]:
-    """Show how much of the file is read, on a terminal."""
-    from rich.console import Console  # noqa: PLC0415  # heavy, and not needed for --help
-    from rich.progress import Progress  # noqa: PLC0415  # likewise
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("auditing", total=file.stat().st_size if file.is_file() else None)
-        yield lambda done: progress.update(task, completed=done)
-
-
-def _show(report: AuditReport, options: AuditOptions) -> None:
-    if options.as_json:
-        from .report import summary  # noqa: PLC0415  # heavy, and not needed for --help
-
-        _line({"summary": summary(report)})
-        return
-    from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
-
-    from .table import table  # noqa: PLC0415  # likewise
-
-    Console().print(table(report))
+    return distributed.growing_reports(options.ray, options.file, work, on_break, progress)
 
 
 def _write_page(path: Path, report: AuditReport, options: AuditOptions) -> None:
     from .page import Heading, page  # noqa: PLC0415  # heavy, and not needed for --help
 
-    family = options.family.name or str(options.family)
-    now = datetime.now().astimezone()
-    text = page(report, Heading(file=options.file.name, family=family, block=options.block_size, created=now))
+    heading = Heading(
+        file=options.file.name,
+        family=options.family.name or str(options.family),
+        block=options.block_size,
+        created=datetime.now().astimezone(),
+    )
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(page(report, heading), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _line(data: Mapping[str, Any], out: TextIO | None = None) -> None:
+def _print_json(data: Mapping[str, Any], out: TextIO | None = None) -> None:
     click.echo(orjson.dumps(data).decode(), file=out)
 
 
-def _tools(path: Path) -> Sequence[Mapping[str, Any]]:
+def _read_tools(path: Path) -> Sequence[Mapping[str, Any]]:
     try:
-        found = orjson.loads(path.read_bytes().removeprefix(BOM_UTF8))
+        tools = orjson.loads(path.read_bytes().removeprefix(BOM_UTF8))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: is no JSON: {error}") from None
-    if not isinstance(found, list) or not all(isinstance(tool, dict) for tool in found):
-        raise InputError(f"{path}: give a JSON list of tools")
-    return found
+        raise InputError(f"{path}: is not valid JSON: {error}") from None
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise InputError(f"{path}: expected a JSON list of tools, each one an object")
+    return tools
 
 
-def _arguments(given: Sequence[str]) -> dict[str, Any]:
-    """Read NAME=JSON; what is no JSON is a string, but for Python's words for what JSON has others for."""
-    found: dict[str, Any] = {}
-    for one in given:
-        name, sign, value = one.partition("=")
+def _template_arguments(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return the values of NAME=JSON pairs; a value that is not JSON is a string."""
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
         if not sign or not name.isidentifier():
-            raise InputError(f"--template-arg {one!r:.60}: give NAME=JSON, such as enable_thinking=false")
-        if value in PYTHON:
+            raise InputError(f"--template-arg {pair!r:.60}: give NAME=JSON, such as enable_thinking=false")
+        if value in PYTHON_WORDS:
             raise InputError(
-                f"--template-arg {one!r:.60}: JSON writes {name}={PYTHON[value]}, and the text {value} "
+                f"--template-arg {pair!r:.60}: JSON writes {name}={PYTHON_WORDS[value]}, the text {value} is "
                 f"""{name}='"{value}"'"""
             )
         try:
-            found[name] = orjson.loads(value)
+            arguments[name] = orjson.loads(value)
         except orjson.JSONDecodeError:
-            found[name] = value
-    return found
+            arguments[name] = value
+    return arguments

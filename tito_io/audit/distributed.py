@@ -1,7 +1,7 @@
-"""The same audit on the machines of a cluster: parts of a file become reports, which add up in any order.
+"""Audit a file on the machines of a Ray cluster: reports of its parts add up to the report of one process.
 
-This process reads the file once, to see which lines belong together; what travels is where they lie. The
-machines read the file and the family there, so both must be at the same path on all of them.
+This process reads the file once, to see which lines belong together, and sends only their places. The
+machines read the file and the model folder, so both must have the same path on all of them.
 """
 
 from __future__ import annotations
@@ -16,116 +16,94 @@ import attrs
 
 from tito_core.drift.breaks import Break, BreakSelection
 from tito_io.samples.conversation import Problem
-from tito_io.samples.distributed import Reach, reach
-from tito_io.samples.forms import FORMS
-from tito_io.samples.line_groups import Collector, ReadOptions
-from tito_io.samples.lines import FileLine, regular
-from tito_io.samples.ray import knock, spread
-from tito_io.samples.read import StoredConversation, chunks, stored
+from tito_io.samples.distributed import GroupPlace, conversations_at, group_places
+from tito_io.samples.line_groups import ReadOptions
+from tito_io.samples.lines import require_plain_file
+from tito_io.samples.progress import RunProgress
+from tito_io.samples.ray import check_address, spread
 
 from .rendering import AuditRendering, FamilyRenderer
 from .report import AuditReport, audit_each
 
 TOGETHER = 32
-"""Conversations in a piece of work: a family is loaded once a process, and a report travels once a piece."""
+"""Groups of lines in one piece of work: one report per piece is sent back."""
 
 
 @attrs.frozen(kw_only=True)
 class AuditWork:
-    """What each machine needs to know beside the places."""
+    """What each machine needs besides the places of lines.
+
+    Attributes:
+        rendering: The model folder and how to render with it.
+        reading: How to read the file.
+        block: Ids in a block of the engine's prefix cache.
+        show: How many breaks a report has at most.
+        every_break: Whether all breaks are sent back, and not only those of the report.
+    """
 
     rendering: AuditRendering
     reading: ReadOptions
     block: int
     show: int
     every_break: bool
-    """Whether all breaks travel, and not only those that may be shown."""
 
 
 @attrs.frozen
 class PartialReport:
-    """What came of a piece of work."""
+    """The result of one piece of work: its report and, if asked for, all its breaks."""
 
     report: AuditReport
     breaks: tuple[Break, ...]
 
 
-def spread_file(
-    address: str, path: Path, work: AuditWork, each: Callable[[Break], None], tick: Callable[[int], None]
-) -> AuditReport:
-    """Return the report that one process would make; `each` is told of the breaks in their order.
+def growing_reports(
+    address: str, path: Path, work: AuditWork, on_break: Callable[[Break], None], progress: RunProgress
+) -> Iterator[AuditReport]:
+    """Yield the report so far after each piece of work; the last one is that of a single process.
 
-    Raises `InputError` where there is no cluster, or the file is compressed or of no known form.
+    `on_break` is called with the breaks in their order. Raises `InputError` if there is no cluster, or the
+    file is compressed or in no recognised format.
     """
-    knock(address)  # before the file is read, and Ray is loaded
-    regular(path)
-    work.rendering.load()  # what is wrong with the family is said here, and not by every machine
-    found: list[Reach] = []
-    problems: list[Problem] = []
-    for one in places(path, work.reading, tick):
-        if isinstance(one, Problem):
-            problems.append(one)
-        else:
-            found.append(one)
+    check_address(address)  # before the file is read and Ray is imported, which takes seconds
+    require_plain_file(path)
+    work.rendering.load()  # an error of the model folder is raised here, and not on every machine
+    items = list(group_places(path, work.reading, progress))
+    places = [one for one in items if not isinstance(one, Problem)]
+    problems = [one for one in items if isinstance(one, Problem)]
     report = AuditReport(choice=BreakSelection(work.show)).with_problems(problems)
-    rest = iter(found)
-    batches = list(iter(lambda: tuple(islice(rest, TOGETHER)), ()))
-    for made in spread(partial(made_of, work=work), batches, address):
-        report += made.report
-        for one_break in made.breaks:
-            each(one_break)
-    return report
+    yield report
+    rest = iter(places)
+    pieces = list(iter(lambda: tuple(islice(rest, TOGETHER)), ()))
+    for number, result in enumerate(spread(partial(audit_places, work=work), pieces, address), 1):
+        report += result.report
+        for one in result.breaks:
+            on_break(one)
+        progress.on_step(f"{number:,} of {len(pieces):,} pieces audited")
+        yield report
 
 
-def made_of(found: Sequence[Reach], work: AuditWork) -> PartialReport:
-    """Audit the conversations at some places: a pure function, but for the file and the family."""
+def audit_places(places: Sequence[GroupPlace], work: AuditWork) -> PartialReport:
+    """Audit the conversations at some places in the file."""
     breaks: list[Break] = []
-    conversations = (one for place in found for one in again(place, work.reading))
-    each = breaks.append if work.every_break else lambda _: None
-    report = audit_each(conversations, _loaded(work.rendering), block=work.block, show=work.show, each=each)
+    stored = (one for place in places for one in conversations_at(place, work.reading))
+    report = audit_each(
+        stored,
+        _loaded(work.rendering),
+        block=work.block,
+        show=work.show,
+        on_break=breaks.append if work.every_break else lambda _: None,
+    )
     return PartialReport(report, tuple(breaks))
 
 
 _FAMILIES: dict[bytes, FamilyRenderer] = {}
+"""The last model folder that was loaded, by its pickled options."""
 
 
 def _loaded(rendering: AuditRendering) -> FamilyRenderer:
-    """Return the family, loaded once a process."""
+    """Return the renderer, loaded once per process: reading a tokenizer takes seconds."""
     key = pickle.dumps(rendering)
     if key not in _FAMILIES:
         _FAMILIES.clear()
         _FAMILIES[key] = rendering.load()
     return _FAMILIES[key]
-
-
-def places(
-    path: Path, reading: ReadOptions, tick: Callable[[int], None] = lambda _: None
-) -> Iterator[Reach | Problem]:
-    """Yield where lines lie that belong together, and what belongs nowhere."""
-    for one in chunks(path, reading, tick, make=False):
-        yield one if isinstance(one, Problem) else reach(path.absolute(), one)
-
-
-def again(found: Reach, reading: ReadOptions) -> Iterator[StoredConversation | Problem]:
-    """Read lines where they lie; a file that is another by now, or cannot be read any more, is a problem."""
-    collected = Collector(found.path, reading, form=FORMS[found.form])
-    try:
-        changed = _taken(found, collected)
-    except OSError as error:
-        changed = Problem(found.numbers[0], f"the file cannot be read again: {error.strerror}")
-    if changed is not None:
-        yield changed
-        return
-    for chunk in collected.rest():
-        yield from stored(chunk)
-
-
-def _taken(found: Reach, collected: Collector) -> Problem | None:
-    """Take in the lines; return what is wrong with one of them."""
-    with found.path.open("rb") as file:
-        for number, start in zip(found.numbers, found.starts, strict=True):
-            file.seek(start)
-            held = list(collected.add(FileLine(number, start, file.readline())))
-            if held:
-                return Problem(number, f"the file has changed: {held[0]}")
-    return None

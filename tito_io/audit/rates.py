@@ -1,34 +1,119 @@
-"""The rates of an audit, each with what it is a share of: the table and the page show the same."""
+"""The figures of an audit: their names, the rates among them, and how numbers and texts are shown.
+
+A figure has one name everywhere: it is a key of the summary's JSON and, with spaces, its label in the table
+and on the page. `COUNTS` and `RATES` list all names.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
 from tito_core.drift.tally import Tally
+from tito_io.samples.progress import counted as count
 
-FAMILY = (
-    "is this the folder of the model that was served, and are tools, arguments and date those of the run?"
-)
-"""What to ask where prompts are not the family's rendering."""
-UNSEEN = "a finished conversation, whose last turn no later prompt restates, is not written as it was sampled"
-"""Why ids may be lost where no prompt differs."""
+__all__ = [
+    "COUNTS",
+    "FAMILY",
+    "RATES",
+    "UNSEEN",
+    "Figure",
+    "count",
+    "figures",
+    "plain",
+    "seen",
+    "share",
+    "words",
+]
+
+COUNTS: Mapping[str, str] = {
+    "conversations": "conversations",
+    "drifted_conversations": "drifted",
+    "calls": "calls",
+    "compared_prompts": "compared",
+    "refused_prompts": "refused",
+    "prompts_with_media": "media",
+    "prompts_without_messages": "wordless",
+    "restated_turns": "turns",
+    "broken_turns": "broken_turns",
+    "sampled_ids": "sampled_ids",
+    "restated_ids": "followed_ids",
+    "changed_ids": "changed_ids",
+    "mergeable_ids": "merged_ids",
+    "ids_lost_to_merging": "lost_ids",
+    "prompt_ids": "prompt_ids",
+    "cached_ids": "cached_by_ids",
+    "cached_ids_by_messages": "cached_by_messages",
+    "cached_ids_lost": "reuse_lost",
+    "breaks": "breaks",
+    "actual_breaks": "happened",
+}
+"""The names of the counts, each with the attribute of `Tally` that holds it."""
+RATES: Mapping[str, tuple[str, str]] = {
+    "changed_ids": (
+        "restated_ids",
+        "sampled ids that a later prompt, rendered from messages, does not repeat in their place",
+    ),
+    "broken_turns": ("restated_turns", "turns with a break in their sampled ids or in their close"),
+    "drifted_conversations": ("conversations", "conversations with at least one break"),
+    "ids_lost_to_merging": (
+        "mergeable_ids",
+        (
+            "sampled ids that a trainer loses by rendering finished conversations from messages and keeping "
+            "the turns before the first difference"
+        ),
+    ),
+    "cached_ids_lost": (
+        "cached_ids",
+        "prompt ids that are in the prefix cache if prompts are sent as ids, but not if sent as messages",
+    ),
+}
+"""The names of the rates in the order in which they are shown: the count that each is a share of, and its
+meaning. In the JSON the rate itself has the name with `_rate`."""
+FAMILY = "is this the folder of the served model, and are tools, arguments and date those of the run?"
+"""What to check if prompts are not the family's rendering."""
+UNSEEN = "the last turn of a finished conversation, which no later prompt restates, is rendered differently"
+"""Why ids may be lost although no prompt differs."""
+
+
+def words(name: str) -> str:
+    """Return the label of a figure.
+
+    >>> words("changed_ids")
+    'changed ids'
+    """
+    return name.replace("_", " ")
 
 
 @attrs.frozen
 class Figure:
-    """A share, in words."""
+    """A rate.
 
-    name: str
-    """What is counted."""
-    meaning: str
-    """What that is, in a clause."""
+    Attributes:
+        key: Its name in `RATES`.
+        part: What is counted.
+        whole: Of how many.
+    """
+
+    key: str
     part: int
     whole: int
-    noun: str
+
+    @property
+    def name(self) -> str:
+        """The label."""
+        return words(self.key)
+
+    @property
+    def meaning(self) -> str:
+        """What is counted, as a clause."""
+        return RATES[self.key][1]
 
     @property
     def rate(self) -> float | None:
-        """The share."""
+        """The share; None of nothing."""
         return self.part / self.whole if self.whole else None
 
     @property
@@ -38,64 +123,32 @@ class Figure:
 
     @property
     def counted(self) -> str:
-        """The share in numbers."""
-        return f"{self.part:,} of {count(self.whole, self.noun)}"
+        """The share in numbers, such as `2 of 8 restated ids`."""
+        return f"{self.part:,} of {self.whole:,} {words(RATES[self.key][0])}"
+
+
+def counts(tally: Tally) -> dict[str, int]:
+    """Return all counts by name."""
+    return {name: getattr(tally, attribute) for name, attribute in COUNTS.items()}
 
 
 def figures(tally: Tally) -> tuple[Figure, ...]:
-    """Return the rates in the order in which they, and their legends in `--help`, are shown."""
-    return (
-        Figure(
-            "sampled ids change",
-            "those that some later prompt, rendered from messages, no longer has where they were",
-            tally.changed_ids,
-            tally.followed_ids,
-            "restated sampled id",
-        ),
-        Figure(
-            "turns break",
-            "those that have a break in what was sampled or in its close",
-            tally.broken_turns,
-            tally.turns,
-            "restated turn",
-        ),
-        Figure(
-            "conversations drift",
-            "those that have at least one break",
-            tally.drifted,
-            tally.conversations,
-            "conversation",
-        ),
-        Figure(
-            "lost to merging",
-            "those that a trainer loses who renders each finished conversation from messages and keeps the "
-            "turns that stand unchanged at its beginning, last turns too",
-            tally.lost_ids,
-            tally.merged_ids,
-            "sampled id",
-        ),
-        Figure(
-            "prefix cache lost",
-            "those that the engine's prefix cache has where prompts are sent as ids, and not where they are "
-            "sent as messages",
-            tally.reuse_lost,
-            tally.cached_by_ids,
-            "cached prompt id",
-        ),
-    )
+    """Return the rates in the order in which they are shown."""
+    numbers = counts(tally)
+    return tuple(Figure(key, numbers[key], numbers[whole]) for key, (whole, _) in RATES.items())
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number of things.
-
-    >>> count(1, "break"), count(2000, "break")
-    ('1 break', '2,000 breaks')
-    """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+def to_json(tally: Tally) -> dict[str, Any]:
+    """Return all counts and rates as plain data; a rate of nothing is null."""
+    breaks = {
+        name: {key.lower(): number for key, number in getattr(tally, name).items()}
+        for name in ("causes", "also", "parts")
+    }
+    return {**counts(tally), **{f"{one.key}_rate": one.rate for one in figures(tally)}, **breaks}
 
 
 def share(rate: float | None) -> str:
-    """Return a share in percent, never 0% or 100% for what only rounds to it.
+    """Return a share in percent, never 0% or 100% for a share that only rounds to it.
 
     >>> share(0.25), share(0.00001), share(0.99999), share(1.0), share(None)
     ('25.0%', '<0.1%', '>99.9%', '100.0%', '-')
@@ -108,7 +161,7 @@ def share(rate: float | None) -> str:
 
 
 def seen(text: str) -> str:
-    r"""Return text with its white space made visible, and nothing that a terminal or a page would obey.
+    r"""Return text with its white space made visible, and without characters that control a terminal.
 
     >>> seen("a b\n\tc\x1b")
     'a·b⏎→c�'
@@ -117,7 +170,7 @@ def seen(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    r"""Return text with nothing in it that a terminal or a page would obey.
+    r"""Return text without characters that control a terminal or a page.
 
     >>> plain("a b\x1b[31m")
     'a b�[31m'

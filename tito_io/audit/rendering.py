@@ -1,4 +1,4 @@
-"""A family as the audit asks it: with the tools and arguments that a call's key holds."""
+"""Render with a model folder, and with the tools and template arguments of each call's key."""
 
 from __future__ import annotations
 
@@ -13,32 +13,39 @@ import attrs
 from tito_core import InputError, Message
 from tito_io.families.family import Bound, Family
 
-HELD = 64
-"""Keys whose bound templates are held."""
+MOST_KEYS = 64
+"""Keys whose bound templates are in memory."""
 
 
 @attrs.frozen(kw_only=True)
 class AuditRendering:
-    """What to render with: a few values that can be sent elsewhere, unlike a loaded family."""
+    """What to render with. Unlike a loaded family it can be pickled.
+
+    Attributes:
+        family: The model folder.
+        template: The name of one of its templates, or a file; None for its default.
+        tools: Tools of calls that do not store theirs.
+        template_args: Template arguments of calls that do not store theirs.
+        date: The time that templates print; None for now.
+    """
 
     family: Path
     template: str | None = None
     tools: Sequence[Mapping[str, Any]] | None = None
-    """For calls that do not say what they were rendered with."""
     template_args: Mapping[str, Any] = attrs.field(factory=dict)
-    """Likewise."""
     date: datetime | None = None
-    """The time that templates print, where it is not now."""
 
     def load(self) -> FamilyRenderer:
-        """Load the family; raises `FolderError` that says what is wrong with it."""
-        clock = None if self.date is None else _Stopped(self.date)
+        """Load the model folder; raises `FolderError` that says what is wrong with it."""
+        clock = None if self.date is None else _FixedClock(self.date)
         family = Family.load(self.family, template=self.template, clock=clock)
         return FamilyRenderer(family, self)
 
 
 @attrs.frozen
-class _Stopped:
+class _FixedClock:
+    """A clock that always shows one time, and that can be pickled."""
+
     date: datetime
 
     def __call__(self) -> datetime:
@@ -47,16 +54,22 @@ class _Stopped:
 
 @attrs.define(slots=False)
 class FamilyRenderer:
-    """Renders and decodes for the audit."""
+    """Renders messages and decodes ids for the audit.
+
+    Attributes:
+        family: The loaded model folder.
+        defaults: Tools and arguments of calls without a key.
+        markers: Special tokens, which templates put around turns and which engines stop at.
+        bound: The template with the tools and arguments of a key, by key.
+    """
 
     family: Family
-    given: AuditRendering
+    defaults: AuditRendering
     markers: frozenset[int] = attrs.field(init=False)
     bound: dict[str | None, Bound] = attrs.field(init=False, factory=dict)
 
     @markers.default
     def _special(self) -> frozenset[int]:
-        """Return the special tokens: what templates fence turns with, and what engines stop at."""
         added = self.family.tokenizer.get_added_tokens_decoder()
         special = {number for number, token in added.items() if token.special}
         return frozenset(special | set(self.family.stop_ids))
@@ -64,26 +77,26 @@ class FamilyRenderer:
     def ids(
         self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
     ) -> Sequence[int]:
-        """Return ids; raises `TemplateRefused`, and `InputError` for a key that holds no tools."""
+        """Return ids; raises `TemplateRefused`, and `InputError` for a key without tools and arguments."""
         return self._bound(key)(messages, add_generation_prompt=add_generation_prompt)
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens too."""
+        """Return the text of ids, special tokens included."""
         return self.family.decode(ids)
 
     def _bound(self, key: str | None) -> Bound:
         if key not in self.bound:
-            tools, args = (self.given.tools, self.given.template_args) if key is None else opened(key)
-            if len(self.bound) >= HELD:
+            tools, args = (self.defaults.tools, self.defaults.template_args) if key is None else read_key(key)
+            if len(self.bound) >= MOST_KEYS:
                 self.bound.clear()
             self.bound[key] = self.family.tokenize_fn(tools=tools or None, **args)
         return self.bound[key]
 
 
-def opened(key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the tools and arguments that a `render_key` holds; raises `InputError` where it is none.
+def read_key(key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the tools and template arguments of a render key; raises `InputError` for other strings.
 
-    >>> opened('[[],{"thinking":true}]')
+    >>> read_key('[[],{"thinking":true}]')
     ([], {'thinking': True})
     """
     try:
@@ -91,7 +104,5 @@ def opened(key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     except (ValueError, TypeError):
         tools, args = None, None
     if not isinstance(tools, list) or not isinstance(args, dict):
-        raise InputError(
-            f"a call's key is {key!r:.60}: tito_core.render_key makes one of tools and arguments"
-        )
+        raise InputError(f"a call's key is {key!r:.60}: make keys with tito_core.render_key")
     return tools, args

@@ -1,8 +1,8 @@
-"""What an audit of a file found, as a value that grows by adding, in any order and in any groups."""
+"""Audit the conversations of a file. A report is a sum: reports of parts add up in any order and grouping."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +16,72 @@ from tito_core.drift.tally import Tally
 from tito_io.families.folder import FolderError
 from tito_io.samples.conversation import Problem
 from tito_io.samples.line_groups import ReadOptions
+from tito_io.samples.progress import RunProgress, counted
 from tito_io.samples.read import StoredConversation, conversations
 
+from .rates import to_json
+
 FIRST = 20
-"""Problems that are held by name; all are counted."""
+"""Problems that a report has in words; all of them are counted."""
+
+
+def _ignore(_: Break) -> None:
+    """Do nothing with a break."""
 
 
 @attrs.frozen(kw_only=True)
 class AuditReport:
-    """Counts, the breaks to show, and what could not be read."""
+    """What an audit found.
+
+    Attributes:
+        tally: Counts over all conversations.
+        choice: The breaks to show.
+        problems: How many lines could not be read or audited.
+        first: The first of these problems, by line.
+    """
 
     tally: Tally = attrs.field(factory=Tally)
     choice: BreakSelection
     problems: int = 0
     first: tuple[Problem, ...] = ()
-    """The first problems by their lines."""
 
     def with_problems(self, problems: Iterable[Problem]) -> AuditReport:
-        """Return this report with lines that nobody could read, or audit."""
-        found = list(problems)
-        first = sorted({*self.first, *found}, key=lambda one: (one.line, one.reason))[:FIRST]
-        more = sum(1 + one.more for one in found)
-        return attrs.evolve(self, problems=self.problems + more, first=tuple(first))
+        """Return this report with more problems."""
+        more = list(problems)
+        first = sorted({*self.first, *more}, key=lambda one: (one.line, one.reason))[:FIRST]
+        count = sum(1 + one.more for one in more)
+        return attrs.evolve(self, problems=self.problems + count, first=tuple(first))
 
     def __add__(self, other: AuditReport) -> AuditReport:
-        both = AuditReport(
+        return attrs.evolve(
+            self.with_problems(other.first),
             tally=self.tally + other.tally,
             choice=self.choice + other.choice,
-            problems=self.problems,
-            first=self.first,
+            problems=self.problems + other.problems,  # `other.first` may be only some of them
         )
-        held = both.with_problems(other.first)
-        return attrs.evolve(held, problems=self.problems + other.problems)
 
     @property
     def hidden(self) -> int:
-        """How many lines no problem in `first` speaks of."""
+        """How many problems `first` does not have."""
         return self.problems - sum(1 + one.more for one in self.first)
 
     @property
     def whole(self) -> bool:
-        """Whether all that the file holds was compared, and that was something."""
+        """Whether every prompt of the file was compared, and there was at least one."""
         tally = self.tally
         return bool(tally.compared) and not (self.problems or tally.refused or tally.media or tally.wordless)
 
 
-def to_json(one: Break) -> dict[str, Any]:
-    """Return a break as plain data; causes and parts by name."""
-    data = attrs.asdict(one)
-    return {**data, "part": one.part.name, "cause": one.cause.name, "also": [also.name for also in one.also]}
+def break_to_json(one: Break) -> dict[str, Any]:
+    """Return a break as plain data; causes and parts by their names."""
+    names = {"part": one.part.name.lower(), "cause": one.cause.name.lower()}
+    return {**attrs.asdict(one), **names, "also": [also.name.lower() for also in one.also]}
 
 
 def summary(report: AuditReport) -> dict[str, Any]:
-    """Return the counts and rates as plain data; a rate of nothing is null."""
-    tally = report.tally
-    rates = {
-        "by_token": tally.by_token,
-        "by_turn": tally.by_turn,
-        "by_rollout": tally.by_rollout,
-        "lost_to_merging": tally.lost,
-        "reuse_lost": tally.reuse_lost,
-    }
+    """Return the counts, the rates and the first problems as plain data."""
     problems = [{"line": one.line, "reason": one.reason} for one in report.first]
-    return {**attrs.asdict(tally), **rates, "problems": report.problems, "first_problems": problems}
+    return {**to_json(report.tally), "problems": report.problems, "first_problems": problems}
 
 
 def audit_file(
@@ -88,42 +91,75 @@ def audit_file(
     reading: ReadOptions | None = None,
     block: int = 16,
     show: int = 20,
-    each: Callable[[Break], None] = lambda _: None,
-    tick: Callable[[int], None] = lambda _: None,
+    on_break: Callable[[Break], None] = _ignore,
+    progress: RunProgress | None = None,
 ) -> AuditReport:
-    """Audit the conversations of a file; `each` is told of every break, `tick` of the bytes that are read.
+    """Audit the conversations of a file.
 
-    Raises `InputError` where there is no such file or none of its lines is of a known form.
+    Args:
+        path: The file of stored trajectories.
+        renderer: Renders messages and decodes ids.
+        reading: How to read the file; by default its format is recognised.
+        block: Ids in a block of the engine's prefix cache.
+        show: How many breaks the report has at most.
+        on_break: Called with every break.
+        progress: Updated while the file is read.
+
+    Raises:
+        InputError: The file does not exist, or no line of it is in a recognised format.
     """
-    return audit_each(conversations(path, reading, tick), renderer, block=block, show=show, each=each)
+    stored = conversations(path, reading, progress)
+    return audit_each(stored, renderer, block=block, show=show, on_break=on_break)
 
 
 def audit_each(
-    found: Iterable[StoredConversation | Problem],
+    stored: Iterable[StoredConversation | Problem],
     renderer: Renderer,
     *,
     block: int = 16,
     show: int = 20,
-    each: Callable[[Break], None] = lambda _: None,
+    on_break: Callable[[Break], None] = _ignore,
 ) -> AuditReport:
-    """Audit conversations as they come."""
+    """Audit conversations; see `audit_file`."""
     report = AuditReport(choice=BreakSelection(show))
-    for one in found:
-        audited = one if isinstance(one, Problem) else _audited(one, renderer, block)
-        if isinstance(audited, Problem):
-            report = report.with_problems([audited])
-            continue
-        for each_break in audited.breaks:
-            each(each_break)
-        report += AuditReport(tally=audited.tally, choice=BreakSelection(show).with_breaks(audited.breaks))
+    for report in growing_reports(stored, renderer, block=block, show=show, on_break=on_break):  # noqa: B007  # the last is used
+        pass
     return report
 
 
-def _audited(one: StoredConversation, renderer: Renderer, block: int) -> Audited | Problem:
-    """Audit a conversation; what is wrong with it alone is a problem and stops nothing."""
+def growing_reports(
+    stored: Iterable[StoredConversation | Problem],
+    renderer: Renderer,
+    *,
+    block: int,
+    show: int,
+    on_break: Callable[[Break], None] = _ignore,
+    progress: RunProgress | None = None,
+) -> Iterator[AuditReport]:
+    """Yield the report so far after each conversation; `progress` shows which one is audited."""
+    report, progress = AuditReport(choice=BreakSelection(show)), progress or RunProgress()
+    for one in stored:
+        if isinstance(one, Problem):
+            report = report.with_problems([one])
+            yield report
+            continue
+        progress.on_step(f"{one.name:.30}: {counted(len(one.forest), 'call')}", draw=False)
+        result = _audit(one, renderer, block)
+        if isinstance(result, Problem):
+            report = report.with_problems([result])
+        else:
+            for found in result.breaks:
+                on_break(found)
+            choice = BreakSelection(show).with_breaks(result.breaks)
+            report += AuditReport(tally=result.tally, choice=choice)
+        yield report
+
+
+def _audit(stored: StoredConversation, renderer: Renderer, block: int) -> Audited | Problem:
+    """Audit a conversation; an error of this conversation alone is a problem and does not end the run."""
     try:
-        return audit(one.forest, renderer, name=one.name, block=block)
+        return audit(stored.forest, renderer, name=stored.name, block=block)
     except FolderError:
         raise
     except TitoError as error:
-        return Problem(one.first, f"conversation {one.name!r:.60} cannot be audited: {error}")
+        return Problem(stored.first, f"conversation {stored.name!r:.60} cannot be audited: {error}")

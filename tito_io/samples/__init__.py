@@ -1,5 +1,5 @@
 """Stored conversations become training rows: readers, writers and the `tito samples` command.
 
-Everything between a file's lines and a row is pure and made of values that can be sent elsewhere, so the
-same functions run in one process and over a cluster.
+Reading lines, grouping them and making rows are pure steps on values that can be pickled. The same functions
+run in one process and on a cluster.
 """

@@ -1,10 +1,9 @@
-"""The command `tito samples`."""
+"""The command `tito samples`: turn stored trajectories into training rows."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,68 +11,115 @@ from typing import Any, TypeVar
 import attrs
 import click
 import orjson
-from rich.progress import Progress
 
 from tito_core import InputError
 from tito_core.samples import SampleOptions
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, complain, fail
+from tito_io.cli.options import choices, json_option
 from tito_io.samples.forms.exchange import ID_FIELDS
 
 from .conversation import Problem
 from .forms import FORMS
 from .line_groups import Group, ReadOptions
-from .ray import aside
+from .progress import RunProgress, counted, shown_progress
+from .ray import rows_stdout
 from .read import conversations
-from .rows import ConversationRows, FileTally, made
-from .sink import Sink, opened
+from .rows import ConversationRows, FileTally, to_rows
+from .sink import Sink, open_sink
 
 SOME_UNREAD = 1
 STATUSES = """\b
 Exit status:
   0    every line was read
-  1    some lines could not be read, or made no rows; the others did. Or all were read, and made no row
-  2    bad input: options, no such file, a file of no known form
-  130  interrupted
+  1    some lines could not be read, or no row was made
+  2    bad input: options, no such file, a file in no recognised format
+  130  interrupted; standard error says how far it was
 """
-MOST = "The most ids of a row."
+TURN_RULES = {
+    "keep": "train it like any turn",
+    "mask": "keep it untrained",
+    "end": "train it, drop what follows",
+    "drop": "drop it and what follows",
+}
+HELP: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "rows": (
+        "What one row holds.",
+        {"leaf": "all turns up to a leaf", "call": "one call, completion trained"},
+    ),
+    "owner": (
+        "Which of several rows trains a turn that they share.",
+        {
+            "first": "the row of the first leaf",
+            "last": "the row of the last leaf",
+            "longest": "the row with most ids",
+        },
+    ),
+    "max_length": ("Most ids per row. Default: no limit.", {}),
+    "cut": (
+        "Where a row above --max-length ends.",
+        {"at_turn": "after the last turn that fits", "inside": "at the limit, inside a turn"},
+    ),
+    "rewards": (
+        "Which reward a row gets.",
+        {"broadcast": "the conversation's only reward", "per_leaf": "that of its last call"},
+    ),
+    "conversation": (
+        "Which calls share one weight and one reward.",
+        {"forest": "all calls, with sub-agents", "tree": "calls that continue each other"},
+    ),
+    "truncated": ("What happens to a turn that was cut short, for example by length.", TURN_RULES),
+    "aborted": ("What happens to a turn whose finish reason is `abort`.", TURN_RULES),
+    "empty": ("What happens to a call that sampled nothing.", TURN_RULES),
+    "retries": (
+        "Which of several turns after the same prompt ids to keep.",
+        {
+            "all": "every one",
+            "newest": "the last one",
+            "extended": "those continued, else the last",
+        },
+    ),
+    "missing_row": (
+        "What to write where the engine sent no routed experts.",
+        {
+            "shorter": "end the table there",
+            "pad": "zeros, marked invalid",
+            "repeat": "the row before, marked invalid",
+        },
+    ),
+}
+"""What each option of the kernel does, and what its choices mean."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _choice(kind: type[Enum]) -> click.Choice[str]:
-    return click.Choice([member.name.lower() for member in kind])
-
-
-def _told(kind: type[Enum]) -> str:
-    """Return what each choice means."""
-    return "; ".join(f"{member.name.lower()}: {member.value}" for member in kind) + "."
-
-
-def _options(command: F) -> F:
-    """Give a command the kernel's options, each by its own name."""
+def _kernel_options(command: F) -> F:
+    """Give a command one option for each field of `SampleOptions`."""
     for field in reversed(attrs.fields(SampleOptions)):
         flag = "--" + field.name.replace("_", "-")
+        text, meanings = HELP[field.name]
         if isinstance(field.default, Enum):
-            kind = type(field.default)
-            default = field.default.name.lower()
             choice = click.option(
-                flag, type=_choice(kind), default=default, show_default=True, help=_told(kind)
+                flag,
+                type=click.Choice([member.name.lower() for member in type(field.default)]),
+                default=field.default.name.lower(),
+                show_default=True,
+                help=f"{text} {choices(meanings)}",
             )
         else:
-            choice = click.option(flag, type=int, help=MOST)
+            choice = click.option(flag, type=int, help=text)
         command = choice(command)
     return command
 
 
-def options(given: dict[str, Any]) -> SampleOptions:
-    """Return the kernel's options from names; raises its `InputError`."""
-    chosen = {
-        field.name: type(field.default).__members__[given[field.name].upper()]
+def kernel_options(values: dict[str, Any]) -> SampleOptions:
+    """Return the kernel's options from the names of their choices; raises its `InputError`."""
+    choices = {
+        field.name: type(field.default).__members__[values[field.name].upper()]
         for field in attrs.fields(SampleOptions)
         if isinstance(field.default, Enum)
     }
-    return SampleOptions(**{**given, **chosen})
+    return SampleOptions(**{**values, **choices})
 
 
 @click.command(epilog=STATUSES)
@@ -82,29 +128,41 @@ def options(given: dict[str, Any]) -> SampleOptions:
     "--output",
     "-o",
     type=click.Path(path_type=Path),
-    help="Where rows go: a .jsonl, .parquet (for Hugging Face datasets) or .safetensors (as Miles has it) "
-    "file. JSON lines on standard output otherwise.",
+    metavar="FILE",
+    help="The file that rows are written to. .jsonl: one JSON object per line. .parquet: for Hugging Face "
+    "datasets. .safetensors: Miles' samples reply. Default: JSON lines on standard output.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMS)),
-    help="; ".join(f"{form.name}: {form.told}" for form in FORMS.values()) + ". Known by the first line.",
+    help=f"The format of FILE. {choices({form.name: form.description for form in FORMS.values()})} "
+    "Default: recognised by the first readable line.",
 )
-@click.option("--group", type=_choice(Group), default="id", show_default=True, help=_told(Group))
+@click.option(
+    "--group",
+    type=click.Choice([member.name.lower() for member in Group]),
+    default="id",
+    show_default=True,
+    help=f"Which lines are one conversation. {choices({one.name.lower(): one.value for one in Group})}",
+)
 @click.option(
     "--id",
     "id_field",
-    help="The field that names a line's conversation, such as meta.session. Otherwise it is the first there "
-    f"is of {', '.join(ID_FIELDS)}.",
+    metavar="FIELD",
+    help="The field with a line's conversation id; dots go into objects, as in meta.session. "
+    f"Default: the first field present of {', '.join(ID_FIELDS)}.",
 )
-@_options
-@click.option("--ray", help="Make rows on a Ray cluster: its address, `auto`, or `local` to start one.")
+@_kernel_options
 @click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="The summary as JSON: on standard output where rows go to a file, else on standard error.",
+    "--ray",
+    metavar="ADDRESS",
+    help="Make rows on a Ray cluster. host:port: that cluster. auto: the one Ray finds. local: start one "
+    "here. Default: no cluster.",
+)
+@json_option(
+    "Print the summary as JSON: on standard output with --output, else on standard error. "
+    "Default: a table on standard error."
 )
 def samples(
     *,
@@ -115,66 +173,83 @@ def samples(
     id_field: str | None,
     ray: str | None,
     as_json: bool,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Turn stored trajectories into training rows.
 
-    FILE holds an object a line (.gz and .zst are read as well): calls as tito writes them, requests with
-    replies of engines, results or traces of verifiers, sessions of Miles. Every sampled id trains once over
-    all rows, or the summary says why it does not. Lines of a conversation stand together; one that does not
-    is reported, and so is every line that cannot be read.
+    FILE has one JSON object per line (.gz and .zst files are read as well): calls that tito wrote, requests
+    with engine replies, rollouts of verifiers, or sessions of Miles. Every sampled id trains once over all
+    rows, or the summary says why not. The lines of a conversation must follow each other. Every line that
+    cannot be read is reported, and the others are used.
     """
     try:
+        _require_other_file(file, output)
         reading = ReadOptions(form=form, group=Group[group.upper()], id_field=id_field)
-        _apart(file, output)
-        work = SamplesRun(file=file, reading=reading, options=options(given), ray=ray)
-        with opened(output, sys.stdout.buffer, spare=True) as sink, aside(ray):
-            tally = work.into(sink)
+        run = SamplesRun(file=file, reading=reading, options=kernel_options(values), output=output, ray=ray)
+        with open_sink(output, sys.stdout.buffer, keep_old=True) as sink, rows_stdout(ray):
+            tally = run.write_rows(sink)
         sys.stdout.flush()
     except InputError as error:
         fail(error, BAD_INPUT)
-    if tally.rowless is not None:
-        complain(f"{file}: {tally.rowless}")
-    _summarize(tally, file.name, as_json=as_json, aside=output is None)
+    if tally.no_rows_reason is not None:
+        complain(f"{file}: {tally.no_rows_reason}")
+    if as_json:
+        click.echo(orjson.dumps(tally.to_json()).decode(), err=output is None)
+    else:
+        Console(stderr=True).print(tally.table(file.name))
     sys.exit(SOME_UNREAD if tally.problems or not tally.rows else 0)
 
 
-def _apart(file: Path, output: Path | None) -> None:
-    """Refuse to write the rows over the calls that they are made of."""
+def _require_other_file(file: Path, output: Path | None) -> None:
     if output is not None and output.exists() and file.exists() and output.samefile(file):
-        raise InputError(f"{output} is what is read: name another file with --output")
+        raise InputError(f"{output} is the file that is read: give another file with --output")
 
 
 @attrs.frozen(kw_only=True)
 class SamplesRun:
-    """One run of the command."""
+    """One run of the command.
+
+    Attributes:
+        file: The stored trajectories.
+        reading: How to read them.
+        options: How to make rows.
+        output: The file of rows; None for standard output.
+        ray: The address of a cluster, if there is one.
+    """
 
     file: Path
     reading: ReadOptions
     options: SampleOptions
+    output: Path | None
     ray: str | None
 
-    def into(self, sink: Sink) -> FileTally:
-        """Write every row; return the numbers."""
+    def write_rows(self, sink: Sink) -> FileTally:
+        """Write every row; return the counts. An interrupt is reported with what was done until then."""
         tally = FileTally()
-        with _progress(self.file) as tick:
-            for one in self._made(tick):
-                if isinstance(one, ConversationRows):
-                    tally.join(one.tally)
-                    self._write(one, sink, tally)
-                else:
-                    self._complain(one, tally)
+        with shown_progress(self.file, prints_rows=self.output is None) as progress:
+            try:
+                for one in self._rows(progress):
+                    if isinstance(one, ConversationRows):
+                        self._write(one, sink, tally)
+                        tally.join(one.tally)
+                    else:
+                        self._complain(one, tally)
+            except KeyboardInterrupt:
+                done = f"{counted(tally.conversations, 'conversation')}, {counted(tally.rows, 'row')}"
+                where = "printed" if self.output is None else f"made; {self.output} was not written"
+                complain(f"{self.file}: {progress}: {done} {where}")
+                raise
         return tally
 
-    def _made(self, tick: Callable[[int], None]) -> Iterator[ConversationRows | Problem]:
+    def _rows(self, progress: RunProgress) -> Iterator[ConversationRows | Problem]:
         if self.ray is None:
-            return made(conversations(self.file, self.reading, tick), self.options)
+            return to_rows(conversations(self.file, self.reading, progress), self.options)
         from .distributed import spread_over  # noqa: PLC0415  # Ray is heavy, and an extra
 
-        return spread_over(self.ray, self.file, self.reading, self.options, tick)
+        return spread_over(self.ray, self.file, self.reading, self.options, progress)
 
-    def _write(self, one: ConversationRows, sink: Sink, tally: FileTally) -> None:
-        for entry in one.entries:
+    def _write(self, rows: ConversationRows, sink: Sink, tally: FileTally) -> None:
+        for entry in rows.entries:
             try:
                 sink.write(entry)
             except InputError as error:
@@ -183,22 +258,3 @@ class SamplesRun:
     def _complain(self, problem: Problem, tally: FileTally) -> None:
         tally.problems += 1 + problem.more
         complain(f"{self.file}, {problem}")
-
-
-@contextmanager
-def _progress(file: Path) -> Iterator[Callable[[int], None]]:
-    """Show how much of the file is read, on a terminal that shows no rows."""
-    console = Console(stderr=True)
-    if not (console.is_terminal and console.roomy and file.is_file()):
-        yield lambda _: None
-        return
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(file.name, total=file.stat().st_size)
-        yield lambda done: progress.update(task, completed=done)
-
-
-def _summarize(tally: FileTally, title: str, *, as_json: bool, aside: bool) -> None:
-    if as_json:
-        click.echo(orjson.dumps(tally.to_json()).decode(), err=aside)
-        return
-    Console(stderr=True).print(tally.table(title))

@@ -1,12 +1,12 @@
-"""The same rows, made on the machines of a cluster.
+"""Make rows on the machines of a Ray cluster, the same ones that a single process makes.
 
-This process reads the file once, to see which lines belong together; what travels is where they lie. The
-machines read them there, so the file must be at the same path on all of them, and uncompressed.
+This process reads the file once, to see which lines belong together, and sends only their places. The
+machines read the lines themselves, so the file must have the same path on all of them and be uncompressed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,52 +17,72 @@ from tito_core.samples import SampleOptions
 
 from .conversation import Problem
 from .forms import FORMS
-from .line_groups import Chunk, Collector, ReadOptions
-from .lines import FileLine, regular
-from .ray import knock, spread
-from .read import chunks, stored
-from .rows import ConversationRows, made
+from .line_groups import LineGroup, LineGrouper, ReadOptions
+from .lines import FileLine, require_plain_file
+from .progress import RunProgress
+from .ray import check_address, spread
+from .read import StoredConversation, conversations_in, line_groups
+from .rows import ConversationRows, to_rows
 
 
 @attrs.frozen(kw_only=True)
-class Reach:
-    """Where lines that belong together lie in a file."""
+class GroupPlace:
+    """Where the lines of a group are in a file.
+
+    Attributes:
+        path: The file.
+        form: The name of its format.
+        numbers: The lines' numbers; lines between them could not be read.
+        starts: The bytes before each line.
+    """
 
     path: Path
     form: str
     numbers: tuple[int, ...]
-    """Which lines they are; others between them could not be read."""
     starts: tuple[int, ...]
-    """How many bytes come before each."""
+
+    @classmethod
+    def of(cls, path: Path, group: LineGroup) -> GroupPlace:
+        """Return the place of a group."""
+        numbers, starts = (tuple(getattr(line, name) for line in group.lines) for name in ("number", "start"))
+        return cls(path=path.absolute(), form=group.form.name, numbers=numbers, starts=starts)
 
 
-def reach(path: Path, chunk: Chunk) -> Reach:
-    """Return where a chunk lies."""
-    return Reach(
-        path=path,
-        form=chunk.form.name,
-        numbers=tuple(line.number for line in chunk.lines),
-        starts=tuple(line.start for line in chunk.lines),
-    )
+def group_places(
+    path: Path, reading: ReadOptions, progress: RunProgress | None = None
+) -> Iterator[GroupPlace | Problem]:
+    """Yield where the groups of a file are, and what belongs to none."""
+    for one in line_groups(path, reading, progress, make_calls=False):
+        yield one if isinstance(one, Problem) else GroupPlace.of(path, one)
 
 
-def rows_of(found: Reach, reading: ReadOptions, options: SampleOptions) -> list[ConversationRows | Problem]:
-    """Return the rows of lines: a pure function, but for the file that it reads."""
+def conversations_at(place: GroupPlace, reading: ReadOptions) -> Iterator[StoredConversation | Problem]:
+    """Read the lines at a place; a file that has changed or cannot be read any more is one problem."""
+    grouper = LineGrouper(place.path, reading, form=FORMS[place.form])
     try:
-        return [one for chunk in _again(found, reading) for one in made(stored(chunk), options)]
-    except (InputError, OSError) as error:
-        return [Problem(found.numbers[0], f"the file has changed: {error}")]
+        with place.path.open("rb") as file:
+            for number, start in zip(place.numbers, place.starts, strict=True):
+                file.seek(start)
+                # These lines made one group before, so none of them may be a problem or begin another group.
+                for one in grouper.add(FileLine(number, start, file.readline())):
+                    detail = one if isinstance(one, Problem) else f"line {number}: it begins a conversation"
+                    yield Problem(place.numbers[0], f"the file has changed: {detail}")
+                    return
+    except InputError as error:
+        yield Problem(place.numbers[0], f"the file has changed: {error}")
+        return
+    except OSError as error:
+        yield Problem(place.numbers[0], f"the file cannot be read again: {error.strerror}")
+        return
+    for group in grouper.finish():
+        yield from conversations_in(group)
 
 
-def _again(found: Reach, reading: ReadOptions) -> Iterator[Chunk]:
-    """Yield the lines once more; raises `InputError` where they are not what they were."""
-    collected = Collector(found.path, reading, form=FORMS[found.form])
-    with found.path.open("rb") as file:
-        for number, start in zip(found.numbers, found.starts, strict=True):
-            file.seek(start)
-            for one in collected.add(FileLine(number, start, file.readline())):
-                raise InputError(f"{one if isinstance(one, Problem) else 'its lines lie otherwise'}")
-    yield from collected.rest()
+def rows_at(
+    place: GroupPlace, reading: ReadOptions, options: SampleOptions
+) -> list[ConversationRows | Problem]:
+    """Return the rows of the lines at a place."""
+    return list(to_rows(conversations_at(place, reading), options))
 
 
 def spread_over(
@@ -70,19 +90,30 @@ def spread_over(
     path: Path,
     reading: ReadOptions,
     options: SampleOptions,
-    tick: Callable[[int], None] = lambda _: None,
+    progress: RunProgress | None = None,
 ) -> Iterator[ConversationRows | Problem]:
-    """Yield what one process would: first what belongs nowhere, then the conversations in their order.
+    """Yield what one process would yield: first the problems of single lines, then conversations in order.
 
-    Raises `InputError` where there is no cluster, or the file is compressed or none of ours.
+    Args:
+        address: The cluster: `host:port`, `auto`, or `local` to start one.
+        path: The file.
+        reading: How to read it.
+        options: How to make rows.
+        progress: Updated while the file is read, and after each group of lines.
+
+    Raises:
+        InputError: There is no cluster, or the file is compressed or in no recognised format.
     """
-    knock(address)  # before the file is read, and Ray is loaded
-    regular(path)
-    found = []
-    for one in chunks(path, reading, tick, make=False):
+    check_address(address)  # before the file is read and Ray is imported, which takes seconds
+    require_plain_file(path)
+    progress = progress or RunProgress()
+    places = []
+    for one in group_places(path, reading, progress):
         if isinstance(one, Problem):
             yield one
         else:
-            found.append(reach(path.absolute(), one))
-    for several in spread(partial(rows_of, reading=reading, options=options), found, address):
-        yield from several
+            places.append(one)
+    results = spread(partial(rows_at, reading=reading, options=options), places, address)
+    for number, rows in enumerate(results, 1):
+        progress.on_step(f"{number:,} of {len(places):,} conversations made into rows")
+        yield from rows

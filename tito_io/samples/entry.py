@@ -1,15 +1,15 @@
-"""A training row with where it comes from: what every file of rows holds, as plain columns.
+"""A training row with its place in the stored file, and its plain columns, which every file of rows has.
 
-`ids` and `loss_mask` are lists of numbers, `logprobs` has null where there is none, `spans` and `turns` are
+`ids` and `loss_mask` are lists of numbers, `logprobs` has null for ids without one, `spans` and `turns` are
 lists of objects, `metadata` is JSON in a string, so that all rows have the same columns. Rows are ordered by
-`line` and `place`. Bytes of routed experts stay bytes here; JSON lines write them as base64.
+`line` and `place`. Routed experts are bytes here; JSON lines write them as base64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import orjson
@@ -19,39 +19,49 @@ from tito_core.samples import Ending, Row, RowExperts, RowSet, RowSpan, RowTurn,
 
 from .read import StoredConversation
 
-E = TypeVar("E", bound=Enum)
 HIGHEST = 2**31 - 1
-"""The highest id that a column of 32 bits takes, signed as Hugging Face datasets have it."""
+"""The highest id in a column of 32 bits, which Hugging Face `datasets` reads as signed."""
 
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """One row of a file."""
+    """One row of a file.
+
+    Attributes:
+        conversation: The name of its conversation.
+        line: The first line of the conversation in the stored file, counted from 1.
+        place: Its position among the conversation's rows, counted from 0.
+        row: The row.
+    """
 
     conversation: str
     line: int
-    """Where the conversation begins in the file that it was read from, counted from 1."""
     place: int
-    """Which of the conversation's rows it is, counted from 0."""
     row: Row
 
 
-def entries(found: StoredConversation, options: SampleOptions) -> tuple[list[Entry], RowSet]:
-    """Return the rows of a conversation, and what the kernel says of it; raises its `InputError`."""
-    made = make_rows(found.forest, options)
+def entries(stored: StoredConversation, options: SampleOptions) -> tuple[list[Entry], RowSet]:
+    """Return the rows of a conversation, and the whole result of the kernel; raises its `InputError`."""
+    row_set = make_rows(stored.forest, options)
     rows = [
-        Entry(conversation=found.name, line=found.first, place=place, row=row)
-        for place, row in enumerate(made.rows)
+        Entry(conversation=stored.name, line=stored.first, place=place, row=row)
+        for place, row in enumerate(row_set.rows)
     ]
-    return rows, made
+    return rows, row_set
 
 
 def to_columns(entry: Entry) -> dict[str, Any]:
     """Return a row as plain data; raises `InputError` for an id above 2**31 - 1 or metadata beyond JSON."""
-    row = entry.row
+    row, experts = entry.row, entry.row.experts
     ids = row.ids.tolist()
     if ids and max(ids) > HIGHEST:
-        raise InputError(f"row {row.name!r:.60} has the id {max(ids)}, above {HIGHEST}: no column takes it")
+        raise InputError(
+            f"row {row.name!r:.60} has the id {max(ids)}: the highest that files hold is {HIGHEST}"
+        )
+    try:
+        metadata = orjson.dumps(row.metadata).decode()
+    except TypeError as error:
+        raise InputError(f"row {row.name!r:.60}: its metadata cannot be written: {error}") from None
     return {
         "conversation": entry.conversation,
         "line": entry.line,
@@ -62,48 +72,41 @@ def to_columns(entry: Entry) -> dict[str, Any]:
         "logprobs": list(row.logprobs),
         "spans": [_plain(span) for span in row.ledger],
         "turns": [_plain(turn) for turn in row.turns],
-        "experts": None if row.experts is None else _experts(row.experts),
+        "experts": None
+        if experts is None
+        else {
+            "data": experts.data,
+            "dtype": experts.dtype,
+            "shape": list(experts.shape),
+            "valid": [{"start": start, "stop": stop} for start, stop in experts.valid],
+        },
         "left_out": row.left_out,
         "reward": None if row.reward is None else float(row.reward),
         "weight": row.weight,
         "tree": row.tree,
-        "metadata": _json(row),
+        "metadata": metadata,
     }
 
 
 def _plain(value: RowSpan | RowTurn) -> dict[str, Any]:
     """Return the fields in their order, enumerations by name."""
-    held = {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
-    return {name: one.name.lower() if isinstance(one, Enum) else one for name, one in held.items()}
-
-
-def _experts(experts: RowExperts) -> dict[str, Any]:
-    return {
-        "data": experts.data,
-        "dtype": experts.dtype,
-        "shape": list(experts.shape),
-        "valid": [{"start": start, "stop": stop} for start, stop in experts.valid],
-    }
-
-
-def _json(row: Row) -> str:
-    try:
-        return orjson.dumps(row.metadata).decode()
-    except TypeError as error:
-        raise InputError(f"row {row.name!r:.60}: its metadata cannot be written: {error}") from None
+    fields = attrs.asdict(value, recurse=False)
+    return {name: one.name.lower() if isinstance(one, Enum) else one for name, one in fields.items()}
 
 
 def from_columns(data: Mapping[str, Any]) -> Entry:
-    """Return the row that plain data describe; raises `InputError` where they do not."""
+    """Return the row of plain data; raises `InputError` if a column is missing or its values do not fit."""
     try:
         row = Row(
             name=data["name"],
             ids=Ids.from_items(data["ids"]),
             loss_mask=bytes(data["loss_mask"]),
             logprobs=tuple(data["logprobs"]),
-            ledger=tuple(_spans(data["spans"])),
-            turns=tuple(_turns(data["turns"])),
-            experts=None if data["experts"] is None else _read_experts(data["experts"]),
+            ledger=tuple(
+                RowSpan(**{**one, "origin": Origin[one["origin"].upper()]}) for one in data["spans"]
+            ),
+            turns=tuple(RowTurn(**{**one, "ending": Ending[one["ending"].upper()]}) for one in data["turns"]),
+            experts=None if data["experts"] is None else _experts(data["experts"]),
             left_out=data["left_out"],
             reward=data["reward"],
             weight=data["weight"],
@@ -112,25 +115,11 @@ def from_columns(data: Mapping[str, Any]) -> Entry:
         )
         return Entry(conversation=data["conversation"], line=data["line"], place=data["place"], row=row)
     except KeyError as error:
-        raise InputError(f"a row has no {error.args[0]!r}: is this a file of rows?") from None
+        raise InputError(f"a row has no {error.args[0]!r}: give a file that `tito samples` wrote") from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InputError(f"a row does not hold together: {error}") from None
+        raise InputError(f"a row has values that do not fit together: {error}") from None
 
 
-def _spans(found: list[dict[str, Any]]) -> Iterator[RowSpan]:
-    for span in found:
-        yield RowSpan(**{**span, "origin": _named(Origin, span["origin"])})
-
-
-def _turns(found: list[dict[str, Any]]) -> Iterator[RowTurn]:
-    for turn in found:
-        yield RowTurn(**{**turn, "ending": _named(Ending, turn["ending"])})
-
-
-def _named(kind: type[E], name: str) -> E:
-    return kind[name.upper()]
-
-
-def _read_experts(found: Mapping[str, Any]) -> RowExperts:
-    valid = tuple((one["start"], one["stop"]) for one in found["valid"])
-    return RowExperts(data=found["data"], dtype=found["dtype"], shape=tuple(found["shape"]), valid=valid)
+def _experts(data: Mapping[str, Any]) -> RowExperts:
+    valid = tuple((one["start"], one["stop"]) for one in data["valid"])
+    return RowExperts(data=data["data"], dtype=data["dtype"], shape=tuple(data["shape"]), valid=valid)

@@ -1,9 +1,9 @@
-"""Rows as JSON lines.
+"""Write and read rows as JSON lines.
 
-Read them with a JSON parser, with `read`, or with pyarrow and `parquet.schema()` for an explicit schema.
-Where pyarrow infers types, as Hugging Face `datasets` lets it do for JSON, version 26.0.1 puts the numbers of
-a list that begins with null in other places, without an error: `[null, null, 1.5]` becomes `[1.5, 0.0, 0.0]`.
-So begin every row's log-probabilities. For `datasets` write Parquet, which says its types.
+Read them with a JSON parser, with `read`, or with pyarrow and the explicit schema `parquet.schema()`. Do not
+let pyarrow infer types, as Hugging Face `datasets` does for JSON. Its version 26.0.1 then moves the numbers
+of a list that begins with null, without an error: `[null, null, 1.5]` becomes `[1.5, 0.0, 0.0]`. The
+log-probabilities of every row begin with null. For `datasets` write Parquet, which has explicit types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .lines import lines
 
 @attrs.define
 class JsonLines:
-    """Writes rows, a line each."""
+    """Writes one row per line."""
 
     file: BinaryIO
 
@@ -36,31 +36,26 @@ class JsonLines:
         self.file.write(line(entry))
 
     def finish(self) -> None:
-        """Every line is its own end."""
+        """Do nothing: a file of lines has no end to write."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
 
 def line(entry: Entry) -> bytes:
-    """Return a row as a line."""
+    """Return a row as a line; raises `InputError` for an infinite or undefined number."""
     columns = to_columns(entry)
-    _finite(entry, columns["logprobs"])
+    numbers = (entry.row.reward, *columns["logprobs"])
+    if not all(map(math.isfinite, filter(None, numbers))):  # JSON has no word for them, orjson writes null
+        raise InputError(f"row {entry.row.name!r:.60} has a number that is not finite: write .parquet")
     experts = columns["experts"]
     if experts is not None:
         experts["data"] = base64.b64encode(experts["data"]).decode()
     return orjson.dumps(columns, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _finite(entry: Entry, logprobs: list[float | None]) -> None:
-    """Refuse numbers that JSON has no word for, and that would become null."""
-    numbers = (entry.row.reward, *logprobs)
-    if not all(map(math.isfinite, filter(None, numbers))):
-        raise InputError(f"row {entry.row.name!r:.60} has a number that is not finite: write .parquet")
-
-
 def read(path: Path) -> Iterator[Entry]:
-    """Yield the rows of a file; raises `InputError` naming the line that is none."""
+    """Yield the rows of a file; raises `InputError` that names the first line without a valid row."""
     for one in lines(path):
         try:
             yield from_columns(_columns(orjson.loads(one.text)))
@@ -68,11 +63,11 @@ def read(path: Path) -> Iterator[Entry]:
             raise InputError(f"{path}, line {one.number}: {error}") from None
 
 
-def _columns(found: Any) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
-        raise InputError(f"{noun_of(found)} is no row")
-    experts = found.get("experts")
+def _columns(row: Any) -> Mapping[str, Any]:
+    if not isinstance(row, dict):
+        raise InputError(f"{noun_of(row)} is not a row: give one JSON object per line")
+    experts = row.get("experts")
     if isinstance(experts, dict):
         data = base64.b64decode(experts.get("data") or "", validate=True)
-        return {**found, "experts": {**experts, "data": data}}
-    return dict(found)
+        return {**row, "experts": {**experts, "data": data}}
+    return dict(row)

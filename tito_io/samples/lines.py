@@ -1,4 +1,4 @@
-"""The lines of a file, one after the other, compressed or not; never the whole file at once."""
+"""Read the lines of a file one after the other, compressed or not; never the whole file at once."""
 
 from __future__ import annotations
 
@@ -17,24 +17,31 @@ import attrs
 from tito_core import InputError
 
 HEAD = 4096
-"""Bytes that a binary file gives itself away in."""
+"""Bytes at the beginning that are searched for a NUL, which no text file has."""
+BUFFER = 1 << 18
+"""Bytes of one read; progress is reported after each, also inside a long line."""
+CHUNK = 1 << 17
+"""Compressed bytes that are decompressed at a time."""
 COMPRESSED = frozenset((".gz", ".zst"))
 
 
 @attrs.frozen
 class FileLine:
-    """One line as it stands in the file."""
+    """One line as it stands in the file.
+
+    Attributes:
+        number: Counted from 1.
+        start: Bytes of the uncompressed file before it.
+        raw: Its bytes with the line break.
+    """
 
     number: int
-    """Counted from 1."""
     start: int
-    """Bytes before it, of the uncompressed file."""
     raw: bytes = attrs.field(repr=False)
-    """With its line break."""
 
     @property
     def text(self) -> bytes:
-        """What it says, without the mark that some editors begin a file with."""
+        """Its bytes without the byte order mark that some editors write at the start of a file."""
         return self.raw if self.start else self.raw.removeprefix(BOM_UTF8)
 
     @property
@@ -43,65 +50,55 @@ class FileLine:
         return self.start + len(self.raw)
 
 
-def lines(path: Path, tick: Callable[[int], None] = lambda _: None) -> Iterator[FileLine]:
-    """Yield the lines that are not blank; `tick` is told how many bytes of the file are read.
+def lines(path: Path, on_read: Callable[[int], None] = lambda _: None) -> Iterator[FileLine]:
+    """Yield the lines that are not blank; call `on_read` with the number of bytes read so far.
 
-    A pipe is read as it comes. Raises `InputError` where there is no such file, or it is a folder, no text,
-    broken off in its compression or in what it lies on.
+    For a compressed file `on_read` counts compressed bytes. A pipe is read as it comes. Raises `InputError`
+    if the file does not exist, is a folder, is not text, cannot be decompressed or cannot be read to its end.
     """
     start = 0
-    with _plain(path) as file:
-        told = file.tell if file.seekable() else lambda: start
-        _look(file, path)
-        with _opened(path, file) as text:
-            for number, raw in enumerate(_each(text, path), 1):
+    with _open(path, on_read) as file:
+        with _read_errors(path):
+            head = file.peek(HEAD)[:HEAD]  # a pipe cannot be rewound
+        if path.suffix not in COMPRESSED and b"\0" in head:
+            raise InputError(f"{path} is not a text file: give a file with one JSON object per line")
+        with _decompressed(path, file) as text, _read_errors(path):
+            for number, raw in enumerate(text, 1):
                 line = FileLine(number, start, raw)
                 if line.text.strip():
                     yield line
                 start += len(raw)
-                tick(told())
 
 
-def regular(path: Path) -> None:
-    """Raise `InputError` for what can be read only once and only here; machines read a file again."""
+def require_plain_file(path: Path) -> None:
+    """Raise `InputError` for a compressed file or a pipe: a cluster reads parts of a file, and twice."""
     if path.suffix in COMPRESSED:
-        raise InputError(f"{path} is compressed: machines read parts of it, so decompress it first")
+        raise InputError(f"{path} is compressed, and a cluster reads parts of a file: decompress it first")
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(f"{path} is a pipe or a device: machines read parts of a file, so write one first")
+        raise InputError(
+            f"{path} is a pipe or a device, and a cluster reads parts of a file: write a file first"
+        )
 
 
-def _plain(path: Path) -> io.BufferedReader:
+def _open(path: Path, on_read: Callable[[int], None]) -> io.BufferedReader:
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a file in it")
     try:
-        return path.open("rb")
+        file = path.open("rb", buffering=0)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
+    return io.BufferedReader(CountedFile(file, on_read), BUFFER)
 
 
-def _opened(path: Path, file: BinaryIO) -> BinaryIO:
+def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
     if path.suffix == ".gz":
         return cast("BinaryIO", gzip.GzipFile(fileobj=file))
-    return io.BufferedReader(Frames(file)) if path.suffix == ".zst" else file
-
-
-def _look(file: io.BufferedReader, path: Path) -> None:
-    """Refuse what is no text, before its bytes are taken for lines."""
-    with _read(path):
-        head = file.peek(HEAD)[:HEAD]  # a pipe is not wound back
-    if path.suffix not in COMPRESSED and b"\0" in head:
-        raise InputError(f"{path} is no text: give a file with a JSON object a line")
-
-
-def _each(text: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Yield lines, and name the file where it cannot be read, or not in the way that its name says."""
-    with _read(path):
-        yield from text
+    return io.BufferedReader(ZstdFrames(file)) if path.suffix == ".zst" else file
 
 
 @contextmanager
-def _read(path: Path) -> Iterator[None]:
-    """Name the file where reading fails: what it lies on, or its compression."""
+def _read_errors(path: Path) -> Iterator[None]:
+    """Name the file where reading or decompressing fails."""
     try:
         yield
     except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
@@ -110,14 +107,35 @@ def _read(path: Path) -> Iterator[None]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-CHUNK = 1 << 17
+class CountedFile(io.RawIOBase):
+    """A file that reports how many bytes were read from it."""
+
+    def __init__(self, file: io.RawIOBase, on_read: Callable[[int], None]) -> None:
+        """Read from `file`; call `on_read` with the sum after each read."""
+        self._file, self._on_read, self._count = file, on_read, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer and report the sum."""
+        size = self._file.readinto(buffer) or 0
+        self._count += size
+        self._on_read(self._count)
+        return size
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
 
 
-class Frames(io.RawIOBase):
-    """The uncompressed bytes of a file of frames."""
+class ZstdFrames(io.RawIOBase):
+    """The uncompressed bytes of a Zstandard file; a file that ends early is an error."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Read from a file; raises `InputError` where the library is not installed."""
+        """Read from a file; raises `InputError` if the package zstandard is not installed."""
         try:
             self._library: Any = import_module("zstandard")
         except ImportError:
@@ -126,34 +144,34 @@ class Frames(io.RawIOBase):
             ) from None
         self._file = file
         self._frame: Any = None
-        self._left = b""
+        self._rest = b""
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; raises `EOFError` inside a frame's end, `ValueError` for what is no frame."""
-        while not self._left:
+        """Fill a buffer; raises `EOFError` if the file ends inside a frame, `ValueError` for other bytes."""
+        while not self._rest:
             chunk = self._file.read(CHUNK)
             if not chunk:
                 if self._frame is not None:
-                    raise EOFError("it ends inside of a frame")
+                    raise EOFError("it ends inside a frame")
                 return 0
-            self._left = self._plain(chunk)
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
+            self._rest = self._decompress(chunk)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
 
-    def _plain(self, chunk: bytes) -> bytes:
-        """Return what a chunk holds, which may end one frame and begin another."""
-        found = []
+    def _decompress(self, chunk: bytes) -> bytes:
+        """Return the bytes of a chunk, in which one frame may end and another begin."""
+        parts = []
         while chunk:
             self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
             try:
-                found.append(self._frame.decompress(chunk))
+                parts.append(self._frame.decompress(chunk))
             except self._library.ZstdError as error:
                 raise ValueError(str(error)) from None
             chunk = self._frame.unused_data if self._frame.eof else b""
             self._frame = None if self._frame.eof else self._frame
-        return b"".join(found)
+        return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Rows as a Parquet file, in columns that Hugging Face `datasets` and every data frame read as they are."""
+"""Write and read rows as a Parquet file, for Hugging Face `datasets` and data frames."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tito_io.extras import install
 from .entry import Entry, from_columns, to_columns
 
 TOGETHER = 1_000_000
-"""Ids that are written as one group of rows: what is held in memory at a time, and read at a time."""
+"""Ids per group of rows: this much is in memory at a time, when writing and when reading."""
 
 
 def library() -> Any:
-    """Return pyarrow with its part for Parquet; raises `InputError` where it is not installed."""
+    """Return pyarrow with its Parquet module; raises `InputError` if it is not installed."""
     try:
         import_module("pyarrow.parquet")
         return import_module("pyarrow")
@@ -30,7 +30,7 @@ def library() -> Any:
 def schema() -> Any:
     """Return the columns' types.
 
-    Log-probabilities are doubles: what was read is written, to the last digit.
+    Log-probabilities are doubles, so that every digit that was read is written.
     """
     pa = library()
     whole, text = pa.int32(), pa.string()
@@ -65,32 +65,32 @@ def schema() -> Any:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Any:
-    """Return columns of rows as an Arrow table."""
+    """Return the columns of rows as an Arrow table."""
     return library().Table.from_pylist(rows, schema=schema())
 
 
 @attrs.define
 class Parquet:
-    """Writes rows, many at a time."""
+    """Writes rows in groups."""
 
     file: BinaryIO
     _writer: Any = None
-    _held: list[dict[str, Any]] = attrs.field(factory=list)
+    _rows: list[dict[str, Any]] = attrs.field(factory=list)
     _ids: int = 0
 
     def __attrs_post_init__(self) -> None:
-        """Begin the file, so that one without rows has its columns."""
+        """Begin the file, so that it has columns even without rows."""
         self._writer = library().parquet.ParquetWriter(self.file, schema(), compression="zstd")
 
     def write(self, entry: Entry) -> None:
-        """Take in a row."""
-        self._held.append(to_columns(entry))
+        """Add a row, and write a group of rows once it is large enough."""
+        self._rows.append(to_columns(entry))
         self._ids += len(entry.row)
         if self._ids >= TOGETHER:
             self._flush()
 
     def finish(self) -> None:
-        """Write what is held."""
+        """Write the last group of rows."""
         self._flush()
 
     def close(self) -> None:
@@ -98,13 +98,13 @@ class Parquet:
         self._writer.close()
 
     def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(table(self._held))
-        self._held, self._ids = [], 0
+        if self._rows:
+            self._writer.write_table(table(self._rows))
+        self._rows, self._ids = [], 0
 
 
 def read(path: Path) -> Iterator[Entry]:
-    """Yield the rows of a file; raises `InputError` where it is none of rows."""
+    """Yield the rows of a file; raises `InputError` if it is not a Parquet file of rows."""
     pa = library()
     try:
         with pa.parquet.ParquetFile(path) as file:

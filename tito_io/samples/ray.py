@@ -1,8 +1,8 @@
-"""A pure function over many items, on the machines of a Ray cluster.
+"""Apply a pure function to many items on the machines of a Ray cluster.
 
-Results come in the order of the items, whichever worker made them and however often: a worker that dies is
-replaced, and what it had is made again, so that the function must do nothing but return a value. Items,
-results and the function travel pickled; the machines must have this package installed.
+Results come in the order of the items. If a worker dies, Ray replaces it and computes its results again, so
+the function must do nothing but return a value. Items, results and the function are pickled, and the machines
+must have this package installed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ Result = TypeVar("Result")
 LOCAL = "local"
 """The address that starts a cluster of this machine alone."""
 CLIENT = "ray://"
-"""Begins the addresses of Ray's own proxies."""
+"""The beginning of addresses of Ray's own proxies."""
 PATIENCE = 5.0
-"""Seconds that a cluster has to take a connection."""
+"""Seconds for a cluster to accept a connection."""
 PIECES = 8
-"""Into how many pieces of work items are divided for each processor; a piece is made again when a worker
-dies."""
+"""Pieces of work per processor. A piece is computed again when its worker dies."""
 
 
 def library() -> Any:
-    """Return Ray with its data library; raises `InputError` where it is not installed."""
+    """Return Ray with its data library; raises `InputError` if it is not installed."""
     try:
         import_module("ray.data")
         return import_module("ray")
@@ -43,39 +42,37 @@ def library() -> Any:
 
 
 def connect(address: str) -> bool:
-    """Join the cluster at an address, once a process; tell whether it was not joined before.
+    """Join the cluster at an address; return False if this process has joined one already.
 
-    Raises `InputError` where there is none.
+    Raises `InputError` if there is no cluster.
     """
     ray = library()
     if ray.is_initialized():
         return False
-    knock(address)
+    check_address(address)
     try:
         ray.init(address=None if address == LOCAL else address, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # noqa: BLE001  # a node that starts too slowly is a bare one
-        raise InputError(
-            f"no Ray cluster at {address!r:.60}: {(str(error) or repr(error)).splitlines()[0]:.200}"
-        ) from None
+        reason = (str(error) or repr(error)).splitlines()[0]
+        raise InputError(f"no Ray cluster at {address!r:.60}: {reason:.200}") from None
     return True
 
 
 @contextmanager
-def aside(address: str | None) -> Iterator[TextIO]:
-    """Lend standard output for this program's own lines.
+def rows_stdout(address: str | None) -> Iterator[TextIO]:
+    """Lend standard output for rows alone; with a cluster, other prints go to standard error.
 
-    With a cluster, whatever else is printed goes to standard error: Ray tells of dead workers on standard
-    output, in the midst of anybody's rows.
+    Ray prints on standard output when a worker dies, which would stand between the rows.
     """
     own = sys.stdout
     with redirect_stdout(own if address is None else sys.stderr):
         yield own
 
 
-def knock(address: str) -> None:
-    """Raise `InputError` where an address has a port that nobody listens at: Ray would try for minutes.
+def check_address(address: str) -> None:
+    """Raise `InputError` if nothing listens at the port of an address: Ray would retry for minutes.
 
-    Addresses without a port, such as `auto`, are Ray's own to look up.
+    Addresses without a port, such as `auto`, are left to Ray.
     """
     host, _, port = address.removeprefix(CLIENT).partition("/")[0].rpartition(":")
     if not host or not port.isdecimal():
@@ -85,29 +82,29 @@ def knock(address: str) -> None:
             pass
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"no Ray cluster at {address!r:.60}: nobody answers there: {reason}") from None
+        raise InputError(f"no Ray cluster at {address!r:.60}: cannot connect: {reason}") from None
 
 
 def spread(
     function: Callable[[Item], Result], items: Sequence[Item], address: str = LOCAL
 ) -> Iterator[Result]:
-    """Yield what `function` makes of each item, in their order; leave the cluster if it was joined for this.
+    """Yield the result of `function` for each item, in order; leave the cluster if it was joined for this.
 
-    An exception of the function comes out as Ray tells it; let it return what went wrong as a value.
+    An exception of the function is raised as Ray wraps it, so let the function return what went wrong.
     """
     if not items:
         return
     joined = connect(address)
     try:
         for row in mapped(dataset(items), function).iter_rows():
-            yield pickle.loads(row["made"])  # noqa: S301  # this process's own function made it
+            yield pickle.loads(row["result"])  # noqa: S301  # this process's own function returned it
     finally:
         if joined:
             library().shutdown()
 
 
 def dataset(items: Sequence[Any]) -> Any:
-    """Return items as a Ray dataset with a column `item`, to be mapped in one's own pipeline."""
+    """Return items as a Ray dataset with a column `item`, for a pipeline of your own."""
     ray = library()
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
@@ -118,19 +115,18 @@ def dataset(items: Sequence[Any]) -> Any:
     return ray.data.from_items(rows, override_num_blocks=min(len(rows), pieces))
 
 
-def mapped(found: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a dataset with a column `made`: what `function` makes of each `item`, pickled."""
-    return found.map(Applied(function))
+def mapped(data: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a dataset with a column `result`: the pickled result of `function` for each `item`."""
+    return data.map(Applied(function))
 
 
 class Applied:
     """A function on a row of a dataset."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        """Hold the function."""
+        """Apply `function` to the row's unpickled `item`."""
         self.function = function
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the row's result."""
-        made = self.function(pickle.loads(row["item"]))  # noqa: S301  # likewise
-        return {"made": pickle.dumps(made)}
+        """Return the row's pickled result."""
+        return {"result": pickle.dumps(self.function(pickle.loads(row["item"])))}  # noqa: S301  # by `dataset`

@@ -1,12 +1,12 @@
-"""Stored conversations, one after the other: lines become forests, and nothing is passed over in silence.
+"""Read stored conversations: the lines of a file become forests of calls.
 
-No more than one conversation is held at a time, so its lines must stand together; where they do not, the
-later ones are problems, and so is everything else that is in no forest.
+One group of lines is in memory at a time, so the lines of a conversation must follow each other. Whatever
+is in no forest is yielded as a `Problem`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -14,72 +14,85 @@ import attrs
 from tito_core import InputError
 from tito_core.samples import Forest
 
-from .conversation import GIVE, Nameless, Problem, without_id
-from .line_groups import Chunk, Collector, ReadOptions
+from .conversation import Problem
+from .line_groups import NAME_A_FIELD, LineGroup, LineGrouper, MissingId, ReadOptions, without_id
 from .lines import lines
+from .progress import RunProgress
 
 
 @attrs.frozen(kw_only=True)
 class StoredConversation:
-    """A conversation that was read."""
+    """A conversation that was read from a file.
+
+    Attributes:
+        name: Its id, or a name made of the file's.
+        forest: Its calls.
+        first: Its first line, counted from 1.
+        last: Its last line.
+    """
 
     name: str
     forest: Forest
     first: int
-    """Its first line, counted from 1."""
     last: int
 
 
 def conversations(
-    path: Path, reading: ReadOptions | None = None, tick: Callable[[int], None] = lambda _: None
+    path: Path, reading: ReadOptions | None = None, progress: RunProgress | None = None
 ) -> Iterator[StoredConversation | Problem]:
-    """Yield the conversations of a file in its order, and what could not be read.
+    """Yield the conversations of a file in its order, and a `Problem` for what could not be read.
 
-    `tick` is told how many bytes of the file are read. Raises `InputError` where there is no such file, or
-    its lines are of no known form.
+    Args:
+        path: The file; `.gz` and `.zst` files are decompressed.
+        reading: How to read it; by default the format is recognised and lines are grouped by id.
+        progress: Updated while the file is read.
+
+    Raises:
+        InputError: The file does not exist, or no line of it is in a recognised format.
     """
-    for found in chunks(path, reading, tick):
-        if isinstance(found, Problem):
-            yield found
+    for group in line_groups(path, reading, progress):
+        if isinstance(group, Problem):
+            yield group
         else:
-            yield from stored(found)
+            yield from conversations_in(group)
 
 
-def chunks(
+def line_groups(
     path: Path,
     reading: ReadOptions | None = None,
-    tick: Callable[[int], None] = lambda _: None,
+    progress: RunProgress | None = None,
     *,
-    make: bool = True,
-) -> Iterator[Chunk | Problem]:
+    make_calls: bool = True,
+) -> Iterator[LineGroup | Problem]:
     """Yield the lines that belong together; see `conversations`.
 
-    With `make=False` they are told apart and not read any further: `stored` has nothing to say of them.
-    Lines without the id that was asked for are one problem, at the end; `InputError` where no line has it.
+    With `make_calls=False` no calls are made, so that a group says only which lines it has. Lines without the
+    id that was asked for are one problem at the end, or an `InputError` if no line has it.
     """
-    reading = reading or ReadOptions()
-    collected, nameless, count = Collector(path, reading, make=make), 0, 0
-    for line in lines(path, tick):
-        for one in collected.add(line):
-            if isinstance(one, Nameless):
-                nameless, count = nameless or one.line, count + 1
+    reading, progress = reading or ReadOptions(), progress or RunProgress()
+    grouper = LineGrouper(path, reading, make_calls=make_calls, progress=progress)
+    first_without_id, count = 0, 0
+    for line in lines(path, progress.on_read):
+        for one in grouper.add(line):
+            if isinstance(one, MissingId):
+                first_without_id, count = first_without_id or one.line, count + 1
             else:
                 yield one
-    yield from collected.rest()
-    if collected.form is None:
-        raise collected.hopeless()
-    if nameless:
-        if not collected.named:
-            raise InputError(f"{path}: no line has an id at `{reading.id_field}`: {GIVE}")
-        yield Problem(nameless, without_id(str(reading.id_field), count - 1), count - 1)
+    yield from grouper.finish()
+    if grouper.form is None:
+        raise grouper.nothing_readable()
+    if first_without_id:
+        if not grouper.any_complete:
+            raise InputError(f"{path}: no line has an id at `{reading.id_field}`: {NAME_A_FIELD}")
+        yield Problem(first_without_id, without_id(str(reading.id_field), count - 1), count - 1)
 
 
-def stored(chunk: Chunk) -> Iterator[StoredConversation | Problem]:
-    """Yield the conversations of some lines, and what of them could not be read."""
-    told: set[Problem] = set()
-    for one in chunk.conversations.values():
-        yield from (problem for problem in dict.fromkeys(one.problems) if problem not in told)
-        told.update(one.problems)
+def conversations_in(group: LineGroup) -> Iterator[StoredConversation | Problem]:
+    """Yield the conversations of a group of lines, and what of them could not be read."""
+    seen: set[Problem] = set()  # conversations of one line may share a problem
+    for one in group.conversations.values():
+        yield from (problem for problem in dict.fromkeys(one.problems) if problem not in seen)
+        seen.update(one.problems)
         if one.calls:
             forest = Forest.of(one.calls.values())
             yield StoredConversation(name=one.name, forest=forest, first=one.first, last=one.last)

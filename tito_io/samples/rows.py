@@ -1,4 +1,4 @@
-"""What became of a file's conversations, in numbers."""
+"""Make the rows of stored conversations, and count what became of them."""
 
 from __future__ import annotations
 
@@ -17,118 +17,129 @@ from .conversation import Problem
 from .entry import Entry, entries
 from .read import StoredConversation
 
+NOTES = {
+    "row_ids": "in all rows",
+    "trained_ids": "each in one row",
+    "untrained_ids": "sampled, but trained in no row",
+    "leaves_without_row": "would train nothing",
+    "problems": "see the lines above",
+}
+"""Explanations in the table, by the name of the figure."""
+
 
 @attrs.define
 class FileTally:
-    """Numbers that add up over conversations, whoever counted them."""
+    """Counts over the conversations of a file; tallies of parts of a file add up.
+
+    The names of these figures are the keys of the summary's JSON. The table shows them with spaces.
+
+    Attributes:
+        conversations: Conversations that rows were made of.
+        calls: Their calls.
+        sampled_ids: Ids that these calls sampled.
+        rows: Rows that were made.
+        row_ids: Ids of all rows.
+        trained_ids: Sampled ids that train, each in one row.
+        untrained_ids: Sampled ids that train in no row, by reason. With `trained_ids` they are `sampled_ids`.
+        leaves_without_row: Leaves (or calls, with `--rows call`) whose row would train nothing.
+        problems: Lines, parts of lines, conversations and rows that could not be read or written.
+    """
 
     conversations: int = 0
     calls: int = 0
-    sampled: int = 0
-    """Sampled ids of all calls."""
+    sampled_ids: int = 0
     rows: int = 0
-    ids: int = 0
-    """Ids of all rows."""
-    trained: int = 0
-    """Those of them that train; with `untrained` they are all that was sampled."""
-    untrained: Counter[str] = attrs.field(factory=Counter)
-    """Sampled ids that train in no row, by the reason's name."""
-    without_row: int = 0
-    """Leaves, or calls, that would have given a row that trains nothing."""
+    row_ids: int = 0
+    trained_ids: int = 0
+    untrained_ids: Counter[str] = attrs.field(factory=Counter)
+    leaves_without_row: int = 0
     problems: int = 0
-    """What could not be read, or gave no row by an error."""
 
-    def add(self, forest: Forest, made: RowSet) -> None:
-        """Count a conversation."""
+    def add(self, forest: Forest, row_set: RowSet) -> None:
+        """Count a conversation and its rows."""
         self.conversations += 1
         self.calls += len(forest)
-        self.sampled += sum(call.stop - call.start for call in forest.calls)
-        self.rows += len(made.rows)
-        self.ids += sum(map(len, made.rows))
-        self.trained += sum(row.trained for row in made.rows)
-        self.without_row += len(made.without_row)
-        for one in made.untrained:
-            self.untrained[one.why.name.lower()] += one.stop - one.start
+        self.sampled_ids += sum(call.stop - call.start for call in forest.calls)
+        self.rows += len(row_set.rows)
+        self.row_ids += sum(map(len, row_set.rows))
+        self.trained_ids += sum(row.trained for row in row_set.rows)
+        self.leaves_without_row += len(row_set.without_row)
+        for one in row_set.untrained:
+            self.untrained_ids[one.why.name.lower()] += one.stop - one.start
 
     def join(self, other: FileTally) -> None:
-        """Add what somebody else counted."""
+        """Add the counts of another tally."""
         for field in attrs.fields(FileTally):
             name = field.name
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
-    def rowless(self) -> str | None:
-        """Why there is no row at all; None where there are some, and where the problems say why."""
+    def no_rows_reason(self) -> str | None:
+        """Why there is no row at all; None if there are rows, or if the problems are the reason."""
         if self.rows or (self.problems and not self.calls):
             return None
-        if not self.sampled:
-            return "no rows: no call in it sampled anything"
+        if not self.sampled_ids:
+            return "no rows: no call sampled anything"
         reasons = "; ".join(
             f"{name} {count:,}: {LeaveOutReason[name.upper()].value}"
-            for name, count in self.untrained.items()
+            for name, count in self.untrained_ids.items()
         )
-        return f"no rows: all {self.sampled:,} sampled ids are left out ({reasons})"
+        return f"no rows: all {self.sampled_ids:,} sampled ids are left out ({reasons})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers as plain data."""
-        return {**attrs.asdict(self, recurse=False), "untrained": dict(sorted(self.untrained.items()))}
+        """Return the counts as plain data."""
+        return {
+            **attrs.asdict(self, recurse=False),
+            "untrained_ids": dict(sorted(self.untrained_ids.items())),
+        }
 
     def table(self, title: str) -> Table:
-        """Return the numbers for people."""
-        made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=False, pad_edge=False)
-        made.add_column(no_wrap=True)
-        made.add_column(justify="right", no_wrap=True)
-        made.add_column(style="dim")
-        for name, number, told in self._lines():
+        """Return the counts as a table for a terminal."""
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=False, pad_edge=False)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(style="dim")
+        for name, value in attrs.asdict(self, recurse=False).items():
+            if name == "problems" and not value:
+                continue
+            count = value.total() if isinstance(value, Counter) else value
             style = "red" if name == "problems" else None
-            made.add_row(name, f"{number:,}", told, style=style)
-        return made
-
-    def _lines(self) -> list[tuple[str, int, str]]:
-        untrained = [
-            (f"  {name}", count, LeaveOutReason[name.upper()].value)
-            for name, count in sorted(self.untrained.items())
-        ]
-        problems = [("problems", self.problems, "the lines above say which")] * bool(self.problems)
-        return [
-            ("conversations", self.conversations, ""),
-            ("calls", self.calls, ""),
-            ("sampled ids", self.sampled, ""),
-            ("rows", self.rows, ""),
-            ("ids", self.ids, "in all rows"),
-            ("trained ids", self.trained, "each in one row"),
-            ("untrained ids", self.untrained.total(), "sampled, and in no row trained"),
-            *untrained,
-            ("leaves without row", self.without_row, "they would train nothing"),
-            *problems,
-        ]
+            table.add_row(name.replace("_", " "), f"{count:,}", NOTES.get(name, ""), style=style)
+            for reason, part in sorted(value.items()) if isinstance(value, Counter) else ():
+                table.add_row(f"  {reason}", f"{part:,}", LeaveOutReason[reason.upper()].value)
+        return table
 
 
 @attrs.frozen
 class ConversationRows:
-    """The rows of a conversation, with what they amount to."""
+    """The rows of one conversation.
+
+    Attributes:
+        entries: Its rows, each with its place in the file.
+        tally: Their counts.
+    """
 
     entries: tuple[Entry, ...]
     tally: FileTally
 
 
-def made(
-    found: Iterable[StoredConversation | Problem], options: SampleOptions
+def to_rows(
+    stored: Iterable[StoredConversation | Problem], options: SampleOptions
 ) -> Iterator[ConversationRows | Problem]:
-    """Yield the rows of each conversation in its turn.
+    """Yield the rows of each conversation in order; problems are passed on.
 
-    A conversation of which the kernel can make no rows, by two different rewards for example, is a problem
-    at its first line.
+    A conversation that no rows can be made of, for example because of two different rewards, becomes a
+    problem at its first line.
     """
-    for one in found:
+    for one in stored:
         if isinstance(one, Problem):
             yield one
             continue
         try:
-            rows, sampled = entries(one, options)
+            rows, row_set = entries(one, options)
         except InputError as error:
             yield Problem(one.first, f"conversation {one.name!r:.60}: {error}")
             continue
         tally = FileTally()
-        tally.add(one.forest, sampled)
+        tally.add(one.forest, row_set)
         yield ConversationRows(tuple(rows), tally)

@@ -1,6 +1,6 @@
-"""Where rows go: a file of the kind that its name says, or standard output.
+"""Write rows to a file, whose suffix names its kind, or to standard output.
 
-A file appears under its name when it is whole, and not before.
+A file gets its name when it is complete; until then it has the suffix `.part`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,32 @@ from .entry import Entry
 
 
 class Sink(Protocol):
-    """Takes rows one by one."""
+    """Writes rows one by one."""
 
     def write(self, entry: Entry) -> None:
-        """Take in a row; raises `InputError` for one that the kind of file cannot hold."""
+        """Write a row; raises `InputError` for a row that this kind of file cannot hold."""
 
     def finish(self) -> None:
         """Write the file's end."""
 
     def close(self) -> None:
-        """Let go of what is held, whether the file was finished or not."""
+        """Free resources, whether the file was finished or not."""
 
 
 @attrs.define
-class Counting:
-    """A sink that knows how many rows it took."""
+class CountingSink:
+    """A sink that counts its rows.
+
+    Attributes:
+        sink: Writes them.
+        rows: How many were written.
+    """
 
     sink: Sink
     rows: int = 0
 
     def write(self, entry: Entry) -> None:
-        """Take in a row."""
+        """Write a row and count it."""
         self.sink.write(entry)
         self.rows += 1
 
@@ -47,7 +52,7 @@ class Counting:
         self.sink.finish()
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Free resources."""
         self.sink.close()
 
 
@@ -77,34 +82,34 @@ KINDS: dict[str, Callable[[BinaryIO], Sink]] = {
 
 
 def kind_of(path: Path) -> Callable[[BinaryIO], Sink]:
-    """Return what makes a file of the kind that a name says; raises `InputError` where it says none."""
-    made = KINDS.get(path.suffix)
-    if made is None:
-        raise InputError(f"{path} ends in none of {', '.join(KINDS)}: name the kind of file so")
-    return made
+    """Return what opens a file of the kind that its suffix names; raises `InputError` for another suffix."""
+    kind = KINDS.get(path.suffix)
+    if kind is None:
+        raise InputError(f"{path} has an unknown suffix: name a file that ends in {', '.join(KINDS)}")
+    return kind
 
 
 @contextmanager
-def opened(path: Path | None, stdout: BinaryIO, *, spare: bool = False) -> Iterator[Sink]:
-    """Open what rows are written to; without a path JSON lines go to `stdout`.
+def open_sink(path: Path | None, stdout: BinaryIO, *, keep_old: bool = False) -> Iterator[Sink]:
+    """Open the file that rows are written to; without a path, JSON lines go to `stdout`.
 
-    Raises `InputError` where the file cannot be written. Where something else goes wrong on the way, and with
-    `spare` also where no row comes, the file that stood there stays.
+    An existing file is replaced at the end. It stays if an exception is raised in the block and, with
+    `keep_old`, also if no row was written. Raises `InputError` if the file cannot be written.
     """
     if path is None:
         yield _json_lines(stdout)
         return
-    make, part = kind_of(path), path.with_name(path.name + ".part")
+    open_kind, part = kind_of(path), path.with_name(path.name + ".part")
     try:
         file = part.open("wb")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     try:
-        with file, closing(make(file)) as sink:
-            counting = Counting(sink)
+        with file, closing(open_kind(file)) as sink:
+            counting = CountingSink(sink)
             yield counting
             sink.finish()
-        if counting.rows or not spare or not path.exists():
+        if counting.rows or not keep_old or not path.exists():
             part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -1,11 +1,11 @@
-"""Rows as Miles' samples reply: a safetensors container, which the reader of that reply reads as well.
+"""Write and read rows in the safetensors form of Miles' samples reply.
 
-`tokens.N`, `loss_mask.N`, `rollout_log_probs.N` and `rollout_routed_experts.N` are those of row N, and the
-JSON in `_samples_meta` says the rest. What that form has no place for stands there under `tito`, so that rows
-come back as they were. A response begins with the first sampled id. Its text is not known here and left
-empty, and where a trained id has no log-probability the row's are null: none is made up.
+`tokens.N`, `loss_mask.N`, `rollout_log_probs.N` and `rollout_routed_experts.N` are the tensors of row N, and
+the JSON in `_samples_meta` has the rest. Columns that this form lacks are there under `tito`, so that `read`
+returns equal rows. A response begins with the first sampled id, and its text is empty because it is unknown.
+If a trained id has no log-probability, the row's log-probabilities are null; none is invented.
 
-Tensors wait in unnamed files until their places are known, so that memory is bounded by one row and the JSON.
+Tensors wait in temporary files until their offsets are known, so memory is bounded by one row and the JSON.
 """
 
 from __future__ import annotations
@@ -30,45 +30,48 @@ from tito_io.engines.replies.samples_container import META, TENSORS, MilesSample
 from .entry import Entry, from_columns, to_columns
 
 CODES = {"uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "int32": "i", "uint32": "I", "int64": "q"}
-"""How the numbers of routed experts are written, as `memoryview.cast` names it."""
-SAID = ("ids", "loss_mask", "logprobs", "experts")
-"""Columns that tensors hold."""
-WIDE, MIDDLE, NARROW = 8, 4, 1
-"""Bytes of a number. Wide ones come first, so that each begins at a multiple of its size."""
+"""Types of routed experts, and their codes for `memoryview.cast`."""
+IN_TENSORS = ("ids", "loss_mask", "logprobs", "experts")
+"""Columns that are tensors; the others are JSON."""
+NUMBER_SIZES = (8, 4, 1)
+"""Bytes of a number. Wide ones come first, so that each tensor begins at a multiple of its size."""
 ALIGNED = 8
 
 
 @attrs.define
 class Tensors:
-    """Writes rows into a container."""
+    """Writes rows into a container; the header is written last, once all offsets are known."""
 
     file: BinaryIO
     _spools: dict[int, Any] = attrs.field(init=False)
     _places: dict[int, dict[str, dict[str, Any]]] = attrs.field(init=False)
-    _said: list[bytes] = attrs.field(factory=list)
+    _metas: list[bytes] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        """Begin with nothing."""
-        self._spools = {size: tempfile.TemporaryFile() for size in (WIDE, MIDDLE, NARROW)}  # noqa: SIM115  # closed by `close`
+        """Open one temporary file for each size of number."""
+        self._spools = {size: tempfile.TemporaryFile() for size in NUMBER_SIZES}  # noqa: SIM115  # closed by `close`
         self._places = {size: {} for size in self._spools}
 
     def write(self, entry: Entry) -> None:
-        """Take in a row."""
-        index, row, start = len(self._said), entry.row, response(entry.row)
+        """Spool the tensors of a row."""
+        index, row, start = len(self._metas), entry.row, response_start(entry.row)
         logprobs = _logprobs(row, start)
         self._put(f"tokens.{index}", array("q", row.ids), [len(row)])
         self._put(f"loss_mask.{index}", array("B", row.loss_mask[start:]), [len(row) - start])
         if logprobs is not None:
             self._put(f"rollout_log_probs.{index}", logprobs, [len(logprobs)])
         if row.experts is not None:
-            name = f"rollout_routed_experts.{index}"
-            self._put(name, _numbers(row.experts.data, row.experts.dtype), list(row.experts.shape))
-        self._said.append(orjson.dumps(_meta(entry, start, logprobs)))
+            view: memoryview[Any] = memoryview(row.experts.data)
+            numbers = array(
+                "i", view.cast(cast("Any", CODES[row.experts.dtype])).tolist()
+            )  # Miles reads 32 bits
+            self._put(f"rollout_routed_experts.{index}", numbers, list(row.experts.shape))
+        self._metas.append(orjson.dumps(_meta(entry, start, logprobs)))
 
     def finish(self) -> None:
         """Write the header and then all tensors."""
-        reason = b"null" if self._said else b'"no_records"'
-        meta = b'{"samples":[%b],"session_metadata":{},"empty_reason":%b}' % (b",".join(self._said), reason)
+        reason = b"null" if self._metas else b'"no_records"'
+        meta = b'{"samples":[%b],"session_metadata":{},"empty_reason":%b}' % (b",".join(self._metas), reason)
         self._put(META, array("B", meta), [len(meta)])
         header = orjson.dumps(self._header())
         header += b" " * (-len(header) % ALIGNED)
@@ -78,7 +81,7 @@ class Tensors:
             shutil.copyfileobj(spool, self.file)
 
     def close(self) -> None:
-        """Drop the unnamed files."""
+        """Delete the temporary files."""
         for spool in self._spools.values():
             spool.close()
 
@@ -86,116 +89,101 @@ class Tensors:
         spool = self._spools[numbers.itemsize]
         start = spool.tell()
         spool.write(numbers.tobytes())
-        said = {"dtype": TENSORS[name.rpartition(".")[0]][0] if name != META else "U8", "shape": shape}
-        self._places[numbers.itemsize][name] = {**said, "data_offsets": (start, spool.tell())}
+        dtype = TENSORS[name.rpartition(".")[0]][0] if name != META else "U8"
+        offsets = (start, spool.tell())
+        self._places[numbers.itemsize][name] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
     def _header(self) -> dict[str, Any]:
-        """Return where every tensor lies, once it is known how many bytes come before it."""
-        found, before = {}, 0
+        """Return the header: offsets in the whole container, the temporary files one after the other."""
+        header, before = {}, 0
         for size, spool in self._spools.items():
             for name, place in self._places[size].items():
                 start, stop = place["data_offsets"]
-                found[name] = {**place, "data_offsets": (before + start, before + stop)}
+                header[name] = {**place, "data_offsets": (before + start, before + stop)}
             before += spool.tell()
-        return found
+        return header
 
 
-def response(row: Row) -> int:
-    """Return where the first sampled id stands."""
+def response_start(row: Row) -> int:
+    """Return the position of the first sampled id."""
     return min((turn.start for turn in row.turns), default=len(row))
 
 
 def _logprobs(row: Row, start: int) -> array[float] | None:
-    """Return one number an id of the response, 0 where none is needed; None where a trained id has none."""
+    """Return one number per id of the response, 0 for untrained ids; None if a trained id has none."""
     tail = row.logprobs[start:]
     if any(mask and value is None for mask, value in zip(row.loss_mask[start:], tail, strict=True)):
         return None
     return array("d", [0.0 if value is None else value for value in tail])
 
 
-def _numbers(data: bytes, dtype: str) -> array[int]:
-    """Return routed experts in 32 bits, which is what Miles takes."""
-    view: memoryview[Any] = memoryview(data)
-    return array("i", view.cast(cast("Any", CODES[dtype])).tolist())
-
-
 def _meta(entry: Entry, start: int, logprobs: array[float] | None) -> dict[str, Any]:
-    """Return what a sample says beside its tensors."""
+    """Return the JSON of a sample."""
     row, columns = entry.row, to_columns(entry)
-    held = {name: value for name, value in columns.items() if name not in SAID}
     experts = columns["experts"]
-    kept = {
-        **held,
+    own = {
+        **{name: value for name, value in columns.items() if name not in IN_TENSORS},
+        # A tensor has no null: these positions had no log-probability.
         "holes": [place for place in range(start, len(row)) if row.logprobs[place] is None],
         "logprobs": None if logprobs is not None else list(row.logprobs[start:]),
         "experts": None if experts is None else {**experts, "data": None},
     }
     nulls = ["rollout_indexer_topk"]
     nulls += ["rollout_log_probs"] * (logprobs is None) + ["rollout_routed_experts"] * (experts is None)
+    ending = row.turns[-1].ending if row.turns else Ending.EMPTY
     return {
         "response": "",
         "response_length": len(row) - start,
-        "status": _status(row),
-        "weight_versions": [[_version(span.weights)] for span in row.ledger if span.weights is not None],
+        "status": {Ending.TRUNCATED: "truncated", Ending.ABORTED: "aborted"}.get(ending, "completed"),
+        "weight_versions": [[{"version": span.weights}] for span in row.ledger if span.weights is not None],
         "prefix_cache_info": {"cached_tokens": 0, "total_prompt_tokens": 0},
         "metadata": dict(row.metadata),
         "nulls": nulls,
         "reward": row.reward,
-        "tito": kept,
+        "tito": own,
     }
 
 
-def _version(name: str) -> dict[str, str]:
-    return {"version": name}
-
-
-def _status(row: Row) -> str:
-    """Return how the last turn ended, in Miles' word."""
-    ending = row.turns[-1].ending if row.turns else Ending.EMPTY
-    return {Ending.TRUNCATED: "truncated", Ending.ABORTED: "aborted"}.get(ending, "completed")
-
-
 def read(path: Path) -> Iterator[Entry]:
-    """Yield the rows of a container that `Tensors` wrote; raises `InputError` where it is none."""
+    """Yield the rows of a container that `Tensors` wrote; raises `InputError` for other files."""
     try:
-        payload = path.read_bytes()
-        found = samples(Check(str(path), EngineAnswer(200, None)), payload)
+        reply = samples(Check(str(path), EngineAnswer(200, None)), path.read_bytes())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except EngineError as error:
         raise InputError(str(error)) from None
-    for sample in found.samples:
+    for sample in reply.samples:
         yield from_columns(_columns(sample, path))
 
 
 def _columns(sample: MilesSample, path: Path) -> Mapping[str, Any]:
     """Return a sample as the columns of a row."""
-    said = sample.more.get("tito")
-    if not isinstance(said, dict) or sample.loss_mask is None:
-        raise InputError(f"{path} holds samples of another server, which say less than a row")
+    own = sample.more.get("tito")
+    if not isinstance(own, dict) or sample.loss_mask is None:
+        raise InputError(f"{path} has samples that `tito samples` did not write: they lack a row's columns")
     start = len(sample.tokens) - sample.response_length
     return {
-        **{name: value for name, value in said.items() if name != "holes"},
+        **{name: value for name, value in own.items() if name != "holes"},
         "ids": sample.tokens,
         "loss_mask": [0] * start + list(sample.loss_mask),
-        "logprobs": [None] * start + _filled(sample, said, start),
-        "experts": _experts(sample, said.get("experts")),
+        "logprobs": [None] * start + _with_holes(sample, own, start),
+        "experts": _experts(sample, own.get("experts")),
     }
 
 
-def _filled(sample: MilesSample, said: Mapping[str, Any], start: int) -> list[float | None]:
-    """Return log-probabilities with the holes that a container cannot have."""
+def _with_holes(sample: MilesSample, own: Mapping[str, Any], start: int) -> list[float | None]:
+    """Return log-probabilities, None at the positions that had none."""
     if sample.rollout_log_probs is None:
-        return list(said["logprobs"])
-    found = list(sample.rollout_log_probs)
-    for place in said["holes"]:
-        found[place - start] = None
-    return found
+        return list(own["logprobs"])
+    logprobs: list[float | None] = list(sample.rollout_log_probs)
+    for place in own["holes"]:
+        logprobs[place - start] = None
+    return logprobs
 
 
-def _experts(sample: MilesSample, said: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return routed experts in the width that they had."""
-    if said is None or sample.rollout_routed_experts is None:
+def _experts(sample: MilesSample, own: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return routed experts in the type that they had."""
+    if own is None or sample.rollout_routed_experts is None:
         return None
     numbers = array("i", sample.rollout_routed_experts.data)
-    return {**said, "data": array(CODES[said["dtype"]], numbers).tobytes()}
+    return {**own, "data": array(CODES[own["dtype"]], numbers).tobytes()}

@@ -19,12 +19,12 @@ from tito_core import InputError, render_key
 from tito_core.drift.breaks import Break, BreakSelection
 from tito_core.drift.tally import Tally
 from tito_core.samples import Forest
-from tito_io.audit.distributed import AuditWork, made_of, places
-from tito_io.audit.rendering import AuditRendering, FamilyRenderer, opened
-from tito_io.audit.report import FIRST, AuditReport, audit_each, audit_file, summary, to_json
+from tito_io.audit.distributed import AuditWork, audit_places
+from tito_io.audit.rendering import AuditRendering, FamilyRenderer, read_key
+from tito_io.audit.report import FIRST, AuditReport, audit_each, audit_file, break_to_json, summary
 from tito_io.families.folder import FolderError
 from tito_io.samples.conversation import Problem
-from tito_io.samples.distributed import Reach
+from tito_io.samples.distributed import GroupPlace, group_places
 from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.read import StoredConversation, conversations
 
@@ -80,7 +80,7 @@ def test_in_real_families_wild_ids_drift_and_tidy_ones_only_where_the_template_r
 
 def test_every_break_is_told_and_few_are_held(wild: Path, renderer: FamilyRenderer) -> None:
     told: list[Break] = []
-    report = audit_file(wild, renderer, show=2, each=told.append)
+    report = audit_file(wild, renderer, show=2, on_break=told.append)
     assert len(told) == report.tally.breaks > 2
     assert len(report.choice.shown) == 2
     assert list(report.choice.shown) == sorted(told, key=lambda one: one.key)[:2]
@@ -155,7 +155,7 @@ def test_tools_and_arguments_are_those_of_the_calls_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["", "{}", "[1, 2]", "[[], {}, 3]", "gpt"])
 def test_a_key_that_holds_no_tools_is_named(key: str) -> None:
     with pytest.raises(InputError, match="render_key"):
-        opened(key)
+        read_key(key)
 
 
 def test_markers_are_the_special_tokens_and_the_stops(renderer: FamilyRenderer) -> None:
@@ -165,13 +165,13 @@ def test_markers_are_the_special_tokens_and_the_stops(renderer: FamilyRenderer) 
 
 def test_json_names_causes_and_parts(wild: Path, renderer: FamilyRenderer) -> None:
     report = audit_file(wild, renderer, show=1)
-    data = orjson.loads(orjson.dumps(to_json(report.choice.shown[0])))
-    assert (data["cause"], data["part"], data["also"]) == ("RETOKENIZED", "CONTENT", [])
+    data = orjson.loads(orjson.dumps(break_to_json(report.choice.shown[0])))
+    assert (data["cause"], data["part"], data["also"]) == ("retokenized", "content", [])
     assert data["used"][0].keys() == {"id", "text"}
     told = orjson.loads(orjson.dumps(summary(report)))
-    assert told["by_token"] == told["changed_ids"] / told["followed_ids"]
-    assert told["causes"] == {"RETOKENIZED": told["breaks"]}
-    assert summary(AuditReport(choice=BreakSelection(0)))["by_turn"] is None
+    assert told["changed_ids_rate"] == told["changed_ids"] / told["restated_ids"]
+    assert told["causes"] == {"retokenized": told["breaks"]}
+    assert summary(AuditReport(choice=BreakSelection(0)))["broken_turns_rate"] is None
 
 
 def _work(folder: Path, *, every_break: bool = True) -> AuditWork:
@@ -187,27 +187,27 @@ def _work(folder: Path, *, every_break: bool = True) -> AuditWork:
 def test_parts_of_a_file_add_up_to_the_whole(wild: Path, folder: Path, renderer: FamilyRenderer) -> None:
     """What machines make of a conversation each, in any order, is what one process makes of the file."""
     told: list[Break] = []
-    whole = audit_file(wild, renderer, show=4, each=told.append)
-    found = [one for one in places(wild, ReadOptions()) if isinstance(one, Reach)]
-    parts = [made_of([place], _work(folder)) for place in found]
+    whole = audit_file(wild, renderer, show=4, on_break=told.append)
+    found = [one for one in group_places(wild, ReadOptions()) if isinstance(one, GroupPlace)]
+    parts = [audit_places([place], _work(folder)) for place in found]
     for order in (parts, parts[::-1], [parts[1], parts[2], parts[0]]):
         report = AuditReport(choice=BreakSelection(4))
         for part in order:
             report += part.report
         assert report == whole
     assert [one for part in parts for one in part.breaks] == told
-    assert made_of(found, _work(folder, every_break=False)).breaks == ()
-    assert made_of(found, _work(folder, every_break=False)).report == whole
+    assert audit_places(found, _work(folder, every_break=False)).breaks == ()
+    assert audit_places(found, _work(folder, every_break=False)).report == whole
 
 
 def test_a_file_that_changed_under_a_machine_is_a_problem(wild: Path, folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(wild.read_bytes())
-    found = [one for one in places(copy, ReadOptions()) if isinstance(one, Reach)]
+    found = [one for one in group_places(copy, ReadOptions()) if isinstance(one, GroupPlace)]
     copy.write_bytes(b"{no\n" + wild.read_bytes())
-    assert made_of(found, _work(folder)).report.problems > 0
+    assert audit_places(found, _work(folder)).report.problems > 0
     copy.unlink()
-    (gone, *_) = made_of(found, _work(folder)).report.first
+    (gone, *_) = audit_places(found, _work(folder)).report.first
     assert gone == Problem(1, "the file cannot be read again: No such file or directory")
 
 
@@ -245,5 +245,5 @@ def test_conversations_are_read_as_they_come(wild: Path, renderer: FamilyRendere
             yield one
 
     seen: list[tuple[str, int]] = []
-    audit_each(watched(), renderer, each=lambda one: seen.append((one.conversation, len(at))))
+    audit_each(watched(), renderer, on_break=lambda one: seen.append((one.conversation, len(at))))
     assert {(name, count) for name, count in seen} == {("c0", 1), ("c1", 2), ("c2", 3)}

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -11,18 +15,21 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from tests.io.audit.audited import KEEPING, family_folder, replace, store
+from tests.io.samples.terminal import on_terminal, tito
 from tito_core import Step, render_key
 from tito_core.drift.breaks import Cause
 from tito_core.drift.tally import Tally
 from tito_core.samples import StoredCall
-from tito_io.audit.command import DRIFT, INCOMPLETE, STATUSES, audit
-from tito_io.audit.rates import UNSEEN, figures, seen
+from tito_io.audit.command import DRIFT, GROUPS, INCOMPLETE, STATUSES, audit
+from tito_io.audit.rates import COUNTS, RATES, UNSEEN, figures, seen
 from tito_io.audit.rendering import AuditRendering
 from tito_io.audit.report import AuditReport, audit_file
 from tito_io.audit.table import table
 from tito_io.cli.errors import BAD_INPUT
+from tito_io.cli.main import INTERRUPTED
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import write_calls
+from tito_io.samples.line_groups import Group
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +66,9 @@ def test_drift_is_1_and_the_table_shows_both_sides(wild: Path, folder: Path) -> 
     assert "2 of " in result.stdout
     assert "retokenized" in result.stdout
     assert "the same text, other ids" in result.stdout
-    assert "sampled ids change" in result.stdout
-    assert "prefix cache lost" in result.stdout
+    assert "changed ids" in result.stdout
+    assert "cached ids lost" in result.stdout
+    assert "the breaks are hypothetical: the prompts were sent as ids" in result.stdout
 
 
 def narrow(report: AuditReport, width: int) -> list[str]:
@@ -90,7 +98,7 @@ def test_no_break_is_asked_for_and_none_has_a_heading(wild: Path, folder: Path) 
     none, one = run(wild, folder, "--show", "0"), run(wild, folder, "--show", "1")
     assert "the first of each cause" in one.stdout
     assert "the first of each cause" not in none.stdout
-    assert "sampled ids change" in none.stdout
+    assert "changed ids" in none.stdout
 
 
 def test_lines_without_an_id_are_counted_and_said_once(tidy: Path, folder: Path, tmp_path: Path) -> None:
@@ -99,7 +107,7 @@ def test_lines_without_an_id_are_counted_and_said_once(tidy: Path, folder: Path,
     path.write_bytes(b"".join([*held, last, *[last.replace(b'"conversation":', b'"other":')] * 3]))
     result = run(path, folder, "--id", "conversation")
     assert result.exit_code == INCOMPLETE
-    assert "line 19: has no id at `conversation`, nor have 2 more lines" in result.stdout
+    assert "line 19: has no id at `conversation`, like 2 more lines" in result.stdout
     assert result.stdout.count("not audited:") == 1
     summary = json.loads(run(path, folder, "--id", "conversation", "--json").stdout)["summary"]
     assert summary["problems"] == 3
@@ -110,7 +118,7 @@ def test_json_is_an_object_a_break_and_then_the_summary(wild: Path, folder: Path
     *breaks, last = map(json.loads, result.stdout.splitlines())
     assert result.exit_code == DRIFT
     assert len(breaks) == last["summary"]["breaks"] > 3
-    assert {one["cause"] for one in breaks} == {"RETOKENIZED"}
+    assert {one["cause"] for one in breaks} == {"retokenized"}
     for one in breaks:
         texts = ["".join(piece["text"] for piece in one[side]) for side in ("used", "rendered")]
         assert texts[0] == texts[1]
@@ -122,8 +130,8 @@ def test_the_block_size_is_that_of_the_prefix_cache(wild: Path, folder: Path) ->
         json.loads(run(wild, folder, "--json", "--block-size", size).stdout.splitlines()[-1])["summary"]
         for size in ("1", "64")
     )
-    assert fine["cached_by_ids"] > coarse["cached_by_ids"]
-    assert coarse["cached_by_ids"] % 64 == 0
+    assert fine["cached_ids"] > coarse["cached_ids"]
+    assert coarse["cached_ids"] % 64 == 0
 
 
 def test_a_page_is_written_whole_in_itself(wild: Path, folder: Path, tmp_path: Path) -> None:
@@ -176,8 +184,8 @@ def test_a_last_turn_may_be_lost_where_no_prompt_drifts(tidy: Path, wild: Path, 
     result = run(alone, folder)
     assert result.exit_code == 0
     assert "no drift in 1 conversation, 1 prompt compared" in result.stdout
-    assert "(0 of 0 restated sampled ids)" in result.stdout
-    assert "lost to merging      100.0%" in result.stdout
+    assert "(0 of 0 restated ids)" in result.stdout
+    assert "ids lost to merging    100.0%" in result.stdout
     assert UNSEEN in result.stdout
     assert UNSEEN not in run(tidy, folder).stdout
     assert UNSEEN not in run(wild, folder).stdout
@@ -191,14 +199,14 @@ def test_a_last_turn_may_be_lost_where_no_prompt_drifts(tidy: Path, wild: Path, 
         (["--template-arg", "a-b=1"], "give NAME=JSON"),
         (
             ["--template-arg", "think=False"],
-            """JSON writes think=false, and the text False think='"False"'""",
+            """JSON writes think=false, the text False is think='"False"'""",
         ),
         (["--template-arg", "x=True"], "JSON writes x=true"),
         (["--template-arg", "x=None"], "JSON writes x=null"),
         (["--id", "nofield"], "no line has an id at `nofield`: give the name"),
         (
             ["--ray", "127.0.0.1:9"],
-            "no Ray cluster at '127.0.0.1:9': nobody answers there: Connection refused",
+            "no Ray cluster at '127.0.0.1:9': cannot connect: Connection refused",
         ),
         (["--template", "nowhere.jinja"], "nowhere.jinja"),
         (["--format", "csv"], "is 'csv': give one of tito, "),
@@ -275,17 +283,15 @@ def test_date_tools_and_arguments_are_those_of_the_run(tmp_path: Path, key: str 
     assert run(path, folder, *given, "--date", "2025-05-05").exit_code == DRIFT
     assert run(path, folder, "--date", "2026-05-05").exit_code == (DRIFT if key is None else 0)
     result = run(path, folder, *given, "--date", "2025-05-05", "--json")
-    assert json.loads(result.stdout.splitlines()[0])["cause"] == "RENDERING"
-    assert (
-        "is this the folder of the model that was served" in run(path, folder, "--date", "2025-05-05").stdout
-    )
+    assert json.loads(result.stdout.splitlines()[0])["cause"] == "rendering"
+    assert "is this the folder of the served model" in run(path, folder, "--date", "2025-05-05").stdout
 
 
 def test_help_documents_statuses_and_causes_in_their_order() -> None:
     result = CliRunner().invoke(audit, ["--help"])
     assert result.exit_code == 0
     assert "no drift: every prompt" in result.output
-    assert "  130  interrupted\n" in result.output
+    assert "  130  interrupted; standard error says how far" in result.output
     legends = [STATUSES.index(f"\n  {one.name} ") for one in figures(Tally())]
     assert legends == sorted(legends)
     places = [STATUSES.index(f"\n  {cause.name.lower()} ") for cause in Cause]
@@ -296,3 +302,44 @@ def test_a_compressed_file_is_not_for_a_cluster(folder: Path, tmp_path: Path) ->
     result = run(tmp_path / "file.jsonl.gz", folder, "--ray", "local")
     assert result.exit_code == BAD_INPUT
     assert "decompress" in result.stderr
+
+
+def test_the_figures_have_one_name_in_table_json_and_help(wild: Path, folder: Path) -> None:
+    """Labels are the keys with spaces, and the rates have the suffix `_rate`."""
+    shown = run(wild, folder, "--show", "0").stdout
+    summary = json.loads(run(wild, folder, "--json").stdout.splitlines()[-1])["summary"]
+    assert {*COUNTS, *(f"{name}_rate" for name in RATES)} < summary.keys()
+    for name, (whole, _) in RATES.items():
+        assert f"{name.replace('_', ' ')} " in shown
+        assert f"({summary[name]:,} of {summary[whole]:,} {whole.replace('_', ' ')})" in shown
+        assert summary[f"{name}_rate"] == summary[name] / summary[whole]
+
+
+def test_the_choices_of_group_are_those_of_the_reader() -> None:
+    assert {one.name.lower(): one.value for one in Group} == GROUPS
+
+
+def test_json_stays_on_standard_output_while_progress_is_drawn(wild: Path, folder: Path) -> None:
+    command = tito("audit", str(wild), "--family", str(folder), "--json")
+    printed, shown = on_terminal(command)
+    assert "summary" in [json.loads(line) for line in printed.splitlines()][-1]
+    assert b"wild.jsonl" in shown
+    assert b"retokenized" not in shown
+    _, both = on_terminal(command, stdout=True)
+    assert b"\x1b" not in both
+
+
+def test_an_interrupted_audit_says_what_was_done(wild: Path, folder: Path) -> None:
+    pipe = subprocess.PIPE
+    command = tito("audit", "/dev/stdin", "--family", str(folder))
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        process.stdin.write(wild.read_bytes())
+        process.stdin.flush()
+        time.sleep(6)  # the pipe stays open: the run waits for more lines
+        process.send_signal(signal.SIGINT)
+        printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (INTERRUPTED, b"")
+    done, interrupted = errors.decode().splitlines()
+    assert interrupted == "tito: interrupted"
+    assert re.fullmatch(r"tito: /dev/stdin: .* read: 2 conversations audited, \d+ breaks found", done)

@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from tito_io.samples import ray as fleet
+from tito_io.samples import ray as cluster_work
 
 PATIENCE = 120.0
 """Seconds that work waits for a loss that is due."""
@@ -81,7 +81,7 @@ class Told:
     def spread(self, work: Callable[[Any], Any], items: Sequence[Any], address: str) -> Iterator[Any]:
         """Yield what the work makes of the items."""
         deadly = Deadly(work, self.folder, len(items) // 2, self.doomed)
-        for made, process, node in fleet.spread(deadly, list(enumerate(items)), address):
+        for made, process, node in cluster_work.spread(deadly, list(enumerate(items)), address):
             self.processes.append(process)
             self.nodes.append(node)
             yield made
@@ -100,7 +100,7 @@ def run(command: Sequence[str], told: Told, address: str) -> None:
 
     audits.TOGETHER = 2
     for module in (audits, rows):
-        module.spread = told.spread  # type: ignore[attr-defined]  # what they import from the fleet
+        module.spread = told.spread  # type: ignore[attr-defined]  # what they import from `samples.ray`
     name, *rest = command
     commands = {"samples": sampling.samples, "audit": auditing.audit}
     commands[name].main([*rest, "--ray", address], standalone_mode=False)

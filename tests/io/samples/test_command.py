@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
 import pytest
@@ -48,7 +48,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_an_interrupt_has_its_status_in_the_help() -> None:
-    assert "  130  interrupted\n" in CliRunner().invoke(samples, ["--help"]).stdout
+    assert "  130  interrupted; standard error says how far" in CliRunner().invoke(samples, ["--help"]).stdout
 
 
 def test_calls_are_read_from_standard_input(log: Path) -> None:
@@ -68,12 +68,12 @@ def test_rows_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None
     assert summary == {
         "conversations": 1,
         "calls": 4,
-        "sampled": 7,
+        "sampled_ids": 7,
         "rows": 3,
-        "ids": 17,
-        "trained": 7,
-        "untrained": {},
-        "without_row": 0,
+        "row_ids": 17,
+        "trained_ids": 7,
+        "untrained_ids": {},
+        "leaves_without_row": 0,
         "problems": 0,
     }
 
@@ -110,12 +110,12 @@ def test_options_are_the_kernels(log: Path, tmp_path: Path, options: Any, chosen
     result = run(log, *options, "-o", str(tmp_path / "r.jsonl"), "--json")
     made, summary = kernel(FOREST, chosen), json.loads(result.stdout)
     assert tuple(entry.row for entry in jsonl.read(tmp_path / "r.jsonl")) == made.rows
-    assert summary["trained"] + sum(summary["untrained"].values()) == summary["sampled"] == 7
+    assert summary["trained_ids"] + sum(summary["untrained_ids"].values()) == summary["sampled_ids"] == 7
     counts = Counter[str]()
     for one in made.untrained:
         counts[one.why.name.lower()] += one.stop - one.start
-    assert summary["untrained"] == counts
-    assert summary["without_row"] == len(made.without_row)
+    assert summary["untrained_ids"] == counts
+    assert summary["leaves_without_row"] == len(made.without_row)
 
 
 def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> None:
@@ -128,7 +128,7 @@ def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> 
             assert member.value.split("(")[0].split()[0] in told
     every = {"rows": "call", "owner": "longest", "max_length": 5, "cut": "inside", "rewards": "per_leaf"}
     every |= {"conversation": "tree", "truncated": "end", "aborted": "mask", "empty": "keep"}
-    made = command.options({**every, "retries": "extended", "missing_row": "repeat"})
+    made = command.kernel_options({**every, "retries": "extended", "missing_row": "repeat"})
     assert all(getattr(made, field.name) != field.default for field in attrs.fields(SampleOptions))
 
 
@@ -147,8 +147,8 @@ def test_what_cannot_be_read_is_said_by_its_line_and_the_rest_goes_on(tmp_path: 
     result = run(path, "--json")
     assert result.exit_code == SOME_UNREAD
     first, second, summary = result.stderr.splitlines()
-    assert first.startswith(f"tito: {path}, line 5: is no JSON")
-    assert second.startswith(f"tito: {path}, line 7: conversation 'x' is in lines before")
+    assert first.startswith(f"tito: {path}, line 5: is not valid JSON")
+    assert second.startswith(f"tito: {path}, line 7: conversation 'x' also has earlier lines")
     assert json.loads(summary)["problems"] == 2
     assert [row["conversation"] for row in rows(result)] == ["x", "x", "x", "y"]
 
@@ -182,18 +182,18 @@ def test_options_that_leave_out_every_turn_are_said(tmp_path: Path) -> None:
 def test_calls_that_sampled_nothing_are_said_to_make_no_row(tmp_path: Path) -> None:
     result = run(put(tmp_path, own("c", [call("a", [1], [])])))
     assert result.exit_code == SOME_UNREAD
-    assert "log.jsonl: no rows: no call in it sampled anything" in result.stderr
+    assert "log.jsonl: no rows: no call sampled anything" in result.stderr
 
 
 def test_a_file_without_one_good_line_is_refused_once(tmp_path: Path) -> None:
     result = run(put(tmp_path, b"no\n[1]\n"))
     assert result.exit_code == BAD_INPUT
     (line,) = result.stderr.splitlines()
-    assert "line 1: is no JSON" in line
-    assert line.endswith(", and 1 more line of which none can be read")
+    assert "line 1: is not valid JSON" in line
+    assert line.endswith("; 1 more line cannot be read either")
     later = run(put(tmp_path, b"no\n[1]\n" + own("c", CALLS)), "--json")
     first, second, summary = later.stderr.splitlines()
-    assert ("line 1: is no JSON" in first, "line 2: is a list" in second) == (True, True)
+    assert ("line 1: is not valid JSON" in first, "line 2: is a list" in second) == (True, True)
     assert (later.exit_code, json.loads(summary)["problems"]) == (SOME_UNREAD, 2)
 
 
@@ -210,7 +210,7 @@ def test_a_field_that_no_line_has_is_said_once(tmp_path: Path) -> None:
     path = put(tmp_path, dumped(*named))
     some, none = run(path, "--id", "run", "--json"), run(path, "--id", "nofield")
     problem, summary = some.stderr.splitlines()
-    told = "line 2: has no id at `run`, nor have 2 more lines: give the name of a field that every line has"
+    told = "line 2: has no id at `run`, like 2 more lines: give the name of a field that every line has"
     assert problem == f"tito: {path}, {told}"
     assert (some.exit_code, json.loads(summary)["problems"], len(rows(some))) == (SOME_UNREAD, 3, 2)
     (line,) = none.stderr.splitlines()
@@ -237,11 +237,15 @@ def test_lines_may_be_grouped_by_a_field(tmp_path: Path) -> None:
 
 WRONG = [
     (b"", (), "is empty"),
-    (b"\x00\x01", (), "is no text"),
-    (b'{"a": 1}\n', (), "line 1: is of no known form"),
-    (own("c", CALLS), ("--format", "miles"), "line 1: is none of the session records of Miles"),
+    (b"\x00\x01", (), "is not a text file"),
+    (b'{"a": 1}\n', (), "line 1: is not in a recognised format"),
+    (
+        own("c", CALLS),
+        ("--format", "miles"),
+        "line 1: is not in the format `miles` (session records of Miles)",
+    ),
     (own("c", CALLS), ("--max-length", "0"), "max_length is 0: give a whole number of ids, one or more"),
-    (own("c", CALLS), ("--output", "rows.csv"), "ends in none of .jsonl, .parquet, .safetensors"),
+    (own("c", CALLS), ("--output", "rows.csv"), "name a file that ends in .jsonl, .parquet, .safetensors"),
     (own("c", CALLS), ("--output", "/no/rows.jsonl"), "cannot write /no/rows.jsonl"),
 ]
 
@@ -267,7 +271,7 @@ def test_two_equal_names_are_one_clear_line(tmp_path: Path) -> None:
     result = run(put(tmp_path, own("c", CALLS[:1] + CALLS)), "--json")
     assert result.exit_code == SOME_UNREAD
     line, _ = result.stderr.splitlines()
-    assert line.endswith("line 2: a second call of its conversation has the name 'a'")
+    assert line.endswith("line 2: the conversation already has a call named 'a'")
     assert len(rows(result)) == 3
 
 
@@ -275,38 +279,6 @@ def test_an_unknown_choice_is_refused_with_the_known_ones(log: Path) -> None:
     result = run(log, "--owner", "nobody")
     assert result.exit_code == BAD_INPUT
     assert "'first', 'last', 'longest'" in result.stderr
-
-
-def test_progress_shows_on_a_terminal_alone(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = list[int]()
-    with command._progress(log) as tick:
-        tick(1)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(command, "Progress", lambda **_: _Bar(told))
-    with command._progress(log) as tick:
-        tick(5)
-    assert told == [5]
-    with command._progress(log.parent) as tick:
-        tick(9)
-    assert told == [5]
-
-
-@attrs.frozen
-class _Bar:
-    told: list[int]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def add_task(self, name: str, total: int) -> int:
-        assert (name, total > 0) == ("log.jsonl", True)
-        return 0
-
-    def update(self, _: int, completed: int) -> None:
-        self.told.append(completed)
 
 
 def test_ray_that_is_missing_is_one_clear_line(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +290,7 @@ def test_ray_that_is_missing_is_one_clear_line(log: Path, monkeypatch: pytest.Mo
 
 def test_a_compressed_file_goes_to_no_cluster(tmp_path: Path) -> None:
     result = run(put(tmp_path, b"", "log.jsonl.gz"), "--ray", "local")
-    assert "is compressed: machines read parts of it" in result.stderr
+    assert "is compressed, and a cluster reads parts of a file" in result.stderr
 
 
 def test_the_help_names_the_exit_statuses() -> None:
@@ -329,7 +301,7 @@ def test_the_help_names_the_exit_statuses() -> None:
 def test_options_raise_what_the_kernel_raises() -> None:
     given = {field.name: field.default.name.lower() for field in attrs.fields(SampleOptions) if field.default}
     with pytest.raises(InputError, match="max_length is -1"):
-        command.options({**given, "max_length": -1})
+        command.kernel_options({**given, "max_length": -1})
 
 
 def test_a_rollout_writes_calls_that_become_rows(tmp_path: Path) -> None:
@@ -357,7 +329,7 @@ def test_rows_do_not_replace_what_they_are_made_of(tmp_path: Path) -> None:
     before = path.read_bytes()
     done = CliRunner().invoke(tito, ["samples", str(path), "-o", str(path)])
     assert (done.exit_code, path.read_bytes()) == (2, before)
-    assert "is what is read" in done.stderr
+    assert "is the file that is read" in done.stderr
 
 
 def test_what_cannot_be_told_has_a_status_of_its_own() -> None:
@@ -366,7 +338,7 @@ def test_what_cannot_be_told_has_a_status_of_its_own() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         2,
-        "tito: No space left on device: what was to be told is lost\n",
+        "tito: standard output: No space left on device; the rest of the output is lost\n",
     )
 
 

@@ -23,13 +23,13 @@ from tests.io.samples.sample_files import own, put
 from tito_core import InputError
 from tito_core.samples import SampleOptions
 from tito_io.samples import distributed as spreading
-from tito_io.samples import ray as fleet
+from tito_io.samples import ray as cluster
 from tito_io.samples.command import samples
 from tito_io.samples.conversation import Problem
-from tito_io.samples.distributed import reach, rows_of, spread_over
+from tito_io.samples.distributed import GroupPlace, rows_at, spread_over
 from tito_io.samples.line_groups import Group, ReadOptions
-from tito_io.samples.read import chunks, conversations
-from tito_io.samples.rows import ConversationRows, made
+from tito_io.samples.read import conversations, line_groups
+from tito_io.samples.rows import ConversationRows, to_rows
 
 ROOT = Path(tito_io.__file__).parents[1]
 ASKED = "ray" in os.environ.get("TITO_ENGINES", "").split(",")
@@ -100,7 +100,7 @@ def test_lines_read_where_they_lie_are_those_read_in_their_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: Group
 ) -> None:
     path, reading = log(tmp_path), ReadOptions(group=group)
-    alone = list(made(conversations(path, reading), SampleOptions()))
+    alone = list(to_rows(conversations(path, reading), SampleOptions()))
     monkeypatch.setattr(spreading, "spread", lambda function, items, _: map(function, items))
     apart = list(spread_over("anywhere", path, reading, SampleOptions()))
 
@@ -115,15 +115,15 @@ def test_lines_read_where_they_lie_are_those_read_in_their_turn(
 
 def test_a_file_that_changed_is_a_problem(tmp_path: Path) -> None:
     path = log(tmp_path, 8)
-    place = next(reach(path, one) for one in chunks(path) if not isinstance(one, Problem))
+    place = next(GroupPlace.of(path, one) for one in line_groups(path) if not isinstance(one, Problem))
     content = path.read_bytes()
     for other in (b"{}\n" + content, b"{\n" + content, own("other", [call("a", [1], [2])]) + content, b""):
         path.write_bytes(other)
-        (problem,) = rows_of(place, ReadOptions(), SampleOptions())
+        (problem,) = rows_at(place, ReadOptions(), SampleOptions())
         assert str(problem).startswith("line 1: the file has changed")
     path.unlink()
-    (problem,) = rows_of(place, ReadOptions(), SampleOptions())
-    assert "No such file" in str(problem)
+    (problem,) = rows_at(place, ReadOptions(), SampleOptions())
+    assert str(problem) == "line 1: the file cannot be read again: No such file or directory"
 
 
 def test_where_nobody_listens_there_is_no_cluster_and_the_file_is_not_read(tmp_path: Path) -> None:
@@ -132,24 +132,24 @@ def test_where_nobody_listens_there_is_no_cluster_and_the_file_is_not_read(tmp_p
         for begin in ("", "ray://"):
             address = f"{begin}127.0.0.1:{free.getsockname()[1]}"  # bound, and nobody listens
             result = CliRunner().invoke(samples, [str(tmp_path / "no.jsonl"), "--ray", address])
-            told = f"tito: no Ray cluster at '{address}': nobody answers there: Connection refused\n"
+            told = f"tito: no Ray cluster at '{address}': cannot connect: Connection refused\n"
             assert (result.exit_code, result.stderr) == (2, told)
 
 
 def test_an_address_is_only_knocked_at_where_it_has_a_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        fleet.knock(f"127.0.0.1:{listener.getsockname()[1]}")
+        cluster.check_address(f"127.0.0.1:{listener.getsockname()[1]}")
         listener.settimeout(5)
         listener.accept()[0].close()
     for address in ("auto", "local", "ray://head", "session/7"):
-        fleet.knock(address)
+        cluster.check_address(address)
     with pytest.raises(InputError, match=r"no Ray cluster at '\[::1\]:99999'"):
-        fleet.knock("[::1]:99999")
+        cluster.check_address("[::1]:99999")
 
 
 def test_what_a_cluster_prints_is_not_among_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
     for address, place in (("auto", "err"), (None, "out")):
-        with fleet.aside(address) as own:
+        with cluster.rows_stdout(address) as own:
             print("of Ray")  # noqa: T201  # on purpose
             own.write("a row")
         found = capsys.readouterr()
@@ -166,21 +166,21 @@ def test_whatever_keeps_a_cluster_from_starting_is_one_line(monkeypatch: pytest.
         def init(self, **_: object) -> None:
             raise Exception("The node timed out.\nMore.")  # noqa: TRY002  # as Ray does
 
-    monkeypatch.setattr(fleet, "library", Ray)
+    monkeypatch.setattr(cluster, "library", Ray)
     with pytest.raises(InputError, match=r"^no Ray cluster at 'local': The node timed out\.$"):
-        fleet.connect("local")
+        cluster.connect("local")
 
 
 def test_nothing_needs_no_cluster() -> None:
-    assert list(fleet.spread(len, [], "nowhere")) == []
+    assert list(cluster.spread(len, [], "nowhere")) == []
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray.data", None)
     with pytest.raises(InputError, match=r"tito-kernel\[ray\]"):
-        fleet.library()
+        cluster.library()
 
 
 def test_a_function_is_applied_to_what_travels() -> None:
-    applied = fleet.Applied(len)
-    assert pickle.loads(applied({"item": pickle.dumps([1, 2])})["made"]) == 2  # noqa: S301  # pickled here
+    applied = cluster.Applied(len)
+    assert pickle.loads(applied({"item": pickle.dumps([1, 2])})["result"]) == 2  # noqa: S301  # pickled here

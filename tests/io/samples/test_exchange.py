@@ -163,10 +163,10 @@ def test_dynamo_tells_ids_beside_the_choices(tmp_path: Path) -> None:
     call = one(tmp_path, moved)
     assert (call.ids.tolist(), call.step.logprobs) == ([1, 2, 3, 4], None)
     del moved["response"]["nvext"]["completion_token_ids"]
-    assert "another worker went on" in wrong(tmp_path, moved)
+    assert "another worker continued the turn" in wrong(tmp_path, moved)
     several = copy.deepcopy(DYNAMO)
     several["response"]["choices"] *= 2
-    assert "tells the ids of one" in wrong(tmp_path, several)
+    assert "Dynamo sends the ids of one" in wrong(tmp_path, several)
 
 
 def test_what_the_engine_saw_goes_before_what_was_sent(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ Change = Callable[[dict[str, Any]], object]
 WRONG: dict[str, tuple[Change, str]] = {
     "no ids": (lambda r: _choice(r).pop("token_ids"), "it has no sampled ids: ask vLLM for return_token_ids"),
     "no prompt": (lambda r: r["response"].pop("prompt_token_ids"), "has the prompt's ids"),
-    "other ids": (lambda r: _choice(r).update(response_token_ids=[9, 9]), "name different ids for one turn"),
+    "other ids": (lambda r: _choice(r).update(response_token_ids=[9, 9]), "have different ids for one turn"),
     "text for ids": (lambda r: _choice(r).update(token_ids=["3"]), "other than whole numbers"),
     "negative": (lambda r: r["response"].update(prompt_token_ids=[-1]), "negative id"),
     "counts": (lambda r: r["response"]["usage"].update(completion_tokens=9), "2 sampled ids for 9 counted"),
@@ -307,14 +307,14 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "an unknown end": (lambda r: _choice(r).update(finish_reason="bored"), "unknown reason, 'bored'"),
     "a failure": (lambda r: _choice(r).update(finish_reason="error"), "the engine failed"),
-    "no choices": (lambda r: r["response"].update(choices=[]), "there is no choice in it"),
-    "a request": (lambda r: r.update(request=[1]), "its request is no object"),
+    "no choices": (lambda r: r["response"].update(choices=[]), "it has no choices"),
+    "a request": (lambda r: r.update(request=[1]), "its request is not an object"),
     "messages": (lambda r: r["request"].update(messages="hi"), "`messages` is str"),
     "no role": (lambda r: r["request"].update(messages=[{"content": "x"}]), r"prompt\[0\] has no role"),
     "a reward": (lambda r: r.update(reward="high"), "reward is 'high'"),
-    "text": (lambda r: r.update(response="Internal Server Error"), "a text and no stream"),
-    "half an event": (lambda r: r.update(response='data: {"a'), "an event of the stream is no JSON"),
-    "a stream of others": (lambda r: r.update(response=[{"output_ids": [1]}]), "store it whole"),
+    "text": (lambda r: r.update(response="Internal Server Error"), "a text without stream events"),
+    "half an event": (lambda r: r.update(response='data: {"a'), "an event of the stream is not valid JSON"),
+    "a stream of others": (lambda r: r.update(response=[{"output_ids": [1]}]), "store the whole reply"),
     "nothing": (lambda r: r.update(response=None), "`choices` is null or missing"),
 }
 

@@ -32,7 +32,7 @@ from tito_io.samples import lines as reading_lines
 from tito_io.samples.conversation import Problem
 from tito_io.samples.forms.tito import line
 from tito_io.samples.line_groups import PATIENCE, Group, ReadOptions
-from tito_io.samples.lines import lines, regular
+from tito_io.samples.lines import lines, require_plain_file
 from tito_io.samples.read import StoredConversation, conversations
 
 TALK = [
@@ -111,7 +111,7 @@ def test_calls_of_two_conversations_under_one_name_are_not_grafted(tmp_path: Pat
     assert read(put(tmp_path, first + second))[1] == []
     (stored,), problems = read(put(tmp_path, stranger + second))
     assert [call.name for call in stored.forest.calls] == ["a"]
-    assert "not after the one of that name before it" in str(problems[0])
+    assert "follows another call named 'a' than the one before it" in str(problems[0])
 
 
 def test_a_call_after_one_that_cannot_be_read_is_a_problem_too(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_call_after_one_that_cannot_be_read_is_a_problem_too(tmp_path: Path) -
     stored, problems = read(put(tmp_path, b'{"call": \n' + second + third))
     assert [one.name for one in stored] == ["d"]
     assert [problem.line for problem in problems] == [1, 2]
-    assert "'b' goes on after 'a', which no readable line before it holds" in problems[1].reason
+    assert "'b' follows 'a', which is in no readable line before it" in problems[1].reason
 
 
 def test_what_is_no_json_cannot_be_written() -> None:
@@ -171,7 +171,7 @@ def test_lines_that_come_late_are_problems_and_no_conversation_of_their_own(tmp_
     stored, problems = read(path)
     assert [(one.name, len(one.forest)) for one in stored] == [("x", 1), ("y", 1), ("z", 1)]
     assert [problem.line for problem in problems] == [3, 4]
-    assert "conversation 'x' is in lines before, with others between" in problems[0].reason
+    assert "conversation 'x' also has earlier lines, and lines of another stand between" in problems[0].reason
 
 
 def test_a_file_may_be_one_conversation(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_name_that_comes_twice_is_a_problem_and_the_first_stays(tmp_path: Path
     path = put(tmp_path, dumped(chat("a", [1], [2]), chat("a", [1], [3]), chat("b", [1], [4])))
     (stored,), (problem,) = read(path)
     assert [call.ids.tolist() for call in stored.forest.calls] == [[1, 2], [1, 4]]
-    assert str(problem) == "line 2: a second call of its conversation has the name 'a'"
+    assert str(problem) == "line 2: the conversation already has a call named 'a'"
 
 
 # Which form it is.
@@ -223,22 +223,40 @@ def test_a_line_of_another_form_is_a_problem(tmp_path: Path) -> None:
     path = put(tmp_path, own("x", TALK) + dumped(chat("a", [1], [2])) + dumped({"odd": 1}))
     (stored,), problems = read(path)
     assert len(stored.forest) == 2
-    assert "is none of the calls as tito writes them (`tito`): it looks like `exchange`" in problems[0].reason
+    assert (
+        "is not in the format `tito` (calls that tito wrote): it looks like `exchange`" in problems[0].reason
+    )
     assert "its keys are `odd`" in problems[1].reason
 
 
 @pytest.mark.parametrize(
     ("content", "form", "told"),
     [
-        (dumped({"a": 1, "b": 2}), None, r"line 1: is of no known form \(tito, miles.*keys are `a`, `b`"),
+        (
+            dumped({"a": 1, "b": 2}),
+            None,
+            r"line 1: is not in a recognised format \(tito, miles.*keys are `a`, `b`",
+        ),
         (dumped({}), None, "it has no keys"),
-        (dumped(chat("a", [1], [2])), "tito", "line 1: is none of the calls .* it looks like `exchange`"),
-        (b"[1]\n" + dumped({"a": 1}), None, "line 2: is of no known form"),
-        (b"[1]\n{\n", None, "line 1: is a list: give an object a line, and 1 more line of which none"),
-        (b"x\n" * PATIENCE * 9, None, f"line 1: is no JSON.*{PATIENCE - 1} more lines of which none"),
+        (
+            dumped(chat("a", [1], [2])),
+            "tito",
+            "line 1: is not in the format `tito` .* it looks like `exchange`",
+        ),
+        (b"[1]\n" + dumped({"a": 1}), None, "line 2: is not in a recognised format"),
+        (
+            b"[1]\n{\n",
+            None,
+            "line 1: is a list: give one JSON object per line; 1 more line cannot be read either",
+        ),
+        (
+            b"x\n" * PATIENCE * 9,
+            None,
+            f"line 1: is not valid JSON.*{PATIENCE - 1} more lines cannot be read either",
+        ),
         (b"", None, "is empty"),
         (b" \n\n", None, "is empty"),
-        (b"PK\x03\x04\x00\x00", None, "is no text"),
+        (b"PK\x03\x04\x00\x00", None, "is not a text file"),
     ],
 )
 def test_a_file_of_no_known_form_is_refused(
@@ -393,7 +411,7 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path, name: str) -> None:
 def test_what_is_no_text_is_no_text_in_a_pipe_either(tmp_path: Path) -> None:
     with (
         piped(tmp_path / "log.jsonl", b"\0\1") as path,
-        pytest.raises(InputError, match=r"log\.jsonl is no text"),
+        pytest.raises(InputError, match=r"log\.jsonl is not a text file"),
     ):
         list(lines(path))
 
@@ -421,18 +439,18 @@ def test_a_disk_that_fails_is_told_with_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, good: bytes, name: str
 ) -> None:
     packed = gzip.compress(good)[:-8] if name.endswith(".gz") and good else good
-    monkeypatch.setattr(reading_lines, "_plain", lambda _: io.BufferedReader(Broken(packed)))
+    monkeypatch.setattr(reading_lines, "_open", lambda *_: io.BufferedReader(Broken(packed)))
     with pytest.raises(InputError, match=rf"cannot read .*{name}: Input/output error"):
         list(lines(tmp_path / name))
 
 
 def test_machines_are_given_no_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.jsonl")
-    with pytest.raises(InputError, match=r"log\.jsonl is a pipe or a device: .*write one first"):
-        regular(tmp_path / "log.jsonl")
+    with pytest.raises(InputError, match=r"log\.jsonl is a pipe or a device, .*write a file first"):
+        require_plain_file(tmp_path / "log.jsonl")
     (tmp_path / "log.jsonl").unlink()
-    regular(put(tmp_path, own("c", TALK)))
-    regular(tmp_path / "nowhere.jsonl")  # which is told by whoever opens it
+    require_plain_file(put(tmp_path, own("c", TALK)))
+    require_plain_file(tmp_path / "nowhere.jsonl")  # which is an error when it is opened
 
 
 @pytest.mark.parametrize(
@@ -443,4 +461,4 @@ def test_a_line_that_is_no_object_is_named_in_the_words_of_json(
 ) -> None:
     told, _ = conversations(put(tmp_path, own("c", TALK) + text + b"\n"))
     assert isinstance(told, Problem)
-    assert told.reason == f"is {noun}: give an object a line"
+    assert told.reason == f"is {noun}: give one JSON object per line"

@@ -32,7 +32,7 @@ from tito_io.engines.replies.samples_container import samples as miles_samples
 from tito_io.samples import jsonl, parquet, tensors
 from tito_io.samples.entry import Entry, entries, from_columns, to_columns
 from tito_io.samples.read import StoredConversation
-from tito_io.samples.sink import KINDS, kind_of, opened
+from tito_io.samples.sink import KINDS, kind_of, open_sink
 
 pa: Any = import_module("pyarrow")
 pj: Any = import_module("pyarrow.json")
@@ -51,7 +51,7 @@ def rows(calls: list[StoredCall], options: SampleOptions | None = None) -> list[
 
 
 def write(path: Path, found: list[Entry]) -> None:
-    with opened(path, sys.stdout.buffer) as sink:
+    with open_sink(path, sys.stdout.buffer) as sink:
         for entry in found:
             sink.write(entry)
 
@@ -237,7 +237,7 @@ def test_a_container_is_one_for_the_library_too(tmp_path: Path) -> None:
 def test_samples_of_another_server_are_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "samples.safetensors"
     path.write_bytes(payload())
-    with pytest.raises(InputError, match="holds samples of another server"):
+    with pytest.raises(InputError, match="has samples that `tito samples` did not write"):
         list(tensors.read(path))
     save_file({"a": np.zeros(2)}, path)
     with pytest.raises(InputError, match="no `_samples_meta`"):
@@ -250,7 +250,7 @@ def test_samples_of_another_server_are_no_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        (call("a", [1], [2**31]), "row 'a' has the id 2147483648, above 2147483647"),
+        (call("a", [1], [2**31]), "row 'a' has the id 2147483648: the highest that files hold is 2147483647"),
         (call("a", [1], [2], metadata={"x": object()}), "row 'a': its metadata cannot be written"),
     ],
 )
@@ -277,7 +277,7 @@ def test_what_json_has_no_word_for_is_refused_there(tmp_path: Path) -> None:
 
 
 def test_a_file_must_say_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"ends in none of .jsonl, .parquet, .safetensors"):
+    with pytest.raises(InputError, match=r"name a file that ends in .jsonl, .parquet, .safetensors"):
         kind_of(Path("rows.csv"))
     with pytest.raises(InputError, match="cannot write"):
         write(tmp_path / "no" / "rows.jsonl", [])
@@ -286,10 +286,10 @@ def test_a_file_must_say_what_it_is(tmp_path: Path) -> None:
 BROKEN: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a column too few": (lambda row: row.pop("ids"), "a row has no 'ids'"),
     "an unknown origin": (lambda row: row["spans"][0].update(origin="god"), "a row has no 'GOD'"),
-    "an unknown field": (lambda row: row["spans"][0].update(more=1), "does not hold together"),
-    "a mask of text": (lambda row: row.update(loss_mask="0"), "does not hold together"),
-    "a negative id": (lambda row: row.update(ids=[-1]), "does not hold together"),
-    "metadata": (lambda row: row.update(metadata="{"), "does not hold together"),
+    "an unknown field": (lambda row: row["spans"][0].update(more=1), "do not fit together"),
+    "a mask of text": (lambda row: row.update(loss_mask="0"), "do not fit together"),
+    "a negative id": (lambda row: row.update(ids=[-1]), "do not fit together"),
+    "metadata": (lambda row: row.update(metadata="{"), "do not fit together"),
     "experts": (lambda row: row.update(experts={"data": "*"}), "line 1"),
 }
 
@@ -308,7 +308,7 @@ def test_a_line_that_is_no_row_is_named(tmp_path: Path, name: str) -> None:
 def test_what_is_no_file_of_rows_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"[]\n")
-    with pytest.raises(InputError, match="line 1: a list is no row"):
+    with pytest.raises(InputError, match="line 1: a list is not a row"):
         list(jsonl.read(path))
     path.write_bytes(b"{\n")
     with pytest.raises(InputError, match="line 1"):
@@ -333,7 +333,7 @@ def test_a_library_that_is_missing_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(InputError, match=told):
-        module.library() if hasattr(module, "library") else module.Frames(tmp_path)
+        module.library() if hasattr(module, "library") else module.ZstdFrames(tmp_path)
 
 
 @given(st.integers(0, 2**31 - 1), st.lists(st.none() | st.floats(max_value=0, allow_nan=False), min_size=1))

@@ -20,7 +20,7 @@ from tests.io.samples.sample_files import chat, put, read
 from tests.strategies import tries
 from tito_core import Ids
 from tito_core.samples import StoredCall
-from tito_io.samples.conversation import RECENT, TAIL, Thrift
+from tito_io.samples.conversation import RECENT, TAIL, HistorySharing
 
 
 def flat(one: StoredCall) -> StoredCall:
@@ -46,67 +46,67 @@ def grown(turns: int, size: int = 20) -> Iterator[StoredCall]:
 def test_what_is_shared_is_what_it_was(calls: list[StoredCall], tail: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tito_io.samples.conversation.TAIL", tail)
-        thrift = Thrift()
+        history = HistorySharing()
         for one in calls:
-            again = thrift.share(flat(one))
+            again = history.share(flat(one))
             assert again == one
             assert again.step.prompt_ids.tolist() == one.step.prompt_ids.tolist()
             assert orjson.dumps(list(again.step.messages)) == orjson.dumps(list(one.step.messages))
 
 
 def test_a_history_is_held_once() -> None:
-    thrift = Thrift()
-    shared = [thrift.share(one) for one in grown(10)]
+    history = HistorySharing()
+    shared = [history.share(one) for one in grown(10)]
     for older, newer in pairwise(shared):
         assert newer.step.prompt_ids.extends(older.ids)
         assert newer.step.prompt.extends(older.step.prompt)
 
 
 def test_agents_that_take_turns_share_each_their_own() -> None:
-    thrift = Thrift()
+    history = HistorySharing()
     left, right = grown(4), (attrs.evolve(one, name=f"r{one.name}") for one in grown(4, size=30))
-    shared = [thrift.share(one) for pair in zip(left, right, strict=True) for one in pair]
+    shared = [history.share(one) for pair in zip(left, right, strict=True) for one in pair]
     assert all(
         newer.step.prompt_ids.extends(older.ids) for older, newer in zip(shared, shared[2:], strict=False)
     )
 
 
 def test_the_longest_history_is_taken_and_a_short_one_is_not_looked_for() -> None:
-    thrift, calls = Thrift(), list(grown(3))
-    shared = [thrift.share(one) for one in (calls[1], calls[0], calls[2])]
+    history, calls = HistorySharing(), list(grown(3))
+    shared = [history.share(one) for one in (calls[1], calls[0], calls[2])]
     assert shared[2].step.prompt_ids.extends(shared[0].ids)
-    tiny = [Thrift().share(call("a", [1], [2])), call("b", [*range(TAIL)], [1])]
+    tiny = [HistorySharing().share(call("a", [1], [2])), call("b", [*range(TAIL)], [1])]
     assert tiny[0].step.prompt_ids == [1]
 
 
 def test_equal_ids_under_other_messages_share_ids_alone() -> None:
-    thrift, (first, second) = Thrift(), grown(2)
-    older = thrift.share(first)
+    history, (first, second) = HistorySharing(), grown(2)
+    older = history.share(first)
     told: list[dict[str, Any]] = [
         {"role": "user", "content": "0", "cached": 1},
         {"role": "assistant", "content": "said"},
     ]
     step = attrs.evolve(second.step, prompt=told)
-    newer = thrift.share(attrs.evolve(second, step=step))
+    newer = history.share(attrs.evolve(second, step=step))
     assert newer.step.prompt_ids.extends(older.ids)
     assert list(newer.step.prompt) == told
 
 
 def test_a_true_is_no_one() -> None:
-    thrift, (first, second) = Thrift(), grown(2)
+    history, (first, second) = HistorySharing(), grown(2)
     one = [{"role": "user", "content": "0", "flag": 1}]
-    thrift.share(attrs.evolve(first, step=attrs.evolve(first.step, prompt=one)))
+    history.share(attrs.evolve(first, step=attrs.evolve(first.step, prompt=one)))
     true = [{"role": "user", "content": "0", "flag": True}]
-    newer = thrift.share(attrs.evolve(second, step=attrs.evolve(second.step, prompt=true)))
+    newer = history.share(attrs.evolve(second, step=attrs.evolve(second.step, prompt=true)))
     assert newer.step.prompt[0]["flag"] is True
 
 
 def test_only_so_many_calls_are_looked_at() -> None:
-    thrift, (first, second) = Thrift(), grown(2)
-    older = thrift.share(first)
+    history, (first, second) = HistorySharing(), grown(2)
+    older = history.share(first)
     for number in range(RECENT):
-        thrift.share(call(f"x{number}", [number] * 20, [1]))
-    assert not thrift.share(second).step.prompt_ids.extends(older.ids)
+        history.share(call(f"x{number}", [number] * 20, [1]))
+    assert not history.share(second).step.prompt_ids.extends(older.ids)
     assert isinstance(older.step.prompt_ids, Ids)
 
 

@@ -118,7 +118,10 @@ def test_a_step_without_tokens_is_a_problem_and_the_others_stay(tmp_path: Path) 
     broken["trajectory"][0]["tokens"] = None
     (stored,), (problem,) = read(put(tmp_path, dumped(broken)))
     assert [call.name for call in stored.forest.calls] == ["t0.1"]
-    assert str(problem) == "line 1: step t0.0: it has no tokens: run with a client that asks for them"
+    assert (
+        str(problem)
+        == "line 1: step t0.0: it has no tokens: run verifiers with a client that requests token ids"
+    )
 
 
 @pytest.mark.parametrize(("rows", "start"), [(6, 0), (5, 0), (3, 3), (2, 3)])
@@ -137,7 +140,7 @@ def test_routed_experts_begin_where_their_number_says(tmp_path: Path, rows: int,
     ("table", "told"),
     [
         ([[[1]]], "1 rows of routed experts for 3 prompt and 3 sampled ids"),
-        ([[["a"]]] * 6, "no table"),
+        ([[["a"]]] * 6, "is not a table"),
         ([[[]]] * 6, "shape"),
         ([[[1]], [[1, 2]]] * 3, "needs"),
         ({"data": "x"}, "`routed_experts` is dict"),
@@ -228,7 +231,7 @@ def test_a_line_may_hold_several_traces_or_be_one(tmp_path: Path) -> None:
 def test_a_conversation_that_comes_again_is_a_problem(tmp_path: Path) -> None:
     for record in (TRACE, RESULT):
         (_,), (problem,) = read(put(tmp_path, dumped(record, record)))
-        assert "is in lines before" in problem.reason
+        assert "also has earlier lines" in problem.reason
 
 
 def test_a_long_trace_needs_no_recursion(tmp_path: Path) -> None:
@@ -243,9 +246,9 @@ def test_a_long_trace_needs_no_recursion(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "change", "told"),
     [
-        (1, {"token_ids": []}, "node 1 was sampled and has no token_ids"),
+        (1, {"token_ids": []}, "node 1 was sampled, but has no token_ids"),
         (1, {"mask": [False, True]}, "2 mask values of node 1 for 4 token_ids"),
-        (1, {"mask": [True, True, False, True]}, "sampled with other ids between"),
+        (1, {"mask": [True, True, False, True]}, "has unsampled ids between sampled ones"),
         (1, {"logprobs": [-1.0]}, "1 log-probabilities for 3 sampled ids"),
         (1, {"parent": 5}, "node 1 has the parent 5"),
         (0, {"token_ids": [-1]}, "negative id"),

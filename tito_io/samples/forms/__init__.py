@@ -1,26 +1,25 @@
-"""The forms in which others store trajectories, one a file, and how each is told from the others."""
+"""The formats in which trajectories are stored, and how a line's format is recognised."""
 
 from __future__ import annotations
 
-from . import exchange, miles
+from . import exchange, verifiers_results, verifiers_traces
 from . import tito as own
-from . import verifiers_results as verifiers
-from . import verifiers_traces as traces
 from .form import Batch, CallPlace, Record, StoredForm
 
 FORMS: dict[str, StoredForm] = {
-    form.name: form for form in (own.FORM, miles.FORM, verifiers.FORM, traces.FORM, exchange.FORM)
+    form.name: form
+    for form in (own.FORM, exchange.MILES, verifiers_results.FORM, verifiers_traces.FORM, exchange.FORM)
 }
-"""By name, in the order in which a line is tried: no line is of two forms."""
+"""By name, in the order in which a line is tried."""
 
 __all__ = ["FORMS", "Batch", "CallPlace", "Record", "StoredForm", "recognized"]
 
 
 def recognized(record: Record) -> StoredForm | None:
-    """Return the form of a line's object, by the keys that it has.
+    """Return the format of a line's object, which its keys decide.
 
     >>> form = recognized({"request": {}, "response": {}})
     >>> form.name if form else None
     'exchange'
     """
-    return next((form for form in FORMS.values() if form.knows(record)), None)
+    return next((form for form in FORMS.values() if form.matches(record)), None)

@@ -1,7 +1,7 @@
-"""Where the replies of engines keep ids and what belongs to them.
+"""Read ids, log-probabilities, weight versions and routed experts from stored engine replies.
 
-Each function reads one fact from all the places that versions and routes know; where several have it they
-must agree. (vLLM 0.28 to 0.32, SGLang 0.5.13 to 0.5.23, Dynamo 1.6, Miles.)
+Each function reads one fact from all fields that versions and routes have for it; if several are present,
+they must agree. (vLLM 0.28 to 0.32, SGLang 0.5.13 to 0.5.23, Dynamo 1.6, Miles.)
 """
 
 from __future__ import annotations
@@ -11,24 +11,27 @@ from typing import Any
 
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.replies import npy
+from tito_io.engines.replies import sglang_meta as meta
 from tito_io.engines.replies.described_experts import routed_experts as described
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.shapes import named_ids, same_ids
-from tito_io.engines.replies import sglang_meta as meta
 
 from .form import Record
 
-SAMPLED = ("token_ids", "response_token_ids", "completion_token_ids", "output_ids")
-SENT = (
+COMPLETION_FIELDS = ("token_ids", "response_token_ids", "completion_token_ids", "output_ids")
+"""Fields of a choice with the sampled ids."""
+PROMPT_PATHS = (
     ("kv_transfer_params", "prompt_token_ids"),
     ("nvext", "token_data"),
     *(("prompt_token_ids",), ("input_ids",), ("prompt",), ("tokens",), ("token_ids",)),
 )
-"""Where requests have the prompt's ids, one route or another; a prompt may be text too."""
+"""Fields of a request with the prompt's ids, on one route or another; `prompt` may also be text."""
+NUMPY = "k05VTVBZ"
+"""The base64 beginning of a `.npy` file."""
 
 
 def _at(holder: object, *path: str) -> Any:
-    """Return what lies at the end of a path through objects; None where it breaks off.
+    """Return the value at a path through nested objects, or None.
 
     >>> _at({"a": {"b": 1}}, "a", "b"), _at({"a": None}, "a", "b")
     (1, None)
@@ -39,81 +42,72 @@ def _at(holder: object, *path: str) -> Any:
 
 
 def completion(check: Check, body: Record, choice: Record) -> tuple[int, ...]:
-    """Return the sampled ids."""
-    found = {name: check.ids({name: value}, name) for name, value in _sampled(check, body, choice)}
-    if not found:
+    """Return the sampled ids; refuse a reply without them, or with different ones in several fields."""
+    sources = {
+        name: check.ids({name: value}, name) for name, value in _completion_fields(check, body, choice)
+    }
+    if not sources:
         check.fail(
             "it has no sampled ids: ask vLLM for return_token_ids, SGLang for return_meta_info or "
             "return_token_ids, Dynamo for nvext"
         )
-    if len(set(found.values())) > 1:
-        check.fail(f"`{'` and `'.join(found)}` name different ids for one turn")
-    return next(iter(found.values()))
+    if len(set(sources.values())) > 1:
+        check.fail(f"`{'` and `'.join(sources)}` have different ids for one turn")
+    return next(iter(sources.values()))
 
 
-def _sampled(check: Check, body: Record, choice: Record) -> Iterator[tuple[str, object]]:
-    for name in SAMPLED:
+def _completion_fields(check: Check, body: Record, choice: Record) -> Iterator[tuple[str, object]]:
+    for name in COMPLETION_FIELDS:
         if choice.get(name) is not None:
             yield name, choice[name]
-    yield from _beside(check, body)
+    # Dynamo has ids beside the choices: its frontend's, or else its worker's.
+    beside = _at(body, "nvext", "completion_token_ids")
+    beside = beside if beside is not None else _at(body, "nvext", "engine_data", "completion_token_ids")
+    if beside is not None:
+        if len(body.get("choices") or ()) != 1:
+            check.fail("it has several choices, and Dynamo sends the ids of one: ask for one at a time")
+        yield "nvext", beside
     triples = _at(choice, "meta_info", "output_token_logprobs")
     if isinstance(triples, list):
         yield "output_token_logprobs", [meta.triple_id(check, triple) for triple in triples]
-    named = _named(choice)
-    if named is not None:
-        yield "logprobs", named
-
-
-def _named(choice: Record) -> list[int] | None:
-    """Return the ids that vLLM names in place of texts (`return_tokens_as_token_ids`), None for others."""
+    # vLLM writes ids in the place of texts if asked for `return_tokens_as_token_ids`.
     flat, entries = _at(choice, "logprobs", "tokens"), _at(choice, "logprobs", "content")
     if not isinstance(flat, list):
         flat = [_at(one, "token") for one in entries] if isinstance(entries, list) else []
-    return named_ids(flat) or None
-
-
-def _beside(check: Check, body: Record) -> Iterator[tuple[str, object]]:
-    """Yield what Dynamo says beside the choices: by its frontend, or else by its worker."""
-    said = _at(body, "nvext", "completion_token_ids")
-    found = said if said is not None else _at(body, "nvext", "engine_data", "completion_token_ids")
-    if found is None:
-        return
-    if len(body.get("choices") or ()) != 1:
-        check.fail("it has several turns, and Dynamo tells the ids of one: ask for them one by one")
-    yield "nvext", found
+    ids = named_ids(flat)
+    if ids:
+        yield "logprobs", ids
 
 
 def prompt(check: Check, request: Record, body: Record, choice: Record) -> tuple[int, ...]:
-    """Return the ids that the engine says it saw; where it says nothing, those that were sent."""
+    """Return the prompt ids that the engine echoed; without an echo, those that were sent."""
     echoes = (
         choice.get("prompt_token_ids"),
         body.get("prompt_token_ids"),
         _at(body, "nvext", "prompt_token_ids"),
         _at(body, "sglext", "input_ids"),
     )
+    sent = (_at(request, *path) for path in PROMPT_PATHS)
+    sent_ids = (value for value in sent if isinstance(value, list) and set(map(type, value)) == {int})
     worker = _at(body, "nvext", "engine_data", "prompt_token_ids")
-    known = [one for one in (*echoes, *_sent(request), worker) if one is not None]
+    known = [one for one in (*echoes, *sent_ids, worker) if one is not None]
     if not known:
         check.fail("neither the reply nor the request has the prompt's ids: ask for return_token_ids")
+    # After a migration Dynamo's second worker reports the first one's sampled ids as part of its prompt.
     if worker is not None and worker != known[0] and _at(body, "nvext", "completion_token_ids") is None:
-        check.fail("another worker went on with the turn, and told of its own part alone")
+        check.fail("another worker continued the turn, and the reply has only that worker's ids")
     return check.ids({"the prompt": known[0]}, "the prompt")
 
 
-def _sent(request: Record) -> Iterator[list[Any]]:
-    held = [_at(request, *path) for path in SENT]
-    return (value for value in held if isinstance(value, list) and set(map(type, value)) == {int})
-
-
-def counted(check: Check, body: Record, prompt: Sequence[int], completion: Sequence[int]) -> None:
-    """Demand that what the engine counted is there, where one turn was counted by itself."""
+def check_counts(check: Check, body: Record, prompt: Sequence[int], completion: Sequence[int]) -> None:
+    """Refuse a reply whose counts are not those of its ids; counts over several choices are ignored."""
     choices, usage = body.get("choices"), body.get("usage") or body.get("meta_info")
     if not isinstance(usage, Mapping) or (isinstance(choices, list) and len(choices) > 1):
         return
     if type(usage.get("completion_tokens")) is int:
         check.count("sampled ids", len(completion), "counted ones", usage["completion_tokens"])
     worker = _at(body, "nvext", "engine_data", "prompt_token_ids")
-    moved = isinstance(worker, list) and len(worker) != len(prompt)  # the worker that went on counts anew
+    moved = isinstance(worker, list) and len(worker) != len(prompt)  # the second worker starts its own count
     if type(usage.get("prompt_tokens")) is int and not moved:
         check.count("prompt ids", len(prompt), "counted ones", usage["prompt_tokens"])
 
@@ -121,20 +115,20 @@ def counted(check: Check, body: Record, prompt: Sequence[int], completion: Seque
 def logprobs(
     check: Check, body: Record, choice: Record, ids: Sequence[int]
 ) -> tuple[float | None, ...] | None:
-    """Return one log-probability an id, from the first source that has any; None where none has."""
-    entries, said = _at(choice, "meta_info", "output_token_logprobs"), choice.get("logprobs")
-    if isinstance(entries, list):
+    """Return one log-probability per id from the first field that has any, None if no field has."""
+    triples, chat = _at(choice, "meta_info", "output_token_logprobs"), choice.get("logprobs")
+    if isinstance(triples, list):
         return meta.triples(check, choice["meta_info"], ids)
-    if isinstance(_at(said, "content"), list):
-        content = [check.get({"entry": entry}, "entry", dict) for entry in _at(said, "content")]
+    if isinstance(_at(chat, "content"), list):
+        content = [check.get({"entry": entry}, "entry", dict) for entry in _at(chat, "content")]
         same_ids(check, [_token(entry) for entry in content], ids)
         return check.logprobs([entry.get("logprob") for entry in content], len(ids))
-    if isinstance(_at(said, "token_logprobs"), list):
-        tokens = _at(said, "tokens")
+    if isinstance(_at(chat, "token_logprobs"), list):
+        tokens = _at(chat, "tokens")
         same_ids(check, tokens if isinstance(tokens, Sequence) else (), ids)
-        return check.logprobs(_at(said, "token_logprobs"), len(ids))
-    held = _at(body, "nvext", "engine_data", "completion_logprobs")
-    return check.logprobs(held, len(ids)) if isinstance(held, list) and len(held) == len(ids) else None
+        return check.logprobs(_at(chat, "token_logprobs"), len(ids))
+    worker = _at(body, "nvext", "engine_data", "completion_logprobs")
+    return check.logprobs(worker, len(ids)) if isinstance(worker, list) and len(worker) == len(ids) else None
 
 
 def _token(entry: Record) -> object:
@@ -143,19 +137,22 @@ def _token(entry: Record) -> object:
 
 
 def finish_reason(check: Check, body: Record, choice: Record) -> str | None:
-    """Return why the turn ended, in our word; the engine's own reason goes before the chat's."""
+    """Return why the turn ended, None if the reply does not say.
+
+    The engine's own reason is preferred to the chat API's, which may hide a turn that was cut short.
+    """
     detail = _at(body, "nvext", "detailed_finish_reason")
     if isinstance(detail, str) and detail.partition(":")[0].strip() in ("length", "abort", "cancelled"):
         return check.finish_reason({"finish_reason": detail.partition(":")[0].strip()})
     own = _at(choice, "meta_info", "finish_reason", "type")
     if own in ("length", "abort"):
         return str(own)
-    said = choice.get("finish_reason") or own
-    return None if said is None else check.finish_reason({"finish_reason": said})
+    reason = choice.get("finish_reason") or own
+    return None if reason is None else check.finish_reason({"finish_reason": reason})
 
 
 def weights(check: Check, body: Record, choice: Record, count: int) -> tuple[WeightVersion, ...]:
-    """Return which weights sampled what, where all of it is said."""
+    """Return which weights sampled which of `count` ids; nothing if the reply does not cover all of them."""
     first = not choice.get("index")
     spans = (
         choice.get("weight_versions")
@@ -165,37 +162,28 @@ def weights(check: Check, body: Record, choice: Record, count: int) -> tuple[Wei
     return check.weight_versions(spans, count)
 
 
-NUMPY = "k05VTVBZ"
-"""What the base64 of a `.npy` file begins with."""
-
-
 def experts(check: Check, request: Record, body: Record, choice: Record, ids: int) -> RoutedExperts | None:
-    """Return the rows of a turn of `ids` ids; None where there are none.
+    """Return the routed experts of a turn of `ids` ids; None if the reply has none.
 
-    vLLM sends a `.npy` file, Dynamo says the form beside the numbers, SGLang sends bare numbers of all layers
-    side by side (`routed_experts_prompt_start` and `routed_experts_start_len` say where they begin).
+    vLLM sends a `.npy` file. Dynamo sends the shape beside the numbers. SGLang sends bare numbers of all
+    layers side by side. The request's `routed_experts_prompt_start` or `routed_experts_start_len` is the
+    position of the first.
     """
-    found = _found(body, choice)
-    if found is None:
+    holders = (choice, choice.get("meta_info"), body.get("nvext"), body.get("sglext"))
+    values = (_at(holder, "routed_experts") for holder in holders)
+    value = next((one for one in values if one is not None), None)
+    if value is None:
         return None
-    if isinstance(found, Mapping):
-        return described(check, found, ids)
-    if isinstance(found, str) and found.startswith(NUMPY):
+    if isinstance(value, Mapping):
+        return described(check, value, ids)
+    if isinstance(value, str) and value.startswith(NUMPY):
         try:
-            return npy.routed_experts(found, _start(request, "routed_experts_prompt_start"))
+            return npy.routed_experts(value, _whole_number(request, "routed_experts_prompt_start"))
         except ValueError as error:
             check.fail(f"`routed_experts` is unreadable: {error}")
-    return meta.experts(check, found, ids, _start(request, "routed_experts_start_len"), None)
+    return meta.experts(check, value, ids, _whole_number(request, "routed_experts_start_len"), None)
 
 
-def _found(body: Record, choice: Record) -> object:
-    for holder in (choice, choice.get("meta_info"), body.get("nvext"), body.get("sglext")):
-        found = holder.get("routed_experts") if isinstance(holder, Mapping) else None
-        if found is not None:
-            return found
-    return None
-
-
-def _start(request: Record, name: str) -> int:
-    found = request.get(name)
-    return found if type(found) is int else 0
+def _whole_number(request: Record, name: str) -> int:
+    value = request.get(name)
+    return value if type(value) is int else 0

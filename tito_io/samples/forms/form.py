@@ -1,8 +1,8 @@
-"""What a form must say of itself: how to know one of its lines, and how to make calls of it."""
+"""What every stored format defines: how to recognise one of its lines, and how to make calls of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -10,61 +10,73 @@ import attrs
 from tito_core.samples import StoredCall
 
 Record: TypeAlias = Mapping[str, Any]
-"""A line's object."""
+"""The JSON object of a line."""
 
 
 @attrs.frozen
 class CallPlace:
-    """Where calls come from."""
+    """Where calls come from.
+
+    Attributes:
+        line: The line's number, counted from 1.
+        calls: The conversation's calls so far, by name.
+    """
 
     line: int
-    """Counted from 1."""
     calls: Mapping[str, StoredCall]
-    """The conversation's calls so far, by name."""
 
     @property
     def order(self) -> int:
-        """The order of the next call, where the file has no other than that of its lines."""
+        """The order of the next call, if the file has no other order than that of its lines."""
         return len(self.calls)
 
 
-Maker: TypeAlias = Callable[[CallPlace], Iterable[StoredCall]]
-"""Makes the calls of a part of a line; raises `TitoError` where there are none to be made of it."""
+CallMaker: TypeAlias = Callable[[CallPlace], Iterable[StoredCall]]
+"""Makes the calls of one part of a line; raises `TitoError` if the part cannot be read."""
 
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """Calls of one conversation, in parts that are read each by itself."""
+    """The calls that one line has of one conversation.
+
+    Attributes:
+        conversation: The conversation's id; None if the line has none.
+        parts: One maker of calls per part of the line; an unreadable part does not affect the others.
+    """
 
     conversation: str | None
-    """Its id; None where the line has none."""
-    parts: Iterable[Maker]
+    parts: Sequence[CallMaker]
 
 
 @attrs.frozen(kw_only=True)
 class StoredForm:
-    """One form."""
+    """One format in which trajectories are stored.
+
+    Attributes:
+        name: The value of `--format`.
+        description: What is stored in this format, for `--help` and errors.
+        whole: Whether a line holds all of its conversations.
+        matches: Tells whether an object is in this format, by its keys.
+        batches: Returns the batches of a line's object; takes the object and the line's number.
+    """
 
     name: str
-    told: str
-    """What has this form, for people."""
+    description: str
     whole: bool
-    """Whether a line holds all of its conversations."""
-    knows: Callable[[Record], bool]
+    matches: Callable[[Record], bool]
     batches: Callable[[Record, int], Iterable[Batch]]
-    """Takes a line's object and its number."""
 
 
-def named(record: Record, *fields: str) -> str | None:
-    """Return the first of some fields that has an id: a string, or a whole number.
+def first_id(record: Record, *fields: str) -> str | None:
+    """Return the first of some fields that has an id: a string that is not empty, or a whole number.
 
-    >>> named({"a": None, "b": 7}, "a", "b")
+    >>> first_id({"a": None, "b": 7}, "a", "b")
     '7'
     """
     for field in fields:
-        found = record.get(field)
-        if isinstance(found, str) and found:
-            return found
-        if type(found) is int:
-            return str(found)
+        value = record.get(field)
+        if isinstance(value, str) and value:
+            return value
+        if type(value) is int:
+            return str(value)
     return None

@@ -1,8 +1,8 @@
-"""verifiers' results (0.1): a rollout a line, saved with `trajectory` among the state columns.
+"""Format `verifiers`: results of verifiers 0.1, one rollout per line, saved with the column `trajectory`.
 
 A step has `prompt` and `completion` messages, `tokens` with `prompt_ids`, `completion_ids` and
-`completion_logprobs`, and the `response`, whose `message.tokens` are those before the rollout's maximum
-length cut them; so these are read where they are there. Tool calls are brought into the chat API's form.
+`completion_logprobs`, and the `response`. The rollout's maximum length cuts `tokens`, but not
+`response.message.tokens`, so the latter are read if present. Tool calls are converted to the chat API's form.
 """
 
 from __future__ import annotations
@@ -17,101 +17,110 @@ from tito_core.samples import RoutedExperts, StoredCall
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
-from .form import Batch, CallPlace, Record, StoredForm, named
+from .form import Batch, CallPlace, Record, StoredForm, first_id
 
-KEPT = ("example_id", "task")
-"""What of a rollout goes into its calls' metadata; of a step it is `advantage` and `extras`."""
+METADATA = ("example_id", "task")
+"""Fields of a rollout that become metadata of its calls; of a step these are `advantage` and `extras`."""
 
 
 def _batches(record: Record, number: int) -> Iterator[Batch]:
     check = Check("the rollout", EngineAnswer(200, record))
     steps = check.get(record, "trajectory", list)
-    name = next((named(step, "trajectory_id") for step in steps if isinstance(step, Mapping)), None)
-    called = name or f"line-{number}"
+    known = next((first_id(step, "trajectory_id") for step in steps if isinstance(step, Mapping)), None)
+    name = known or f"line-{number}"
     yield Batch(
-        conversation=called,
-        parts=[partial(_read, record, step, f"{called}.{index}") for index, step in enumerate(steps)],
+        conversation=name,
+        parts=[partial(_read, record, step, f"{name}.{index}") for index, step in enumerate(steps)],
     )
 
 
 def _read(record: Record, step: object, name: str, place: CallPlace) -> Iterator[StoredCall]:
     check = Check(f"step {name}", EngineAnswer(200, step))
-    held = check.get({"step": step}, "step", dict)
-    tokens, uncut = _tokens(check, held)
+    fields = check.get({"step": step}, "step", dict)
+    tokens, uncut = _tokens(check, fields)
     prompt_ids, ids = check.ids(tokens, "prompt_ids"), check.ids(tokens, "completion_ids")
-    said, finish = tokens.get("completion_logprobs"), _finish_reason(check, held)
-    truncated = finish in ("length", "abort") or (not uncut and held.get("is_truncated") is True)
+    logprobs, finish = tokens.get("completion_logprobs"), _finish_reason(check, fields)
+    # verifiers sends an empty list for a turn without log-probabilities.
+    if not isinstance(logprobs, list) or (ids and not logprobs):
+        logprobs = None
+    truncated = finish in ("length", "abort") or (not uncut and fields.get("is_truncated") is True)
+    metadata = {key: record[key] for key in METADATA if record.get(key) is not None}
+    metadata |= {key: fields[key] for key in ("advantage", "extras") if fields.get(key)}
     yield StoredCall(
         name=name,
         step=Step(
-            prompt=_messages(check, held, "prompt"),
-            completion=_messages(check, held, "completion"),
+            prompt=_messages(check, fields, "prompt"),
+            completion=_messages(check, fields, "completion"),
             prompt_ids=prompt_ids,
             completion_ids=ids,
-            logprobs=check.logprobs(said, len(ids)) if isinstance(said, list) and (said or not ids) else None,
+            logprobs=None if logprobs is None else check.logprobs(logprobs, len(ids)),
             truncated=truncated,
         ),
         order=place.order,
         finish_reason=finish,
         routed_experts=_experts(check, tokens.get("routed_experts"), len(prompt_ids), len(ids)),
-        reward=record.get("reward") if held.get("reward") is None else held["reward"],
-        metadata=_metadata(record, held),
+        reward=record.get("reward") if fields.get("reward") is None else fields["reward"],
+        metadata=metadata,
     )
 
 
 def _tokens(check: Check, step: Record) -> tuple[Record, bool]:
-    """Return the ids of a step, and whether they are as the engine sent them."""
-    response = step.get("response")
-    message = response.get("message") if isinstance(response, Mapping) else None
-    tokens = message.get("tokens") if isinstance(message, Mapping) else None
+    """Return the ids of a step, and whether they are uncut, as the engine sent them."""
+    tokens = _response_message(step).get("tokens")
     if isinstance(tokens, Mapping):
         return tokens, True
     if step.get("tokens") is None:
-        check.fail("it has no tokens: run with a client that asks for them")
+        check.fail("it has no tokens: run verifiers with a client that requests token ids")
     return check.get(step, "tokens", dict), False
 
 
 def _finish_reason(check: Check, step: Record) -> str | None:
+    reason = _response_message(step).get("finish_reason")
+    return None if reason is None else check.finish_reason({"finish_reason": reason})
+
+
+def _response_message(step: Record) -> Record:
     response = step.get("response")
     message = response.get("message") if isinstance(response, Mapping) else None
-    said = message.get("finish_reason") if isinstance(message, Mapping) else None
-    return None if said is None else check.finish_reason({"finish_reason": said})
+    return message if isinstance(message, Mapping) else {}
 
 
 def _messages(check: Check, step: Record, name: str) -> list[Message]:
-    """Return messages; a prompt of the completions API is one text."""
-    found = step.get(name)
-    if isinstance(found, str):
-        return [{"role": "text", "content": found}]
-    return [chat(check, message) for message in check.get(step, name, list)]
+    """Return the messages in a field; a prompt of the completions API is one text."""
+    text = step.get(name)
+    if isinstance(text, str):
+        return [{"role": "text", "content": text}]
+    return [chat_message(check, message) for message in check.get(step, name, list)]
 
 
-def chat(check: Check, message: object) -> Message:
-    """Return a message in the chat API's form: a call's name and arguments are a `function`.
+def chat_message(check: Check, message: object) -> Message:
+    """Return a message in the chat API's form, where a tool call's name and arguments are in `function`.
 
     >>> check = Check("a step", EngineAnswer(200, None))
-    >>> made = chat(check, {"role": "assistant", "content": None, "tool_calls": [
+    >>> message = chat_message(check, {"role": "assistant", "content": None, "tool_calls": [
     ...     {"id": "1", "name": "add", "arguments": "{}"}]})
-    >>> made["tool_calls"]
+    >>> message["tool_calls"]
     [{'id': '1', 'type': 'function', 'function': {'name': 'add', 'arguments': '{}'}}]
     """
-    held: dict[str, Any] = check.get({"message": message}, "message", dict)
-    calls = held.get("tool_calls")
-    return {**held, "tool_calls": [_call(call) for call in calls]} if isinstance(calls, list) else held
+    fields: dict[str, Any] = check.get({"message": message}, "message", dict)
+    calls = fields.get("tool_calls")
+    if not isinstance(calls, list):
+        return fields
+    return {**fields, "tool_calls": [_chat_call(call) for call in calls]}
 
 
-def _call(call: object) -> object:
+def _chat_call(call: object) -> object:
     if not isinstance(call, Mapping) or "function" in call or "name" not in call:
         return call
     function = {name: call[name] for name in ("name", "arguments") if name in call}
     return {"id": call.get("id"), "type": "function", "function": function}
 
 
-def _experts(check: Check, found: object, prompt: int, sampled: int) -> RoutedExperts | None:
+def _experts(check: Check, value: object, prompt: int, sampled: int) -> RoutedExperts | None:
     """Return rows of `[position][layer][expert]`: for all ids, all but the last, or the sampled ones."""
-    if not found:
+    if not value:
         return None
-    rows = check.get({"routed_experts": found}, "routed_experts", list)
+    rows = check.get({"routed_experts": value}, "routed_experts", list)
     start = 0 if len(rows) in (prompt + sampled, prompt + sampled - 1) else prompt
     if start and len(rows) not in (sampled, sampled - 1):
         check.fail(f"{len(rows)} rows of routed experts for {prompt} prompt and {sampled} sampled ids")
@@ -119,20 +128,14 @@ def _experts(check: Check, found: object, prompt: int, sampled: int) -> RoutedEx
         shape = (len(rows), len(rows[0]), len(rows[0][0]))
         numbers = array("i", [number for row in rows for layer in row for number in layer])
     except (TypeError, OverflowError, IndexError):
-        check.fail("`routed_experts` is no table of positions, layers and experts")
+        check.fail("`routed_experts` is not a table of positions, layers and experts")
     return RoutedExperts(data=numbers.tobytes(), dtype="int32", shape=shape, start=start)
-
-
-def _metadata(record: Record, step: Record) -> dict[str, Any]:
-    held = {name: record[name] for name in KEPT if record.get(name) is not None}
-    own = {name: step[name] for name in ("advantage", "extras") if step.get(name)}
-    return held | own
 
 
 FORM = StoredForm(
     name="verifiers",
-    told="results of verifiers 0.1, saved with the column `trajectory`",
+    description="rollouts of verifiers 0.1, column `trajectory` saved",
     whole=True,
-    knows=lambda record: "trajectory" in record,
+    matches=lambda record: "trajectory" in record,
     batches=_batches,
 )

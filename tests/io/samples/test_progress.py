@@ -1,0 +1,96 @@
+"""Progress by bytes, also inside one long line; and what an interrupted run says."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.core.samples.calls import call
+from tests.io.samples.sample_files import chat, dumped, own, put
+from tests.io.samples.terminal import on_terminal, tito
+from tito_io.cli.main import INTERRUPTED
+from tito_io.samples.line_groups import LONG
+from tito_io.samples.lines import BUFFER, lines
+from tito_io.samples.progress import RunProgress
+from tito_io.samples.read import conversations
+
+CALL = own("c", [call("a", [1], [2, 3])])
+
+
+def session(folder: Path, size: int) -> Path:
+    """Write one line of at least `size` bytes: a session with several records."""
+    records = [chat(str(number), [number], [2], padding="x" * (size // 4)) for number in range(4)]
+    return put(folder, dumped({"session_id": "s", "records": records, "metadata": {}}))
+
+
+def test_bytes_are_counted_while_one_long_line_is_read(tmp_path: Path) -> None:
+    path, counts = put(tmp_path, b" " * (3 * BUFFER) + CALL), list[int]()
+    reading = lines(path, counts.append)
+    next(reading)
+    assert len(counts) > 3
+    assert counts == sorted(counts)
+    assert counts[0] <= BUFFER
+    assert counts[-1] == path.stat().st_size
+
+
+def test_the_parts_of_a_long_line_are_steps(tmp_path: Path) -> None:
+    steps: list[tuple[str, bool]] = []
+    progress = RunProgress(show=lambda state, draw: steps.append((state.step, draw)))
+    list(conversations(session(tmp_path, LONG), None, progress))
+    names = dict.fromkeys(step for step in steps if step[0])
+    assert list(names) == [("line 1: parsing JSON", True)] + [
+        (f"line 1: part {number} of 4", False) for number in range(1, 5)
+    ]
+    short: list[str] = []
+    list(
+        conversations(put(tmp_path, CALL), None, RunProgress(show=lambda state, _: short.append(state.step)))
+    )
+    assert set(short) == {""}
+
+
+def test_progress_is_drawn_on_a_terminal_and_rows_stay_on_their_stream(tmp_path: Path) -> None:
+    path = session(tmp_path, 4 * LONG)
+    command = tito("samples", str(path), "--json")
+    rows, shown = on_terminal(command)
+    assert [orjson.loads(row)["name"] for row in rows.splitlines()] == ["0", "1", "2", "3"]
+    assert b"log.jsonl" in shown
+    assert b"parsing JSON" in shown
+    quiet = subprocess.run(command, capture_output=True, check=True)
+    assert quiet.stdout == rows
+    assert orjson.loads(quiet.stderr)["rows"] == 4
+
+
+@pytest.mark.parametrize(("stdout", "columns"), [(True, 120), (False, 40)])
+def test_no_progress_is_drawn_over_rows_or_on_a_narrow_terminal(
+    tmp_path: Path, stdout: bool, columns: int
+) -> None:
+    command = tito("samples", str(session(tmp_path, 4 * LONG)), "--json")
+    _, shown = on_terminal(command, stdout=stdout, columns=columns)
+    assert b"parsing JSON" not in shown
+    assert b"conversations" in shown
+
+
+@pytest.mark.parametrize("output", [None, "rows.jsonl"])
+def test_an_interrupted_run_says_what_was_done(tmp_path: Path, output: str | None) -> None:
+    options = [] if output is None else ["--output", str(tmp_path / output)]
+    command = tito("samples", "/dev/stdin", *options)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        process.stdin.write(CALL + own("d", [call("a", [1], [2])]))
+        process.stdin.flush()
+        time.sleep(4)  # the pipe stays open: the run waits for more lines
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+    done, interrupted = errors.decode().splitlines()
+    assert interrupted == "tito: interrupted"
+    where = "printed" if output is None else f"made; {tmp_path / 'rows.jsonl'} was not written"
+    assert done.startswith("tito: /dev/stdin: ")
+    assert done.endswith(f" read: 1 conversation, 1 row {where}")
+    assert [one.name for one in tmp_path.iterdir()] == []
