@@ -1,8 +1,8 @@
 """Audit a conversation for drift: compare each prompt, rendered from messages, with the ids that were used.
 
 A prompt that continues a call by ids is compared with its own ids, which the engine saw. A prompt that
-continues it by messages alone is compared with the ids of the turn that it restates, which the engine would
-have seen. Each difference is reported once, at the first prompt that shows it.
+continues it by messages alone is compared with the ids of the turn that it restates. The engine would have
+seen those. Each difference is reported once, at the first prompt that shows it.
 """
 
 from __future__ import annotations
@@ -59,14 +59,6 @@ def audit(forest: Forest, renderer: Renderer, *, name: str = "", block: int = 16
     return Audited(breaks=breaks, tally=auditor.counters.tally(breaks, renderer))
 
 
-@attrs.frozen
-class ComparedPrompt:
-    """A call's prompt as messages render it, and where its own ids differ from that."""
-
-    rendered: Packed
-    hunks: Sequence[Hunk] = ()
-
-
 @attrs.define
 class Auditor:
     """Walks from turn to turn. `reported` has the places that were reported, by call and bounds."""
@@ -94,23 +86,24 @@ class Auditor:
             later.setdefault(before.name, []).append(name)
         roots = [node.name for node in self.forest.nodes if node.name not in self.predecessors]
         # Depth first, so that a prompt's rendering is dropped once the calls after it have begun.
-        waiting: list[tuple[str, ComparedPrompt | None]] = [(name, None) for name in reversed(roots)]
+        waiting: list[tuple[str, ComparedRendering | None]] = [(name, None) for name in reversed(roots)]
         while waiting:
             name, earlier = waiting.pop()
             renderings = self._renderings(name)
             compared = self._compare(renderings, earlier)
-            sent = ComparedPrompt(packed(renderings.call.step.prompt_ids.tolist()))
+            sent = packed(renderings.call.step.prompt_ids.tolist())
+            latest = ComparedRendering(sent, sent, hunks=())
             if compared is not None:
                 rendering, new = compared
                 self.counters.counts["compared"] += 1
                 self.counters.add_restated(name)
                 yield from self._breaks(renderings, rendering, new)
                 if not renderings.open_end:
-                    sent = ComparedPrompt(rendering.rendered, rendering.hunks)
+                    latest = rendering
                 if earlier is not None and renderings.earlier is not None:
                     used = renderings.earlier.stop + 1 if renderings.open_end else len(renderings.used)
-                    self.counters.add_reuse(renderings.earlier, earlier.rendered, used, sent.rendered)
-            waiting += [(one, sent) for one in reversed(later.pop(name, []))]
+                    self.counters.add_reuse(renderings.earlier, earlier.rendered, used, latest.rendered)
+            waiting += [(one, latest) for one in reversed(later.pop(name, []))]
 
     def _renderings(self, name: str) -> PromptRenderings:
         call, before = self.forest[name].call, self.predecessors.get(name)
@@ -121,7 +114,7 @@ class Auditor:
         return PromptRenderings(self.renderer, self.forest, call, before, used, open_end=False)
 
     def _compare(
-        self, renderings: PromptRenderings, earlier: ComparedPrompt | None
+        self, renderings: PromptRenderings, earlier: ComparedRendering | None
     ) -> tuple[ComparedRendering, Sequence[Hunk]] | None:
         """Return the compared rendering of a prompt and its new hunks; None where it cannot be rendered."""
         prompt, key = renderings.call.step.prompt, renderings.call.step.key
@@ -193,7 +186,7 @@ class Auditor:
 
 
 def _unchanged(
-    earlier: ComparedPrompt | None, rendered: Packed, renderings: PromptRenderings
+    earlier: ComparedRendering | None, rendered: Packed, renderings: PromptRenderings
 ) -> tuple[list[Hunk], tuple[int, int], int]:
     """Return the hunks of the earlier prompt that this one has too, and `since` and `floor` for `compare`.
 
@@ -203,7 +196,7 @@ def _unchanged(
     """
     if earlier is None or renderings.earlier is None:
         return [], (0, 0), 0
-    used_same, rendered_same = renderings.earlier.start, common_length(earlier.rendered, 0, rendered, 0)
+    used_same, rendered_same = renderings.earlier.start, common_length(earlier.rendered, rendered)
     kept = [hunk for hunk in earlier.hunks if hunk.stop < used_same and hunk.end < rendered_same]
     place, other = (kept[-1].stop, kept[-1].end) if kept else (0, 0)
     next_hunk = earlier.hunks[len(kept)] if len(kept) < len(earlier.hunks) else None

@@ -65,7 +65,7 @@ class DriftCounters:
         # An engine computes at least the last id of a prompt, because it samples from there.
         reused = {
             "cached_by_ids": min(earlier.stop, used - 1),
-            "cached_by_messages": min(common_length(known, 0, rendered, 0), len(rendered) - 1),
+            "cached_by_messages": min(common_length(known, rendered), len(rendered) - 1),
         }
         self.counts["prompt_ids"] += len(rendered)
         for name, ids in reused.items():
@@ -143,7 +143,7 @@ def _survivors(
     forest: Forest, predecessors: Mapping[str, Predecessor], last: StoredCall, rendered: Packed
 ) -> Iterator[tuple[StoredCall, bool]]:
     """Yield the turns up to `last`, newest first, each with whether `rendered` begins with its ids."""
-    call, length = last, common_length(packed(last.ids.tolist()), 0, rendered, 0)
+    call, length = last, common_length(packed(last.ids.tolist()), rendered)
     while True:
         if call.start < call.stop:
             yield call, call.stop <= length
@@ -153,4 +153,4 @@ def _survivors(
         call = forest[before.name].call
         # By ids the earlier turn is a prefix of the later one, so the length that agrees is known.
         if before.by is not By.IDS:
-            length = common_length(packed(call.ids.tolist()), 0, rendered, 0)
+            length = common_length(packed(call.ids.tolist()), rendered)

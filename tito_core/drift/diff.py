@@ -73,7 +73,7 @@ def find_hunks(
     >>> find_hunks(ids[:4], packed([1, 56, 2, 1, 7, 2]), {2}, open_end=True)
     [Hunk(start=1, stop=3, begin=1, end=2)]
     """
-    length = common_length(used, since[0], rendered, since[1])
+    length = common_length(used, rendered, *since)
     place, other = since[0] + length, since[1] + length
     if place == len(used) and (open_end or other == len(rendered)):
         return []
@@ -163,9 +163,9 @@ def _blocks(left: list[bytes], right: list[bytes]) -> list[tuple[int, int, int, 
 def trimmed(used: Packed, rendered: Packed, hunk: Hunk) -> Hunk:
     """Leave out the ids that both sides of a hunk begin with, and then those that both end with."""
     start, stop, begin, end = hunk.start, hunk.stop, hunk.begin, hunk.end
-    length = common_length(used[start:stop], 0, rendered[begin:end], 0)
+    length = common_length(used[start:stop], rendered[begin:end])
     start, begin = start + length, begin + length
-    length = common_length(used[start:stop][::-1], 0, rendered[begin:end][::-1], 0)
+    length = common_length(used[start:stop][::-1], rendered[begin:end][::-1])
     return Hunk(start, stop - length, begin, end - length)
 
 

@@ -64,10 +64,14 @@ def regions(forest: Forest, name: str, *, completion: bool, down_to: int) -> Ite
 class HunkPlace:
     """Where a hunk lies in the used ids.
 
-    `region` is the first completion that has any of its ids, else the region that it begins in. `sampled`
-    are all completions that it has ids of. `turn` is the sampled turn whose text or close differs, if one
-    does. `stop` is the position of that turn's stop, or where the turn was cut. `cut` tells that the hunk
-    reaches the end of a turn that was cut short, `seam` that it ends with a turn's stop or close.
+    Attributes:
+        region: The first completion that has any of its ids, else the region that it begins in.
+        turn: The sampled turn whose text or close differs; None where no turn's does.
+        part: The part of the turn that the hunk begins in.
+        stop: Position of the turn's stop, or where the turn was cut.
+        cut: Whether the hunk reaches the end of a turn that was cut short.
+        seam: Whether the hunk ends with a turn's stop or close.
+        sampled: All completions that have ids of the hunk.
     """
 
     region: Region

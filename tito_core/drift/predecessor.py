@@ -1,8 +1,8 @@
 """Which earlier call does a prompt continue: by its ids, by its messages, or by messages that were edited.
 
 The forest knows the first two. The third is a guess, for a prompt with assistant's messages that no call
-accounts for. Such a prompt continues the longest earlier call whose roles it repeats one by one, provided
-that at least half of that call's messages stand unchanged at their positions.
+accounts for. Such a prompt continues the longest earlier call whose roles it repeats one by one. At least
+half of that call's messages must stand unchanged at their positions.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
+from ..samples.trie import common_length
 from .diff import Hunk, Packed, Range, find_hunks, split, trimmed
 
 Text: TypeAlias = Callable[[Sequence[int]], str]
@@ -72,11 +73,11 @@ def _affixes(left: str, right: str, before: int, border: int) -> tuple[int, int]
     Where the beginning would end inside the first id, the end is cut first. `<think><tool` against `<tool`
     has lost `<think>`, not `think><`.
     """
-    first = _common_start(left, right)
+    first = common_length(left, right)
     if before < first < border:
-        last = _common_start(left[before:][::-1], right[before:][::-1])
-        return _common_start(left[: len(left) - last], right[: len(right) - last]), last
-    return first, _common_start(left[first:][::-1], right[first:][::-1])
+        last = common_length(left[before:][::-1], right[before:][::-1])
+        return common_length(left[: len(left) - last], right[: len(right) - last]), last
+    return first, common_length(left[first:][::-1], right[first:][::-1])
 
 
 def compare(
@@ -119,9 +120,9 @@ def split_affixes(text: Text, used: Packed, rendered: Packed, hunk: Hunk) -> lis
     if sides is None:
         return [hunk]
     left, right = sides
-    first = _last_shared(left.borders, right.borders, _common_start(left.text, right.text))
+    first = _last_shared(left.borders, right.borders, common_length(left.text, right.text))
     room = min(len(left.text), len(right.text)) - first
-    same = min(_common_start(left.text[::-1], right.text[::-1]), room)
+    same = min(common_length(left.text[::-1], right.text[::-1]), room)
     last = _last_shared(left.from_end, right.from_end, same)
     a, c = hunk.start + left.borders[first], hunk.begin + right.borders[first]
     b, d = hunk.start + left.from_end[last], hunk.begin + right.from_end[last]
@@ -196,17 +197,3 @@ def _side(text: Text, before: list[int], ids: list[int]) -> Side | None:
 def _last_shared(left: dict[int, int], right: dict[int, int], most: int) -> int:
     """Return the last border of both sides within the first `most` characters."""
     return max((place for place in left if place <= most and place in right), default=0)
-
-
-def _common_start(left: str, right: str) -> int:
-    """Return how many characters two texts begin with together."""
-    low, high = 0, min(len(left), len(right))
-    if left[:high] == right[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

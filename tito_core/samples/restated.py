@@ -88,8 +88,8 @@ class TurnIndex:
     """Last turns and answers of calls, to be found again in a shorter prompt.
 
     A prompt restates a call in either of two cases. It has the call's question and answer next to each
-    other. Or a message that is not an assistant's contains the whole answer (a summary that the model
-    wrote), with the answer's first or last line on a line of its own.
+    other. Or a message that is not an assistant's contains the whole answer, such as a summary that the
+    model wrote. The answer's first or last line is then on a line of its own.
     """
 
     def __init__(self, calls: Iterable[StoredCall]) -> None:

@@ -66,8 +66,8 @@ def make_rows(
             another leaf's row would have trained moves to a row that contains it, or is reported.
 
     Raises:
-        InputError: `only` names a call that cannot have a row, a conversation has two different rewards
-            to broadcast, or the routed experts of a row's calls differ in kind.
+        InputError: `only` names a call that cannot have a row. Or a conversation has two different rewards
+            to broadcast. Or the routed experts of a row's calls differ in kind.
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids, reward=None):

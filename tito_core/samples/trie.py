@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 
 from ..ids import PACKED, Ids
+
+Items = TypeVar("Items", "array[int]", str)
 
 
 @attrs.define(eq=False, repr=False)
@@ -88,7 +90,7 @@ def _extend(place: Place, part: Sequence[int]) -> Place:
     ids = part if isinstance(part, array) else array(PACKED, part)
     (branch, depth), done = settled(place), 0
     while done < len(ids):
-        length = common_length(branch.ids, depth - branch.start, ids, done)
+        length = common_length(branch.ids, ids, depth - branch.start, done)
         depth, done = depth + length, done + length
         if done == len(ids):
             break
@@ -101,16 +103,16 @@ def _extend(place: Place, part: Sequence[int]) -> Place:
     return branch, depth
 
 
-def common_length(left: array[int], start: int, right: array[int], begin: int) -> int:
-    """Return how many ids are equal in `left` from `start` and in `right` from `begin`.
+def common_length(left: Items, right: Items, start: int = 0, begin: int = 0) -> int:
+    """Return how many ids, or characters, are equal in `left` from `start` and in `right` from `begin`.
 
-    >>> common_length(array("I", [9, 1, 2, 3]), 1, array("I", [1, 2, 4]), 0)
+    >>> common_length(array("I", [9, 1, 2, 3]), array("I", [1, 2, 4]), 1)
     2
     """
     size = min(len(left) - start, len(right) - begin)
     if left[start : start + size] == right[begin : begin + size]:
         return size
-    # Bisect over slices: comparing memory is far faster than comparing id by id.
+    # Bisect over slices: comparing memory is far faster than comparing item by item.
     low, high = 0, size
     while high - low > 1:
         middle = (low + high) // 2
