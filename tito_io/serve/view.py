@@ -32,10 +32,10 @@ from .session import Session
 from .turn_tree import TurnTree
 
 LEGEND = {
-    Origin.PROMPT: ("prompt", "messages of the first prompt, rendered by the chat template"),
+    Origin.PROMPT: ("prompt", "the messages of a prompt, rendered by the chat template"),
     Origin.SAMPLED: ("sampled", "written by the model; only these ids are trained on"),
     Origin.INSERTED_CLOSE: ("closed by tito", "the end of a turn, which the model did not sample itself"),
-    Origin.ENVIRONMENT: ("tool result / user message", "messages after a turn, rendered by the template"),
+    Origin.ENVIRONMENT: ("tool result / user message", "new messages after a turn, rendered by the template"),
     Origin.GENERATION_PROMPT: ("generation prompt", "what the template writes before the model speaks"),
 }
 """What the page calls each origin, and what that means."""
@@ -47,6 +47,8 @@ EDGES = {
 """What the page says of a turn that does not simply continue another."""
 ROUTES = {Route.TITO.name: "sent by ids", Route.MITO.name: "sent by messages", Route.KEPT.name: "kept ids"}
 ROLES = frozenset(("system", "developer", "user", "tool", "assistant"))
+MOST_LETTERS = 32
+"""How many characters of a role a turn shows."""
 FIRST = 160
 """How many characters of a message a turn shows."""
 MOST_MESSAGES = 6
@@ -215,7 +217,7 @@ def _line(message: Message) -> MessageLine:
     role, calls = str(message["role"]), message.get("tool_calls")
     calls = calls if isinstance(calls, list) else []
     return MessageLine(
-        role=role[:FIRST],
+        role=role[:MOST_LETTERS],
         kind=role if role in ROLES else "other",
         text=_first_words(_text(message.get("content") or message.get("reasoning_content"))),
         calls=tuple(map(_call, calls[:MOST_CALLS])),
@@ -244,7 +246,7 @@ def _first_words(text: str) -> str:
     >>> _first_words("two\n lines"), len(_first_words("x" * 999))
     ('two lines', 161)
     """
-    words = " ".join(text[: 4 * FIRST].split())
+    words = " ".join(text.lstrip()[: 4 * FIRST].split())
     return words if len(words) <= FIRST else words[:FIRST].rstrip() + "…"
 
 

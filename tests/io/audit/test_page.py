@@ -1,4 +1,4 @@
-"""The page: all of it in one file, nothing that runs, and hostile text shown as text."""
+"""The audit page: complete in one file, without scripts, and hostile text is nothing but text."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def report(*breaks: Break, **counts: Any) -> AuditReport:
     return AuditReport(tally=tally, choice=BreakSelection(20).with_breaks(breaks))
 
 
-class Seen(HTMLParser):
-    """What a browser would make of a page."""
+class ParsedPage(HTMLParser):
+    """A page as a browser reads it: its tags, attributes and text."""
 
     def __init__(self, text: str) -> None:
         """Read it all."""
         super().__init__()
         self.tags: list[str] = []
-        self.given: list[tuple[str, str | None]] = []
+        self.attributes: list[tuple[str, str | None]] = []
         self.words = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, given: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.given += given
+        self.attributes += attrs
 
     def handle_data(self, data: str) -> None:
         self.words += data
@@ -86,19 +86,23 @@ def hostile() -> AuditReport:
     return report(bad).with_problems([Problem(3, HOSTILE)])
 
 
-@pytest.mark.parametrize("made", [report(), report(BREAK), hostile()], ids=["none", "one", "hostile"])
-def test_nothing_is_fetched_and_nothing_runs(made: AuditReport) -> None:
-    text = page(made, attrs.evolve(HEADING, file=HOSTILE if made.problems else "a.jsonl"))
-    seen = Seen(text)
-    assert not {"script", "img", "link", "iframe", "object", "embed", "form", "a", "base"} & set(seen.tags)
-    assert not {"src", "href", "srcset", "action"} & {name for name, _ in seen.given}
-    assert not [name for name, _ in seen.given if name.startswith("on")]
+@pytest.mark.parametrize("audited", [report(), report(BREAK), hostile()], ids=["none", "one", "hostile"])
+def test_nothing_is_fetched_and_nothing_runs(audited: AuditReport) -> None:
+    text = page(audited, attrs.evolve(HEADING, file=HOSTILE if audited.problems else "a.jsonl"))
+    parsed = ParsedPage(text)
+    assert not {"script", "img", "link", "iframe", "object", "embed", "form", "a", "base"} & set(parsed.tags)
+    assert not {"src", "href", "srcset", "action"} & {name for name, _ in parsed.attributes}
+    assert not [name for name, _ in parsed.attributes if name.startswith("on")]
     assert "url(" not in text
     assert "@import" not in text
     assert "\x1b" not in text
     assert ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'") in zip(
-        [value for name, value in seen.given if name == "http-equiv"],
-        [value for name, value in seen.given if name == "content" and value and "default-src" in value],
+        [value for name, value in parsed.attributes if name == "http-equiv"],
+        [
+            value
+            for name, value in parsed.attributes
+            if name == "content" and value and "default-src" in value
+        ],
         strict=True,
     )
 
@@ -106,7 +110,7 @@ def test_nothing_is_fetched_and_nothing_runs(made: AuditReport) -> None:
 def test_a_break_shows_its_tokens_its_causes_and_its_place() -> None:
     both = attrs.evolve(BREAK, also=(Cause.UNKNOWN,), used_ids=60, happened=True)
     text = page(report(both, happened=1), HEADING)
-    words = re.sub(r"\s+", " ", Seen(text).words)
+    words = re.sub(r"\s+", " ", ParsedPage(text).words)
     assert 'title="id 5">un<' in text
     assert "do·ne⏎" in words
     assert "+ unknown" in words
@@ -129,45 +133,49 @@ def test_a_filter_for_each_cause_that_is_shown() -> None:
     assert page(report(BREAK), HEADING).count('type="radio"') == 0
 
 
-def test_no_drift_is_said() -> None:
-    words = Seen(page(report(), HEADING)).words
+def test_a_page_without_breaks_says_so() -> None:
+    words = ParsedPage(page(report(), HEADING)).words
     assert "No drift in 2 conversations" in words
     assert "Causes" not in words
 
 
-def test_what_was_not_audited_is_said() -> None:
-    made = report(refused=1, media=2, wordless=3).with_problems(
+def test_a_page_says_what_was_not_audited() -> None:
+    audited = report(refused=1, media=2, wordless=3).with_problems(
         Problem(line, "no JSON") for line in range(25)
     )
-    words = Seen(page(made, HEADING)).words
-    for said in (
+    words = ParsedPage(page(audited, HEADING)).words
+    for line in (
         "line 3: no JSON",
         "5 more",
         "1 prompt that the template refuses",
         "2 prompts with images",
         "3 prompts without",
     ):
-        assert said in words
+        assert line in words
     console = Console(width=120)
     with console.capture() as caught:
-        console.print(table(made))
-    for said in ("not audited: line 3: no JSON", "not audited: 5 more", "1 prompt that the template refuses"):
-        assert said in caught.get()
+        console.print(table(audited))
+    for line in (
+        "not audited: line 3: no JSON",
+        "not audited: 5 more",
+        "1 prompt that the template refuses",
+    ):
+        assert line in caught.get()
 
 
 def test_the_table_and_the_page_show_the_same_rates() -> None:
-    made = report(
+    audited = report(
         BREAK, followed_ids=8, changed_ids=2, cached_by_ids=64, cached_by_messages=48, prompt_ids=90
     )
     console = Console(width=120)
     with console.capture() as caught:
-        console.print(table(made))
-    words = Seen(page(made, HEADING)).words
-    for one in figures(made.tally):
+        console.print(table(audited))
+    words = ParsedPage(page(audited, HEADING)).words
+    for one in figures(audited.tally):
         assert one.percent in words
         assert f"{one.percent}  ({one.counted})" in caught.get()
-    assert figures(made.tally)[0].percent == "25.0%"
-    assert figures(made.tally)[-1].percent == "25.0%"
+    assert figures(audited.tally)[0].percent == "25.0%"
+    assert figures(audited.tally)[-1].percent == "25.0%"
 
 
 def test_a_break_takes_three_lines_however_many_tokens_it_has() -> None:
@@ -184,7 +192,7 @@ def test_a_break_takes_three_lines_however_many_tokens_it_has() -> None:
     assert max(map(len, lines)) <= 60
 
 
-def test_a_terminal_obeys_nothing_that_was_sampled() -> None:
+def test_sampled_control_characters_do_not_reach_a_terminal() -> None:
     console = Console(width=200, force_terminal=True)
     with console.capture() as caught:
         console.print(table(hostile()))
