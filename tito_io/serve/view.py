@@ -219,10 +219,16 @@ def _line(message: Message) -> MessageLine:
     return MessageLine(
         role=role[:MOST_LETTERS],
         kind=role if role in ROLES else "other",
-        text=_first_words(_text(message.get("content") or message.get("reasoning_content"))),
+        text=_first_words(_text(message.get("content")) or _reasoning(message)),
         calls=tuple(map(_call, calls[:MOST_CALLS])),
         more=max(len(calls) - MOST_CALLS, 0),
     )
+
+
+def _reasoning(message: Message) -> str:
+    """Return the reasoning of a message, after that word: what a turn shows that has no content."""
+    reasoning = _text(message.get("reasoning_content") or message.get("reasoning")).strip()
+    return f"reasoning: {reasoning}" if reasoning else ""
 
 
 def _text(content: Any) -> str:

@@ -97,7 +97,7 @@ async def test_names_roles_and_calls_are_escaped_too() -> None:
     parts = [{"type": "text", "text": EVIL}, {"type": "text", "text": "\x1b[31m\u202e"}]
     messages = [
         user(EVIL),
-        {"role": "assistant", "content": None, "tool_calls": [evil] * 6},
+        {"role": "assistant", "content": None, "reasoning": "why", "tool_calls": [evil] * 6},
         *({"role": "tool", "tool_call_id": EVIL, "content": parts} for _ in range(6)),
     ]
     async with client(gateway) as http:
@@ -107,6 +107,7 @@ async def test_names_roles_and_calls_are_escaped_too() -> None:
     parsed = ParsedPage(text)
     assert parsed.open == []
     assert not {"script", "img"} & set(parsed.tags)
+    assert "reasoning: why" in parsed.text
     assert "2 more calls" in parsed.text
     assert "3 more messages" in parsed.text
     assert "\x1b" not in text
