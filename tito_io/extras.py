@@ -1,6 +1,6 @@
-"""What a command may lack: an extra of the package, and how to get it, told alike everywhere.
+"""Optional dependencies: which extra of the package installs a module, and how to install it.
 
-Nothing is imported here, so that this can be told where everything else is missing.
+Nothing is imported here, so that the advice can be printed where everything else is missing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ EXTRAS = {
     "safetensors": "miles",
     "uvicorn": "serve",
 }
-"""The extras that bring what a command may lack; `io` brings the rest."""
+"""The extras that install these modules; `io` installs the others."""
 
 
 def extra_of(module: str) -> str:
-    """Return the extra that brings a module.
+    """Return the extra that installs `module`.
 
     >>> extra_of("uvicorn.config"), extra_of("click")
     ('serve', 'io')
@@ -27,17 +27,17 @@ def extra_of(module: str) -> str:
 
 
 def install(extra: str) -> str:
-    """Return what to do about an extra that is missing.
+    """Return how to install a missing `extra`.
 
     >>> print(install("serve"))
     install it with `pip install 'tito-kernel[serve]'` or, from a checkout, `pip install '.[serve]'`
     """
-    released, here = (f"`pip install '{package}[{extra}]'`" for package in ("tito-kernel", "."))
-    return f"install it with {released} or, from a checkout, {here}"
+    released, checkout = (f"`pip install '{package}[{extra}]'`" for package in ("tito-kernel", "."))
+    return f"install it with {released} or, from a checkout, {checkout}"
 
 
 def missing(module: str) -> str:
-    """Return the line about a module that is not there.
+    """Return the error for a `module` that is not installed.
 
     >>> print(missing("uvicorn.config").partition(" with")[0])
     uvicorn is missing: install it

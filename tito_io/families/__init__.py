@@ -1,4 +1,4 @@
-"""Model folders: render messages with a chat template and tokenize them as transformers does."""
+"""Model folders: render messages with a chat template and tokenize the text, as transformers does."""
 
 from .family import Bound, Family
 from .folder import FolderError

@@ -1,4 +1,4 @@
-"""A model folder, loaded: chat messages to text and ids, the same ones that transformers makes of them."""
+"""Load a model folder, and turn chat messages into the text and ids that transformers makes of them."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ Objects = Sequence[Mapping[str, Any]] | None
 
 @frozen(eq=False, kw_only=True)
 class Family:
-    """A tokenizer and its chat templates. Nothing in it changes: threads may share it."""
+    """A tokenizer and its chat templates: what turns messages into the ids that a model was trained on.
+
+    A family never changes, so that threads may share it. Make one with `Family.load`.
+
+    Attributes:
+        path: The model folder.
+        tokenizer: The vocabulary, as the library `tokenizers` loads it.
+        templates: Templates by name: `default`, and `tool_use` for renders with tools if the folder has one.
+        special_tokens: `bos_token`, `eos_token` and others by name: variables for templates. A token that
+            is null in the folder is left out.
+        stop_ids: The ids that end a turn: those of `generation_config.json`, else the `eos_token`.
+        clock: Returns the time that `strftime_now` prints; called once a render.
+        borders: Added tokens that are found in any text before it is split, so that the text on either side
+            is encoded separately.
+    """
 
     path: Path
-    """The folder."""
-
     tokenizer: Tokenizer = field(repr=False)
-    """The vocabulary, as `tokenizers` holds it."""
-
     templates: Mapping[str, ChatTemplate] = field(repr=False)
-    """What a render chooses from: `default`, and `tool_use` where tools are passed and the folder has one."""
-
     special_tokens: Mapping[str, str]
-    """`bos_token`, `eos_token` and others by name: variables for templates. A null one is not there."""
-
     stop_ids: tuple[int, ...]
-    """The ids that end a turn: those of `generation_config.json`, otherwise the end-of-sequence token."""
-
     clock: Callable[[], datetime] = field(repr=False)
-    """The time that `strftime_now` prints, asked once a render."""
-
     borders: tuple[str, ...] = field(init=False, repr=False)
-    """The added tokens that are found in any text first: what stands on either side is encoded apart."""
 
     @borders.default
-    def _found_first(self) -> tuple[str, ...]:
+    def _default_borders(self) -> tuple[str, ...]:
         added = self.tokenizer.get_added_tokens_decoder().values()
         return tuple(token.content for token in added if not (token.normalized or token.single_word))
 
@@ -62,26 +63,34 @@ class Family:
         clock: Callable[[], datetime] | None = None,
         limits: TemplateLimits | None = None,
     ) -> Self:
-        """Load the folder at `path`, or raise a `FolderError` that says what is wrong with it.
+        """Load a model folder; raises `FolderError` for what is missing or malformed.
 
-        `template` names one of the folder's templates, a `.jinja` file in it, or any `.jinja` file by path.
+        Args:
+            path: A local folder with `tokenizer.json`; nothing is downloaded.
+            template: One of the folder's templates by name, a `.jinja` file in it, or any `.jinja` file by
+                path. None: what transformers would use.
+            clock: Returns the time that templates print; None: the local time.
+            limits: What one render may use; None: `TemplateLimits()`.
         """
         folder = Folder.read(path)
-        chosen = {name: ChatTemplate.compile(one, limits) for name, one in folder.chosen(template).items()}
+        sources = folder.chosen(template)
         tokenizer, named = load_tokenizer(folder), special_tokens(folder)
+        end = tokenizer.token_to_id(named["eos_token"]) if "eos_token" in named else None
         return cls(
             path=folder.path,
             tokenizer=tokenizer,
-            templates=MappingProxyType(chosen),
+            templates=MappingProxyType(
+                {name: ChatTemplate.compile(source, limits) for name, source in sources.items()}
+            ),
             special_tokens=MappingProxyType(named),
-            stop_ids=folder.stops or _end(tokenizer, named),
+            stop_ids=folder.stops or (() if end is None else (end,)),
             clock=datetime.now if clock is None else clock,
         )
 
     def with_special_tokens(self, tokens: Sequence[str]) -> Self:
-        """Return a family whose vocabulary has these as special tokens too, those it lacks with new ids.
+        """Return a family with these `tokens` as special tokens too; those that it lacks get new ids.
 
-        A template of another model can be looked into with a vocabulary at hand, once its markers are tokens.
+        So a template can be examined with the tokenizer of another model, where its markers are not tokens.
         """
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in tokens])
@@ -89,7 +98,7 @@ class Family:
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are, the added ones too."""
+        """Number of tokens, with the added ones."""
         return self.tokenizer.get_vocab_size(with_added_tokens=True)
 
     def text(
@@ -102,14 +111,20 @@ class Family:
         continue_final_message: bool | str = False,
         **template_args: Any,
     ) -> str:
-        """Render `messages`, or raise `TemplateRefused` when the template will not.
+        """Render `messages` to text; raises `TemplateRefused` where the template rejects them.
 
-        `continue_final_message` leaves the last message open at the end of its content, or of the field that
-        it names. `template_args` are variables for the template, and hide special tokens of the same name.
+        Args:
+            messages: The conversation.
+            tools: Tools that the template renders, None for none.
+            documents: Documents that the template renders, None for none.
+            add_generation_prompt: Whether the text ends with the beginning of an assistant's turn.
+            continue_final_message: Whether the last message stays open at the end of its content; or the
+                name of the field at whose end it stays open.
+            template_args: Further variables for the template. They hide special tokens of the same name.
         """
         if continue_final_message and add_generation_prompt:
             raise InputError(
-                "continue_final_message: the last message goes on, so no generation prompt follows"
+                "continue_final_message: the last message stays open, so no generation prompt can follow it"
             )
         bound = self._bind(tools, documents, template_args)
         if not continue_final_message:
@@ -119,24 +134,24 @@ class Family:
         )
 
     def ids(self, messages: Messages, **options: Any) -> list[int]:
-        """Return the ids of `text(messages, **options)`."""
+        """Return the ids of `messages`; `options` are those of `text`."""
         return self.encode(self.text(messages, **options))
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text`; a special token in it is one id, and none is added around it."""
+        """Return the ids of `text`. A special token in it is one id; no token is added around it."""
         try:
             return self.tokenizer.encode(text, add_special_tokens=False).ids
-        except TypeError as error:  # what the library says to a text that has no UTF-8
+        except TypeError as error:  # what the library raises for a text that UTF-8 cannot represent
             raise InputError(
-                f"text: cannot be encoded, is there half a surrogate pair in it? {error}"
+                f"text: cannot be encoded; does it have half a surrogate pair? {error}"
             ) from error
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids`, special tokens too."""
+        """Return the text of `ids`, with special tokens."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def tokenize_fn(self, *, tools: Objects = None, documents: Objects = None, **template_args: Any) -> Bound:
-        """Return the function that the kernel asks: messages to ids, tools and arguments given once."""
+        """Return a `tito_core.TokenizeFn` with `tools`, `documents` and `template_args` fixed; see `text`."""
         return self._bind(tools, documents, template_args)
 
     def _bind(self, tools: Objects, documents: Objects, template_args: Mapping[str, Any]) -> Bound:
@@ -153,44 +168,50 @@ class Family:
             return self.templates["tool_use"]
         if "default" not in self.templates:
             raise FolderError(
-                f"{self.path}: its only template, 'tool_use', needs tools; pass some, or name it"
+                f"{self.path}: the only template, 'tool_use', needs tools; pass tools, or template='tool_use'"
             )
         return self.templates["default"]
 
 
 @frozen(eq=False)
 class Bound:
-    """A family's template with tools and arguments in place. Calling it answers the kernel."""
+    """A family's template with tools and arguments fixed: a `tito_core.TokenizeFn`.
+
+    Attributes:
+        family: The family whose tokenizer encodes the text.
+        template: The chat template.
+        variables: What the template sees beside messages: special tokens, tools, documents and arguments.
+    """
 
     family: Family
     template: ChatTemplate
     variables: Mapping[str, Any] = field(repr=False)
-    _marks: dict[str, list[int]] = field(factory=dict, init=False, repr=False)
+    _marker_ids: dict[str, list[int]] = field(factory=dict, init=False, repr=False)
 
     def __call__(self, messages: Messages, *, add_generation_prompt: bool) -> list[int]:
-        """Return the ids of `messages`, or raise `TemplateRefused`."""
+        """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
         return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt))
 
     def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Return the ids of what is rendered from `text` on; nothing before is encoded.
+        """Return the ids of what is rendered from `text` on; nothing before it is encoded.
 
-        Where the text does not stand there exactly once, which a template may bring about whatever the
-        messages say, they are the ids of the whole: see `Ask.since`.
+        A template may print `text` twice or leave it out, whatever the messages are. Then the ids are those
+        of the whole render; see `tito_core.Question.put`.
         """
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
         if whole.count(text) != 1:
             return self.family.encode(whole)
         after = whole.partition(text)[2]
         if after.startswith(self.family.borders):
-            return [*self._mark(text), *self.family.encode(after)]
+            return [*self._encode_marker(text), *self.family.encode(after)]
         return self.family.encode(text + after)
 
-    def _mark(self, text: str) -> list[int]:
-        """Return the ids of a text that renders are cut at; the kernel has one."""
-        ids = self._marks.get(text)
+    def _encode_marker(self, text: str) -> list[int]:
+        """Return the ids of the text at which renders are cut; the kernel always uses the same one."""
+        ids = self._marker_ids.get(text)
         if ids is None:
-            self._marks.clear()
-            ids = self._marks[text] = self.family.encode(text)
+            self._marker_ids.clear()
+            ids = self._marker_ids[text] = self.family.encode(text)
         return ids
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
@@ -199,14 +220,9 @@ class Bound:
 
     def open_text(self, messages: Messages, name: str) -> str:
         """Return the text of `messages`, ending where the field `name` of the last one ends."""
-        going_on = continuation(plain_messages(messages), name, self.template.source.text)
-        return going_on.cut(self._render(going_on.messages, add_generation_prompt=False))
+        marked = continuation(plain_messages(messages), name, self.template.source.text)
+        return marked.cut(self._render(marked.messages, add_generation_prompt=False))
 
     def _render(self, messages: list[dict[str, Any]], add_generation_prompt: bool) -> str:
-        asked = {"messages": messages, "add_generation_prompt": add_generation_prompt}
-        return self.template.render({**self.variables, **asked}, now=self.family.clock())
-
-
-def _end(tokenizer: Tokenizer, named: Mapping[str, str]) -> tuple[int, ...]:
-    index = tokenizer.token_to_id(named["eos_token"]) if "eos_token" in named else None
-    return () if index is None else (index,)
+        given = {"messages": messages, "add_generation_prompt": add_generation_prompt}
+        return self.template.render({**self.variables, **given}, now=self.family.clock())

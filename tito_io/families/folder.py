@@ -1,4 +1,4 @@
-"""A Hugging Face model folder, as far as text and ids need it. Nothing is fetched, and nothing run."""
+"""Read the files of a Hugging Face model folder that decide text and ids. Nothing is downloaded or run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tito_core import TitoError
 from .template_values import called
 
 _NAMED_TEMPLATES = "additional_chat_templates"
-_CHOSEN_UNASKED = ("default", "tool_use")
+_DEFAULTS = ("default", "tool_use")
 
 
 class FolderError(TitoError, ValueError):
@@ -23,7 +23,12 @@ class FolderError(TitoError, ValueError):
 
 @frozen
 class Source:
-    """A template's text, and the file that it stands in."""
+    """A chat template's source.
+
+    Attributes:
+        text: The template.
+        origin: The file that holds it, as errors name it.
+    """
 
     text: str
     origin: str
@@ -31,29 +36,30 @@ class Source:
 
 @frozen(eq=False)
 class Folder:
-    """What the files of a model folder say."""
+    """The contents of a model folder.
+
+    Attributes:
+        path: The folder.
+        config: `tokenizer_config.json`, with what `special_tokens_map.json` adds to it.
+        added: `added_tokens.json`: ids by token.
+        stops: The end-of-sequence ids of `generation_config.json`.
+        templates: Chat templates by name.
+    """
 
     path: Path
     config: Mapping[str, Any]
-    """`tokenizer_config.json`, with what `special_tokens_map.json` adds to it."""
-
     added: Mapping[str, int]
-    """`added_tokens.json`: ids by token."""
-
     stops: tuple[int, ...]
-    """The end-of-sequence ids of `generation_config.json`."""
-
     templates: Mapping[str, Source]
-    """Chat templates by name."""
 
     @classmethod
     def read(cls, path: str | Path) -> Folder:
-        """Read the folder at `path`; a `FolderError` says what is missing or broken."""
+        """Read the folder at `path`; raises `FolderError` for what is missing or malformed."""
         folder = Path(path)
         if not folder.is_dir():
-            raise FolderError(f"{folder}: is not a folder; pass a local model folder, nothing is downloaded")
+            raise FolderError(f"{folder}: is not a folder; give a local model folder, nothing is downloaded")
         config = _object(folder / "tokenizer_config.json")
-        if "added_tokens_decoder" not in config:  # older folders say it in more files
+        if "added_tokens_decoder" not in config:  # older folders spread it over more files
             config = {**config, **_object(folder / "special_tokens_map.json")}
         added = _object(folder / "added_tokens.json")
         return cls(
@@ -61,25 +67,25 @@ class Folder:
         )
 
     def chosen(self, wanted: str | None) -> Mapping[str, Source]:
-        """Return the templates that a render chooses from: `wanted`, or those that transformers would use."""
+        """Return the templates that renders use: `wanted`, or those that transformers would use."""
         if wanted is not None:
             return {"default": self.templates.get(wanted) or self._file(wanted)}
-        found = {name: self.templates[name] for name in _CHOSEN_UNASKED if name in self.templates}
-        if not found and self.templates:
+        chosen = {name: self.templates[name] for name in _DEFAULTS if name in self.templates}
+        if not chosen and self.templates:
             raise FolderError(
-                f"{self.path}: no template is the default; name one of {', '.join(sorted(self.templates))}"
+                f"{self.path}: has no default template; choose one of {', '.join(sorted(self.templates))}"
             )
-        if not found:
+        if not chosen:
             raise FolderError(f"{self.path}: has no chat template; add chat_template.jinja, or name a file")
-        return found
+        return chosen
 
     def _file(self, wanted: str) -> Source:
-        """Return the template in a file of the folder, or at a path of its own."""
+        """Return the template in a file of the folder, or in a file anywhere."""
         for file in (self.path / wanted, Path(wanted)):
             if file.suffix == ".jinja" and file.is_file():
                 return _source(file)
         known = sorted({*self.templates, *(file.name for file in self.path.glob("*.jinja"))})
-        raise FolderError(f"{self.path}: has no template {wanted}; there are {', '.join(known) or 'none'}")
+        raise FolderError(f"{self.path}: has no template {wanted}; it has {', '.join(known) or 'none'}")
 
 
 def _text(file: Path) -> str:
@@ -88,19 +94,19 @@ def _text(file: Path) -> str:
     except OSError as error:
         raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise FolderError(f"{file}: is no UTF-8 text, at byte {error.start}; copy the file anew") from error
+        raise FolderError(f"{file}: not a UTF-8 text, at byte {error.start}; copy the file anew") from error
 
 
 def _object(file: Path) -> dict[str, Any]:
-    """Return the JSON object in `file`, an empty one if there is no such file."""
+    """Return the JSON object in `file`; an empty one if the file does not exist."""
     if not file.exists():
         return {}
     try:
         value = json.loads(_text(file))
     except (json.JSONDecodeError, RecursionError) as error:
-        raise FolderError(f"{file}: is broken JSON: {error}; copy the file anew") from error
+        raise FolderError(f"{file}: not valid JSON: {error}; copy the file anew") from error
     if not isinstance(value, dict):
-        raise FolderError(f"{file}: holds {called(value)} where an object belongs; copy the file anew")
+        raise FolderError(f"{file}: must hold an object, not {called(value)}; copy the file anew")
     return value
 
 
@@ -117,7 +123,7 @@ def _source(file: Path) -> Source:
 
 
 def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
-    """Return the templates by name. Files hide what the configuration says, all of it."""
+    """Return the templates by name. If there are files, the configuration's templates do not count."""
     files = {file.stem: file for file in sorted((folder / _NAMED_TEMPLATES).glob("*.jinja"))}
     default = folder / "chat_template.jinja"
     if default.is_file():
@@ -126,12 +132,12 @@ def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
 
 
 def _configured(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
-    """Return the templates inside `tokenizer_config.json`: one text, texts by name, or a list of both."""
+    """Return the templates inside `tokenizer_config.json`: a string, strings by name, or a list of both."""
     value, file = config.get("chat_template"), folder / "tokenizer_config.json"
     named = _by_name(value)
     if named is None or not all(isinstance(text, str) for text in named.values()):
         raise FolderError(
-            f"{file}: chat_template must be a text, or a list of {{name, template}}; correct it"
+            f"{file}: chat_template must be a string, or a list of {{name, template}}; correct it"
         )
     return {str(name): Source(text, f"{file}#chat_template:{name}") for name, text in named.items()}
 

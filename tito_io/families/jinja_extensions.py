@@ -1,4 +1,4 @@
-"""What chat templates use beyond Jinja's own: tags, functions and filters that transformers gives them."""
+"""Extensions of Jinja: what transformers gives to chat templates, and what bounds their loops."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from jinja2.parser import Parser
 
 METER = " meter"
-"""Where a render's `RenderMeter` stands among its variables: the space keeps it out of a template's reach."""
+"""The variable that holds a render's `RenderMeter`. No template can name it, because of the space."""
 
 
 def meter(context: Context) -> RenderMeter:
     """Return the meter of the render that `context` belongs to."""
-    found: RenderMeter = context.parent[METER]
-    return found
+    render_meter: RenderMeter = context.parent[METER]
+    return render_meter
 
 
-class Raised(TemplateError):  # noqa: N818  # not ours to fail: the template spoke
+class Raised(TemplateError):  # noqa: N818  # named after the function that raises it
     """A template called `raise_exception`."""
 
 
 class GenerationBlock(Extension):
-    """`{% generation %}` marks what the assistant says. Rendering prints its body, in a scope of its own."""
+    """The tag `{% generation %}` around an assistant's text. A render prints its body, in its own scope."""
 
     tags = frozenset({"generation"})  # type: ignore[assignment]  # jinja2 declares a set and only reads it
 
@@ -44,27 +44,27 @@ class GenerationBlock(Extension):
         return nodes.CallBlock(self.call_method("body"), [], [], body).set_lineno(line)
 
     def body(self, caller: Callable[[], str]) -> str:
-        """Return what stands between the tags."""
+        """Return the text between the tags."""
         return caller()
 
 
 class DictFunction:
-    """The function `dict`, and not the type, which would open a way to all types."""
+    """The function `dict`. The type itself would lead a template to `type` and `object`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         """Return a new dict."""
         return dict(*args, **kwargs)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:
-        """Return a new dict with the same value everywhere."""
+        """Return a new dict with one value for all keys."""
         return dict.fromkeys(*args)
 
 
 class TemplateNames(Namespace):
-    """A namespace without underscore names, by which the interpreter would find methods on it."""
+    """A namespace without names that begin with an underscore, which Python would look up as methods."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
-        # No parameter is named, so that a template may name one of its own `self`.
+        # No parameter has a name, so that a template may set a variable `self`.
         for name in dict(*args[1:], **kwargs):
             _public(name)
         Namespace.__init__(*args, **kwargs)
@@ -76,17 +76,17 @@ class TemplateNames(Namespace):
 
 def _public(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a namespace takes no name with an underscore in front: {name!r}")
+        raise SecurityError(f"a namespace takes no name that begins with an underscore: {name!r}")
 
 
 def raise_exception(message: Any) -> NoReturn:
-    """Refuse to render, in the template's own words."""
+    """Refuse to render, with the template's `message`."""
     raise Raised(str(message))
 
 
 @pass_context
 def strftime_now(context: Context, format: str) -> str:  # noqa: A002  # templates may pass it by name
-    """Return the time of the render, the same wherever it is asked."""
+    """Return the time of the render, which is the same throughout."""
     return meter(context).now.strftime(format)
 
 
@@ -98,17 +98,17 @@ def tojson(
 
 
 TICK = " tick"
-"""The filter that counts a step. Its space keeps it out of a template's reach."""
+"""The filter that counts a step. No template can name it, because of the space."""
 
 WEIGHED = " weighed"
-"""The filter that refuses a value too large to walk through."""
+"""The filter that refuses values too large to walk through."""
 
 
 class Guards(NodeTransformer):
-    """Puts into a parsed template what makes its loops count and its comparisons weigh."""
+    """Adds filters to a parsed template: loops count their rounds, comparisons weigh their values."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  # jinja2 finds it by this name
-        """Count each round, also those that a condition skips."""
+        """Count each round of a loop, also those that its condition skips."""
         self.generic_visit(node)
         tick = _through(TICK, nodes.Const(True), node.lineno)  # noqa: FBT003  # nodes take no keywords
         node.body.insert(0, nodes.ExprStmt(tick, lineno=node.lineno))
@@ -117,7 +117,7 @@ class Guards(NodeTransformer):
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802  # likewise
-        """Weigh both sides of a comparison, unless a literal on one side keeps it short."""
+        """Weigh both sides of a comparison, unless one is a literal, which keeps the comparison short."""
         self.generic_visit(node)
         if not any(_is_constant(side) for side in (node.expr, *(op.expr for op in node.ops))):
             node.expr = _through(WEIGHED, node.expr, node.lineno)
@@ -126,7 +126,7 @@ class Guards(NodeTransformer):
         return node
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802  # likewise
-        """Weigh a tuple where it is made: it can be a key, and a key is hashed as deep as it goes."""
+        """Weigh a new tuple: it may become a key, and hashing a key walks through all that it holds."""
         self.generic_visit(node)
         return node if node.ctx != "load" or _is_constant(node) else _through(WEIGHED, node, node.lineno)
 
@@ -136,7 +136,7 @@ def _through(name: str, value: nodes.Expr, line: int) -> nodes.Expr:
 
 
 def _is_constant(node: nodes.Expr) -> bool:
-    """Tell whether `node` is a literal, or a list of literals: comparing with one looks one level deep."""
+    """Return whether `node` is a literal or a list of literals: comparing with it looks one level deep."""
     if isinstance(node, nodes.List | nodes.Tuple):
         return all(isinstance(item, nodes.Const) for item in node.items)
     return isinstance(node, nodes.Const)

@@ -1,7 +1,7 @@
-"""How much a chat template may use up while it renders.
+"""Limits of what a chat template may use while it renders: text, values and processor time.
 
-Templates come from strangers and run in this process, where nothing can interrupt a single operation of
-the interpreter. So what an operation would make is weighed before it is made.
+Templates are untrusted and run in this process, where nothing can interrupt a single operation of the
+interpreter. So the size of an operation's result is computed before the operation runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import frozen
 from jinja2.exceptions import SecurityError
 from jinja2.utils import Namespace
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
-"""Types that hold no other values: there is nothing to walk through."""
+"""Types that hold no other values."""
 
 INTEGER_BITS = 1 << 16
-"""Widest integer that a template may compute; real ones count messages."""
+"""The widest integer that a template may compute. Templates that are in use count messages."""
 
 _CONTAINERS: tuple[type, ...] = (
     list,
@@ -36,22 +36,24 @@ _CONTAINERS: tuple[type, ...] = (
 _TICKS_PER_LOOK = 16
 
 
-class LimitReached(SecurityError):  # noqa: N818  # it is an event of a render, named like jinja2's own
-    """A template wants more than its `TemplateLimits`. A template cannot catch it."""
+class LimitReached(SecurityError):  # noqa: N818  # not an error of this library but an event of a render
+    """A template exceeds its `TemplateLimits`. Templates cannot catch it."""
 
 
 @frozen(kw_only=True)
 class TemplateLimits:
-    """What one render may use. The defaults are far above any conversation and far below harm."""
+    """What one render may use. The defaults are far above any conversation, and harmless.
 
-    characters: int = field(default=1 << 25)
-    """Longest text, of the render or of any value on the way."""
+    Attributes:
+        characters: Longest text, of the render or of any value in it.
+        items: Longest list, and the most parts of a value, counted through all levels.
+        seconds: Processor time of the rendering thread. Wall time would make a busy machine refuse what an
+            idle one renders.
+    """
 
-    items: int = field(default=1 << 20)
-    """Longest list, and the most parts that a value may have, counted through all that it holds."""
-
-    seconds: float = field(default=20.0)
-    """Processor time of the rendering thread: a busy machine must not refuse what an idle one renders."""
+    characters: int = 1 << 25
+    items: int = 1 << 20
+    seconds: float = 20.0
 
     def text(self, length: int) -> int:
         """Return `length` if a text may be that long.
@@ -75,10 +77,10 @@ class TemplateLimits:
             raise LimitReached(f"an integer wider than {INTEGER_BITS} bits")
 
     def weigh(self, value: Any) -> int:
-        """Return about how many characters printing `value` takes; a part held twice weighs twice.
+        """Return about how many characters printing `value` takes; a part that is held twice counts twice.
 
-        A few lists that hold each other make a tree too large to print, compare or hash, so the walk stops
-        at the limit.
+        A few lists that hold each other are a tree too large to print, compare or hash. So the walk stops at
+        the limit.
 
         >>> TemplateLimits().weigh("abc"), TemplateLimits().weigh(["abc", "abc"])
         (5, 14)
@@ -93,10 +95,10 @@ class TemplateLimits:
         return total
 
     def listed(self, values: Iterable[Any]) -> list[Any]:
-        """Return what an iterator yields as a list, if it ends in time."""
-        found = list(islice(values, self.items + 1))
-        self.count(len(found))
-        return found
+        """Return what an iterator yields as a list, if it is short enough."""
+        listed = list(islice(values, self.items + 1))
+        self.count(len(listed))
+        return listed
 
     def joined(self, pieces: Iterable[str]) -> str:
         """Join `pieces`, which may be endless.
@@ -104,13 +106,13 @@ class TemplateLimits:
         >>> TemplateLimits().joined(iter(["to", "ken"]))
         'token'
         """
-        kept, total = [], 0
+        joined, total = [], 0
         for piece in pieces:
             total += len(piece)
             if total > self.characters:
                 self.text(total)
-            kept.append(piece)
-        return "".join(kept)
+            joined.append(piece)
+        return "".join(joined)
 
     def printable(self, value: Any) -> Any:
         """Return `value` if it is small enough to print, to compare or to hash."""
@@ -121,9 +123,9 @@ class TemplateLimits:
 
 
 def _parts(item: Any) -> tuple[int, Iterable[Any]]:
-    """Return what an item itself weighs, and what it holds.
+    """Return the weight of an item itself, and the values that it holds.
 
-    Types are asked with `issubclass`: a namespace answers `isinstance` in Python code, and slowly.
+    Types are tested with `issubclass`: `isinstance` on a namespace runs Python code, which is slow.
     """
     kind = type(item)
     if issubclass(kind, str | bytes):
@@ -138,7 +140,7 @@ def _parts(item: Any) -> tuple[int, Iterable[Any]]:
 
 
 class RenderMeter:
-    """What one render has: its time of day and what is left of its processor time."""
+    """The time of one render, and the processor time that it has left."""
 
     __slots__ = ("_ends", "_ticks", "now")
 
@@ -149,7 +151,7 @@ class RenderMeter:
         self._ticks = 0
 
     def tick(self) -> None:
-        """Count a step, and look at the clock now and then: asking it costs more than a step."""
+        """Count a step. The clock is read at every 16th only, because reading it costs more than a step."""
         self._ticks += 1
         if self._ticks % _TICKS_PER_LOOK == 0 and time.thread_time() > self._ends:
             raise LimitReached("more processor time than the template is allowed")

@@ -1,8 +1,8 @@
-"""How large an operation's result would be.
+"""Compute how large the result of an operation would be, before the operation runs.
 
-Most operations add, and what adds is measured afterwards. The ones here multiply: a short template makes
-a long text out of one number. Each function returns a length, or raises `LimitReached`; one that takes
-arguments as its filter does raises the same `TypeError` for wrong ones.
+Most operations add, and their results are measured afterwards. The operations here multiply: a short template
+makes a long text out of one number. Each function returns a length or raises `LimitReached`. Functions for
+filters have the filter's signature, so that wrong arguments raise the same `TypeError`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def power(limits: TemplateLimits, base: Any, exponent: Any) -> None:
 
 
 def pattern(limits: TemplateLimits, left: Any, right: Any) -> None:
-    """Weigh `left % right`, where `left` is a text with widths in it: `"%9999d"`, or `"%*d"`."""
+    """Weigh `left % right`, where the text `left` may have widths: `"%9999d"` or `"%*d"`."""
     if not isinstance(left, str | bytes):
         return
     values = right if isinstance(right, tuple) else (right,)

@@ -1,7 +1,7 @@
-"""The Jinja environment in which strangers' templates run.
+"""The sandboxed Jinja environment for untrusted chat templates.
 
-It renders what transformers' environment renders: the same options, tags, filters and functions. On top,
-nothing in it reaches the interpreter, nothing is random, and every operation stays within `TemplateLimits`.
+It has the options, tags, filters and functions of transformers' environment. In addition, no template reaches
+the interpreter, nothing is random, and every operation stays within `TemplateLimits`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jinja2.runtime import Context, Macro, markup_join
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from markupsafe import Markup
 
-from . import result_size as growth
+from . import result_size
 from .jinja_extensions import (
     TICK,
     WEIGHED,
@@ -37,29 +37,28 @@ _SHALLOW = frozenset(
     {"attr", "batch", "count", "d", "default", "first", "items", "last", "length", "list"}
     | {"map", "reject", "rejectattr", "reverse", "select", "selectattr", "slice"}
 )
-"""Filters that look no deeper into a value than its own items."""
+"""Filters that read only the items of a value itself."""
 
 _WALKED = frozenset({"groupby", "join", "max", "min", "sort", "sum", "unique"})
-"""Filters that add up or compare what an iterator yields, which has no weight of its own."""
+"""Filters that add or compare the items of an iterator, whose size is not known before."""
 
 _COMPARING = frozenset(
     {"eq", "equalto", "ne", "lt", "lessthan", "gt", "greaterthan", "le", "ge", "in"}
     | {"==", "!=", "<", ">", "<=", ">="}
 )
-"""Tests that walk through what they are given."""
+"""Tests that walk through their arguments."""
 
 _MISSING = frozenset({"random", "urlize", "wordwrap"})
-"""Filters that are not there: one is random, the others take too long on a long text."""
-
+"""Filters that are left out: one is random, the others take too long on a long text."""
 
 _SCOPES = ("_loop_vars", "_block_vars")
-"""What compiled templates pass to a call beside the arguments that stand in it."""
+"""Keyword arguments that Jinja's compiled code adds to every call."""
 
 _DICT_NAMES = frozenset(dir(dict))
-"""What a dict has of its own, which comes before its keys."""
+"""Attributes of dicts, which hide keys of the same name."""
 
 _TEXT_NAMES = frozenset(name for name in dir(str) if name[0] != "_") - {"format", "format_map"}
-"""A text's methods that reach nothing else."""
+"""Methods of strings that lead a template nowhere else."""
 
 
 @pass_context
@@ -69,19 +68,19 @@ def _tick(context: Context, value: bool) -> bool:
 
 
 class _Formatter(SandboxedFormatter):
-    """`str.format` in the sandbox, its widths weighed."""
+    """`str.format` in the sandbox, with widths limited."""
 
     def __init__(self, environment: Sandbox) -> None:
         super().__init__(environment)
         self._limits = environment.limits
-        self._made = 0
+        self._length = 0
 
     def format_field(self, value: Any, format_spec: str) -> Any:
-        growth.spec(self._limits, format_spec)
+        result_size.spec(self._limits, format_spec)
         self._limits.printable(value)
-        made = super().format_field(value, format_spec)
-        self._made = self._limits.text(self._made + len(made))
-        return made
+        text = super().format_field(value, format_spec)
+        self._length = self._limits.text(self._length + len(text))
+        return text
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -105,10 +104,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "raise_exception": raise_exception,
             "strftime_now": strftime_now,
         }
-        self._bound_filters()
+        self._limit_filters()
 
     def concat(self, pieces: Iterable[str]) -> str:
-        """Join what a template, a macro or a block has printed."""
+        """Join the texts that a template, a macro or a block printed."""
         return self.limits.joined(pieces)
 
     def str_join(self, parts: Iterable[Any]) -> str:
@@ -116,12 +115,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return self.limits.joined(str(self.limits.printable(part)) for part in parts)
 
     def markup_join(self, parts: Iterable[Any]) -> str:
-        """Join the operands of `~` where HTML is escaped."""
+        """Join the operands of `~` where Jinja escapes HTML."""
         checked = [self.limits.printable(part) for part in parts]
         self.limits.text(sum(len(str(part)) for part in checked))
         return markup_join(checked)
 
-    def _bound_filters(self) -> None:
+    def _limit_filters(self) -> None:
         self.filters["tojson"] = tojson
         self.filters = {name: _weighing(self.limits, name, one) for name, one in self.filters.items()}
         self.filters |= {name: _absent(name) for name in _MISSING}
@@ -130,14 +129,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.tests = {**tests, **{name: _comparing(self.limits, tests[name]) for name in _COMPARING}}
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
-        """Guard a parsed template, and let its compiled code join the operands of `~` through the limits."""
+        """Add `Guards` to a parsed template; make its code join the operands of `~` by our methods."""
         guarded = Guards().visit(source).set_environment(self)
         code = super()._generate(guarded, *args, **kwargs)
         names = ("str_join", "markup_join")
         return "\n".join([code, *(f"{name} = environment.{name}" for name in names), ""])
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Look `attribute` up as jinja2 does, without its detours on the two types that are read most."""
+        """Look up `attribute` as jinja2 does, faster for dicts and strings, which templates read most."""
         if type(obj) is dict and attribute not in _DICT_NAMES:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
         if type(obj) is str and attribute in _TEXT_NAMES:
@@ -145,7 +144,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Subscribe, as jinja2 does, with a key that can be hashed or shown."""
+        """Subscript as jinja2 does, with a key small enough to be hashed and printed."""
         if type(argument) not in SCALARS:
             self.limits.weigh(argument)
         return super().getitem(obj, argument)
@@ -155,31 +154,31 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if operator == "+":
             return self._added(left, right)
         meter(context).tick()
-        growth.OPERATORS[operator](self.limits, left, right)
+        result_size.OPERATORS[operator](self.limits, left, right)
         return self._measured(self.binop_table[operator](left, right))
 
     def _added(self, left: Any, right: Any) -> Any:
-        made = left + right
-        return made if type(made) is str and len(made) <= self.limits.characters else self._measured(made)
+        total = left + right
+        return total if type(total) is str and len(total) <= self.limits.characters else self._measured(total)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call `obj` from a template, once what it is given has been weighed."""
+        """Call `obj` from a template, after its arguments have been weighed."""
         meter(context).tick()
         if type(obj) is Macro:
             return super().call(context, obj, *args, **kwargs)
         scope = {name: kwargs.pop(name) for name in _SCOPES if name in kwargs}
-        args, kwargs = self._given(obj, args, kwargs)
+        args, kwargs = self._weighed(obj, args, kwargs)
         return self._measured(super().call(context, obj, *args, **kwargs, **scope))
 
-    def _given(
+    def _weighed(
         self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments for a call, iterators made into lists."""
+        """Return the arguments of a call, with limits added and iterators as lists."""
         if type(method) is BuiltinMethodType:
             if method.__name__ == "join":
                 args = tuple(self.limits.listed(one) if isinstance(one, Iterator) else one for one in args)
             self._expect(method, args, kwargs)
-            if method.__name__ in {"split", "rsplit"} and len(args) < 2:  # noqa: PLR2004  # the second says how often
+            if method.__name__ in {"split", "rsplit"} and len(args) < 2:  # noqa: PLR2004  # the second is maxsplit
                 kwargs = {"maxsplit": self.limits.items, **kwargs}
         for value in (*args, *kwargs.values()):
             if type(value) not in SCALARS:
@@ -190,26 +189,26 @@ class Sandbox(ImmutableSandboxedEnvironment):
         owner = method.__self__
         if isinstance(owner, list | tuple):
             self.limits.weigh(owner)
-        elif isinstance(owner, str | bytes | int) and method.__name__ in growth.METHODS:
-            self.limits.text(growth.METHODS[method.__name__](self.limits, owner, *args, **kwargs))
+        elif isinstance(owner, str | bytes | int) and method.__name__ in result_size.METHODS:
+            self.limits.text(result_size.METHODS[method.__name__](self.limits, owner, *args, **kwargs))
 
-    def _measured(self, made: Any) -> Any:
-        """Return a result that is not too large: a text, a list, or a tuple all the way down."""
-        if isinstance(made, str | bytes):
-            self.limits.text(len(made))
-        elif isinstance(made, list):
-            self.limits.count(len(made))
-        elif isinstance(made, tuple):
-            self.limits.weigh(made)
-        return made
+    def _measured(self, result: Any) -> Any:
+        """Return `result` if it is not too large. Tuples are weighed as deep as they go: they may be keys."""
+        if isinstance(result, str | bytes):
+            self.limits.text(len(result))
+        elif isinstance(result, list):
+            self.limits.count(len(result))
+        elif isinstance(result, tuple):
+            self.limits.weigh(result)
+        return result
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return the bounded twin of a text's `format` or `format_map`, and None for anything else."""
+        """Return a limited `format` or `format_map` for a string's, None for anything else."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
         if isinstance(value.__self__, Markup):
-            raise SecurityError("a text marked as HTML has no format here")
+            raise SecurityError("text marked as HTML has no format method here")
         return self._format(value.__self__, whole=value.__name__ == "format_map")
 
     def _format(self, text: str, *, whole: bool) -> Callable[..., str]:
@@ -222,9 +221,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def _weighing(limits: TemplateLimits, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the filter `function`, its value weighed before and its text measured after."""
+    """Return the filter `function` with its value weighed before, and its result measured after."""
     first = 1 if hasattr(function, "jinja_pass_arg") else 0
-    expected = growth.FILTERS.get(name)
+    expected = result_size.FILTERS.get(name)
 
     @wraps(function)
     def bounded(*args: Any, **kwargs: Any) -> Any:
@@ -240,12 +239,12 @@ def _weighing(limits: TemplateLimits, name: str, function: Callable[..., Any]) -
     return bounded
 
 
-def _short(limits: TemplateLimits, made: Any) -> Any:
-    if isinstance(made, str):
-        limits.text(len(made))
-    elif isinstance(made, list):
-        limits.count(len(made))
-    return made
+def _short(limits: TemplateLimits, result: Any) -> Any:
+    if isinstance(result, str):
+        limits.text(len(result))
+    elif isinstance(result, list):
+        limits.count(len(result))
+    return result
 
 
 def _comparing(limits: TemplateLimits, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -258,6 +257,6 @@ def _comparing(limits: TemplateLimits, function: Callable[..., Any]) -> Callable
 
 def _absent(name: str) -> Callable[..., NoReturn]:
     def absent(*_: Any, **__: Any) -> NoReturn:
-        raise SecurityError(f"chat templates have no filter {name!r} here")
+        raise SecurityError(f"the filter {name!r} is not available to chat templates")
 
     return absent

@@ -1,4 +1,4 @@
-"""A chat template: messages in, text out, or a reason why not."""
+"""Render messages with a chat template, whole or up to the end of an unfinished last message."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ _LONGEST_REASON = 1000
 
 @frozen(eq=False)
 class ChatTemplate:
-    """A compiled template. It holds no state, so any number of threads may render with it."""
+    """A compiled template. It holds no state, so any number of threads may render with it.
+
+    Attributes:
+        source: The template's text, and the file that it came from.
+        limits: What one render may use.
+    """
 
     source: Source
-    """Its text, and the file that it came from."""
-
     limits: TemplateLimits
-    """What one render may use."""
-
     _compiled: jinja2.Template = field(repr=False)
 
     @classmethod
@@ -49,19 +50,19 @@ class ChatTemplate:
         return cls(source, allowed, _compile(source, Sandbox(allowed)))
 
     def render(self, variables: Mapping[str, Any], *, now: datetime) -> str:
-        """Render plain `variables` at `now`. Whatever the template does wrong is a `TemplateRefused`."""
+        """Render plain `variables` at the time `now`; every error of the template is a `TemplateRefused`."""
         meter = RenderMeter(self.limits, now)
         try:
             return self._compiled.render({**variables, METER: meter})
-        except MemoryError:  # an outage: the limits kept the template from making anything that large
+        except MemoryError:  # the machine is out of memory: the limits allow no value that large
             raise
-        except Exception as error:  # all that runs in there is the template's own doing
+        except Exception as error:  # whatever is raised in there, the template's code raised it
             raise TemplateRefused(_reason(error, self.source.origin)) from error
 
 
 def _compile(source: Source, sandbox: Sandbox) -> jinja2.Template:
     if len(source.text) > _LONGEST_SOURCE:
-        raise FolderError(f"{source.origin}: a template of {len(source.text)} characters; is it one?")
+        raise FolderError(f"{source.origin}: a chat template has at most {_LONGEST_SOURCE} characters")
     try:
         code = sandbox.compile(source.text, filename=source.origin)
         return jinja2.Template.from_code(sandbox, code, sandbox.globals)
@@ -70,32 +71,38 @@ def _compile(source: Source, sandbox: Sandbox) -> jinja2.Template:
             f"{source.origin}, line {error.lineno}: {error.message}; correct the template"
         ) from error
     except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
-        # Loops that nest too deeply, a number too long: Python's compiler refuses what Jinja's lets pass.
-        raise FolderError(f"{source.origin}: does not compile: {_shown(error)}") from error
+        # Python's compiler refuses what Jinja's accepts: loops nested too deeply, numbers too long.
+        raise FolderError(f"{source.origin}: does not compile: {_described(error)}") from error
 
 
 def _reason(error: Exception, origin: str) -> str:
-    """Say what went wrong and in which line of the template."""
+    """Return what went wrong, and in which line of the template."""
     lines = [
         line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == origin
     ]
     where = f"{origin}, line {lines[-1]}" if lines else origin
-    return f"{where}: {_shown(error)}"
+    return f"{where}: {_described(error)}"
 
 
-def _shown(error: Exception) -> str:
+def _described(error: Exception) -> str:
     name = "raise_exception" if isinstance(error, Raised) else type(error).__name__
     text = f"{name}: {error}"
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
 
 
 _MARK = "THE_FINAL_MESSAGE_GOES_ON_HERE "
-"""It ends in a space so that the cut can tell a template that trims from one that does not."""
+"""Put behind the last message's text; the render is cut where it comes out. It ends in a space so that the
+cut can tell a template that trims from one that does not."""
 
 
 @frozen
 class Continuation:
-    """Messages with the mark in the last one, and the text that stands before the mark."""
+    """Messages whose last one stays open: rendered up to its last character, without what closes a turn.
+
+    Attributes:
+        messages: The messages, with the mark in the last one.
+        text: The text that stands before the mark.
+    """
 
     messages: list[dict[str, Any]]
     text: str
@@ -108,37 +115,37 @@ class Continuation:
         """
         where = rendered.rfind(_MARK.strip())
         if where < 0 or self.text.strip() not in rendered:
-            raise TemplateRefused("the template leaves out or rewrites the message that is to be continued")
-        kept = rendered[:where]
-        if _MARK.strip() in kept:
-            raise TemplateRefused("the template prints the message that is to be continued more than once")
-        return kept if rendered.startswith(_MARK, where) else kept.rstrip()
+            raise TemplateRefused("the template leaves out or rewrites the message to be continued")
+        before = rendered[:where]
+        if _MARK.strip() in before:
+            raise TemplateRefused("the template prints the message to be continued more than once")
+        return before if rendered.startswith(_MARK, where) else before.rstrip()
 
 
 def continuation(messages: list[dict[str, Any]], field: str, source: str) -> Continuation:
-    """Mark `field` of the last of `messages`, which the template `source` must read.
+    """Put the mark into `field` of the last of `messages`; the template `source` must read that field.
 
     >>> continuation([{"role": "assistant", "content": "so"}], "content", "{{ messages[0].content }}").text
     'so'
     """
     last = messages[-1]
-    said = last.get(field)
-    if said is None:
+    value = last.get(field)
+    if value is None:
         raise InputError(f"continue_final_message: the last message has no {field!r} to continue")
     fields = [field]
-    if field in REASONING_FIELDS:
-        fields = [name for name in REASONING_FIELDS if last.get(name) == said]
+    if field in REASONING_FIELDS:  # `plain_messages` gives reasoning every name that templates read
+        fields = [name for name in REASONING_FIELDS if last.get(name) == value]
     if not any(name in source for name in fields):
         raise InputError(f"continue_final_message: the template reads no {field!r} of a message")
-    marked, text = _marked(said, field)
+    marked, text = _marked(value, field)
     return Continuation([*messages[:-1], {**last, **dict.fromkeys(fields, marked)}], text)
 
 
-def _marked(said: Any, field: str) -> tuple[Any, str]:
+def _marked(value: Any, field: str) -> tuple[Any, str]:
     """Return a field's value with the mark behind its last text, and that text."""
-    if isinstance(said, str):
-        return said + _MARK, said
-    parts = list(said) if isinstance(said, list | tuple) else []
+    if isinstance(value, str):
+        return value + _MARK, value
+    parts = list(value) if isinstance(value, list | tuple) else []
     for index in reversed(range(len(parts))):
         part = parts[index]
         if isinstance(part, Mapping) and isinstance(part.get("text"), str):

@@ -1,7 +1,7 @@
-"""What a template may see: JSON values, built anew.
+"""Copy what a template gets into plain JSON values.
 
-The sandbox knows which attributes of the plain types do harm, and knows no others. And a template that
-was given copies cannot change what the caller holds.
+The sandbox knows the harmful attributes of plain types, and of no others. And a template that gets copies
+cannot change the caller's values.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (Mapping, "an object"),
     ((list, tuple), "a list"),
 )
-"""What JSON calls values, the most particular first."""
+"""Types and their names in JSON, subclasses first: True is an int."""
 
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
-"""The names that a message's reasoning goes by, the one that most templates read first."""
+"""Names of a message's reasoning, the one that most templates read first."""
 
 
 def called(value: Any) -> str:
-    """Return what JSON calls a value; of what is none, its type's name.
+    """Return the JSON name of a `value`'s type; for other types, the Python name.
 
     >>> [called(one) for one in (None, True, 1, "x", {}, [], {1})]
     ['null', 'true or false', 'a number', 'a string', 'an object', 'a list', 'set']
@@ -37,7 +37,7 @@ def called(value: Any) -> str:
 
 
 def plain(value: Any, name: str) -> Any:
-    """Return a copy of `value` in dicts, lists, tuples and scalars; `name` is what an error calls it.
+    """Return a copy of `value` in dicts, lists, tuples and scalars; errors call it `name`.
 
     >>> from types import MappingProxyType
     >>> plain(MappingProxyType({"role": "user", "tags": (1, 2)}), "messages")
@@ -53,7 +53,7 @@ def _copied(value: Any, name: str) -> Any:
     kind = type(value)
     if kind in _EXACT:
         return value
-    if kind is dict or isinstance(value, Mapping):  # the first question is the cheap one
+    if kind is dict or isinstance(value, Mapping):  # the first test is cheap, and mostly enough
         return {_copied(key, name): _copied(part, name) for key, part in value.items()}
     if isinstance(value, tuple):
         return tuple(_copied(part, name) for part in value)
@@ -63,7 +63,7 @@ def _copied(value: Any, name: str) -> Any:
 
 
 def _scalar(value: Any, name: str) -> str | int | float:
-    """Return the plain twin of a `str`, `int` or `float` of the caller's own, an enumeration's member say."""
+    """Return an instance of a subclass of `str`, `int` or `float` as the plain type: a member of an enum."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -71,35 +71,37 @@ def _scalar(value: Any, name: str) -> str | int | float:
     if isinstance(value, float):
         return float.__float__(value)
     raise InputError(
-        f"{name}: a template renders JSON values, and {type(value).__name__} is none; pass it as one"
+        f"{name}: {type(value).__name__} is not a JSON value; pass a string, number, list or dict"
     )
 
 
 def plain_messages(messages: Any) -> list[dict[str, Any]]:
-    """Return `messages` as a template gets them: without keys that are None, reasoning under both its names.
+    """Return `messages` as a template gets them: without keys that are None, reasoning under all its names.
 
     >>> plain_messages([{"role": "assistant", "content": None, "reasoning": "hm"}])
     [{'thinking': 'hm', 'role': 'assistant', 'reasoning': 'hm', 'reasoning_content': 'hm'}]
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-        raise InputError(f"messages: a list of messages is needed, not {called(messages)}")
+        raise InputError(f"messages: give a list of messages, not {called(messages)}")
     if not messages:
-        raise InputError("messages: there is no message to render")
+        raise InputError("messages: give at least one message")
     return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
 def _message(message: Any, name: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise InputError(f"{name}: a message is an object with a role, not {called(message)}")
-    said: dict[str, Any] = plain({key: part for key, part in message.items() if part is not None}, name)
-    reasoning = next((said[key] for key in REASONING_FIELDS if key in said), None)
-    return said if reasoning is None else {"thinking": reasoning, **said, "reasoning_content": reasoning}
+    copied: dict[str, Any] = plain({key: part for key, part in message.items() if part is not None}, name)
+    reasoning = next((copied[key] for key in REASONING_FIELDS if key in copied), None)
+    if reasoning is None:
+        return copied
+    return {"thinking": reasoning, **copied, "reasoning_content": reasoning}
 
 
 def plain_objects(values: Any, name: str) -> list[dict[str, Any]] | None:
-    """Return tools or documents as a template gets them: a list of objects, or None for none at all."""
+    """Return tools or documents, called `name`, as a template gets them: a list of objects, or None."""
     if values is None:
         return None
     if not isinstance(values, Sequence) or not all(isinstance(one, Mapping) for one in values):
-        raise InputError(f"{name}: a list of JSON objects is needed")
+        raise InputError(f"{name}: give a list of JSON objects")
     return [plain(one, f"{name}[{index}]") for index, one in enumerate(values)]

@@ -60,7 +60,7 @@ def test_a_folder_without_any_configuration_still_renders(tmp_path: Path) -> Non
         ("{{ " + "9" * 5000 + " }}", "chat_template.jinja"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "chat_template.jinja"),
         ("{% for x in y %}" * 50 + "{% endfor %}" * 50, "chat_template.jinja"),
-        ("x" * (2**20 + 1), "chat_template.jinja: a template of 1048577 characters"),
+        ("x" * (2**20 + 1), "chat_template.jinja: a chat template has at most 1048576 characters"),
     ],
 )
 def test_a_template_that_does_not_compile_names_its_line(tmp_path: Path, source: str, said: str) -> None:
@@ -86,10 +86,10 @@ def test_a_broken_template_that_was_not_asked_for_harms_nobody(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"a": ', "is broken JSON"),
-        ("[" * 100_000, "is broken JSON"),
-        ("[1]", "holds a list where an object belongs"),
-        (b"\xff\xfe{", "is no UTF-8 text, at byte 0"),
+        ('{"a": ', "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[1]", "must hold an object, not a list"),
+        (b"\xff\xfe{", "not a UTF-8 text, at byte 0"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
@@ -102,25 +102,25 @@ def test_broken_files(tmp_path: Path, name: str, content: str | bytes, said: str
 def test_a_broken_tokenizer(tmp_path: Path, content: str) -> None:
     path = tiny_folder(tmp_path, "x")
     (path / "tokenizer.json").write_text(content)
-    assert "tokenizer.json: is no tokenizer" in refused(path)
+    assert "tokenizer.json: not a tokenizer file" in refused(path)
 
 
 def test_an_unknown_template_lists_those_there_are(tmp_path: Path) -> None:
     path = tiny_folder(tmp_path, "x", **{"additional_chat_templates/rag__jinja": "R", "other__jinja": "O"})
     said = refused(path, "rags")
-    assert "no template rags; there are chat_template.jinja, default, other.jinja, rag" in said
+    assert "no template rags; it has chat_template.jinja, default, other.jinja, rag" in said
     assert "has no template tokenizer_config.json" in refused(path, "tokenizer_config.json")
 
 
 def test_several_templates_and_no_default(tmp_path: Path) -> None:
     path = tiny_folder(tmp_path, **configured(chat_template={"rag": "R", "chat": "C"}))
-    assert "no template is the default; name one of chat, rag" in refused(path)
+    assert "has no default template; choose one of chat, rag" in refused(path)
     assert load(path, "chat").text([{"role": "user"}]) == "C"
 
 
 @pytest.mark.parametrize("value", [3, [3], {"default": 3}, [{"name": "default"}], [{"template": "x"}, "y"]])
 def test_a_template_of_another_type(tmp_path: Path, value: Any) -> None:
-    assert "chat_template must be a text" in refused(tiny_folder(tmp_path, **configured(chat_template=value)))
+    assert "chat_template must be a string" in refused(tiny_folder(tmp_path, **configured(chat_template=value)))
 
 
 @pytest.mark.parametrize(
@@ -136,19 +136,19 @@ def test_a_template_of_another_type(tmp_path: Path, value: Any) -> None:
 )
 def test_a_token_that_the_vocabulary_does_not_have(tmp_path: Path, config: dict[str, Any]) -> None:
     said = refused(tiny_folder(tmp_path, "x", **configured(**config)))
-    assert "names the token '<gone>', which tokenizer.json does not have" in said
+    assert "names the token '<gone>', which is not in tokenizer.json" in said
 
 
 def test_a_token_that_has_another_id(tmp_path: Path) -> None:
     decoder = {"7": {"content": "<eos>", "special": True}}
     said = refused(tiny_folder(tmp_path, "x", **configured(added_tokens_decoder=decoder)))
-    assert "says that '<eos>' is 7, and its vocabulary says 1" in said
+    assert "'<eos>' is 7 in the configuration, and in tokenizer.json 1" in said
 
 
 @pytest.mark.parametrize("decoder", [[], {"x": "<eos>"}, {"1": {}}, {"1": 3}, {"1": {"content": 3}}])
 def test_a_malformed_token(tmp_path: Path, decoder: Any) -> None:
     said = refused(tiny_folder(tmp_path, "x", **configured(added_tokens_decoder=decoder)))
-    assert "a token of its configuration is malformed" in said
+    assert "a token in the configuration is malformed" in said
 
 
 @pytest.mark.parametrize("stops", ["1", 1.5, [1, "2"], True, {}])

@@ -242,7 +242,7 @@ def test_the_default_limits_fit_into_little_memory() -> None:
         "from tests.io.families.test_template import *\n"
         "for source in LARGE:\n"
         "    if 'namespace' not in source or \"x='x'\" in source:\n"
-        "        try: print('made', len(render(source, Limits(seconds=1))))\n"
+        "        try: print('made', len(render(source, TemplateLimits(seconds=1))))\n"
         "        except TemplateRefused as error: print('refused', str(error)[:60])\n"
     )
     root = Path(__file__).parents[3]

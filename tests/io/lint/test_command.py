@@ -146,7 +146,7 @@ def test_wrong_paths_each_give_one_line(tmp_path: Path, *, as_json: bool) -> Non
         (tmp_path / "none.jinja", "add --tokenizer"),
         (no_template, "has no chat template"),
         (no_tokenizer, "tokenizer.json: is missing"),
-        (broken, "is broken JSON"),
+        (broken, "not valid JSON"),
         (empty, "is empty"),
         (other, "is no model folder and no .jinja file"),
     ):
@@ -194,7 +194,7 @@ def test_what_ails_every_template_of_a_folder_is_told_once(tmp_path: Path) -> No
     made = folder(tmp_path / "model", EXACT)
     write(made, {"other.jinja": EXACT, "tokenizer.json": ""})
     result = run(made, "--json")
-    assert f"{made}/tokenizer.json: is no tokenizer" in complaint(result)
+    assert f"{made}/tokenizer.json: not a tokenizer file" in complaint(result)
     assert len({one["error"] for one in objects(result)}) == 1
     assert len(objects(result)) == 2
 
