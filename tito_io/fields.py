@@ -42,16 +42,15 @@ class Fields:
             raise self.missing(self.at(name), kind)
         return value
 
-    def nested(self, name: str) -> Self:
-        """Return the object under `name`; an empty one where it is missing."""
-        return type(self)(self.optional(name, dict) or {}, self.at(name))
+    def nested(self, name: str, *, required: bool = False) -> Self:
+        """Return the object under `name`; an empty one where it is missing and not `required`."""
+        values = self.required(name, dict) if required else self.optional(name, dict)
+        return type(self)(values or {}, self.at(name))
 
-    def nested_list(self, name: str) -> list[Self]:
-        """Return the list of objects under `name`; an empty one where it is missing."""
-        path = self.at(name)
-        places = [
-            (item, path + self.ITEM.format(i)) for i, item in enumerate(self.optional(name, list) or [])
-        ]
+    def nested_list(self, name: str, *, required: bool = False) -> list[Self]:
+        """Return the list of objects under `name`; an empty one where it is missing and not `required`."""
+        items = self.required(name, list) if required else self.optional(name, list)
+        places = [(item, self.at(name) + self.ITEM.format(i)) for i, item in enumerate(items or [])]
         return [type(self)(self.check(item, dict, place), place) for item, place in places]
 
     def check(self, value: Any, kind: type[T], path: str) -> T:

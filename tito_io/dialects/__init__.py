@@ -1,4 +1,4 @@
-"""The API dialects of the gateway: pure translation between what clients speak and the project's words."""
+"""The client APIs that the gateway answers on: pure translation between them and the project's values."""
 
 from .anthropic import Anthropic
 from .chat import Chat

@@ -1,40 +1,22 @@
-"""A request's fields, taken out one by one: what is of the wrong kind, and what nobody knows, is named.
-
-A field that is null says nothing, in every API here.
-"""
+"""Read a request's fields; errors name those that have a wrong type or cannot be translated."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self
+
+import attrs
+
+from tito_io.fields import Fields
 
 from .protocol import UntranslatableError
 
-T = TypeVar("T")
-
-ENGINE = frozenset(
+ENGINE_ARGUMENTS = frozenset(
     (
-        "allowed_token_ids",
-        "bad_words",
-        "cache_salt",
-        "chat_template_kwargs",
-        "frequency_penalty",
-        "ignore_eos",
-        "logit_bias",
-        "min_p",
-        "min_tokens",
-        "no_stop_trim",
-        "presence_penalty",
-        "priority",
-        "repetition_penalty",
-        "seed",
-        "stop_regex",
-        "stop_token_ids",
-        "structured_outputs",
-        "temperature",
-        "thinking_token_budget",
-        "top_k",
-        "top_p",
+        *("allowed_token_ids", "bad_words", "cache_salt", "chat_template_kwargs", "frequency_penalty"),
+        *("ignore_eos", "logit_bias", "min_p", "min_tokens", "no_stop_trim", "presence_penalty", "priority"),
+        *("repetition_penalty", "seed", "stop_regex", "stop_token_ids", "structured_outputs", "temperature"),
+        *("thinking_token_budget", "top_k", "top_p"),
     )
 )
 """Sampling arguments that engines know, under the same name in every dialect; they are passed on."""
@@ -48,79 +30,59 @@ KINDS: Mapping[type, str] = {
 }
 
 
-def body_of(body: object) -> dict[str, Any]:
-    """Return a request's fields that say something.
+@attrs.frozen
+class RequestFields(Fields):
+    """A request's body or an object in it."""
 
-    >>> body_of({"model": "m", "user": None})
-    {'model': 'm'}
-    """
-    if not isinstance(body, Mapping):
-        raise UntranslatableError("body", f"is {type(body).__name__}", "send a JSON object")
-    return present(body)
+    @classmethod
+    def of_body(cls, body: object, ignoring: Collection[str]) -> Self:
+        """Return a body without its nulls and the fields to ignore.
 
-
-def present(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is not null."""
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def of_kind(value: Any, kind: type[T], field: str) -> T:
-    """Return a value that is of a kind, and true is no number."""
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UntranslatableError(field, f"is {value!r:.60}", f"give {KINDS[kind]}")
-    return value
-
-
-def taken(said: Mapping[str, Any], name: str, kind: type[T], within: str = "") -> T | None:
-    """Return a field of a kind, None where it says nothing."""
-    return of_kind(said[name], kind, within + name) if said.get(name) is not None else None
-
-
-def demanded(said: Mapping[str, Any], name: str, kind: type[T], within: str = "") -> T:
-    """Return a field of a kind that must be there."""
-    if said.get(name) is None:
-        raise UntranslatableError(within + name, "is missing", f"give {KINDS[kind]}")
-    return of_kind(said[name], kind, within + name)
-
-
-def objects(value: Any, field: str) -> list[dict[str, Any]]:
-    """Return a list of objects."""
-    found = of_kind(value, list, field)
-    return [of_kind(one, dict, f"{field}[{place}]") for place, one in enumerate(found)]
-
-
-def known(said: Mapping[str, Any], names: Collection[str], within: str = "") -> None:
-    """Demand that nothing else is said; a null or an empty list says nothing."""
-    odd = sorted(name for name, value in said.items() if name not in names and value not in (None, []))
-    if odd:
-        raise UntranslatableError(
-            within + odd[0], "is nothing that can be translated", "leave it out; nothing is dropped silently"
+        >>> RequestFields.of_body({"model": "m", "user": None}, ()).values
+        {'model': 'm'}
+        """
+        if not isinstance(body, Mapping):
+            raise UntranslatableError("body", f"is {type(body).__name__}", "send a JSON object")
+        return cls(
+            {name: value for name, value in body.items() if value is not None and name not in ignoring}
         )
 
+    def missing(self, path: str, kind: type) -> Exception:
+        """Return the error for a missing field."""
+        return UntranslatableError(path, "is missing", f"give {KINDS[kind]}")
 
-def only(
-    said: Mapping[str, Any], name: str, allowed: Collection[Any], instead: str, within: str = ""
-) -> None:
-    """Demand that a field says one of few things, or nothing."""
-    value = said.get(name)
-    if value is not None and not any(value == one and type(value) is type(one) for one in allowed):
-        raise UntranslatableError(within + name, f"{value!r:.60} cannot be honoured", instead)
+    def wrong_type(self, path: str, kind: type, value: object) -> Exception:
+        """Return the error for a field of another type."""
+        return UntranslatableError(path, f"is {value!r:.60}", f"give {KINDS[kind]}")
 
+    def flag(self, name: str) -> bool:
+        """Return a field that is true or false; false where it is missing."""
+        return self.optional(name, bool) or False
 
-def passed(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling arguments that stand under an engine's own names."""
-    return {name: value for name, value in said.items() if name in ENGINE}
+    def check_names(self, names: Collection[str]) -> None:
+        """Raise an error if there are other fields than `names`; nulls and empty lists are no fields."""
+        odd = sorted(
+            name for name, value in self.values.items() if name not in names and value not in (None, [])
+        )
+        if odd:
+            instead = "leave it out; nothing is dropped silently"
+            raise UntranslatableError(self.at(odd[0]), "cannot be translated", instead)
 
+    def check_value(self, name: str, allowed: Collection[Any], instead: str) -> None:
+        """Raise an error if a field has another value than those in `allowed`; it may be missing."""
+        value = self.values.get(name)
+        if value is not None and not any(value == one and type(value) is type(one) for one in allowed):
+            raise UntranslatableError(self.at(name), f"{value!r:.60} cannot be honoured", instead)
 
-def with_template(sampling: dict[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sampling arguments with further arguments of the chat template.
+    def sampling(self, template_args: Mapping[str, Any], **renamed: Any) -> dict[str, Any]:
+        """Return the engine's sampling arguments, and those that the dialect has another name for.
 
-    Those that the client gave as template arguments hold.
+        `template_args` are further arguments of the chat template; those that the client gave itself win.
 
-    >>> with_template({"chat_template_kwargs": {"a": 1}}, {"a": 2, "b": 3})
-    {'chat_template_kwargs': {'a': 1, 'b': 3}}
-    """
-    if not args:
-        return sampling
-    given = of_kind(sampling.get("chat_template_kwargs", {}), dict, "chat_template_kwargs")
-    return {**sampling, "chat_template_kwargs": {**args, **given}}
+        >>> RequestFields({"chat_template_kwargs": {"a": 1}, "n": 2}).sampling({"a": 2, "b": 3}, max_tokens=9)
+        {'chat_template_kwargs': {'a': 1, 'b': 3}, 'max_tokens': 9}
+        """
+        found = {name: value for name, value in self.values.items() if name in ENGINE_ARGUMENTS}
+        if template_args:
+            found["chat_template_kwargs"] = {**template_args, **self.nested("chat_template_kwargs").values}
+        return {**found, **renamed}

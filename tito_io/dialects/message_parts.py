@@ -1,26 +1,37 @@
-"""The parts of an assistant message as an engine gave it: what was thought, said and called."""
+"""The parts of an assistant message: reasoning, content and tool calls; arguments as text or as an object.
+
+Some APIs have only objects for arguments. Arguments that would not survive as an object are then sent as
+their text under the key `RAW`: malformed JSON, a key that stands twice, NaN, numbers and characters that JSON
+readers change. The tool sees that the call is malformed, and the sampled text comes back unchanged with the
+next request.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
+import orjson
 
 from tito_core import InputError, Message
+from tito_core.normalization.canonical import REASONING, calls_in, function_of, normalize
+
+from .protocol import UntranslatableError
+
+RAW = "tito_raw_arguments"
 
 
 @attrs.frozen
 class ToolCall:
-    """A tool call; its arguments are text exactly as the message has them."""
+    """A tool call; its arguments are text, exactly as the message has them."""
 
     id: str
     name: str
     arguments: str
 
-    def wire(self) -> dict[str, Any]:
-        """Return it as OpenAI's chat API writes it."""
+    def chat_form(self) -> dict[str, Any]:
+        """Return the call in the form of OpenAI's chat API."""
         return {
             "id": self.id,
             "type": "function",
@@ -29,35 +40,76 @@ class ToolCall:
 
 
 @attrs.frozen
-class Spoken:
-    """The parts of a message; empty where there is nothing of a kind."""
+class AssistantParts:
+    """The parts of an assistant message; empty where it has none."""
 
     reasoning: str
     content: str
     calls: tuple[ToolCall, ...]
 
     @classmethod
-    def of(cls, message: Message) -> Spoken:
+    def of(cls, message: Message) -> AssistantParts:
         """Take a message apart; raises `InputError` for one that no engine here gives.
 
-        >>> Spoken.of({"role": "assistant", "content": None, "reasoning": "hm"})
-        Spoken(reasoning='hm', content='', calls=())
+        >>> AssistantParts.of({"role": "assistant", "content": None, "reasoning": "hm"})
+        AssistantParts(reasoning='hm', content='', calls=())
         """
         content = message.get("content")
-        thought = {message[name] for name in ("reasoning", "reasoning_content") if message.get(name)}
-        texts = isinstance(content, str | None) and all(isinstance(one, str) for one in thought)
-        if not texts or len(thought) > 1:
+        reasoning = {message[name] for name in REASONING if message.get(name)}
+        texts = isinstance(content, str | None) and all(isinstance(one, str) for one in reasoning)
+        if not texts or len(reasoning) > 1:
             raise InputError("an engine's message has one content and one reasoning, both of them strings")
-        calls = tuple(_call(call, place) for place, call in enumerate(message.get("tool_calls") or ()))
-        return cls(next(iter(thought), ""), content or "", calls)
+        calls = tuple(_call(call, place) for place, call in enumerate(calls_in(message)))
+        return cls(next(iter(reasoning), ""), content or "", calls)
 
 
-def _call(call: Mapping[str, Any], place: int) -> ToolCall:
-    function = call.get("function")
-    said = function if isinstance(function, Mapping) else call
-    identifier, name = call.get("id"), said.get("name")
+def _call(call: dict[str, Any], place: int) -> ToolCall:
+    function = function_of(call)
+    identifier, name = call.get("id"), function.get("name")
     if not isinstance(identifier, str) or not isinstance(name, str):
-        raise InputError(f"an engine's message has a tool call without an id or a name at {place}")
-    arguments = said.get("arguments") or ""
+        raise InputError(f"an engine's message has a tool call without an id or a name at position {place}")
+    arguments = function.get("arguments") or ""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCall(identifier, name, text)
+
+
+def arguments_object(text: str) -> dict[str, Any]:
+    """Return the arguments of a call as an object.
+
+    >>> arguments_object('{"a": 1}'), arguments_object(""), arguments_object('{"a": ')
+    ({'a': 1}, {}, {'tito_raw_arguments': '{"a": '})
+    """
+    try:
+        values = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {RAW: text}
+    survives = isinstance(values, dict) and RAW not in values and _survives(values, text)
+    return values if survives else {RAW: text}
+
+
+def arguments_text(values: dict[str, Any], path: str) -> str:
+    """Return the text of arguments that a client sends back; `path` is where they stand.
+
+    >>> arguments_text({"a": 1}, "input"), arguments_text({"tito_raw_arguments": "no JSON"}, "input")
+    ('{"a": 1}', 'no JSON')
+    """
+    raw = values.get(RAW)
+    if len(values) == 1 and isinstance(raw, str):
+        return raw
+    try:
+        return json.dumps(values, ensure_ascii=False)
+    except RecursionError:
+        raise UntranslatableError(path, "nests too deep", "flatten it") from None
+
+
+def _survives(values: dict[str, Any], text: str) -> bool:
+    """Tell whether a message with these arguments stays the same through a JSON writer and reader."""
+    try:
+        again = json.dumps(orjson.loads(orjson.dumps(values)))
+        return normalize(_message_with(again)) == normalize(_message_with(text))
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _message_with(arguments: str) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [ToolCall("", "", arguments).chat_form()]}

@@ -1,9 +1,9 @@
-"""What of a stream's text is certain before the turn is over.
+"""Read the deltas of a streamed turn: which text is certain before the turn is over.
 
-Deltas bring text in which tags of thoughts and calls may stand (`tito_io.engines.replies.hermes`, `harmony`).
-Only text that the final message certainly begins with is sent; the rest waits for the whole message.
-A tag is believed where it came as the text of one id alone, for then it was sampled as a tag. Everything else
-that looks like one is held, since letters that spell a tag out are text.
+Deltas bring text in which tags of reasoning and tool calls may stand (`tito_io.engines.replies.hermes`,
+`harmony`). Only text that the final message certainly begins with is sent; the rest waits for the whole
+message. A tag counts where it came as the text of one id alone, for then it was sampled as a tag. Letters
+that spell out a tag are text, so that everything else that looks like a tag waits.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from tito_io.engines.protocol import Delta
 from tito_io.engines.replies.harmony import MARKERS
 from tito_io.engines.replies.hermes import CALL, THINK, THOUGHT
 
-from .message_parts import Spoken
+from .message_parts import AssistantParts
 from .protocol import StreamMismatchError, StreamReading
 
 RECIPIENT = "to="
-"""How harmony's header of a call goes on where the prompt has opened it."""
+"""How harmony's header of a tool call goes on where the prompt has opened the header."""
 OPENINGS = (THINK, THOUGHT, CALL, RECIPIENT, *MARKERS)
 
 
 class TextPlace(Enum):
-    """Where in a turn the text is."""
+    """Where in a turn the text is; from `BUFFER` on, everything waits for the end."""
 
-    BEFORE = auto()
-    THOUGHT = auto()
-    SAID = auto()
-    HELD = auto()
+    START = auto()
+    REASONING = auto()
+    CONTENT = auto()
+    BUFFER = auto()
 
 
 @attrs.frozen
 class CertainText:
-    """What has become certain; empty where nothing has."""
+    """Text that has become certain; empty where none has."""
 
     reasoning: str = ""
     content: str = ""
@@ -47,94 +47,98 @@ class StreamText:
     """The reader of one turn's deltas."""
 
     tools: bool
-    """Whether there is anything to call."""
+    """Whether the turn may have tool calls."""
     place: TextPlace
-    thought: list[str] = attrs.field(init=False, factory=list)
-    """What was told of the thought."""
-    said: list[str] = attrs.field(init=False, factory=list)
-    """What was told of the content."""
+    reasoning: list[str] = attrs.field(init=False, factory=list)
+    """The reasoning that was returned."""
+    content: list[str] = attrs.field(init=False, factory=list)
+    """The content that was returned."""
     _text: str = attrs.field(init=False, default="")
-    """What is not decided yet."""
-    _closed: bool = attrs.field(init=False, default=False)
-    """Whether a thought has been closed."""
+    """Text that is not decided yet."""
+    _reasoning_closed: bool = attrs.field(init=False, default=False)
 
     @classmethod
     def of(cls, reading: StreamReading, *, tools: bool, ordered: bool) -> StreamText:
-        """Begin to read; `ordered` where a thought cannot be told of after what was said."""
+        """Begin to read; `ordered` where the API cannot send reasoning after content."""
         if reading.buffered or (ordered and reading.hidden_reasoning):
-            return cls(tools, TextPlace.HELD)
-        return cls(tools, TextPlace.THOUGHT if reading.thinking else TextPlace.BEFORE)
+            return cls(tools, TextPlace.BUFFER)
+        return cls(tools, TextPlace.REASONING if reading.thinking else TextPlace.START)
 
-    def fed(self, delta: Delta) -> CertainText:
-        """Return what a delta makes certain."""
-        if self.place is TextPlace.HELD or not delta.text:
+    def feed(self, delta: Delta) -> CertainText:
+        """Return the text that a delta makes certain."""
+        if self.place is TextPlace.BUFFER or not delta.text:
             return CertainText()
         self._text += delta.text
         alone = delta.text if len(delta.ids) == 1 else ""
-        if self.place is TextPlace.BEFORE:
-            self._begun(alone)
-        reasoning = self._told_thought(alone) if self.place is TextPlace.THOUGHT else ""
-        content = self._told_content() if self.place is TextPlace.SAID else ""
-        self.thought += filter(None, (reasoning,))
-        self.said += filter(None, (content,))
+        if self.place is TextPlace.START:
+            self._begin(alone)
+        reasoning = self._certain_reasoning(alone) if self.place is TextPlace.REASONING else ""
+        content = self._certain_content() if self.place is TextPlace.CONTENT else ""
+        self.reasoning += filter(None, (reasoning,))
+        self.content += filter(None, (content,))
         return CertainText(reasoning, content)
 
-    def rest(self, message: Message) -> CertainText:
-        """Return what is left to tell of; raises `StreamMismatchError` where something else was told."""
-        whole, thought, said = Spoken.of(message), "".join(self.thought), "".join(self.said)
-        if not (whole.reasoning.startswith(thought) and whole.content.startswith(said)):
-            raise StreamMismatchError("the turn's message does not begin with what was streamed of it")
-        if thought and said and whole.reasoning != thought:
-            raise StreamMismatchError("the turn's thought goes on behind the content that was streamed")
-        return CertainText(whole.reasoning[len(thought) :], whole.content[len(said) :])
+    def remaining(self, message: Message) -> CertainText:
+        """Return the text of the final message that was not returned yet.
 
-    def _begun(self, alone: str) -> None:
-        """Find out what the turn begins with, where that can be told."""
+        Raises `StreamMismatchError` where the message does not begin with what was returned.
+        """
+        parts, reasoning, content = AssistantParts.of(message), "".join(self.reasoning), "".join(self.content)
+        if not (parts.reasoning.startswith(reasoning) and parts.content.startswith(content)):
+            raise StreamMismatchError("the turn's message does not begin with what was streamed of it")
+        if reasoning and content and parts.reasoning != reasoning:
+            raise StreamMismatchError("the turn's reasoning goes on after the content that was streamed")
+        return CertainText(parts.reasoning[len(reasoning) :], parts.content[len(content) :])
+
+    def _begin(self, alone: str) -> None:
+        """Decide what the turn begins with, where that is certain."""
         text = self._text.lstrip()
         if text.startswith(THINK):
-            self.place = TextPlace.THOUGHT if text == alone == THINK else TextPlace.HELD
+            self.place = TextPlace.REASONING if text == alone == THINK else TextPlace.BUFFER
             self._text = ""
         elif text.startswith(RECIPIENT):
-            self.place = TextPlace.HELD
+            self.place = TextPlace.BUFFER
         elif text and not any(tag.startswith(text) for tag in OPENINGS):
-            self.place = TextPlace.SAID
+            self.place = TextPlace.CONTENT
 
-    def _told_thought(self, alone: str) -> str:
-        """Return what was thought for certain: without the line breaks around it."""
-        text = self._text if self.thought else self._text.lstrip("\n")
-        certain, tag, _ = _parted(text, (THOUGHT, *MARKERS))
+    def _certain_reasoning(self, alone: str) -> str:
+        # Line breaks around reasoning belong to the template; they are not in the final message.
+        text = self._text if self.reasoning else self._text.lstrip("\n")
+        before, tag = _before_tag(text, (THOUGHT, *MARKERS))
+        certain = before.rstrip("\n")
         if tag:
             real = tag == alone == THOUGHT and text.endswith(tag)
-            self.place, self._closed, self._text = (TextPlace.SAID if real else TextPlace.HELD), True, ""
-            return certain.rstrip("\n")
-        certain = certain.rstrip("\n")
-        self._text = text[len(certain) :]
+            self.place = TextPlace.CONTENT if real else TextPlace.BUFFER
+            self._reasoning_closed, self._text = True, ""
+        else:
+            self._text = text[len(certain) :]
         return certain
 
-    def _told_content(self) -> str:
-        """Return what was said for certain: without the line breaks that may set a call off."""
-        fresh = self._closed and not self.said
+    def _certain_content(self) -> str:
+        fresh = self._reasoning_closed and not self.content
         text = self._text.lstrip("\n") if fresh else self._text
-        tags = (*((CALL,) if self.tools else ()), *(() if self._closed else (THOUGHT,)), *MARKERS)
-        certain, tag, _ = _parted(text, tags)
-        certain = certain.rstrip("\n") if self.tools or tag else certain
+        calls = (CALL,) if self.tools else ()
+        tags = (*calls, *(() if self._reasoning_closed else (THOUGHT,)), *MARKERS)
+        certain, tag = _before_tag(text, tags)
+        if self.tools or tag:
+            certain = certain.rstrip("\n")  # line breaks before a tool call belong to the template
         self._text = text[len(certain) :]
         if tag:
-            self.place = TextPlace.HELD
+            self.place = TextPlace.BUFFER
         return certain
 
 
-def _parted(text: str, tags: tuple[str, ...]) -> tuple[str, str, str]:
-    """Return the text before the first tag, the tag and the rest; without what may become a tag.
+def _before_tag(text: str, tags: tuple[str, ...]) -> tuple[str, str]:
+    """Return the text before the first tag, and the tag; without a tag, the text that cannot become one.
 
-    >>> _parted("so <tool_call>x", ("<tool_call>",)), _parted("so <to", ("<tool_call>",))
-    (('so ', '<tool_call>', 'x'), ('so ', '', '<to'))
+    >>> _before_tag("so <tool_call>x", ("<tool_call>",)), _before_tag("so <to", ("<tool_call>",))
+    (('so ', '<tool_call>'), ('so ', ''))
     """
-    found = min(((place, tag) for tag in tags if (place := text.find(tag)) >= 0), default=None)
-    if found:
-        place, tag = found
-        return text[:place], tag, text[place + len(tag) :]
+    places = [(place, tag) for tag in tags if (place := text.find(tag)) >= 0]
+    if places:
+        place, tag = min(places)
+        return text[:place], tag
     longest = max(map(len, tags)) - 1
     sizes = range(min(longest, len(text)), 0, -1)
-    open_ = next((size for size in sizes if any(tag.startswith(text[-size:]) for tag in tags)), 0)
-    return text[: len(text) - open_], "", text[len(text) - open_ :]
+    begun = next((size for size in sizes if any(tag.startswith(text[-size:]) for tag in tags)), 0)
+    return text[: len(text) - begun], ""

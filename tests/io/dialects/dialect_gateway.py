@@ -34,7 +34,7 @@ from tito_io.dialects import (
     UntranslatableError,
 )
 from tito_io.dialects.protocol import AnswerStream, ReplyStamp
-from tito_io.dialects.sse import dumps
+from tito_io.dialects.wire import dumps
 from tito_io.engines.protocol import (
     AuthenticationError,
     Delta,

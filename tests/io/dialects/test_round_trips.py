@@ -17,8 +17,8 @@ from tito_core import Forgiveness
 from tito_core.normalization.canonical import normalize
 from tito_core.normalization.compare import same
 from tito_io.dialects import Anthropic, Chat, Dialect, Responses
-from tito_io.dialects.arguments import RAW
-from tito_io.dialects.sse import dumps
+from tito_io.dialects.message_parts import RAW
+from tito_io.dialects.wire import dumps
 
 from .dialect_turns import HELLO, answer, messages
 

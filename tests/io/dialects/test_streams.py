@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from tito_io.dialects import Anthropic, Chat, Dialect, ParsedRequest, Responses, StreamReading, TurnAnswer
 from tito_io.dialects.protocol import StreamMismatchError
-from tito_io.dialects.sse import dumps
+from tito_io.dialects.wire import dumps
 from tito_io.engines.protocol import Delta
 from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT

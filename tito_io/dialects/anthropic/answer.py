@@ -1,63 +1,65 @@
-"""Answers of Anthropic's Messages."""
+"""Answers of Anthropic's Messages: whole, or as a stream of blocks, one after the other.
+
+In a stream the prompt's length comes with the last event, as the API allows: it is not known before.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from tito_io.dialects.arguments import as_object
-from tito_io.dialects.message_parts import Spoken, ToolCall
-from tito_io.dialects.protocol import ParsedRequest, SampledMessage, TurnAnswer
-from tito_io.engines.protocol import Usage
+import attrs
+
+from tito_io.dialects.message_parts import AssistantParts, ToolCall, arguments_object
+from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, SampledMessage, TurnAnswer
+from tito_io.dialects.stream_text import CertainText, StreamText
+from tito_io.dialects.wire import anthropic_error, event
+from tito_io.engines.protocol import Delta, Usage
 
 
-def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
-    """Return the body of an answer."""
-    said = answer.choices[0]
+def answer_body(request: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    """Return the body of a whole answer."""
+    choice = answer.choices[0]
+    parts = AssistantParts.of(choice.message)
+    thinking = {"type": "thinking", "thinking": parts.reasoning, "signature": answer.id}
+    text = {"type": "text", "text": parts.content}
     return {
-        **head(answer.id, answer.model),
-        "content": _blocks(Spoken.of(said.message), answer.id),
-        **end(asked, said),
+        **_head(answer.id, answer.model),
+        "content": [
+            *([thinking] if parts.reasoning else []),
+            *([text] if parts.content else []),
+            *({**_tool_use(call), "input": arguments_object(call.arguments)} for call in parts.calls),
+        ],
+        **_stop(request, choice),
         "usage": usage(answer.usage),
     }
 
 
-def head(identifier: str, model: str) -> dict[str, Any]:
-    """Return what is known before anything is said."""
+def _head(identifier: str, model: str) -> dict[str, Any]:
     return {"id": identifier, "type": "message", "role": "assistant", "model": model}
 
 
-def _blocks(spoken: Spoken, identifier: str) -> list[dict[str, Any]]:
-    thought = {"type": "thinking", "thinking": spoken.reasoning, "signature": identifier}
-    text = {"type": "text", "text": spoken.content}
-    return [
-        *([thought] if spoken.reasoning else []),
-        *([text] if spoken.content else []),
-        *({**tool_use(call), "input": as_object(call.arguments)} for call in spoken.calls),
-    ]
-
-
-def tool_use(call: ToolCall) -> dict[str, Any]:
-    """Return the block of a call, its input still empty."""
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    """Return the block of a tool call with empty input."""
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
 
 
-def end(asked: ParsedRequest, said: SampledMessage) -> dict[str, Any]:
-    """Return why a turn ended: a string that the client named, or what the engine says."""
-    named = asked.sampling.get("stop") or ()
-    sequence = said.stop_reason if isinstance(said.stop_reason, str) and said.stop_reason in named else None
-    return {"stop_reason": _reason(said, sequence), "stop_sequence": sequence}
-
-
-def _reason(said: SampledMessage, sequence: str | None) -> str:
-    if said.finish_reason == "length":
-        return "max_tokens"
-    if said.message.get("tool_calls"):
-        return "tool_use"
-    return "end_turn" if sequence is None else "stop_sequence"
+def _stop(request: ParsedRequest, choice: SampledMessage) -> dict[str, Any]:
+    """Return why a turn ended: the request's stop sequence, or the engine's reason in the API's words."""
+    wanted = request.sampling.get("stop") or ()
+    reason = choice.stop_reason
+    sequence = reason if isinstance(reason, str) and reason in wanted else None
+    if choice.finish_reason == "length":
+        word = "max_tokens"
+    elif choice.message.get("tool_calls"):
+        word = "tool_use"  # whatever the engine calls it: engines differ in the finish reason of such a turn
+    else:
+        word = "end_turn" if sequence is None else "stop_sequence"
+    return {"stop_reason": word, "stop_sequence": sequence}
 
 
 def usage(counted: Usage) -> dict[str, Any]:
-    """Return the counts: what the prefix cache had is no part of the input there.
+    """Return the token counts. In this API, input tokens are without those from the prefix cache.
 
     >>> usage(Usage(prompt_tokens=10, completion_tokens=2, cached_tokens=8))["input_tokens"]
     2
@@ -69,3 +71,89 @@ def usage(counted: Usage) -> dict[str, Any]:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
     }
+
+
+@attrs.define
+class AnthropicStream:
+    """One answer as a stream."""
+
+    request: ParsedRequest
+    stamp: ReplyStamp
+    text: StreamText = attrs.field(init=False)
+    index: int = attrs.field(default=-1, init=False)
+    """The number of the block that was opened last."""
+    open: str = attrs.field(default="", init=False)
+    """The type of the open block; empty where none is open."""
+
+    @text.default
+    def _text(self) -> StreamText:
+        return StreamText.of(self.stamp.reading, tools=bool(self.request.tools), ordered=True)
+
+    def start(self) -> bytes:
+        """Return the event that begins the message."""
+        unknown = {"input_tokens": 0, "output_tokens": 0}
+        blank: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": unknown}
+        return _event("message_start", message={**_head(self.stamp.id, self.stamp.model), **blank})
+
+    def delta(self, delta: Delta) -> bytes:
+        """Return the events that a delta makes certain; the API has one choice alone."""
+        return self._send(self.text.feed(delta)) if delta.index == 0 else b""
+
+    def finish(self, answer: TurnAnswer) -> bytes:
+        """Return what is left, the stop reason and the token counts."""
+        choice = answer.choices[0]
+        rest = self._send(self.text.remaining(choice.message)) + self._close()
+        calls = [self._send_call(call) for call in AssistantParts.of(choice.message).calls]
+        last = _event("message_delta", delta=_stop(self.request, choice), usage=usage(answer.usage))
+        return b"".join((rest, *calls, last, _event("message_stop")))
+
+    def fail(self, status: int, kind: str, message: str) -> bytes:
+        """Return an error in place of what is left."""
+        return _event("error", error=anthropic_error(status, kind, message))
+
+    def ping(self) -> bytes:
+        """Return a ping."""
+        return _event("ping")
+
+    def _send(self, text: CertainText) -> bytes:
+        """Return the events of a text: reasoning first, unless a block of content is open."""
+        parts = [
+            ({"type": "thinking", "thinking": "", "signature": ""}, text.reasoning),
+            ({"type": "text", "text": ""}, text.content),
+        ]
+        ordered = reversed(parts) if self.open == "text" else parts
+        return b"".join(self._grow(block, more) for block, more in ordered if more)
+
+    def _grow(self, block: dict[str, Any], more: str) -> bytes:
+        """Return the events that add text to a block of this type, which is opened where it is not."""
+        kind = block["type"]
+        opened = b"" if self.open == kind else self._open_block(block)
+        return opened + self._block_delta({"type": f"{kind}_delta", kind: more})
+
+    def _send_call(self, call: ToolCall) -> bytes:
+        """Return the events of a tool call, in one piece: its arguments are an object only once complete."""
+        written = json.dumps(arguments_object(call.arguments), ensure_ascii=False)
+        opened = self._open_block(_tool_use(call))
+        return (
+            opened + self._block_delta({"type": "input_json_delta", "partial_json": written}) + self._close()
+        )
+
+    def _open_block(self, block: dict[str, Any]) -> bytes:
+        closed = self._close()
+        self.index, self.open = self.index + 1, block["type"]
+        return closed + _event("content_block_start", index=self.index, content_block=block)
+
+    def _block_delta(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", index=self.index, delta=delta)
+
+    def _close(self) -> bytes:
+        """Return the events that close the open block, if there is one."""
+        signature = {"type": "signature_delta", "signature": self.stamp.id}
+        signed = self._block_delta(signature) if self.open == "thinking" else b""
+        stopped = _event("content_block_stop", index=self.index) if self.open else b""
+        self.open = ""
+        return signed + stopped
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return event({"type": kind, **fields}, kind)

@@ -1,142 +1,119 @@
-"""Requests of Anthropic's Messages, read."""
+"""Parse requests of Anthropic's Messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tito_io.dialects.fields import (
-    ENGINE,
-    body_of,
-    demanded,
-    known,
-    objects,
-    only,
-    passed,
-    present,
-    taken,
-    with_template,
-)
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, RequestFields
 from tito_io.dialects.protocol import ParsedRequest
 
-from .blocks import system_text
-from .turns import messages
+from .messages import chat_messages, system_message
 
-HONOURED = frozenset(
+TRANSLATED = frozenset(
     (
-        "max_tokens",
-        "messages",
-        "metadata",
-        "model",
-        "output_config",
-        "stop_sequences",
-        "stream",
-        "system",
-        "thinking",
-        "tool_choice",
-        "tools",
+        *("max_tokens", "messages", "metadata", "model", "output_config", "stop_sequences", "stream"),
+        *("system", "thinking", "tool_choice", "tools"),
     )
 )
-NOISE = frozenset(("cache_control", "inference_geo", "service_tier", "user_profile_id", "workspace_id"))
-"""What changes nothing about an answer."""
-SPEEDS = ("standard",)
-NAMES = HONOURED | NOISE | ENGINE | {"speed"}
-TOOL = frozenset(
+NO_EFFECT = frozenset(("cache_control", "inference_geo", "service_tier", "user_profile_id", "workspace_id"))
+"""Fields that change nothing about an answer."""
+NAMES = TRANSLATED | NO_EFFECT | ENGINE_ARGUMENTS | {"speed"}
+TOOL_FIELDS = frozenset(
     ("cache_control", "description", "eager_input_streaming", "input_schema", "name", "strict", "type")
 )
 
 
-def read(body: object, ignoring: frozenset[str], *, counting: bool = False) -> ParsedRequest:
-    """Return what a request asks; `counting` where it asks for a count alone."""
-    given = body_of(body)
-    said = {name: value for name, value in given.items() if name not in ignoring}
-    known(said, NAMES)
-    only(said, "speed", SPEEDS, "leave it out")
-    silent = _silent(present(taken(said, "tool_choice", dict) or {}))
-    tools = list(_tools(objects(said.get("tools", []), "tools")))
-    turns = messages(objects(demanded(said, "messages", list), "messages"))
+def parse_request(body: object, ignoring: frozenset[str], *, counting: bool = False) -> ParsedRequest:
+    """Parse a request's body; `ignoring` are fields to accept without effect.
+
+    A request that is `counting` wants the length of its prompt alone and needs no `max_tokens`.
+    """
+    given = RequestFields.of_body(body, ()).values
+    fields = RequestFields.of_body(given, ignoring)
+    fields.check_names(NAMES)
+    fields.check_value("speed", ("standard",), "leave it out")
+    forbidden = _calls_forbidden(fields.nested("tool_choice"))
+    tools = tuple(_tools(fields))
+    messages = chat_messages(fields.nested_list("messages", required=True))
     return ParsedRequest(
-        messages=(*_system(said), *turns),
-        tools=() if silent else tuple(tools),
-        sampling=_sampling(said, counting=counting),
-        model=taken(said, "model", str),
-        stream=taken(said, "stream", bool) or False,
-        continue_final_message=turns[-1]["role"] == "assistant",
-        metadata=taken(said, "metadata", dict) or {},
-        ignored=(*sorted(given.keys() & (ignoring | (NOISE - {"cache_control"}))), *_marks(said)),
+        messages=(*system_message(fields, "system"), *messages),
+        tools=() if forbidden else tools,
+        sampling=_sampling(fields, counting=counting),
+        model=fields.optional("model", str),
+        stream=fields.flag("stream"),
+        continue_final_message=messages[-1]["role"] == "assistant",
+        metadata=fields.nested("metadata").values,
+        ignored=(
+            *sorted(given.keys() & (ignoring | (NO_EFFECT - {"cache_control"}))),
+            *(["cache_control"] if _has_cache_control(fields.values) else []),
+        ),
         body=given,
     )
 
 
-def _system(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    text = system_text(said.get("system"), "system")
-    return [] if text is None else [{"role": "system", "content": text}]
-
-
-def _silent(choice: Mapping[str, Any]) -> bool:
-    """Return whether calls are forbidden; raises where they are demanded."""
-    known(choice, ("type", "disable_parallel_tool_use"), "tool_choice.")
-    only(
-        choice,
-        "type",
-        ("auto", "none"),
-        "use auto or none: nothing that is sampled can be forced here",
-        "tool_choice.",
+def _calls_forbidden(choice: RequestFields) -> bool:
+    choice.check_names(("type", "disable_parallel_tool_use"))
+    choice.check_value(
+        "type", ("auto", "none"), "use auto or none: nothing that is sampled can be forced here"
     )
-    only(choice, "disable_parallel_tool_use", (False,), "allow parallel calls", "tool_choice.")
-    return choice.get("type") == "none"
+    choice.check_value("disable_parallel_tool_use", (False,), "allow parallel calls")
+    return choice.values.get("type") == "none"
 
 
-def _tools(tools: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield definitions in the manner of OpenAI."""
-    for place, tool in enumerate(tools):
-        within = f"tools[{place}]."
-        only(tool, "type", ("custom",), "declare a tool with an input_schema that the client runs", within)
-        known(tool, TOOL, within)
-        described = {name: tool[name] for name in ("description",) if tool.get(name) is not None}
-        strict = {"strict": True} if tool.get("strict") else {}
-        function = {"name": demanded(tool, "name", str, within), **described}
-        schema = demanded(tool, "input_schema", dict, within)
-        yield {"type": "function", "function": {**function, "parameters": schema, **strict}}
+def _tools(fields: RequestFields) -> Iterator[dict[str, Any]]:
+    """Yield tool definitions in the form of OpenAI's chat API."""
+    for tool in fields.nested_list("tools"):
+        tool.check_value("type", ("custom",), "declare a tool with an input_schema that the client runs")
+        tool.check_names(TOOL_FIELDS)
+        described = {
+            name: tool.values[name] for name in ("description",) if tool.values.get(name) is not None
+        }
+        function = {
+            "name": tool.required("name", str),
+            **described,
+            "parameters": tool.required("input_schema", dict),
+            **({"strict": True} if tool.values.get("strict") else {}),
+        }
+        yield {"type": "function", "function": function}
 
 
-def _sampling(said: Mapping[str, Any], *, counting: bool) -> dict[str, Any]:
-    found = passed(said)
-    if not counting or "max_tokens" in said:
-        found["max_tokens"] = demanded(said, "max_tokens", int)
-    if said.get("stop_sequences"):
-        found["stop"] = demanded(said, "stop_sequences", list)
-    return with_template(found, {**_thinking(said), **_effort(said)})
+def _sampling(fields: RequestFields, *, counting: bool) -> dict[str, Any]:
+    renamed: dict[str, Any] = {}
+    if not counting or "max_tokens" in fields.values:
+        renamed["max_tokens"] = fields.required("max_tokens", int)
+    if fields.values.get("stop_sequences"):
+        renamed["stop"] = fields.required("stop_sequences", list)
+    return fields.sampling({**_thinking(fields.nested("thinking")), **_effort(fields)}, **renamed)
 
 
-def _thinking(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return template arguments for the wish to think."""
-    wish = present(taken(said, "thinking", dict) or {})
-    known(wish, ("type", "budget_tokens", "display"), "thinking.")
-    only(wish, "display", ("summarized",), "thoughts are always shown", "thinking.")
-    kind = wish.get("type")
+def _thinking(thinking: RequestFields) -> dict[str, Any]:
+    """Return the template arguments for a request's `thinking`."""
+    thinking.check_names(("type", "budget_tokens", "display"))
+    thinking.check_value("display", ("summarized",), "reasoning is always shown")
+    kind = thinking.values.get("type")
     if kind == "enabled":
-        return {"enable_thinking": True, "thinking_budget": demanded(wish, "budget_tokens", int, "thinking.")}
+        return {"enable_thinking": True, "thinking_budget": thinking.required("budget_tokens", int)}
     if kind in (None, "adaptive"):
         return {}
-    only(wish, "type", ("disabled",), "use enabled, disabled or adaptive", "thinking.")
+    thinking.check_value("type", ("disabled",), "use enabled, disabled or adaptive")
     return {"enable_thinking": False}
 
 
-def _effort(said: Mapping[str, Any]) -> dict[str, Any]:
-    config = present(taken(said, "output_config", dict) or {})
-    known(config, ("effort",), "output_config.")
-    effort = taken(config, "effort", str, "output_config.")
+def _effort(fields: RequestFields) -> dict[str, Any]:
+    config = fields.nested("output_config")
+    config.check_names(("effort",))
+    effort = config.optional("effort", str)
     return {} if effort is None else {"reasoning_effort": effort}
 
 
-def _marks(said: Mapping[str, Any]) -> list[str]:
-    """Return the name of the marks for caches, wherever one stands in what the dialect reads."""
-    tops = [said, *(said.get("tools") or []), *_blocks(said.get("system"))]
-    for message in said["messages"]:
+def _has_cache_control(values: Mapping[str, Any]) -> bool:
+    """Tell whether cache marks stand anywhere in what the dialect reads."""
+    marked = [values, *(values.get("tools") or []), *_blocks(values.get("system"))]
+    for message in values["messages"]:
         for block in _blocks(message.get("content")):
-            tops += [block, *_blocks(block.get("content"))]
-    return ["cache_control"] if any(one.get("cache_control") is not None for one in tops) else []
+            marked += [block, *_blocks(block.get("content"))]
+    return any(one.get("cache_control") is not None for one in marked)
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

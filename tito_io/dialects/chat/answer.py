@@ -1,72 +1,81 @@
-"""Answers of Chat Completions."""
+"""Answers of Chat Completions: whole, or as a stream of chunks whose deltas add up to the message."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from tito_core import Message
-from tito_io.dialects.message_parts import Spoken
-from tito_io.dialects.protocol import ParsedRequest, SampledMessage, TurnAnswer
-from tito_io.dialects.tokens import entries
-from tito_io.engines.protocol import Usage
+from tito_io.dialects.message_parts import AssistantParts
+from tito_io.dialects.protocol import (
+    ParsedRequest,
+    ReplyStamp,
+    SampledMessage,
+    StreamMismatchError,
+    TurnAnswer,
+)
+from tito_io.dialects.stream_text import CertainText, StreamText
+from tito_io.dialects.wire import COMMENT, DONE, event, logprob_entries, openai_error
+from tito_io.engines.protocol import Delta, Usage
 
 
-def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
-    """Return the body of an answer."""
+def answer_body(request: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    """Return the body of a whole answer."""
     return {
         "id": answer.id,
         "object": "chat.completion",
         "created": answer.created,
         "model": answer.model,
-        "choices": [_choice(asked, answer, place, said) for place, said in enumerate(answer.choices)],
-        "usage": usage(answer.usage),
-        **({"prompt_token_ids": list(answer.prompt_ids)} if asked.return_token_ids else {}),
+        "choices": [_choice(request, answer, i, choice) for i, choice in enumerate(answer.choices)],
+        "usage": _usage(answer.usage),
+        **({"prompt_token_ids": list(answer.prompt_ids)} if request.return_token_ids else {}),
     }
 
 
-def _choice(asked: ParsedRequest, answer: TurnAnswer, place: int, said: SampledMessage) -> dict[str, Any]:
+def _choice(request: ParsedRequest, answer: TurnAnswer, index: int, choice: SampledMessage) -> dict[str, Any]:
+    entries = _logprobs(request, answer, choice)
     return {
-        "index": place,
-        "message": {**message(said.message), "refusal": None},
-        "logprobs": logprobs(asked, answer, said),
-        "finish_reason": said.finish_reason,
-        "stop_reason": said.stop_reason,
-        **({"token_ids": list(said.completion_ids)} if asked.return_token_ids else {}),
+        "index": index,
+        "message": {**message_body(choice.message), "refusal": None},
+        "logprobs": None if entries is None else {"content": entries, "refusal": None},
+        "finish_reason": choice.finish_reason,
+        "stop_reason": choice.stop_reason,
+        **({"token_ids": list(choice.completion_ids)} if request.return_token_ids else {}),
     }
 
 
-def message(given: Message) -> dict[str, Any]:
-    """Return an assistant message as clients know it; null and empty content stay what they are.
+def message_body(message: Message) -> dict[str, Any]:
+    """Return an assistant message in the client's form; null and empty content stay what they are.
 
-    >>> message({"role": "assistant", "content": "", "reasoning": "hm"})
+    >>> message_body({"role": "assistant", "content": "", "reasoning": "hm"})
     {'role': 'assistant', 'content': '', 'reasoning': 'hm', 'reasoning_content': 'hm'}
     """
-    spoken = Spoken.of(given)
+    parts = AssistantParts.of(message)
     return {
         "role": "assistant",
-        "content": given.get("content"),
-        **reasoning(spoken.reasoning),
-        **({"tool_calls": [call.wire() for call in spoken.calls]} if spoken.calls else {}),
+        "content": message.get("content"),
+        **_reasoning(parts.reasoning),
+        **({"tool_calls": [call.chat_form() for call in parts.calls]} if parts.calls else {}),
     }
 
 
-def reasoning(text: str) -> dict[str, str]:
-    """Return a thought under both of its names, nothing where there was none."""
+def _reasoning(text: str) -> dict[str, str]:
+    """Return reasoning under both of its names; nothing for an empty text."""
     return {"reasoning": text, "reasoning_content": text} if text else {}
 
 
-def logprobs(
-    asked: ParsedRequest, answer: TurnAnswer, said: SampledMessage, begin: int = 0
-) -> dict[str, Any] | None:
-    """Return the log-probabilities of a turn from one id on, None where nobody asked or knows."""
-    if not asked.logprobs or said.logprobs is None:
+def _logprobs(
+    request: ParsedRequest, answer: TurnAnswer, choice: SampledMessage, begin: int = 0
+) -> list[dict[str, Any]] | None:
+    """Return the log-probabilities from id `begin` on; None where they are not wanted or not known."""
+    if not request.logprobs or choice.logprobs is None:
         return None
-    ids, values = said.completion_ids[begin:], said.logprobs[begin:]
-    return {"content": entries(ids, values, answer.token_text, as_ids=asked.tokens_as_ids), "refusal": None}
+    ids, values = choice.completion_ids[begin:], choice.logprobs[begin:]
+    return logprob_entries(ids, values, answer.token_text, as_ids=request.tokens_as_ids)
 
 
-def usage(counted: Usage) -> dict[str, Any]:
-    """Return the counts, those of the prefix cache where they are known."""
+def _usage(counted: Usage) -> dict[str, Any]:
     cached = counted.cached_tokens
     return {
         "prompt_tokens": counted.prompt_tokens,
@@ -74,3 +83,114 @@ def usage(counted: Usage) -> dict[str, Any]:
         "total_tokens": counted.prompt_tokens + counted.completion_tokens,
         "prompt_tokens_details": None if cached is None else {"cached_tokens": cached},
     }
+
+
+@attrs.define
+class StreamedChoice:
+    """What was sent of one choice of a stream."""
+
+    text: StreamText
+    ids: list[int] = attrs.field(factory=list)
+    """The ids that were sent, where they are wanted."""
+    scored: int = 0
+    """How many log-probabilities were sent."""
+    sampled: int = 0
+    """How many ids came in deltas."""
+
+
+@attrs.define
+class ChatStream:
+    """One answer as a stream."""
+
+    request: ParsedRequest
+    stamp: ReplyStamp
+    choices: dict[int, StreamedChoice] = attrs.field(factory=dict, init=False)
+
+    def start(self) -> bytes:
+        """Return the chunk that names the role; those of further choices come with their first delta."""
+        return self._open(0)
+
+    def delta(self, delta: Delta) -> bytes:
+        """Return the chunks that a delta makes certain."""
+        opened = self._open(delta.index) if delta.index not in self.choices else b""
+        choice = self.choices[delta.index]
+        text = choice.text.feed(delta)
+        entries = self._delta_logprobs(choice, delta)
+        ids = list(delta.ids) if self.request.return_token_ids else []
+        choice.ids += ids
+        choice.sampled += len(delta.ids)
+        if not (text.reasoning or text.content or ids or entries):
+            return opened
+        return opened + self._chunk(delta.index, _text_delta(text), entries, ids)
+
+    def finish(self, answer: TurnAnswer) -> bytes:
+        """Return what is left, the token counts where they are wanted, and the end."""
+        rest = [self._finish_choice(answer, i, choice) for i, choice in enumerate(answer.choices)]
+        counts = {"choices": [], "usage": _usage(answer.usage)}
+        last = [event({**self._fields(), **counts})] if self.request.include_usage else []
+        return b"".join((*rest, *last, DONE))
+
+    def fail(self, status: int, kind: str, message: str) -> bytes:
+        """Return an error in place of what is left."""
+        return event({"error": openai_error(status, kind, message, None)}) + DONE
+
+    def ping(self) -> bytes:
+        """Return a comment."""
+        return COMMENT
+
+    def _open(self, index: int) -> bytes:
+        tools = bool(self.request.tools)
+        self.choices[index] = StreamedChoice(StreamText.of(self.stamp.reading, tools=tools, ordered=False))
+        return self._chunk(index, {"role": "assistant"})
+
+    def _delta_logprobs(self, choice: StreamedChoice, delta: Delta) -> list[dict[str, Any]]:
+        """Return the log-probabilities of a delta, unless those of earlier ids are missing still."""
+        if not self.request.logprobs or delta.logprobs is None or choice.scored != choice.sampled:
+            return []
+        choice.scored += len(delta.ids)
+        as_ids = self.request.tokens_as_ids
+        return logprob_entries(delta.ids, delta.logprobs, self.stamp.token_text, as_ids=as_ids)
+
+    def _finish_choice(self, answer: TurnAnswer, index: int, choice: SampledMessage) -> bytes:
+        """Return what is left of a choice, and the chunk with its finish reason."""
+        opened = self._open(index) if index not in self.choices else b""
+        sent = self.choices[index]
+        if list(choice.completion_ids[: len(sent.ids)]) != sent.ids:
+            raise StreamMismatchError("the turn's ids do not begin with those that were streamed")
+        ids = list(choice.completion_ids[len(sent.ids) :]) if self.request.return_token_ids else []
+        delta = _text_delta(sent.text.remaining(choice.message))
+        calls = AssistantParts.of(choice.message).calls
+        if calls:
+            delta["tool_calls"] = [{"index": i, **call.chat_form()} for i, call in enumerate(calls)]
+        if choice.message.get("content") == "":
+            delta = {"content": "", **delta}
+        entries = _logprobs(self.request, answer, choice, sent.scored)
+        rest = self._chunk(index, delta, entries, ids) if delta or ids or entries else b""
+        return opened + rest + self._finish_chunk(answer, index, choice)
+
+    def _finish_chunk(self, answer: TurnAnswer, index: int, choice: SampledMessage) -> bytes:
+        reason = {"finish_reason": choice.finish_reason, "stop_reason": choice.stop_reason}
+        body: dict[str, Any] = {"index": index, "delta": {}, "logprobs": None, **reason}
+        with_prompt = self.request.return_token_ids and index == 0
+        prompt = {"prompt_token_ids": list(answer.prompt_ids)} if with_prompt else {}
+        return event({**self._fields(), "choices": [body], **prompt})
+
+    def _chunk(
+        self,
+        index: int,
+        delta: dict[str, Any],
+        entries: list[dict[str, Any]] | None = None,
+        ids: list[int] | None = None,
+    ) -> bytes:
+        logprobs = {"content": entries, "refusal": None} if entries else None
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+        return event({**self._fields(), "choices": [{**choice, **({"token_ids": ids} if ids else {})}]})
+
+    def _fields(self) -> dict[str, Any]:
+        stamp = self.stamp
+        kind = "chat.completion.chunk"
+        return {"id": stamp.id, "object": kind, "created": stamp.created, "model": stamp.model}
+
+
+def _text_delta(text: CertainText) -> dict[str, Any]:
+    return {**_reasoning(text.reasoning), **({"content": text.content} if text.content else {})}

@@ -1,57 +1,37 @@
-"""Requests of Chat Completions, read."""
+"""Parse requests of Chat Completions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tito_core.message import copied
-from tito_io.dialects.fields import (
-    ENGINE,
-    body_of,
-    demanded,
-    known,
-    objects,
-    of_kind,
-    only,
-    passed,
-    present,
-    taken,
-    with_template,
-)
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, RequestFields
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
-SAMPLING = frozenset(("max_tokens", "max_completion_tokens", "stop", "n", "extra_body"))
-HONOURED = frozenset(
+SAMPLING = frozenset(("max_tokens", "max_completion_tokens", "stop", "n"))
+TRANSLATED = frozenset(
     (
-        "add_generation_prompt",
-        "continue_final_message",
-        "logprobs",
-        "messages",
-        "metadata",
-        "model",
-        "reasoning_effort",
-        "return_token_ids",
-        "return_tokens_as_token_ids",
-        "stream",
-        "stream_options",
-        "tool_choice",
-        "tools",
+        *(
+            "add_generation_prompt",
+            "continue_final_message",
+            "extra_body",
+            "logprobs",
+            "messages",
+            "metadata",
+        ),
+        *("model", "reasoning_effort", "return_token_ids", "return_tokens_as_token_ids", "stream"),
+        *("stream_options", "tool_choice", "tools"),
     )
 )
-NOISE = frozenset(
+NO_EFFECT = frozenset(
     (
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
+        *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"),
+        *("service_tier", "store", "user"),
     )
 )
-"""What changes nothing about an answer: bookkeeping, billing and hints to caches."""
-ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
+"""Fields that change nothing about an answer: bookkeeping, billing and hints to caches."""
+LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "functions": (([],), "use tools"),
     "function_call": (("none",), "use tool_choice"),
     "modalities": ((["text"],), "ask for text"),
@@ -61,90 +41,80 @@ ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
         "ask for text, or use structured_outputs where the engine has it",
     ),
     "tool_choice": (("auto", "none"), "use auto or none: nothing that is sampled can be forced here"),
-    "top_logprobs": ((0,), "leave it out: the sampled id's log-probability is told, and no other's"),
+    "top_logprobs": ((0,), "leave it out: only the log-probabilities of sampled ids are known"),
     "verbosity": (("medium",), "leave it out"),
 }
-"""Fields of which only some values can be honoured."""
-NAMES = SAMPLING | HONOURED | NOISE | ENGINE | ONLY.keys()
+"""Fields of which only some values can be translated: those values, and what to do instead."""
+NAMES = SAMPLING | TRANSLATED | NO_EFFECT | ENGINE_ARGUMENTS | LIMITED.keys()
 
 
-def read(body: object, ignoring: frozenset[str]) -> ParsedRequest:
-    """Return what a request asks."""
-    given = body_of(body)
-    said = {name: value for name, value in given.items() if name not in ignoring}
-    known(said, NAMES)
-    for name, (allowed, instead) in ONLY.items():
-        only(said, name, allowed, instead)
-    silent = said.get("tool_choice") == "none"
-    options = present(taken(said, "stream_options", dict) or {})
+def parse_request(body: object, ignoring: frozenset[str]) -> ParsedRequest:
+    """Parse a request's body; `ignoring` are fields to accept without effect."""
+    given = RequestFields.of_body(body, ()).values
+    fields = RequestFields.of_body(given, ignoring)
+    fields.check_names(NAMES)
+    for name, (allowed, instead) in LIMITED.items():
+        fields.check_value(name, allowed, instead)
     return ParsedRequest(
-        messages=_messages(demanded(said, "messages", list)),
-        tools=() if silent else tuple(_tools(said.get("tools", []))),
-        sampling=_sampling(said),
-        model=taken(said, "model", str),
-        stream=taken(said, "stream", bool) or False,
-        include_usage=_include_usage(options),
-        logprobs=taken(said, "logprobs", bool) or False,
-        return_token_ids=taken(said, "return_token_ids", bool) or False,
-        tokens_as_ids=taken(said, "return_tokens_as_token_ids", bool) or False,
-        continue_final_message=_goes_on(said),
-        metadata=taken(said, "metadata", dict) or {},
-        ignored=tuple(sorted(given.keys() & (ignoring | NOISE))),
+        messages=_messages(fields),
+        tools=() if fields.values.get("tool_choice") == "none" else _tools(fields),
+        sampling=_sampling(fields),
+        model=fields.optional("model", str),
+        stream=fields.flag("stream"),
+        include_usage=_include_usage(fields.nested("stream_options")),
+        logprobs=fields.flag("logprobs"),
+        return_token_ids=fields.flag("return_token_ids"),
+        tokens_as_ids=fields.flag("return_tokens_as_token_ids"),
+        continue_final_message=_continue_final_message(fields),
+        metadata=fields.nested("metadata").values,
+        ignored=tuple(sorted(given.keys() & (ignoring | NO_EFFECT))),
         body=given,
     )
 
 
-def _goes_on(said: Mapping[str, Any]) -> bool:
-    """Return whether the last message goes on: an answer is opened where it does not, and nowhere else."""
-    goes_on = taken(said, "continue_final_message", bool) or False
-    only(said, "add_generation_prompt", (not goes_on,), "continue_final_message is its opposite")
-    return goes_on
-
-
-def _messages(found: Sequence[Any]) -> tuple[dict[str, Any], ...]:
-    """Return messages as they are; raises `InputError` for what is none."""
-    for place, message in enumerate(found):
-        _parts(message, f"messages[{place}]")
-    messages = copied(found, "messages")
-    if not messages:
-        raise UntranslatableError("messages", "is empty", "send at least one")
+def _messages(fields: RequestFields) -> tuple[dict[str, Any], ...]:
+    """Return the messages unchanged; raises `InputError` for what is not a message."""
+    given = fields.required("messages", list)
+    if not given:
+        raise UntranslatableError("messages", "is empty", "send at least one message")
+    for place, message in enumerate(given):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for at, part in enumerate(content if isinstance(content, list) else ()):
+            if isinstance(part, Mapping):
+                RequestFields(part, f"messages[{place}].content[{at}]").required("type", str)
+    messages = copied(given, "messages")
     for place, message in enumerate(messages):
         if message["role"] == "function" or message.get("function_call") is not None:
-            raise UntranslatableError(
-                f"messages[{place}]", "is in the old manner of functions", "use tool_calls and the role tool"
-            )
+            why, instead = "is in the old form of function calls", "use tool_calls and the role tool"
+            raise UntranslatableError(f"messages[{place}]", why, instead)
     return messages
 
 
-def _parts(message: Any, field: str) -> None:
-    """Demand that what a message's content is made of says what it is."""
-    content = message.get("content") if isinstance(message, Mapping) else None
-    for place, part in enumerate(content if isinstance(content, list) else ()):
-        if isinstance(part, Mapping):
-            demanded(part, "type", str, f"{field}.content[{place}].")
+def _tools(fields: RequestFields) -> tuple[Mapping[str, Any], ...]:
+    tools = fields.nested_list("tools")
+    for tool in tools:
+        tool.check_value("type", ("function",), "use functions")
+        tool.nested("function", required=True).required("name", str)
+    return tuple(tool.values for tool in tools)
 
 
-def _tools(found: Any) -> list[dict[str, Any]]:
-    tools = objects(found, "tools")
-    for place, tool in enumerate(tools):
-        only(tool, "type", ("function",), "use functions", f"tools[{place}].")
-        function = demanded(tool, "function", dict, f"tools[{place}].")
-        demanded(function, "name", str, f"tools[{place}].function.")
-    return tools
+def _sampling(fields: RequestFields) -> dict[str, Any]:
+    if "extra_body" in fields.values:
+        why = "is an argument of client libraries, not a field of a request"
+        raise UntranslatableError("extra_body", why, "put its fields into the body")
+    effort = fields.optional("reasoning_effort", str)
+    own = {name: fields.values[name] for name in SAMPLING & fields.values.keys()}
+    return fields.sampling({} if effort is None else {"reasoning_effort": effort}, **own)
 
 
-def _sampling(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sampling arguments; an `extra_body` that comes over the wire is none."""
-    if "extra_body" in said:
-        raise UntranslatableError(
-            "extra_body", "is a word of client libraries", "put its fields into the body"
-        )
-    found = {**passed(said), **{name: said[name] for name in SAMPLING & said.keys()}}
-    effort = taken(said, "reasoning_effort", str)
-    return with_template(found, {} if effort is None else {"reasoning_effort": effort})
+def _include_usage(options: RequestFields) -> bool:
+    options.check_names(("include_usage", "include_obfuscation", "continuous_usage_stats"))
+    options.check_value("continuous_usage_stats", (False,), "token counts come at the end")
+    return options.flag("include_usage")
 
 
-def _include_usage(options: Mapping[str, Any]) -> bool:
-    known(options, ("include_usage", "include_obfuscation", "continuous_usage_stats"), "stream_options.")
-    only(options, "continuous_usage_stats", (False,), "counts come at the end", "stream_options.")
-    return of_kind(options.get("include_usage", False), bool, "stream_options.include_usage")
+def _continue_final_message(fields: RequestFields) -> bool:
+    continued = fields.flag("continue_final_message")
+    instead = "leave it out: a turn is opened exactly where continue_final_message is false"
+    fields.check_value("add_generation_prompt", (not continued,), instead)
+    return continued

@@ -1,8 +1,9 @@
 """OpenAI's Responses.
 
-Items become messages in the manner of the chat API and the other way round: a thought, what is said, then
-calls, in this order, are one assistant message. A thought is a `reasoning` item with its text in `content`,
-and, for clients that ask for it in `include`, in `encrypted_content` as well: there is nothing to hide.
+Items become messages in the form of the chat API, and the other way round. Reasoning, content and tool calls,
+in this order, are one assistant message. Reasoning is a `reasoning` item with its text in `content`. Clients
+that ask for `encrypted_content` in `include` get it there, too: the text in base64, since there is nothing to
+hide.
 
 The gateway resolves `previous_response_id` (see `ParsedRequest`). `reasoning.effort` becomes the template
 argument `reasoning_effort`.
@@ -10,40 +11,41 @@ argument `reasoning_effort`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
-from tito_io.dialects import errors
 from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
+from tito_io.dialects.wire import openai_error
 
-from . import answer as answering
-from .request import read
-from .stream import ResponsesStream
+from .answer import ResponsesStream, answer_body
+from .request import parse_request
 
 
 @attrs.frozen
 class Responses:
-    """The dialect of `/v1/responses`."""
+    """The dialect of `/v1/responses`.
+
+    Attributes:
+        ignoring: Fields of a request that are accepted without effect, beside those that never have one.
+        name: `responses`.
+    """
 
     ignoring: frozenset[str] = frozenset()
-    """Fields of a request that are accepted without effect, beside those that never have one."""
     name: str = attrs.field(default="responses", init=False)
 
     def parse(self, body: object) -> ParsedRequest:
-        """Return what a request's body asks; raises `UntranslatableError`."""
-        return read(body, self.ignoring)
+        """Parse a request's body; raises `UntranslatableError`."""
+        return parse_request(body, self.ignoring)
 
-    def answer_body(self, asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    def answer_body(self, request: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
         """Return a response."""
-        return answering.whole(asked, answer)
+        return answer_body(request, answer)
 
-    def stream(self, asked: ParsedRequest, stamp: ReplyStamp) -> ResponsesStream:
+    def stream(self, request: ParsedRequest, stamp: ReplyStamp) -> ResponsesStream:
         """Begin a stream of events."""
-        return ResponsesStream(asked, stamp)
+        return ResponsesStream(request, stamp)
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:
         """Return an error body."""
-        found: Mapping[str, Any] = errors.openai(status, kind, message, param)
-        return {"error": found}
+        return {"error": openai_error(status, kind, message, param)}

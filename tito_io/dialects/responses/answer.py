@@ -1,119 +1,84 @@
-"""Answers of OpenAI's Responses."""
+"""Answers of OpenAI's Responses: whole, or as a stream of numbered events, item after item."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
-from tito_io.dialects.message_parts import Spoken, ToolCall
-from tito_io.dialects.protocol import ParsedRequest, TurnAnswer
-from tito_io.engines.protocol import Usage
+import attrs
 
-from . import reasoning as thought
+from tito_io.dialects.message_parts import AssistantParts, ToolCall
+from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, TurnAnswer
+from tito_io.dialects.stream_text import CertainText, StreamText
+from tito_io.dialects.wire import COMMENT, event, openai_error
+from tito_io.engines.protocol import Delta, Usage
 
-INCOMPLETE = {"reason": "max_output_tokens"}
-SEALED = "reasoning.encrypted_content"
-ECHOED = (
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "reasoning",
-    "safety_identifier",
-    "temperature",
-    "text",
-    "top_p",
-    "truncation",
-    "user",
+from .items import call_item, message_item, reasoning_item, reasoning_part, text_part
+from .request import ENCRYPTED
+
+REPEATED = (
+    *("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id", "prompt_cache_key"),
+    *("reasoning", "safety_identifier", "temperature", "text", "top_p", "truncation", "user"),
 )
-"""What a response repeats of its request."""
+"""Fields of a request that the response repeats."""
 
 
-def whole(asked: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
-    """Return the body of an answer."""
-    cut = answer.choices[0].finish_reason == "length"
+def answer_body(request: ParsedRequest, answer: TurnAnswer) -> dict[str, Any]:
+    """Return the body of a whole answer."""
+    status = _status(answer)
     return {
-        **head(asked, answer.id, answer.created, answer.model),
-        "status": status(answer),
-        "incomplete_details": INCOMPLETE if cut else None,
-        "output": output(asked, answer),
-        "usage": usage(answer.usage),
+        **_head(request, answer.id, answer.created, answer.model),
+        "status": status,
+        "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+        "output": _output(request, answer),
+        "usage": _usage(answer.usage),
     }
 
 
-def status(answer: TurnAnswer) -> str:
-    """Return whether the turn came to its end."""
+def _status(answer: TurnAnswer) -> str:
     return "incomplete" if answer.choices[0].finish_reason == "length" else "completed"
 
 
-def head(asked: ParsedRequest, identifier: str, created: int, model: str) -> dict[str, Any]:
-    """Return a response before anything is said."""
-    body = asked.body
+def _head(request: ParsedRequest, identifier: str, created: int, model: str) -> dict[str, Any]:
+    """Return a response without output."""
+    body = request.body
     return {
-        **{name: body.get(name) for name in ECHOED},
+        **{name: body.get(name) for name in REPEATED},
         "id": identifier,
         "object": "response",
         "created_at": created,
         "status": "in_progress",
         "error": None,
         "incomplete_details": None,
-        "metadata": dict(asked.metadata),
+        "metadata": dict(request.metadata),
         "model": model,
         "output": [],
         "parallel_tool_calls": True,
-        "store": asked.store,
+        "store": request.store,
         "tool_choice": body.get("tool_choice", "auto"),
         "tools": body.get("tools", []),
         "usage": None,
     }
 
 
-def output(asked: ParsedRequest, answer: TurnAnswer) -> list[dict[str, Any]]:
-    """Return the items of a turn; one of nothing at all is a message of nothing.
-
-    Where the turn was cut short it is the last item that is not whole.
-    """
-    spoken = Spoken.of(answer.choices[0].message)
-    silent = not (spoken.content or spoken.calls or spoken.reasoning)
+def _output(request: ParsedRequest, answer: TurnAnswer) -> list[dict[str, Any]]:
+    """Return the items of a turn; the last one is incomplete where the turn was cut."""
+    parts = AssistantParts.of(answer.choices[0].message)
+    empty = not (parts.content or parts.calls or parts.reasoning)
     items = [
-        *([reasoning(asked, answer.id, spoken.reasoning)] if spoken.reasoning else []),
-        *([message(answer.id, spoken.content)] if spoken.content or silent else []),
-        *(call(answer.id, place, one) for place, one in enumerate(spoken.calls)),
+        *([_reasoning_item(request, answer.id, parts.reasoning)] if parts.reasoning else []),
+        *([message_item(answer.id, parts.content)] if parts.content or empty else []),
+        *(call_item(answer.id, place, call) for place, call in enumerate(parts.calls)),
     ]
-    return [*items[:-1], {**items[-1], "status": status(answer)}]
+    return [*items[:-1], {**items[-1], "status": _status(answer)}]
 
 
-def reasoning(asked: ParsedRequest, identifier: str, text: str) -> dict[str, Any]:
-    """Return the item of a thought."""
-    sealed = SEALED in asked.body.get("include", ())
-    return thought.item(f"rs_{identifier}", text, sealed=sealed)
+def _reasoning_item(request: ParsedRequest, identifier: str, text: str) -> dict[str, Any]:
+    return reasoning_item(identifier, text, encrypted=ENCRYPTED in request.body.get("include", ()))
 
 
-def message(identifier: str, text: str) -> dict[str, Any]:
-    """Return the item of what was said."""
-    head = {"id": f"msg_{identifier}", "type": "message", "role": "assistant", "status": "completed"}
-    return {**head, "content": [part(text)]}
-
-
-def part(text: str) -> dict[str, Any]:
-    """Return the part of a text."""
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def call(identifier: str, place: int, called: ToolCall) -> dict[str, Any]:
-    """Return the item of a call; its arguments are text as sampled."""
-    return {
-        "id": f"fc_{identifier}_{place}",
-        "type": "function_call",
-        "call_id": called.id,
-        "name": called.name,
-        "arguments": called.arguments,
-        "status": "completed",
-    }
-
-
-def usage(counted: Usage) -> dict[str, Any]:
-    """Return the counts. How many ids were thought is not known, and said to be none."""
+def _usage(counted: Usage) -> dict[str, Any]:
+    # How many ids are reasoning is not known; the API's clients require a number.
     return {
         "input_tokens": counted.prompt_tokens,
         "input_tokens_details": {"cached_tokens": counted.cached_tokens or 0, "cache_write_tokens": 0},
@@ -121,3 +86,138 @@ def usage(counted: Usage) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": counted.prompt_tokens + counted.completion_tokens,
     }
+
+
+CONTENT, REASONING = "response.output_text", "response.reasoning_text"
+"""How the events of growing items begin, by the kind of their text."""
+
+
+@attrs.define
+class ResponsesStream:
+    """One answer as a stream."""
+
+    request: ParsedRequest
+    stamp: ReplyStamp
+    text: StreamText = attrs.field(init=False)
+    number: int = attrs.field(default=0, init=False)
+    """The number of the next event."""
+    items: list[dict[str, Any]] = attrs.field(factory=list, init=False)
+    """The items that are complete."""
+    open: str = attrs.field(default="", init=False)
+    """The kind of the open item's text; empty where no item is open."""
+    texts: list[str] = attrs.field(factory=list, init=False)
+    """The text of the open item so far."""
+
+    @text.default
+    def _text(self) -> StreamText:
+        return StreamText.of(self.stamp.reading, tools=bool(self.request.tools), ordered=True)
+
+    def start(self) -> bytes:
+        """Return the events that begin the response."""
+        response = self._response()
+        created = self._event("response.created", response=response)
+        return created + self._event("response.in_progress", response=response)
+
+    def delta(self, delta: Delta) -> bytes:
+        """Return the events that a delta makes certain; the API has one choice alone."""
+        return self._send(self.text.feed(delta)) if delta.index == 0 else b""
+
+    def finish(self, answer: TurnAnswer) -> bytes:
+        """Return what is left, and the whole response."""
+        message, status = answer.choices[0].message, _status(answer)
+        calls = AssistantParts.of(message).calls
+        rest = self._send(self.text.remaining(message))
+        if not (self.items or self.open or calls):
+            rest += self._open_item(CONTENT)
+        closed = self._close("completed" if calls else status)
+        # Only the last item can be cut.
+        statuses = [*("completed" for _ in calls[1:]), status]
+        sent = [
+            self._send_call(place, call, one)
+            for place, (call, one) in enumerate(zip(calls, statuses, strict=False))
+        ]
+        response = {**answer_body(self.request, answer), "output": self.items}
+        return b"".join((rest, closed, *sent, self._event(f"response.{status}", response=response)))
+
+    def fail(self, status: int, kind: str, message: str) -> bytes:
+        """Return a failed response in place of what is left."""
+        # A response has two codes for failures, not those of error bodies.
+        code = "rate_limit_exceeded" if status == HTTPStatus.TOO_MANY_REQUESTS else "server_error"
+        error = {"code": code, "message": message, "type": openai_error(status, kind, message, None)["type"]}
+        response = {**self._response(), "status": "failed", "error": error, "output": self.items}
+        return self._event("response.failed", response=response)
+
+    def ping(self) -> bytes:
+        """Return a comment."""
+        return COMMENT
+
+    def _response(self) -> dict[str, Any]:
+        return _head(self.request, self.stamp.id, self.stamp.created, self.stamp.model)
+
+    def _send(self, text: CertainText) -> bytes:
+        """Return the events of a text: reasoning first, unless an item of content is open."""
+        parts = [(REASONING, text.reasoning), (CONTENT, text.content)]
+        ordered = reversed(parts) if self.open == CONTENT else parts
+        return b"".join(self._grow(kind, more) for kind, more in ordered if more)
+
+    def _grow(self, kind: str, more: str) -> bytes:
+        """Return the events that add text to an item of this kind, which is opened where it is not."""
+        opened = b"" if self.open == kind else self._close("completed") + self._open_item(kind)
+        self.texts.append(more)
+        return opened + self._event(f"{kind}.delta", **self._position(), delta=more, **_no_logprobs(kind))
+
+    def _open_item(self, kind: str) -> bytes:
+        self.open, self.texts = kind, []
+        item = {**self._item(""), "content": [], "status": "in_progress"}
+        added = self._event("response.output_item.added", output_index=len(self.items), item=item)
+        return added + self._event("response.content_part.added", **self._position(), part=self._part(""))
+
+    def _close(self, status: str) -> bytes:
+        """Return the events that close the open item, if there is one."""
+        if not self.open:
+            return b""
+        text, position = "".join(self.texts), self._position()
+        done = self._event(f"{self.open}.done", **position, text=text, **_no_logprobs(self.open))
+        part_done = self._event("response.content_part.done", **position, part=self._part(text))
+        item = {**self._item(text), "status": status}
+        self.open = ""
+        return done + part_done + self._complete(item)
+
+    def _send_call(self, place: int, call: ToolCall, status: str) -> bytes:
+        """Return the events of a tool call, in one piece: only the final message says that it is one."""
+        item = {**call_item(self.stamp.id, place, call), "status": status}
+        index, position = len(self.items), {"item_id": item["id"], "output_index": len(self.items)}
+        blank = {**item, "arguments": "", "status": "in_progress"}
+        kind = "response.function_call_arguments"
+        return b"".join(
+            (
+                self._event("response.output_item.added", output_index=index, item=blank),
+                self._event(f"{kind}.delta", **position, delta=call.arguments) if call.arguments else b"",
+                self._event(f"{kind}.done", **position, name=call.name, arguments=call.arguments),
+                self._complete(item),
+            )
+        )
+
+    def _complete(self, item: dict[str, Any]) -> bytes:
+        self.items.append(item)
+        return self._event("response.output_item.done", output_index=len(self.items) - 1, item=item)
+
+    def _item(self, text: str) -> dict[str, Any]:
+        if self.open == CONTENT:
+            return message_item(self.stamp.id, text)
+        return _reasoning_item(self.request, self.stamp.id, text)
+
+    def _part(self, text: str) -> dict[str, Any]:
+        return text_part(text) if self.open == CONTENT else reasoning_part(text)
+
+    def _position(self) -> dict[str, Any]:
+        return {"item_id": self._item("")["id"], "output_index": len(self.items), "content_index": 0}
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        number, self.number = self.number, self.number + 1
+        return event({"type": kind, "sequence_number": number, **fields}, kind)
+
+
+def _no_logprobs(kind: str) -> dict[str, Any]:
+    """Return the empty log-probabilities that the API requires in events of content."""
+    return {"logprobs": []} if kind == CONTENT else {}

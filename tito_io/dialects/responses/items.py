@@ -1,130 +1,163 @@
-"""Items of OpenAI's Responses, as messages in the manner of the chat API."""
+"""Items of OpenAI's Responses: built from the parts of an answer, and turned into messages in a request.
+
+A reasoning item may have its text in `encrypted_content` alone, for clients that keep nothing else of it.
+Here that is the text in base64 after a mark; what another server encrypted cannot be read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import binascii
+from base64 import b64decode, b64encode
 from typing import Any
 
-import attrs
-
-from tito_io.dialects.fields import demanded, known, objects, of_kind, only
+from tito_io.dialects.fields import RequestFields
 from tito_io.dialects.message_parts import ToolCall
 from tito_io.dialects.protocol import UntranslatableError
 
-from .reasoning import text_of
-
-MESSAGE = frozenset(("type", "role", "content", "id", "status"))
-CALL = frozenset(("type", "call_id", "name", "arguments", "id", "status", "caller"))
-OUTPUT = frozenset(("type", "call_id", "output", "id", "status", "caller"))
-TEXTS = ("input_text", "output_text", "text")
-TYPES = "message, reasoning, function_call and function_call_output"
+MARK = "tito:"
+"""Begins `encrypted_content` that was written here."""
 
 
-@attrs.define
-class GatheredMessages:
-    """Messages while they are gathered. The last one may be an assistant's that is not whole yet."""
-
-    found: list[dict[str, Any]] = attrs.field(factory=list)
-
-    def thought(self, text: str) -> None:
-        """Add a thought: it begins an assistant message."""
-        if text:
-            self.found.append({"role": "assistant", "content": "", "reasoning": text})
-
-    def said(self, content: Any) -> None:
-        """Add what an assistant said, to a thought that stands alone or in a message of its own."""
-        if self.found and self.found[-1].keys() == {"role", "content", "reasoning"} and not self._spoke():
-            self.found[-1]["content"] = content
-        else:
-            self.found.append({"role": "assistant", "content": content})
-
-    def called(self, call: dict[str, Any]) -> None:
-        """Add a call to the assistant message before it, or begin one."""
-        if not self.found or self.found[-1]["role"] != "assistant":
-            self.found.append({"role": "assistant", "content": ""})
-        self.found[-1].setdefault("tool_calls", []).append(call)
-
-    def other(self, message: dict[str, Any]) -> None:
-        """Add a message that is no assistant's."""
-        self.found.append(message)
-
-    def _spoke(self) -> bool:
-        return bool(self.found[-1]["content"])
+def message_item(identifier: str, text: str) -> dict[str, Any]:
+    """Return the item of an answer's content; `identifier` is the response's."""
+    head = {"id": f"msg_{identifier}", "type": "message", "role": "assistant", "status": "completed"}
+    return {**head, "content": [text_part(text)]}
 
 
-def messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages of items.
+def text_part(text: str) -> dict[str, Any]:
+    """Return the part of a message item."""
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
-    >>> messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
-    [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': 'ho'}]
+
+def reasoning_item(identifier: str, text: str, *, encrypted: bool) -> dict[str, Any]:
+    """Return the item of an answer's reasoning; `encrypted` where the client wants `encrypted_content`.
+
+    >>> reasoning_item("1", "hm", encrypted=True)["encrypted_content"]
+    'tito:aG0='
     """
-    turns = GatheredMessages()
-    for place, item in enumerate(items):
-        _take(turns, item, f"input[{place}]")
-    return turns.found
+    sealed = MARK + b64encode(text.encode("utf-8", "surrogatepass")).decode() if encrypted else None
+    head = {"id": f"rs_{identifier}", "type": "reasoning", "summary": [], "status": "completed"}
+    return {**head, "content": [reasoning_part(text)], "encrypted_content": sealed}
 
 
-def _take(turns: GatheredMessages, item: Mapping[str, Any], field: str) -> None:
-    kind = item.get("type") or "message"
-    if kind == "message":
-        _message(turns, item, field)
-    elif kind == "reasoning":
-        turns.thought(text_of(item, field))
-    elif kind == "function_call":
-        turns.called(_call(item, field))
-    elif kind == "function_call_output":
-        turns.other(_output(item, field))
+def reasoning_part(text: str) -> dict[str, Any]:
+    """Return the part of a reasoning item."""
+    return {"type": "reasoning_text", "text": text}
+
+
+def call_item(identifier: str, place: int, call: ToolCall) -> dict[str, Any]:
+    """Return the item of an answer's tool call; its arguments are text as sampled."""
+    return {
+        "id": f"fc_{identifier}_{place}",
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "status": "completed",
+    }
+
+
+def chat_messages(items: list[RequestFields]) -> list[dict[str, Any]]:
+    """Return the messages of a request's items.
+
+    >>> chat_messages([RequestFields({"role": "user", "content": "hi"})])
+    [{'role': 'user', 'content': 'hi'}]
+    """
+    messages: list[dict[str, Any]] = []
+    for item in items:
+        kind = item.values.get("type") or "message"
+        if kind == "message":
+            _add_message(messages, item)
+        elif kind == "reasoning":
+            if text := _reasoning_text(item):
+                messages.append({"role": "assistant", "content": "", "reasoning": text})
+        elif kind == "function_call":
+            _add_call(messages, item)
+        elif kind == "function_call_output":
+            messages.append(_tool_result(item))
+        else:
+            instead = "use message, reasoning, function_call and function_call_output"
+            raise UntranslatableError(item.at("type"), f"{kind!r:.60} cannot be translated", instead)
+    return messages
+
+
+def _add_message(messages: list[dict[str, Any]], item: RequestFields) -> None:
+    """Add a message; an assistant's content joins the reasoning before it, where that has none yet."""
+    item.check_names(("type", "role", "content", "id", "status"))
+    item.check_value("role", ("user", "assistant", "system", "developer"), "use one of them")
+    role, content = item.required("role", str), _content(item, "content")
+    before = messages[-1] if messages else {}
+    reasoning_alone = before.keys() == {"role", "content", "reasoning"} and not before["content"]
+    if role == "assistant" and reasoning_alone:
+        before["content"] = content
     else:
-        raise UntranslatableError(f"{field}.type", f"{kind!r:.60} cannot be translated", f"use {TYPES}")
+        messages.append({"role": role, "content": content})
 
 
-def _message(turns: GatheredMessages, item: Mapping[str, Any], field: str) -> None:
-    known(item, MESSAGE, f"{field}.")
-    only(item, "role", ("user", "assistant", "system", "developer"), "use one of them", f"{field}.")
-    role, content = (
-        demanded(item, "role", str, f"{field}."),
-        _content(item.get("content"), f"{field}.content"),
-    )
-    if role == "assistant":
-        turns.said(content)
-    else:
-        turns.other({"role": role, "content": content})
+def _add_call(messages: list[dict[str, Any]], item: RequestFields) -> None:
+    """Add a tool call to the assistant message before it, or to a new one."""
+    item.check_names(("type", "call_id", "name", "arguments", "id", "status", "caller"))
+    item.check_value("caller", ({"type": "direct"},), "tools are called by the model alone")
+    call = ToolCall(*(item.required(name, str) for name in ("call_id", "name", "arguments")))
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": ""})
+    messages[-1].setdefault("tool_calls", []).append(call.chat_form())
 
 
-def _call(item: Mapping[str, Any], field: str) -> dict[str, Any]:
-    known(item, CALL, f"{field}.")
-    only(item, "caller", ({"type": "direct"},), "tools are called by the model alone", f"{field}.")
-    said = (demanded(item, name, str, f"{field}.") for name in ("call_id", "name", "arguments"))
-    return ToolCall(*said).wire()
+def _tool_result(item: RequestFields) -> dict[str, Any]:
+    item.check_names(("type", "call_id", "output", "id", "status", "caller"))
+    content = _content(item, "output")
+    return {"role": "tool", "tool_call_id": item.required("call_id", str), "content": content}
 
 
-def _output(item: Mapping[str, Any], field: str) -> dict[str, Any]:
-    known(item, OUTPUT, f"{field}.")
-    content = _content(item.get("output"), f"{field}.output")
-    return {"role": "tool", "tool_call_id": demanded(item, "call_id", str, f"{field}."), "content": content}
+def _reasoning_text(item: RequestFields) -> str:
+    """Return the text of a reasoning item; the empty string where it has none."""
+    item.check_names(("type", "id", "summary", "content", "encrypted_content", "status"))
+    parts = item.nested_list("content") if item.values.get("content") else []
+    for part in parts:
+        if part.values.get("type") not in ("reasoning_text", "text"):
+            raise UntranslatableError(part.at("type"), "is not the text of reasoning", "use reasoning_text")
+    if parts:
+        return "".join(part.required("text", str) for part in parts)
+    sealed = item.optional("encrypted_content", str)
+    if sealed is not None:
+        return _unsealed(sealed, item.at("encrypted_content"))
+    if item.values.get("summary"):
+        raise UntranslatableError(
+            item.at("summary"), "is not the reasoning itself", "send its content, or no item"
+        )
+    return ""
 
 
-def _content(given: Any, field: str) -> str | list[dict[str, Any]]:
+def _unsealed(sealed: str, path: str) -> str:
+    mark, encoded = sealed[: len(MARK)], sealed[len(MARK) :]
+    try:
+        text = b64decode(encoded, validate=True).decode("utf-8", "surrogatepass")
+    except (binascii.Error, ValueError):
+        mark = ""
+    if mark != MARK:
+        raise UntranslatableError(path, "was not written here", "send the content, or no item")
+    return text
+
+
+def _content(item: RequestFields, name: str) -> str | list[dict[str, Any]]:
     """Return content: a string, or parts where there is more than one text."""
-    if isinstance(given, str):
-        return given
-    parts = [_part(part, f"{field}[{place}]") for place, part in enumerate(objects(given, field))]
+    if isinstance(item.values.get(name), str):
+        return str(item.values[name])
+    parts = [_part(part) for part in item.nested_list(name, required=True)]
     if not parts:
         return ""
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-def _part(part: Mapping[str, Any], field: str) -> dict[str, Any]:
-    kind = part.get("type")
-    if kind in TEXTS:
-        known(part, ("type", "text", "logprobs"), f"{field}.")
-        return {"type": "text", "text": demanded(part, "text", str, f"{field}.")}
+def _part(part: RequestFields) -> dict[str, Any]:
+    kind = part.values.get("type")
+    if kind in ("input_text", "output_text", "text"):
+        part.check_names(("type", "text", "logprobs"))
+        return {"type": "text", "text": part.required("text", str)}
     if kind == "input_image":
-        return {"type": "image_url", "image_url": _image(part, field)}
-    raise UntranslatableError(f"{field}.type", f"{kind!r:.60} cannot be translated", "use texts and images")
-
-
-def _image(part: Mapping[str, Any], field: str) -> dict[str, Any]:
-    known(part, ("type", "image_url", "detail"), f"{field}.")
-    detail = {} if part.get("detail") is None else {"detail": of_kind(part["detail"], str, f"{field}.detail")}
-    return {"url": demanded(part, "image_url", str, f"{field}."), **detail}
+        part.check_names(("type", "image_url", "detail"))
+        detail = part.optional("detail", str)
+        image = {"url": part.required("image_url", str), **({} if detail is None else {"detail": detail})}
+        return {"type": "image_url", "image_url": image}
+    raise UntranslatableError(part.at("type"), f"{kind!r:.60} cannot be translated", "use texts and images")

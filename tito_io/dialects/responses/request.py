@@ -1,151 +1,114 @@
-"""Requests of OpenAI's Responses, read."""
+"""Parse requests of OpenAI's Responses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tito_io.dialects.fields import (
-    ENGINE,
-    body_of,
-    demanded,
-    known,
-    objects,
-    of_kind,
-    only,
-    passed,
-    present,
-    taken,
-    with_template,
-)
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, RequestFields
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
-from .items import messages
+from .items import chat_messages
 
-HONOURED = frozenset(
+ENCRYPTED = "reasoning.encrypted_content"
+"""The one entry of `include` that has an effect."""
+TRANSLATED = frozenset(
     (
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "metadata",
-        "model",
-        "previous_response_id",
-        "reasoning",
-        "store",
-        "stream",
-        "text",
-        "tool_choice",
-        "tools",
+        *("include", "input", "instructions", "max_output_tokens", "metadata", "model"),
+        *("previous_response_id", "reasoning", "store", "stream", "text", "tool_choice", "tools"),
     )
 )
-NOISE = frozenset(
+NO_EFFECT = frozenset(
     (
-        "max_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "stream_options",
-        "user",
+        *("max_tool_calls", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+        *("safety_identifier", "service_tier", "stream_options", "user"),
     )
 )
-"""What changes nothing about an answer; `max_tool_calls` counts calls of tools that a server runs."""
-ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
+"""Fields that change nothing about an answer; `max_tool_calls` is about tools that a server runs."""
+LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "background": ((False,), "wait for the answer"),
     "parallel_tool_calls": ((True,), "allow parallel calls, or name the field in `ignoring`"),
     "tool_choice": (("auto", "none"), "use auto or none: nothing that is sampled can be forced here"),
     "top_logprobs": ((0,), "ask the chat completions for log-probabilities"),
     "truncation": (("disabled",), "shorten the input yourself: nothing is cut silently"),
 }
-"""Fields of which only some values can be honoured."""
-NAMES = HONOURED | NOISE | ENGINE | ONLY.keys()
-INCLUDED = frozenset(("reasoning.encrypted_content",))
+"""Fields of which only some values can be translated: those values, and what to do instead."""
+NAMES = TRANSLATED | NO_EFFECT | ENGINE_ARGUMENTS | LIMITED.keys()
 
 
-def read(body: object, ignoring: frozenset[str]) -> ParsedRequest:
-    """Return what a request asks."""
-    given = body_of(body)
-    said = {name: value for name, value in given.items() if name not in ignoring}
-    known(said, NAMES)
-    for name, (allowed, instead) in ONLY.items():
-        only(said, name, allowed, instead)
-    _only_text(present(taken(said, "text", dict) or {}))
-    _included(taken(said, "include", list) or [])
-    tools = tuple(_tools(objects(said.get("tools", []), "tools")))
-    stored = taken(said, "store", bool)
-    instructions = _instructions(said)
+def parse_request(body: object, ignoring: frozenset[str]) -> ParsedRequest:
+    """Parse a request's body; `ignoring` are fields to accept without effect."""
+    given = RequestFields.of_body(body, ()).values
+    fields = RequestFields.of_body(given, ignoring)
+    fields.check_names(NAMES)
+    for name, (allowed, instead) in LIMITED.items():
+        fields.check_value(name, allowed, instead)
+    _check_text(fields.nested("text"))
+    _check_include(fields)
+    tools = tuple(_tools(fields))
+    instructions = fields.optional("instructions", str)
+    system = [{"role": "system", "content": instructions}] if instructions else []
+    reasoning = fields.nested("reasoning")
+    reasoning.check_names(("effort", "summary", "generate_summary"))
+    store = fields.optional("store", bool)
     return ParsedRequest(
-        messages=(*instructions, *_input(said)),
-        instructed=bool(instructions),
-        tools=() if said.get("tool_choice") == "none" else tools,
-        sampling=_sampling(said),
-        model=taken(said, "model", str),
-        stream=taken(said, "stream", bool) or False,
-        previous_response_id=taken(said, "previous_response_id", str),
-        store=True if stored is None else stored,
-        metadata=taken(said, "metadata", dict) or {},
-        ignored=(*sorted(given.keys() & (ignoring | NOISE)), *_summaries(said)),
+        messages=(*system, *_input(fields)),
+        instructed=bool(system),
+        tools=() if fields.values.get("tool_choice") == "none" else tools,
+        sampling=_sampling(fields, reasoning),
+        model=fields.optional("model", str),
+        stream=fields.flag("stream"),
+        previous_response_id=fields.optional("previous_response_id", str),
+        store=True if store is None else store,
+        metadata=fields.nested("metadata").values,
+        ignored=(*sorted(given.keys() & (ignoring | NO_EFFECT)), *_summary_fields(reasoning)),
         body=given,
     )
 
 
-def _instructions(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    text = taken(said, "instructions", str)
-    return [{"role": "system", "content": text}] if text else []
+def _check_text(text: RequestFields) -> None:
+    text.check_names(("format", "verbosity"))
+    text.check_value("format", ({"type": "text"},), "ask for text")
+    text.check_value("verbosity", ("medium",), "leave it out")
 
 
-def _input(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    given = said.get("input")
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    found = messages(objects(given, "input")) if given is not None else []
-    if not found and "previous_response_id" not in said:
+def _check_include(fields: RequestFields) -> None:
+    for place, name in enumerate(fields.optional("include", list) or []):
+        path = f"include[{place}]"
+        if fields.check(name, str, path) != ENCRYPTED:
+            raise UntranslatableError(path, f"{name!r:.60} is not known here", "leave it out")
+
+
+def _tools(fields: RequestFields) -> Iterator[dict[str, Any]]:
+    """Yield tool definitions in the form of the chat API."""
+    for tool in fields.nested_list("tools"):
+        tool.check_value("type", ("function",), "declare functions, which the client runs")
+        tool.check_names(("type", "name", "description", "parameters", "strict"))
+        names = ("description", "parameters")
+        described = {name: tool.values[name] for name in names if tool.values.get(name) is not None}
+        strict = {"strict": True} if tool.values.get("strict") else {}
+        yield {"type": "function", "function": {"name": tool.required("name", str), **described, **strict}}
+
+
+def _input(fields: RequestFields) -> list[dict[str, Any]]:
+    if isinstance(fields.values.get("input"), str):
+        return [{"role": "user", "content": fields.values["input"]}]
+    messages = chat_messages(fields.nested_list("input"))
+    if not messages and "previous_response_id" not in fields.values:
         raise UntranslatableError("input", "is missing or empty", "give a string or items")
-    return found
+    return messages
 
 
-def _tools(tools: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield definitions in the manner of the chat API."""
-    for place, tool in enumerate(tools):
-        within = f"tools[{place}]."
-        only(tool, "type", ("function",), "declare functions, which the client runs", within)
-        known(tool, ("type", "name", "description", "parameters", "strict"), within)
-        described = {name: tool[name] for name in ("description", "parameters") if tool.get(name) is not None}
-        strict = {"strict": True} if tool.get("strict") else {}
-        yield {
-            "type": "function",
-            "function": {"name": demanded(tool, "name", str, within), **described, **strict},
-        }
+def _sampling(fields: RequestFields, reasoning: RequestFields) -> dict[str, Any]:
+    limit = fields.optional("max_output_tokens", int)
+    effort = reasoning.optional("effort", str)
+    return fields.sampling(
+        {} if effort is None else {"reasoning_effort": effort},
+        **({} if limit is None else {"max_tokens": limit}),
+    )
 
 
-def _sampling(said: Mapping[str, Any]) -> dict[str, Any]:
-    found = passed(said)
-    if "max_output_tokens" in said:
-        found["max_tokens"] = demanded(said, "max_output_tokens", int)
-    effort = taken(_reasoning(said), "effort", str, "reasoning.")
-    return with_template(found, {} if effort is None else {"reasoning_effort": effort})
-
-
-def _reasoning(said: Mapping[str, Any]) -> dict[str, Any]:
-    wish = present(taken(said, "reasoning", dict) or {})
-    known(wish, ("effort", "summary", "generate_summary"), "reasoning.")
-    return wish
-
-
-def _summaries(said: Mapping[str, Any]) -> list[str]:
-    """Return the wishes for a summary, which have no effect: thoughts are told whole."""
-    return [f"reasoning.{name}" for name in sorted(_reasoning(said).keys() - {"effort"})]
-
-
-def _only_text(wish: Mapping[str, Any]) -> None:
-    known(wish, ("format", "verbosity"), "text.")
-    only(wish, "format", ({"type": "text"},), "ask for text", "text.")
-    only(wish, "verbosity", ("medium",), "leave it out", "text.")
-
-
-def _included(wishes: list[Any]) -> None:
-    for place, wish in enumerate(wishes):
-        if of_kind(wish, str, f"include[{place}]") not in INCLUDED:
-            raise UntranslatableError(f"include[{place}]", f"{wish!r:.60} is not there", "leave it out")
+def _summary_fields(reasoning: RequestFields) -> list[str]:
+    """Return the fields that ask for a summary. They have no effect: reasoning is shown in full."""
+    given = {name for name, value in reasoning.values.items() if value is not None}
+    return [f"reasoning.{name}" for name in sorted(given - {"effort"})]
