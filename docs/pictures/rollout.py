@@ -12,7 +12,7 @@ from tito_core import Message, Policy, Step, Stitched
 from tito_core.samples import StoredCall
 from tito_io.client.conversation import Conversation
 from tito_io.embedded import family
-from tito_io.engines.embedded import embedded
+from tito_io.engines.registry import embedded
 from tito_io.engines.protocol import Sampling
 
 SEED = 25
