@@ -82,7 +82,7 @@ class TokenClient:
             `tito_io.client.sampling.NAMES`. They are sent as they are.
 
     >>> import asyncio
-    >>> from tito_io.engines.embedded import embedded
+    >>> from tito_io.engines.registry import embedded
     >>> client = TokenClient(embedded(seed=1))
     >>> prompt = [{"role": "user", "content": "Hello."}]
     >>> first = asyncio.run(client.turn([], prompt, sampling={"max_tokens": 16}))

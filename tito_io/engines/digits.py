@@ -1,8 +1,8 @@
-"""The digits that ids are written in: of a conversation's ids, those that a turn adds and no more.
+"""The JSON of prompts: of a conversation's ids, only those that a turn adds are written anew.
 
-A prompt shares with the one before it whatever both begin with, as links of one chain. So the body that was
-sent last is kept for as long as its conversation is, and the next one is a copy of it with what is new. Two
-prompts that go on from one turn share no body: the second is written anew, once.
+A prompt shares its beginning with the one before it, as links of one chain (`Ids`). So the body that was sent
+last is kept as long as its conversation is, and the next one is a copy of it with what is new. Two prompts
+that continue one turn share no body: the second is written anew, once.
 """
 
 from __future__ import annotations
@@ -17,30 +17,35 @@ import orjson
 from tito_core import Ids
 
 
-class Held(ref["array[int]"]):
-    """A part that may go away, and the name that it is known by."""
+class PartRef(ref["array[int]"]):
+    """A weak reference to a part of ids, and the key under which the part's text is kept."""
 
-    __slots__ = ("name",)
-    name: int
+    __slots__ = ("key",)
+    key: int
 
 
 @attrs.frozen
 class Written:
-    """Ids as far as a link, in digits."""
+    """The JSON of ids up to a link.
 
-    held: Held
-    """The link's part: with its parent it is the link, which nothing can refer to weakly."""
+    Attributes:
+        part_ref: The link's part. With its parent it identifies the link, to which no weak reference exists.
+        parent: The link before it; None for the first.
+        text: The ids as JSON, without brackets.
+        top: The largest of the ids.
+    """
+
+    part_ref: PartRef
     parent: Ids | None
     text: memoryview | bytes
     top: int
-    """The largest of the ids."""
 
 
 @attrs.define
 class Digits:
-    """What was written, by the address of the last part: it is the part's own for as long as that is held.
+    """The texts that were written, by the address of their last part, which is unique while the part exists.
 
-    Only packed parts can say that they go, which are those of a trajectory; others are written each time.
+    Only packed parts, those of a trajectory, can be referenced weakly; others are written each time.
 
     >>> digits, prompt = Digits(), Ids.of([5, 6]).packed()
     >>> digits.write(b"[", prompt, b"]"), digits.write(b"[", prompt.then((7, 8)), b"]")
@@ -50,12 +55,12 @@ class Digits:
     _known: dict[int, Written] = attrs.field(factory=dict)
 
     def largest(self, ids: Ids) -> int:
-        """Return the largest id, -1 where there is none."""
+        """Return the largest id; -1 for no ids."""
         base, new = self._since(ids)
         return _top(base, new)
 
     def write(self, before: bytes, ids: Ids, after: bytes) -> bytes:
-        """Return the digits of ids between two texts, with commas."""
+        """Return the JSON of ids, with commas and no brackets, between two texts."""
         base, new = self._since(ids)
         texts = [b"," + _digits(link.part) for link in new]
         if base is None and texts:
@@ -68,34 +73,34 @@ class Digits:
         return body
 
     def _since(self, ids: Ids) -> tuple[Written | None, list[Ids]]:
-        """Return what was written of ids, and the links after it, oldest first."""
+        """Return the longest prefix of ids that was written before, and the links after it, oldest first."""
         new: list[Ids] = []
         for link in ids.links():
-            found = self._known.get(id(link.part))
-            if found is not None and found.held() is link.part and found.parent is link.parent:
-                return found, new[::-1]
+            written = self._known.get(id(link.part))
+            if written is not None and written.part_ref() is link.part and written.parent is link.parent:
+                return written, new[::-1]
             if link.part:
                 new.append(link)
         return None, new[::-1]
 
     def _keep(self, base: Written | None, new: Sequence[Ids], text: memoryview) -> None:
-        """Keep what ends with the last of these links, in place of what they follow."""
+        """Keep the text that ends with the last of these links, in place of the text before them."""
         part = new[-1].part
-        assert isinstance(part, array)  # noqa: S101  # so it was chosen
-        held = Held(part, self._gone)
-        held.name = id(part)
-        self._known[held.name] = Written(held, new[-1].older, text, _top(base, new))
+        assert isinstance(part, array)  # noqa: S101  # `write` passes packed links
+        part_ref = PartRef(part, self._gone)
+        part_ref.key = id(part)
+        self._known[part_ref.key] = Written(part_ref, new[-1].older, text, _top(base, new))
         if base is not None:
-            self._known.pop(base.held.name, None)
+            self._known.pop(base.part_ref.key, None)
 
-    def _gone(self, held: ref[array[int]]) -> None:
-        """Forget what ends with a part."""
-        assert isinstance(held, Held)  # noqa: S101  # so it was made
-        self._known.pop(held.name, None)
+    def _gone(self, part_ref: ref[array[int]]) -> None:
+        """Drop the text that ends with a part."""
+        assert isinstance(part_ref, PartRef)  # noqa: S101  # `_keep` made it
+        self._known.pop(part_ref.key, None)
 
 
 def _digits(part: Sequence[int]) -> bytes:
-    """Return digits without brackets."""
+    """Return the JSON of a part, without brackets."""
     return orjson.dumps(part.tolist() if isinstance(part, array) else tuple(part))[1:-1]
 
 

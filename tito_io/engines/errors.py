@@ -1,8 +1,8 @@
-"""Which error an engine's refusal is.
+"""From an engine's error answer to the error class: one classifier for all engines.
 
-One classifier for all engines: proxies put one engine's words behind another's routes, so a wording is
-recognized wherever it comes from. What the engine said stays in the error's `answer`; its words are repeated
-in the message only where they cannot hold any of the conversation.
+Proxies send one engine's texts from another engine's routes, so a text is recognized wherever it comes from.
+The engine's text stays in `EngineError.answer`. It is repeated in the message only where it cannot hold any
+part of the conversation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .protocol import (
 )
 
 LONGEST_REASON = 1000
-"""The most characters of a template's own words."""
+"""The most characters of a chat template's error that are kept."""
 OVERLONG_STATUSES = frozenset((400, 413, 422))
 OVERLONG = re.compile(
     r"maximum context length|maximum model length|model's context length|max_model_len"
@@ -34,7 +34,7 @@ OVERLONG = re.compile(
     r"|longer than the maximum|exceeds? the (available )?context size|exceeds the maximum allowed length",
     re.IGNORECASE,
 )
-"""Ways to say that a prompt, or a prompt and its answer, has no room."""
+"""How engines state that a prompt, or a prompt and its completion, does not fit the context."""
 
 HARMLESS = re.compile(
     r"The model `[\w./:-]{1,100}` does not exist"
@@ -45,28 +45,57 @@ HARMLESS = re.compile(
     r"|maximum (?:context|model) length (?:is |of )?(?:\d+|\(\d+\))"
     r"|prompt contains (?:at least )?\d+|Input length \(\d+\)|decoder prompt \(length \d+\)"
 )
-"""What an engine may be quoted with."""
+"""Parts of engines' error texts that cannot hold any of the conversation."""
 
 
-ADVICE: Mapping[int, tuple[type[EngineError], str]] = {
-    401: (AuthenticationError, "the engine wants other credentials; pass the right api_key"),
-    403: (AuthenticationError, "these credentials may not do that; pass another api_key, or allow it there"),
-    404: (RequestError, "no such model or route there; check the base_url and the model's name"),
-    408: (RequestError, "the engine did not get to it in time; ask again later"),
-    429: (RequestError, "the engine has too much to do; ask again later"),
+@attrs.frozen
+class Diagnosis:
+    """What an error answer means: the error class, what to do, and which argument to change."""
+
+    kind: type[EngineError]
+    advice: str
+    parameter: str = ""
+
+
+BY_STATUS: Mapping[int, Diagnosis] = {
+    401: Diagnosis(
+        AuthenticationError, "the engine wants other credentials; pass the right api_key", "api_key"
+    ),
+    403: Diagnosis(
+        AuthenticationError,
+        "these credentials may not do that; pass another api_key, or allow it there",
+        "api_key",
+    ),
+    404: Diagnosis(
+        RequestError, "no such model or route there; check the base_url and the model's name", "base_url"
+    ),
+    408: Diagnosis(RequestError, "the engine did not get to it in time; ask again later"),
+    429: Diagnosis(RequestError, "the engine has too much to do; ask again later"),
 }
-"""What a status alone says, and what to do about it."""
+"""What a status alone means."""
+OVERLONG_PROMPT = Diagnosis(OverlongError, "the prompt does not fit the model's context; shorten it")
+FAILED = Diagnosis(ServerError, "the engine failed; look into its log")
+NOT_AN_ENGINE = Diagnosis(
+    RequestError, "something stands between here and the engine; check the base_url", "base_url"
+)
+REFUSED = Diagnosis(RequestError, "the engine refuses this request; correct what it names")
 
 
 @attrs.frozen
 class Complaint:
-    """An engine's refusal, whichever envelope it came in."""
+    """An engine's error body, in whichever form it came.
+
+    Attributes:
+        message: The engine's text.
+        kind: Its `type`, such as `BadRequestError`.
+        param: The request key that it names.
+        room: How many ids were requested and how many fit; None where it does not state these numbers.
+    """
 
     message: str = ""
     kind: str = ""
     param: str = ""
     room: tuple[int, int] | None = attrs.field(default=None, repr=False)
-    """How many ids were asked for and how many there is room for, where it says so in numbers."""
 
     @classmethod
     def of(cls, body: object) -> Complaint:
@@ -87,10 +116,10 @@ class Complaint:
 
     @property
     def overlong(self) -> bool:
-        """Whether it says that the prompt has no room in the context.
+        """Whether it means that the prompt does not fit the context.
 
-        A prompt that fills the context exactly leaves vLLM saying that `max_tokens` must be at least 1.
-        Complaints about the form of a request repeat parts of it, which may say anything.
+        Of a prompt that fills the context exactly, vLLM states that `max_tokens` must be at least 1. Errors
+        about the form of a request (`Bad Request`) repeat parts of it, which may hold any text.
         """
         if self.room is not None:
             return True
@@ -101,7 +130,7 @@ class Complaint:
 
     @property
     def quoted(self) -> str:
-        """The part of its words that holds none of the conversation, in parentheses; perhaps nothing."""
+        """The parts of its text that hold none of the conversation, in parentheses; may be empty."""
         words = [found.group() for found in HARMLESS.finditer(self.message)]
         words += [f"{self.room[0]} ids, and there is room for {self.room[1]}"] if self.room else []
         words += [f"parameter {self.param}"] if re.fullmatch(r"[\w.]{1,60}", self.param) else []
@@ -109,10 +138,10 @@ class Complaint:
 
 
 def refused_by_template(error: RequestError, otherwise: re.Pattern[str]) -> TemplateRefused | None:
-    """Return a chat template's refusal, where that is what a server's is.
+    """Return the chat template's refusal that a server's error holds; None where it is another error.
 
-    Servers put what a template raises into the envelope of their own complaints, without a parameter;
-    `otherwise` are the words of those.
+    Servers send what a template raises in the envelope of their own errors, without a parameter; `otherwise`
+    matches the texts of those.
     """
     answer = error.answer or EngineAnswer(0, None)
     complaint = Complaint.of(answer.body)
@@ -123,33 +152,35 @@ def refused_by_template(error: RequestError, otherwise: re.Pattern[str]) -> Temp
 
 
 def _room(inner: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the numbers of Dynamo's `details`, where they are of a context that is too short.
+    """Return the numbers in Dynamo's `details` of a prompt that does not fit.
 
     >>> _room({"details": {"type": "context_length", "limit": 2048, "actual": 2100}})
     (2100, 2048)
     """
     details = inner.get("details")
-    found = details if isinstance(details, Mapping) and details.get("type") == "context_length" else {}
-    actual, limit = found.get("actual"), found.get("limit")
+    numbers = details if isinstance(details, Mapping) and details.get("type") == "context_length" else {}
+    actual, limit = numbers.get("actual"), numbers.get("limit")
     return (actual, limit) if type(actual) is int and type(limit) is int else None
 
 
 def fault(where: str, answer: EngineAnswer) -> EngineError:
-    """Return the error for a refusal; `where` is the request, as errors name it."""
+    """Return the error for an error answer; `where` is the request, as errors name it."""
     complaint = Complaint.of(answer.body)
-    kind, advice = _kind(answer.status, complaint)
-    told = f"{where} answered {answer.status}{complaint.quoted}: {advice}; its own words are in `answer.body`"
-    return kind(told, answer)
+    diagnosis = _diagnosis(answer.status, complaint)
+    return diagnosis.kind(
+        f"{where} answered {answer.status}{complaint.quoted}: {diagnosis.advice}",
+        answer,
+        hint="its own words are in `answer.body`",
+        where=where,
+        parameter=diagnosis.parameter,
+    )
 
 
-def _kind(status: int, complaint: Complaint) -> tuple[type[EngineError], str]:
-    """Return the error's class and what to do."""
+def _diagnosis(status: int, complaint: Complaint) -> Diagnosis:
     if status in OVERLONG_STATUSES and complaint.overlong:
-        return OverlongError, "the prompt does not fit the model's context; shorten it"
-    if status in ADVICE:
-        return ADVICE[status]
+        return OVERLONG_PROMPT
+    if status in BY_STATUS:
+        return BY_STATUS[status]
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ServerError, "the engine failed; look into its log"
-    if status < HTTPStatus.BAD_REQUEST:
-        return RequestError, "something stands between here and the engine; check the base_url"
-    return RequestError, "the engine refuses this request; correct what it names"
+        return FAILED
+    return NOT_AN_ENGINE if status < HTTPStatus.BAD_REQUEST else REFUSED

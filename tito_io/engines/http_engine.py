@@ -94,7 +94,7 @@ def sole_model(models: Sequence[ServedModel], name: str | None = None) -> Served
     """Return the only model that is not a LoRA adapter.
 
     Raises:
-        InputError: There are none, or several; or `name` was given, which names none of them.
+        InputError: There is no such model, or there are several; or `name` was passed, and is not listed.
     """
     bases = [one for one in models if one.parent is None]
     if len(bases) == 1 and name is None:

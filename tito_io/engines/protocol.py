@@ -247,16 +247,30 @@ class EngineError(TitoError):
         partial: The part of a turn that was received before the failure, or a whole turn from which no
             message could be made; None where no id was received. Its finish reason is `abort` unless the
             turn is whole.
-        parameter: The argument to change, such as `base_url`, `api_key` or `vocab_size`; empty where no
-            argument is wrong.
+        message: What went wrong and what to do. The text of the error is `message`, followed by `hint`.
+        hint: Where a program finds more, such as the attribute with the engine's own text; may be empty.
+        where: The request, such as `POST http://127.0.0.1:8000/v1/completions`; empty where none was sent.
+        parameter: The argument to change, such as `base_url`, `api_key` or `route`; empty where no argument
+            is wrong.
     """
 
     partial: Reply | None = None
 
-    def __init__(self, message: str, answer: EngineAnswer | None = None, *, parameter: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        answer: EngineAnswer | None = None,
+        *,
+        hint: str = "",
+        where: str = "",
+        parameter: str = "",
+    ) -> None:
         """Store the text and the data of the failure."""
-        super().__init__(message)
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
         self.answer = answer
+        self.hint = hint
+        self.where = where
         self.parameter = parameter
 
 

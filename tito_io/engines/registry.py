@@ -1,4 +1,4 @@
-"""The engine that a command names, made ready. Adapters are loaded only where they are asked for."""
+"""Engines by name: make the engine that a command line names. Only its adapter is imported."""
 
 from __future__ import annotations
 
@@ -13,42 +13,60 @@ from .protocol import Engine
 
 
 @attrs.frozen(kw_only=True)
-class Address:
-    """What a command line says of an engine."""
+class EngineOptions:
+    """The command-line options of an engine.
+
+    Attributes:
+        base_url: The server's address.
+        model: The model's name.
+        api_key: Sent as a bearer token.
+        family: The model's folder.
+        vocab_size: How many ids there are.
+        seed: The seed of the embedded engine.
+        timeout: Seconds without a byte from the engine after which a request fails; None for no limit.
+    """
 
     base_url: str | None = None
     model: str | None = None
     api_key: str | None = None
     family: Family | None = None
-    """The model's folder, where one is given."""
     vocab_size: int | None = None
     seed: int = 0
-    """What the embedded engine samples with."""
     timeout: float | None = 600.0
-    """Seconds without a byte from the engine after which a request fails; None for no limit."""
 
     def where(self, engine: str) -> str:
-        """Return the base URL, or say that there is none."""
+        """Return the base URL; raises `InputError` where none was passed."""
         if not self.base_url:
             raise InputError(f"--engine {engine} needs --base-url URL")
         return self.base_url
 
 
-def _embedded(address: Address) -> Engine:
+def embedded(seed: int = 0) -> Engine:
+    """Return the engine that needs no server: a sampler of random text behind vLLM's API, in this process."""
+    import httpx2  # noqa: PLC0415  # one engine, chosen at run time
+
+    from tito_io.embedded import app  # noqa: PLC0415  # training its tokenizer takes a moment
+
+    from .vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
+
+    engine = VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed)))
+    engine.name = "embedded sampler, not a language model"
+    return engine
+
+
+def _embedded(address: EngineOptions) -> Engine:
     if address.base_url or address.model:
         raise InputError("the embedded engine has no --base-url and no --model: name another with --engine")
-    from .embedded import embedded  # noqa: PLC0415  # training its tokenizer takes a moment
-
     return embedded(seed=address.seed)
 
 
-def _vllm(address: Address) -> Engine:
+def _vllm(address: EngineOptions) -> Engine:
     from .vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
 
     return VLLM(address.where("vllm"), model=address.model, api_key=address.api_key, timeout=address.timeout)
 
 
-def _sglang(address: Address) -> Engine:
+def _sglang(address: EngineOptions) -> Engine:
     from .sglang import SGLang  # noqa: PLC0415  # one engine, chosen at run time
 
     return SGLang(
@@ -60,7 +78,7 @@ def _sglang(address: Address) -> Engine:
     )
 
 
-def _dynamo(address: Address) -> Engine:
+def _dynamo(address: EngineOptions) -> Engine:
     from .dynamo import Dynamo  # noqa: PLC0415  # one engine, chosen at run time
 
     where = address.where("dynamo")
@@ -75,7 +93,7 @@ def _dynamo(address: Address) -> Engine:
     )
 
 
-def _miles(address: Address) -> Engine:
+def _miles(address: EngineOptions) -> Engine:
     from .miles import Miles  # noqa: PLC0415  # one engine, chosen at run time
 
     return Miles(
@@ -86,7 +104,7 @@ def _miles(address: Address) -> Engine:
     )
 
 
-ENGINES: Mapping[str, Callable[[Address], Engine]] = {
+ENGINES: Mapping[str, Callable[[EngineOptions], Engine]] = {
     "embedded": _embedded,
     "vllm": _vllm,
     "sglang": _sglang,
@@ -95,8 +113,8 @@ ENGINES: Mapping[str, Callable[[Address], Engine]] = {
 }
 
 
-def chosen(name: str, address: Address) -> Engine:
-    """Return the engine of that name; raises `InputError` for options that it does not have."""
+def make_engine(name: str, address: EngineOptions) -> Engine:
+    """Return the engine called `name`; raises `InputError` for options of `address` that it does not have."""
     if address.vocab_size is not None and name != "sglang":
         raise InputError(f"--vocab-size is for --engine sglang, and this is {name}: leave it out")
     _check_key(address.api_key)
@@ -104,7 +122,7 @@ def chosen(name: str, address: Address) -> Engine:
 
 
 def _check_key(key: str | None) -> None:
-    """Refuse a key that no header can carry, without repeating it."""
+    """Raise `InputError` for a key that no header can carry, without repeating it."""
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise InputError(
             "--api-key (or TITO_API_KEY) has a space, a line's end or a letter that no header can carry: "

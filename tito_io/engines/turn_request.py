@@ -91,7 +91,9 @@ class TurnRequest:
         """
         if any(choice.get("finish_reason") is None for choice in body["choices"]):
             raise AbortedError(
-                f"{check.where}: the stream ended before its turn did: the engine aborted it", check.answer
+                f"{check.where}: the stream ended before its turn did: the engine aborted it",
+                check.answer,
+                where=check.where,
             )
 
     def partial(self, check: Check, body: Any) -> Reply | None:

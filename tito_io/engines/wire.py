@@ -1,6 +1,6 @@
-"""JSON over HTTP to one server; whatever goes wrong on the way becomes one of our errors, here and only here.
+"""JSON over HTTP to one server; every failure on the way becomes an `EngineError`, here and only here.
 
-Nothing is tried twice: a repeated request samples another turn.
+No request is repeated: a repeated request samples another turn.
 """
 
 from __future__ import annotations
@@ -24,35 +24,55 @@ from .protocol import EngineAnswer, EngineError, InvalidReplyError, TimedOutErro
 
 CONNECT_SECONDS = 10.0
 DRAIN_SECONDS = 1.0
-"""How long the end of a stream is waited for after its end mark."""
+"""How long to wait for the end of a stream after its end mark."""
 IDLE_SECONDS = 2.0
-"""How long an unused connection is kept. Servers close theirs after 5 s, and a request that meets the close
-is lost."""
+"""How long an unused connection is kept. Servers close theirs after 5 s, and a request sent at that moment is
+lost."""
 
-FAILURES: tuple[tuple[type[httpx2.RequestError], type[EngineError], str], ...] = (
-    (
+
+@attrs.frozen
+class Failure:
+    """Which `EngineError` an exception of the HTTP library becomes, and what to do about it."""
+
+    theirs: type[httpx2.RequestError]
+    ours: type[EngineError]
+    advice: str
+    parameter: str = ""
+
+
+FAILURES = (
+    Failure(
         httpx2.ConnectError,
         UnreachableError,
         "nothing answers; start the engine, or correct the base_url",
+        "base_url",
     ),
-    (httpx2.ConnectTimeout, UnreachableError, "no connection in time; check that the engine runs there"),
-    (httpx2.TimeoutException, TimedOutError, "no answer in time; allow more with `timeout`"),
-    (httpx2.DecodingError, InvalidReplyError, "the answer's compression is broken"),
-    (httpx2.TransportError, UnreachableError, "the connection broke before the answer was whole"),
-    (httpx2.RequestError, UnreachableError, "the request did not get through"),
+    Failure(
+        httpx2.ConnectTimeout, UnreachableError, "no connection in time; check that the engine runs there"
+    ),
+    Failure(
+        httpx2.TimeoutException, TimedOutError, "no answer in time; allow more with `timeout`", "timeout"
+    ),
+    Failure(httpx2.DecodingError, InvalidReplyError, "the answer's compression is broken"),
+    Failure(httpx2.TransportError, UnreachableError, "the connection broke before the answer was whole"),
+    Failure(httpx2.RequestError, UnreachableError, "the request did not get through"),
 )
-"""The library's exceptions and ours, the most particular first."""
+"""The most specific first."""
 
 
 @attrs.define
 class Wire:
-    """A server, and the connections to it."""
+    """A server, and the connections to it.
+
+    Attributes:
+        root: The address before every route.
+        client: The HTTP client.
+        digits: The JSON of ids that were sent before.
+    """
 
     root: httpx2.URL
-    """Where its routes begin."""
     client: httpx2.AsyncClient
     digits: Digits = attrs.field(factory=Digits)
-    """How the ids that were sent before are written."""
 
     @classmethod
     def to(
@@ -63,7 +83,7 @@ class Wire:
         timeout: float | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> Wire:
-        """Make ready; nothing is sent yet. `timeout` is in seconds, from one byte to the next."""
+        """Return a server's wire; nothing is sent yet. `timeout` is in seconds, from one byte to the next."""
         client = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
             timeout=httpx2.Timeout(timeout, connect=CONNECT_SECONDS),
@@ -83,10 +103,13 @@ class Wire:
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Send a JSON object; yield the JSON objects of the events that come back.
 
-        Ends at `[DONE]`, which says that the engine is through with the request and not that it went well: a
-        finish reason must have come before. Raises `UnreachableError` where the stream ends without, and the
-        error that an event amounts to. An event may be of any size. Leaving early closes the connection,
-        which is how engines learn that nobody waits any more: use `contextlib.aclosing`.
+        Ends at `[DONE]`. That mark means that the engine is done, not that it succeeded: a finish reason must
+        have come before. An event may have any size. Leaving early closes the connection, and that makes
+        engines abort the turn: use `contextlib.aclosing`.
+
+        Raises:
+            UnreachableError: The stream ends without its mark.
+            EngineError: An event is an error.
         """
         where = self.where("POST", path)
         content = encoded(body, self.digits)
@@ -107,7 +130,7 @@ class Wire:
     async def exchange(
         self, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> httpx2.Response:
-        """Send a request; return the answer whatever it says, for routes that answer with more than JSON."""
+        """Send a request; return the response of any status, for routes that answer with more than JSON."""
         kind = {"Content-Type": "application/json"} if content is not None else {}
         try:
             return await self.client.request(
@@ -117,17 +140,19 @@ class Wire:
             raise _failure(self.where(method, path), error) from error
 
     def sendable(self, ids: Sequence[int], vocab_size: int | None = None) -> Ids:
-        """Return ids as such; raises `InputError` for what is none, or is known to be none of the model's."""
+        """Return a prompt's ids; raises `InputError` for other values, or ids beyond the vocabulary."""
         sent = Ids.of(ids)
         if not sent:
             raise InputError("ids: a prompt has at least one id")
         largest = -1 if vocab_size is None else self.digits.largest(sent)
         if vocab_size is not None and largest >= vocab_size:
-            raise InputError(f"ids: {largest} is not in the vocabulary of {vocab_size}; whose is it?")
+            raise InputError(
+                f"ids: {largest} is not in the vocabulary of {vocab_size} ids; is it another model's?"
+            )
         return sent
 
     def where(self, method: str, path: str) -> str:
-        """Name a request, for errors; credentials in the address stay out.
+        """Return a request as errors name it, without credentials that the address may hold.
 
         >>> Wire.to("http://me:secret@127.0.0.1:8000/v1").where("GET", "/v1/models")
         'GET http://127.0.0.1:8000/v1/models'
@@ -145,7 +170,7 @@ class Wire:
         return _read(self.where(method, path), await self.exchange(method, path, content))
 
 
-@lru_cache(maxsize=256)  # a URL takes longer to make than a short request to write
+@lru_cache(maxsize=256)  # building a URL takes longer than writing a short request
 def _at(root: httpx2.URL, path: str) -> httpx2.URL:
     """Return the address of a route."""
     return root.copy_with(path=root.path.rstrip("/") + path)
@@ -153,12 +178,12 @@ def _at(root: httpx2.URL, path: str) -> httpx2.URL:
 
 @lru_cache(maxsize=256)
 def _shown(root: httpx2.URL, path: str) -> str:
-    """Return that address without credentials."""
+    """Return the address of a route without credentials."""
     return str(_at(root, path).copy_with(userinfo=b""))
 
 
 def root_of(base_url: str) -> httpx2.URL:
-    """Return where a server's routes begin: a trailing `/v1` is one of them.
+    """Return the address before every route of a server; a trailing `/v1` belongs to the routes.
 
     >>> root_of("http://127.0.0.1:8000/v1/"), root_of("https://host/engines/a")
     (URL('http://127.0.0.1:8000'), URL('https://host/engines/a'))
@@ -168,59 +193,59 @@ def root_of(base_url: str) -> httpx2.URL:
     except (httpx2.InvalidURL, TypeError) as error:
         raise InputError(f"base_url: {error}; give http://HOST:PORT or https://HOST") from error
     if url.scheme not in ("http", "https") or not url.host or not 0 <= (url.port or 0) <= 0xFFFF:  # noqa: PLR2004  # the last port
-        raise InputError("base_url: no http address; give http://HOST:PORT or https://HOST")
+        raise InputError("base_url: not an http address; give http://HOST:PORT or https://HOST")
     return url.copy_with(path=url.path.rstrip("/").removesuffix("/v1").rstrip("/"), query=None, fragment=None)
 
 
 def encoded(body: Mapping[str, Any], digits: Digits | None = None) -> bytes:
-    """Return a request's JSON; `digits` has those of the ids that were sent before.
+    """Return a request's JSON; `digits` holds the JSON of ids that were sent before.
 
     >>> encoded({"prompt": Ids.of([1, 2]), "stop": ["a"]})
     b'{"prompt":[1,2],"stop":["a"]}'
     """
-    found: list[Ids] = []
+    ids: list[Ids] = []
     try:
-        text = orjson.dumps(body, default=partial(_plain, found))
-    except TypeError as error:  # what the library says to half a surrogate pair, and to what is no JSON
+        text = orjson.dumps(body, default=partial(_plain, ids))
+    except TypeError as error:  # raised for half a surrogate pair, too
         raise InputError(f"the request cannot be written as JSON: {error}") from error
-    return _filled(text, found, digits or Digits()) if found else text
+    return _filled(text, ids, digits or Digits()) if ids else text
 
 
 HOLE = b"\0"
-"""Stands for ids until they are filled in; no JSON text has it, since strings write it as an escape."""
+"""Stands for ids until they are filled in. No JSON text contains it: strings write it as an escape."""
 
 
-def _plain(found: list[Ids], value: object) -> object:
-    """Return a mapping of the caller's own as a plain one; of ids, note where they belong."""
+def _plain(ids: list[Ids], value: object) -> object:
+    """Return any mapping as a dict; for `Ids`, append them to `ids` and return a hole."""
     if isinstance(value, Ids):
-        found.append(value)
+        ids.append(value)
         return orjson.Fragment(HOLE)
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-def _filled(text: bytes, found: Sequence[Ids], digits: Digits) -> bytes:
-    """Return the text with the ids in its holes, everything copied once."""
+def _filled(text: bytes, ids: Sequence[Ids], digits: Digits) -> bytes:
+    """Return the text with the ids in its holes, each byte copied once."""
     body, *rest = text.split(HOLE)
-    for ids, after in zip(found, rest, strict=True):
-        body = digits.write(body + b"[", ids, b"]" + after)
+    for prompt, after in zip(ids, rest, strict=True):
+        body = digits.write(body + b"[", prompt, b"]" + after)
     return body
 
 
 def _failure(where: str, error: httpx2.RequestError) -> EngineError:
-    kind, told = next((ours, told) for theirs, ours, told in FAILURES if isinstance(error, theirs))
-    return kind(f"{where}: {told}")
+    failure = next(one for one in FAILURES if isinstance(error, one.theirs))
+    return failure.ours(f"{where}: {failure.advice}", where=where, parameter=failure.parameter)
 
 
 def _read(where: str, response: httpx2.Response) -> Any:
-    """Return an answer's JSON value, or raise what the answer amounts to."""
+    """Return an answer's JSON value; raise the error that an unsuccessful one means."""
     try:
         body = orjson.loads(response.content)
     except orjson.JSONDecodeError:
         if response.is_success:
             answer = EngineAnswer(response.status_code, response.content)
-            raise InvalidReplyError(f"{where}: the answer is no JSON; is it an engine?", answer) from None
+            raise InvalidReplyError(f"{where}: the answer is not JSON; is it an engine?", answer) from None
         raise fault(where, EngineAnswer(response.status_code, response.text)) from None
     if response.is_success and not _is_error(body):
         return body
@@ -234,35 +259,35 @@ async def _events(where: str, response: httpx2.Response) -> AsyncGenerator[dict[
         await response.aread()
         body = _read(where, response)
         raise InvalidReplyError(
-            f"{where}: a stream was asked for, and {kind or 'something else'} came",
+            f"{where}: a stream was requested, and {kind or 'an answer without a content type'} came",
             EngineAnswer(response.status_code, body),
         )
     source = aiter(httpx2.EventSource(response, max_event_size=None))
     try:
         async for event in source:
             if event.data.startswith("[DONE]"):
-                await _drained(source)
+                await _drain(source)
                 return
             if event.data:
                 yield _event(where, response, event.data)
     finally:
-        await _left(response, source)
+        await _close(response, source)
     raise UnreachableError(
-        f"{where}: the stream ended before its end mark: the engine, or a proxy, broke it off"
+        f"{where}: the stream ended before its end mark: the engine or a proxy closed it", where=where
     )
 
 
-async def _drained(source: AsyncIterator[object]) -> None:
-    """Read to the end of a stream that has said all: a connection can be used again only from there."""
+async def _drain(source: AsyncIterator[object]) -> None:
+    """Read to the end of a stream after its mark: only then can the connection be used again."""
     with anyio.move_on_after(DRAIN_SECONDS):
         async for _ in source:
             pass
 
 
-async def _left(response: httpx2.Response, source: AsyncIterator[object]) -> None:
+async def _close(response: httpx2.Response, source: AsyncIterator[object]) -> None:
     """Close a stream, perhaps in its middle, and cancel the library's readers of it.
 
-    Left where they are, they would be found by the garbage collector, of which trio warns.
+    Otherwise the garbage collector would find them, and trio warns of that.
     """
     await response.aclose()
     with anyio.CancelScope() as scope, suppress(httpx2.RequestError, httpx2.StreamError):
@@ -272,27 +297,29 @@ async def _left(response: httpx2.Response, source: AsyncIterator[object]) -> Non
 
 
 def _event(where: str, response: httpx2.Response, data: str) -> dict[str, Any]:
-    """Return an event's object, or raise the error that it is: engines report theirs inside a success."""
+    """Return an event's object; raise the error that it holds: engines send errors with status 200."""
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError:
         raise InvalidReplyError(
-            f"{where}: an event is no JSON", EngineAnswer(response.status_code, data)
+            f"{where}: an event is not JSON", EngineAnswer(response.status_code, data)
         ) from None
     if not isinstance(body, dict):
-        raise InvalidReplyError(f"{where}: an event is no object", EngineAnswer(response.status_code, body))
+        raise InvalidReplyError(
+            f"{where}: an event is not an object", EngineAnswer(response.status_code, body)
+        )
     if body.get("error") or body.get("object") == "error":
         raise fault(where, EngineAnswer(_status(response, body), body))
     return body
 
 
 def _is_error(body: object) -> bool:
-    """Tell whether an answer that calls itself a success is an error's body: proxies send such."""
+    """Whether a successful answer is an error's body: proxies send such."""
     return isinstance(body, Mapping) and bool(body.get("error")) and "choices" not in body
 
 
 def _status(response: httpx2.Response, body: object) -> int:
-    """Return the status, that of the error's body where the response claims success."""
+    """Return the status; of an error with status 200, the one in its body."""
     if not response.is_success:
         return response.status_code
     inner = body.get("error", body) if isinstance(body, Mapping) else None

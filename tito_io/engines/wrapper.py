@@ -1,4 +1,4 @@
-"""An engine that stands before another and hands everything on: what wrappers begin with."""
+"""Base class of engines that wrap another one and pass every call on to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, Watch
 
 @attrs.define
 class EngineWrapper:
-    """Does what its engine does; a subclass changes what it must."""
+    """Passes every call on to its engine; a subclass overrides what it changes.
+
+    Attributes:
+        engine: The wrapped engine.
+        name: Its name.
+        keeps_ids: Whether it stores ids itself.
+    """
 
     engine: Engine
     name: str = attrs.field(init=False)
@@ -60,5 +66,5 @@ class EngineWrapper:
         return await self.engine.limits()
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self.engine.aclose()

@@ -21,7 +21,7 @@ from tito_io.cli.waiting import waiting_reported
 from tito_io.client.conversation import ClientTurn, Conversation
 from tito_io.client.driver import InThread
 from tito_io.engines.protocol import EngineError, OverlongError, Rendering, Sampling
-from tito_io.engines.registry import Address, chosen
+from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.wire import root_of
 from tito_io.families.family import Family
 
@@ -66,9 +66,9 @@ class RolloutOptions:
     calls: Path | None
     as_json: bool
 
-    def address(self, family: Family | None) -> Address:
+    def address(self, family: Family | None) -> EngineOptions:
         """Return where the engine is."""
-        return Address(
+        return EngineOptions(
             base_url=self.base_url,
             model=self.model,
             api_key=self.api_key,
@@ -178,7 +178,7 @@ def _ended(error: TitoError, turns: int) -> str:
 async def _rollout(given: RolloutOptions) -> int:
     script = load(given.script) if given.script else default_script()
     family = Family.load(given.family) if given.family else None
-    async with aclosing(chosen(given.engine, given.address(family))) as engine:
+    async with aclosing(make_engine(given.engine, given.address(family))) as engine:
         conversation = Conversation(
             engine=engine,
             rendering=Rendering(tools=script.tools),

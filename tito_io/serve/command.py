@@ -16,7 +16,7 @@ from tito_core import InputError, OddStop, Policy, TitoError, Truncated
 from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
-from tito_io.engines.registry import Address, chosen
+from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.extras import missing
 from tito_io.families.family import Family
 
@@ -294,7 +294,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     family = _family(options)
     for text in options.unused(family):
         raise InputError(text)
-    address = Address(
+    address = EngineOptions(
         base_url=options.base_url,
         model=options.model,
         api_key=options.api_key,
@@ -303,7 +303,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
         seed=options.seed,
         timeout=options.timeout,
     )
-    engine = chosen(options.engine, address)
+    engine = make_engine(options.engine, address)
     choices = GatewayOptions(
         limits=options.limits,
         forgive=parse_rules(options.forgive),

@@ -99,7 +99,7 @@ def test_a_page_that_calls_itself_a_success_is_told_by_its_title(engine: str) ->
     with answering(200, PAGE) as where:
         result = rollout(engine, where)
     assert result.exit_code == ENGINE_FAILED
-    assert result.stderr.endswith("the answer is no JSON; is it an engine?; it says: 404 Not Found\n")
+    assert result.stderr.endswith("the answer is not JSON; is it an engine?; it says: 404 Not Found\n")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "miles"])

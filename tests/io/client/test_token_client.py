@@ -27,7 +27,7 @@ from tito_core import (
 from tito_io.client.conversation import Conversation, Route
 from tito_io.client.token_client import TokenClient
 from tito_io.embedded import TIDY, app
-from tito_io.engines.embedded import embedded
+from tito_io.engines.registry import embedded
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,

@@ -27,9 +27,9 @@ from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
-from tito_io.engines.embedded import embedded
+from tito_io.engines.registry import embedded
 from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
-from tito_io.engines.registry import ENGINES, Address
+from tito_io.engines.registry import ENGINES, EngineOptions
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
@@ -164,8 +164,8 @@ def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words:
         (("--family", "/nowhere"), "/nowhere"),
         (("--engine", "vllm"), "--engine vllm needs --base-url"),
         (("--engine", "vlm"), "Invalid value for '--engine'"),
-        (("--engine", "vllm", "--base-url", "http://127.0.0.1:99999"), "no http address"),
-        (("--engine", "vllm", "--base-url", "127.0.0.1:9"), "no http address"),
+        (("--engine", "vllm", "--base-url", "http://127.0.0.1:99999"), "not an http address"),
+        (("--engine", "vllm", "--base-url", "127.0.0.1:9"), "not an http address"),
         (("--base-url", "http://127.0.0.1:9"), "name another with --engine"),
         (("--seed", str(2**70)), "Invalid value for '--seed'"),
         (("--temperature", "inf"), "Invalid value for '--temperature'"),
@@ -264,10 +264,10 @@ class Failing(Meeting):
 
 
 def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(_: str, address: Address) -> Engine:
+    def failing(_: str, address: EngineOptions) -> Engine:
         return Failing(embedded(seed=address.seed))
 
-    monkeypatch.setattr(command, "chosen", failing)
+    monkeypatch.setattr(command, "make_engine", failing)
     result = run("--turns", "9", "--json")
     *turns, last = lines(result)
     assert (result.exit_code, len(turns)) == (ENGINE_FAILED, 3)
@@ -290,7 +290,7 @@ class Interrupted(Meeting):
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(command, "chosen", lambda _, address: Interrupted(embedded(seed=address.seed)))
+    monkeypatch.setattr(command, "make_engine", lambda _, address: Interrupted(embedded(seed=address.seed)))
     yield
     signal.signal(signal.SIGINT, before)
 

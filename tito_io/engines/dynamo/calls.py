@@ -85,5 +85,8 @@ def no_worker(error: RequestError) -> ServerError | None:
     answer = error.answer
     if answer is None or answer.status != HTTPStatus.NOT_FOUND or answer.body not in ("", b"", None):
         return None
-    where = str(error).partition(" answered ")[0]
-    return ServerError(f"{where} answered 404 with an empty body: the model has no worker now", answer)
+    return ServerError(
+        f"{error.where} answered 404 with an empty body: the model has no worker now",
+        answer,
+        where=error.where,
+    )

@@ -280,9 +280,10 @@ def _reply(
     whole = attrs.evolve(first, siblings=tuple(others))
     if any(turn.finish_reason == "abort" for turn in turns):
         error = AbortedError(
-            f"{check.where}: the engine aborted the turn, by request or as it shut down; what was sampled is "
-            "in `partial`",
+            f"{check.where}: the engine aborted the turn, by request or as it shut down",
             check.answer,
+            hint="what was sampled is in `partial`",
+            where=check.where,
         )
         error.partial = attrs.evolve(whole, finish_reason="abort") if any(t.ids for t in turns) else None
         raise error

@@ -252,7 +252,7 @@ async def test_an_answer_of_another_kind_is_refused(way: Way, answer: Any) -> No
 @pytest.mark.parametrize("content", [b"", b"{", b'{"choices": [NaN]}', b"<html>", b"\xff"])
 async def test_an_answer_that_is_no_json_is_refused(content: bytes) -> None:
     engine = answering("completions", httpx2.Response(200, content=content))
-    with pytest.raises(InvalidReplyError, match="no JSON") as caught:
+    with pytest.raises(InvalidReplyError, match="not JSON") as caught:
         await asked(engine, "completions")
     assert caught.value.answer is not None
     assert caught.value.answer.body == content

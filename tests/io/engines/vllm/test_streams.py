@@ -343,7 +343,7 @@ async def test_an_event_that_is_no_object_is_refused(content: bytes) -> None:
 
 
 async def test_an_answer_in_one_piece_is_no_stream() -> None:
-    with pytest.raises(InvalidReplyError, match="a stream was asked for, and application/json came"):
+    with pytest.raises(InvalidReplyError, match="a stream was requested, and application/json came"):
         await asked(engine_of("completions", completion_answer()), "completions", Heard())
 
 
