@@ -29,7 +29,6 @@ from .refusals import (
     RequestRefused,
     bad_request,
     error_body,
-    error_dialect,
     error_reply,
     no_route,
     not_found,
@@ -77,7 +76,7 @@ def app(gateway: Gateway) -> Starlette:
         near = (one for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE)
         allowed = ", ".join(sorted({method for one in near for method in one.methods}))
         error = no_route(request.method, request.url.path, allowed)
-        answer = _error(gateway, error, error_dialect(request))
+        answer = _error(gateway, error, _dialect(request))
         if allowed:
             answer.headers["allow"] = allowed
         return answer
@@ -135,7 +134,7 @@ def _route(gateway: Gateway, method: str, path: str, answer: Endpoint, *, own: b
             _check_headers(request, gateway.limits.header_bytes)
             return await answer(gateway, request)
         except Exception as error:  # noqa: BLE001  # whatever it is, the client must learn it
-            return _error(gateway, error, None if own else error_dialect(request))
+            return _error(gateway, error, None if own else _dialect(request))
 
     return Route(path, endpoint, methods=[method])
 
@@ -151,6 +150,12 @@ def _error(gateway: Gateway, error: Exception, dialect: Dialect | None) -> Respo
     """Return the answer for an error: `{"error": text}` without a dialect."""
     status, headers = gateway.count_error(error)
     return _json(error_body(error_reply(error), dialect), status, headers)
+
+
+def _dialect(request: Request) -> Dialect:
+    """Return the API in whose form a client reads errors: Anthropic's, or OpenAI's for all others."""
+    anthropic = "anthropic-version" in request.headers or "/messages" in request.url.path
+    return Anthropic() if anthropic else Chat()
 
 
 def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -37,7 +37,7 @@ Exit status:
 """
 LIMITS = GatewayLimits()
 LEVELS = {
-    "debug": "everything",
+    "debug": "also loading and unloading sessions",
     "info": "a line per turn",
     "warning": "what needs attention",
     "error": "failed turns only",
@@ -51,7 +51,7 @@ FORGIVE = {option_name(rule): rule.value for rule in NoiseRule} | {
     "dropped-reasoning": "accept history without its reasoning",
     "renamed-tool-ids": "accept tool calls under other ids",
     "trailing-whitespace": "ignore white space at ends",
-    "default": f"the first {len(DEFAULT)}",
+    "default": f"the first {len(DEFAULT)} of these",
     "none": "ignore nothing",
 }
 SPECIAL_TOKENS = {"text": "read it as its letters", "keep": "read it as the token"}
@@ -251,7 +251,8 @@ async def _serve(options: ServeOptions) -> int:
     from .logs import configure_logs  # noqa: PLC0415  # the server's libraries are an extra
     from .server import Socket, serve  # noqa: PLC0415  # likewise
 
-    configure_logs("info" if options.verbose else options.log_level, access=options.access_log)
+    verbose = options.verbose and options.log_level != "debug"
+    configure_logs("info" if verbose else options.log_level, access=options.access_log)
     socket = Socket(host=options.host, port=options.port, drain_seconds=options.drain)
     model = gateway.turns.model
     await serve(gateway, socket, lambda url: click.echo("\n".join(greeting(options, model, url))))

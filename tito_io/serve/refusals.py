@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
-from starlette.requests import Request
 
 from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
-from tito_io.dialects import Anthropic, Chat, Dialect
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
@@ -29,6 +27,9 @@ from tito_io.engines.protocol import (
 
 from .redact import engine_words
 from .store import GoneError, StoreError
+
+if TYPE_CHECKING:  # the command imports this module, and needs no dialect to print its --help
+    from tito_io.dialects import Dialect
 
 MIB = 1 << 20
 
@@ -187,12 +188,6 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Erro
     text = str(error).removesuffix(KEPT) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return ErrorReply(status, type(error).__name__, words, param if isinstance(param, str) else None)
-
-
-def error_dialect(request: Request) -> Dialect:
-    """Return the API in whose form a client reads errors: Anthropic's, or OpenAI's for all others."""
-    anthropic = "anthropic-version" in request.headers or "/messages" in request.url.path
-    return Anthropic() if anthropic else Chat()
 
 
 def error_body(reply: ErrorReply, dialect: Dialect | None) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import anyio
 import attrs
 
 from .auth import new_id
+from .logs import LOG, short_id
 from .metrics import Metrics
 from .refusals import GatewayLimits, RequestRefused, limit_reached, not_found
 from .session import Session, SessionHead
@@ -109,6 +110,7 @@ class Sessions:
             except GoneError:
                 raise not_found(name) from None
             session = Session.restored(name, stored, self.store, self.limits, claim.epoch)
+            LOG.debug("session %s: loaded, turns: %d", short_id(name), len(session.commits))
         session.epoch = claim.epoch
         self._loaded[name] = session
         return session
@@ -152,6 +154,7 @@ class Sessions:
         idle = [one.name for one in self._loaded.values() if not one.calls and one.used < late]
         for name in idle:
             self._loaded.pop(name, None)
+            LOG.debug("session %s: unloaded, idle", short_id(name))
         now = time.monotonic()
         used = [one.name for one in self._loaded.values() if one.calls or one.used >= self._swept]
         await self.store.sweep(self.limits.idle_seconds, used)

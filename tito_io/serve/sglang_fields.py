@@ -5,7 +5,6 @@ Their names are removed before a dialect reads the body; what they ask for is ad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -93,17 +92,14 @@ def meta_info(name: str, reply: Reply) -> dict[str, Any]:
     logprobs = reply.logprobs or (None,) * len(reply.completion_ids)
     pairs = [[value, index, None] for value, index in zip(logprobs, reply.completion_ids, strict=True)]
     versions = {run.version for run in reply.weight_versions}
+    kind = "stop" if reply.finish_reason == "tool_calls" else reply.finish_reason
+    stop = {} if reply.stop_reason is None else {"matched": reply.stop_reason}
     return {
         "id": name,
-        "finish_reason": _reason(reply),
+        "finish_reason": {"type": kind, **stop},
         "prompt_tokens": len(reply.prompt_ids),
         "completion_tokens": len(reply.completion_ids),
         "cached_tokens": reply.usage.cached_tokens,
         "output_token_logprobs": pairs,
         **({"weight_version": versions.pop()} if len(versions) == 1 else {}),
     }
-
-
-def _reason(reply: Reply) -> Mapping[str, Any]:
-    kind = "stop" if reply.finish_reason == "tool_calls" else reply.finish_reason
-    return {"type": kind, **({} if reply.stop_reason is None else {"matched": reply.stop_reason})}

@@ -64,7 +64,9 @@ class SpecialTokenGuard:
         texts = special_texts(family.tokenizer) if guarded else []
         first_letters = sorted({text[0] for text in texts} - {*texts})
         salt = secrets.token_hex(8)  # so that a text cannot contain a stand-in on purpose
-        plain = _without_added_tokens(family.tokenizer)
+        described = json.loads(family.tokenizer.to_str())
+        # Without added tokens, a tokenizer reads a special token's text as letters.
+        plain = Tokenizer.from_str(json.dumps({**described, "added_tokens": []}))
         known = {
             text: StandIn(f"\ue000{salt}:{place}\ue001", _letters(plain, family, text))
             for place, text in enumerate([*texts, *first_letters])
@@ -203,11 +205,6 @@ def _with_texts(value: Any, texts: Iterator[FoundText]) -> Any:
 def _adjacent(texts: Iterable[FoundText]) -> str:
     """Return the text that a template may make of texts."""
     return "".join(one.text for one in texts if one.beside)
-
-
-def _without_added_tokens(tokenizer: Tokenizer) -> Tokenizer:
-    """Return a tokenizer without added tokens, which reads a special token's text as letters."""
-    return Tokenizer.from_str(json.dumps({**json.loads(tokenizer.to_str()), "added_tokens": []}))
 
 
 def _letters(plain: Tokenizer, family: Family, text: str) -> tuple[int, ...]:

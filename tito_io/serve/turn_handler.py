@@ -24,7 +24,7 @@ from tito_io.dialects.protocol import (
     StreamReading,
     TurnAnswer,
 )
-from tito_io.engines.protocol import Delta, Reply
+from tito_io.engines.protocol import Delta
 
 from .auth import HEADER
 from .gateway import Gateway
@@ -164,17 +164,19 @@ class TurnResponse:
                 dialect=self.dialect.name,
                 watch=watch if request.stream else None,
             )
-        answer = self._answer(turn.reply, model)
+        answer = TurnAnswer.of(
+            turn.reply,
+            id=self.response,
+            created=self.created,
+            model=model,
+            token_text=self.gateway.spell,
+        )
         if request.stream:
             end = partial(connection.last, (await begin()).finish(answer))
         else:
             whole = added.add(self.dialect.answer_body(request, answer), turn.reply)
             end = partial(connection.json, 200, whole, self._headers())
         await self._hand_over(session, turn, connection, end)
-
-    def _answer(self, reply: Reply, model: str) -> TurnAnswer:
-        text = self.gateway.spell
-        return TurnAnswer.of(reply, id=self.response, created=self.created, model=model, token_text=text)
 
     async def _begin(
         self, connection: ClientConnection, request: ParsedRequest, model: str, engine: TurnEngine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
+from typing import NoReturn
 
 import httpx2
 import pytest
@@ -92,7 +93,7 @@ async def test_a_request_that_fails_or_never_answers_is_logged(caplog: pytest.Lo
     ]
 
 
-async def _never(*_: object) -> dict[str, object]:
+async def _never(*_: object) -> NoReturn:
     raise AssertionError("not called")
 
 

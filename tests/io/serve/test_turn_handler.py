@@ -318,3 +318,33 @@ async def test_going_back_several_turns_is_a_branch_by_ids() -> None:
         async with gateway.sessions.using(name) as held:
             forest = held.forest
     assert len(forest.leaves) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "param"),
+    [
+        ("responses", {"input": "a", "previous_response_id": "resp_x"}, 404, "previous_response_id"),
+        (
+            "chat/completions",
+            {
+                "messages": [*HELLO, {"role": "assistant", "content": "a"}],
+                "continue_final_message": True,
+                "add_generation_prompt": False,
+            },
+            400,
+            "continue_final_message",
+        ),
+        ("chat/completions", {"messages": HELLO, "input_ids": [1]}, 400, "input_ids"),
+        ("chat/completions", {"messages": HELLO, "temperature": 0.3}, 400, "temperature"),
+        ("chat/completions", {"messages": "a"}, 400, "messages"),
+    ],
+)
+async def test_an_error_names_the_field_that_is_wrong(
+    path: str, body: dict[str, Any], status: int, param: str
+) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http, temperature=0.7)
+        answer = await http.post(f"/sessions/{name}/v1/{path}", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (status, param)
+    assert param in error["message"]
