@@ -48,10 +48,12 @@ class TurnTree:
             below[other].append(name)
         return cls(numbers=numbers, above=above, below=below)
 
-    @property
-    def leaves(self) -> list[str]:
-        """The turns that no turn continues."""
-        return [name for name in self.numbers if not self.below[name]]
+    def leaves(self) -> dict[str, int]:
+        """Return the turns that no turn continues, each with how many turns its conversation has."""
+        lengths: dict[str | None, int] = {None: 0}
+        for name, other in self.above.items():  # a turn stands after the one that it continues
+            lengths[name] = lengths[other] + 1
+        return {name: lengths[name] for name in self.numbers if not self.below[name]}
 
     def chains(self, leaf: str | None) -> list[tuple[TreeTurn, ...]]:
         """Return the chain of each first turn; the turns up to `leaf` are in one chain.
@@ -60,7 +62,7 @@ class TurnTree:
         log2(turns) deep, however often a session forks.
         """
         sizes = dict.fromkeys(self.numbers, 1)
-        for name, other in reversed(self.above.items()):  # a turn stands after the one that it continues
+        for name, other in reversed(self.above.items()):
             if other is not None:
                 sizes[other] += sizes[name]
         while leaf is not None:
