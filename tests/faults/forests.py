@@ -106,7 +106,7 @@ FAULTS = (
     Fault(
         "a part of an answer is a quotation",
         "samples/restated.py",
-        "if _answer_text(call) in text",
+        "if answer in text",
         "if True",
         FORESTS,
     ),
@@ -179,8 +179,8 @@ FAULTS = (
     Fault(
         "LAST is FIRST",
         "samples/rows.py",
-        "drafts if owner is Owner.FIRST else drafts[::-1]",
-        "drafts",
+        "        drafts = drafts[::-1]\n",
+        "        pass\n",
         SAMPLES,
     ),
     Fault(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
-
-
-def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Mapping[str, int]:
-    return {name: left.get(name, 0) + right.get(name, 0) for name in sorted({**left, **right})}
 
 
 def _rate(part: int, whole: int) -> float | None:
@@ -106,7 +103,7 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         sums: dict[str, Any] = {
-            name: _sum(ours, getattr(other, name))
+            name: dict(sorted((Counter(ours) + Counter(getattr(other, name))).items()))
             if isinstance(ours, Mapping)
             else ours + getattr(other, name)
             for name, ours in attrs.asdict(self, recurse=False).items()

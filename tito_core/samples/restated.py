@@ -7,7 +7,7 @@ its ids do not account for. They are compared in canonical form (`normalization.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from ..message import Messages
@@ -52,16 +52,13 @@ class MessageTrie:
             missing.append(link)
         for link in reversed(missing):
             for message in link.part:
-                place = self._child(place, self._form(message, plain=link.texts))
+                form = self._form(message, plain=link.texts)
+                child = self._children.setdefault((place, form), len(self._parents))
+                if child == len(self._parents):
+                    self._parents.append(place)
+                place = child
             self._known[id(link)] = link, place
         return place
-
-    def _child(self, place: int, form: int) -> int:
-        child = self._children.get((place, form))
-        if child is None:
-            child = self._children[place, form] = len(self._parents)
-            self._parents.append(place)
-        return child
 
     def _form(self, message: dict[str, Any], *, plain: bool) -> int:
         """Return the number of a message's canonical form; a `plain` message has only texts in it."""
@@ -95,7 +92,7 @@ class TurnIndex:
     def __init__(self, calls: Iterable[StoredCall]) -> None:
         """Index `calls` by their last turn and by the outer lines of their answer."""
         self._turns: dict[tuple[Canonical, Canonical], list[StoredCall]] = {}
-        self._lines: dict[str, list[StoredCall]] = {}
+        self._lines: dict[str, list[tuple[StoredCall, str]]] = {}
         for call in calls:
             answer = answer_of(call)
             if answer is None:
@@ -103,25 +100,24 @@ class TurnIndex:
             if len(call.step.prompt) and len(call.step.completion) == 1:
                 turn = normal_copy(call.step.prompt[-1]), normal_copy(answer)
                 self._turns.setdefault(turn, []).append(call)
-            for line in outer_lines(_joined_text(answer)):
-                self._lines.setdefault(line, []).append(call)
+            text = "\n".join(texts_of(answer)).strip()
+            for line in outer_lines(text):
+                self._lines.setdefault(line, []).append((call, text))
 
     def compacted(self, call: StoredCall) -> StoredCall | None:
         """Return the latest earlier call that the prompt of `call` restates in fewer messages."""
         prompt = list(call.step.prompt)
         opening = list(map(normal_copy, call.step.prompt.opening))
+        turns = pairwise(map(normal_copy, prompt))
+        restated = chain.from_iterable(self._turns.get(turn, ()) for turn in turns)
         fitting = [
             other
-            for other in (*self._with_turn_in(prompt), *self._quoted_in(prompt))
+            for other in (*restated, *self._quoted_in(prompt))
             if other.key < call.key
             and len(prompt) < len(other.step.messages)
             and list(map(normal_copy, other.step.messages.opening)) == opening
         ]
         return max(fitting, key=lambda other: other.key, default=None)
-
-    def _with_turn_in(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
-        for turn in pairwise(map(normal_copy, prompt)):
-            yield from self._turns.get(turn, ())
 
     def _quoted_in(self, prompt: Sequence[dict[str, Any]]) -> Iterator[StoredCall]:
         """Look up each line as an outer line of an answer, then check that the whole answer is there."""
@@ -130,7 +126,7 @@ class TurnIndex:
                 continue
             for text in texts_of(message):
                 for line in dict.fromkeys(map(str.strip, text.splitlines())):
-                    yield from (call for call in self._lines.get(line, ()) if _answer_text(call) in text)
+                    yield from (call for call, answer in self._lines.get(line, ()) if answer in text)
 
 
 def answer_of(call: StoredCall) -> dict[str, Any] | None:
@@ -155,12 +151,3 @@ def texts_of(message: dict[str, Any]) -> list[str]:
     if isinstance(content, list):
         return [part["text"] for part in content if isinstance(part, dict) and type(part.get("text")) is str]
     return [content] if isinstance(content, str) else []
-
-
-def _joined_text(message: dict[str, Any]) -> str:
-    return "\n".join(texts_of(message)).strip()
-
-
-def _answer_text(call: StoredCall) -> str:
-    answer = answer_of(call)
-    return "" if answer is None else _joined_text(answer)

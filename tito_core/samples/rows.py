@@ -129,21 +129,21 @@ def _draft(path: tuple[StoredCall, ...], options: SampleOptions) -> RowDraft:
 
 
 def _owners(drafts: Sequence[RowDraft], options: SampleOptions) -> dict[str, RowDraft]:
-    """Return for each call the row that trains it: the first, by preference, that contains any of its ids."""
+    """Return for each call the row that trains it: the first, by preference, that contains any of its ids.
+
+    `drafts` are sorted by key.
+    """
+    if options.owner is Owner.LONGEST:
+        # By the length before the cut, so that a maximum length does not change which leaf owns a turn.
+        drafts = sorted(drafts, key=lambda draft: -draft.call.stop)
+    elif options.owner is Owner.LAST:
+        drafts = drafts[::-1]
     owners: dict[str, RowDraft] = {}
-    for draft in _by_preference(drafts, options.owner):
+    for draft in drafts:
         for call in _trainable(draft, options):
             if draft.kept_ids(call) and options.rule(call.ending) is not TurnRule.MASK:
                 owners.setdefault(call.name, draft)
     return owners
-
-
-def _by_preference(drafts: Sequence[RowDraft], owner: Owner) -> Sequence[RowDraft]:
-    """Return the drafts, which are sorted by key, with the preferred ones first."""
-    if owner is Owner.LONGEST:
-        # By the length before the cut, so that a maximum length does not change which leaf owns a turn.
-        return sorted(drafts, key=lambda draft: -draft.call.stop)
-    return drafts if owner is Owner.FIRST else drafts[::-1]
 
 
 def _trainable(draft: RowDraft, options: SampleOptions) -> Sequence[StoredCall]:
