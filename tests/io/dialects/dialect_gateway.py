@@ -99,7 +99,7 @@ class Gateway:
             return json(dialect.error(400, "UntranslatableError", str(error), param=error.field), 400)
         stamp = ReplyStamp(id=f"resp_{next(self.numbers)}", created=17, model="m", reading=self.reading)
         if asked.stream:
-            return Told(dialect.stream(asked, stamp), partial(self.turn, asked, stamp))
+            return StreamedResponse(dialect.stream(asked, stamp), partial(self.turn, asked, stamp))
         try:
             return json(dialect.answer_body(asked, await self.turn(asked, stamp, None)))
         except (EngineError, InputError) as error:
@@ -129,10 +129,10 @@ def json(body: Mapping[str, Any], code: int = 200) -> Response:
 
 
 @attrs.frozen
-class Told:
+class StreamedResponse:
     """A stream, sent as it comes."""
 
-    telling: AnswerStream
+    stream: AnswerStream
     turn: Callable[[Watch], Awaitable[TurnAnswer]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,13 +144,13 @@ class Told:
             await send({"type": "http.response.body", "body": raw, "more_body": more})
 
         async def watch(delta: Delta) -> None:
-            await sent(self.telling.ping() + self.telling.delta(delta))
+            await sent(self.stream.ping() + self.stream.delta(delta))
 
-        await sent(self.telling.start())
+        await sent(self.stream.start())
         try:
-            rest = self.telling.finish(await self.turn(watch))
+            rest = self.stream.finish(await self.turn(watch))
         except (EngineError, InputError) as error:
-            rest = self.telling.fail(status(error), type(error).__name__, str(error))
+            rest = self.stream.fail(status(error), type(error).__name__, str(error))
         await sent(rest, more=False)
 
 

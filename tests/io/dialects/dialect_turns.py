@@ -139,8 +139,8 @@ def streamed(
 ) -> list[dict[str, Any]]:
     """Return the events of a stream."""
     stamp = STAMP if reading is None else attrs.evolve(STAMP, reading=reading)
-    telling = dialect.stream(asked, stamp)
-    return events(b"".join([telling.start(), *map(telling.delta, deltas), telling.finish(end)]))
+    stream = dialect.stream(asked, stamp)
+    return events(b"".join([stream.start(), *map(stream.delta, deltas), stream.finish(end)]))
 
 
 def events(raw: bytes) -> list[dict[str, Any]]:

@@ -301,6 +301,7 @@ USE = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
         (user({**TEXT, "odd": 1}), "messages[0].content[0].odd"),
         (user({**TEXT, "citations": [{"type": "char_location"}]}), "messages[0].content[0].citations"),
         (user(TEXT, RESULT), "messages[0].content[1]"),
+        (user(RESULT, {"type": "image", "source": {"type": "file"}}), "messages[0].content[1].source.type"),
         (user({**RESULT, "content": [{"type": "document"}]}), "messages[0].content[0].content[0]"),
         (user({**RESULT, "is_error": "yes"}), "messages[0].content[0].is_error"),
         (

@@ -184,7 +184,7 @@ def test_a_turn_that_came_whole_is_streamed_too(
 
 
 def shown(dialect: Dialect, raw: bytes) -> list[str]:
-    """Return the content that some events tell of."""
+    """Return the content in some events."""
     found = events(raw)
     if dialect is CHAT:
         return [
@@ -198,28 +198,28 @@ def shown(dialect: Dialect, raw: bytes) -> list[str]:
     return [one["delta"] for one in found if one["type"] == "response.output_text.delta"]
 
 
-def told(
+def contents(
     dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: StreamReading | None = None
 ) -> list[list[str]]:
-    """Return the content that each delta told of."""
-    telling = dialect.stream(
+    """Return the content in the events of each delta."""
+    stream = dialect.stream(
         asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading or StreamReading())
     )
-    telling.start()
-    return [shown(dialect, telling.delta(delta)) for delta in deltas]
+    stream.start()
+    return [shown(dialect, stream.delta(delta)) for delta in deltas]
 
 
 @pytest.mark.parametrize("tools", [False, True])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_plain_content_is_told_as_it_comes(dialect: Dialect, *, tools: bool) -> None:
     deltas = [Delta(ids=(9,), text=text) for text in ("It", " is", " <b>", " so")]
-    assert told(dialect, deltas, tools=tools) == [["It"], [" is"], [" <b>"], [" so"]]
+    assert contents(dialect, deltas, tools=tools) == [["It"], [" is"], [" <b>"], [" so"]]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_content_behind_a_thought_is_told_as_it_comes(dialect: Dialect) -> None:
     tokens = [*token(THINK), *spelled("hm\n"), *token(THOUGHT), *spelled("\n\nSo")]
-    found = told(dialect, list(together(tokens, [1] * 40)), tools=True)
+    found = contents(dialect, list(together(tokens, [1] * 40)), tools=True)
     assert found == [[], [], [], [], [], [], [], ["S"], ["o"]]
 
 
@@ -254,16 +254,18 @@ def test_thoughts_that_no_delta_tells_of_come_first_where_that_is_said(dialect: 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_a_thought_that_the_prompt_opened_is_no_content(dialect: Dialect) -> None:
     tokens = [*spelled("hm"), *token(THOUGHT), *spelled("So")]
-    found = told(dialect, list(together(tokens, [1] * 40)), tools=False, reading=StreamReading(thinking=True))
+    found = contents(
+        dialect, list(together(tokens, [1] * 40)), tools=False, reading=StreamReading(thinking=True)
+    )
     assert found == [[], [], [], ["S"], ["o"]]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_the_markup_of_a_call_is_no_content(dialect: Dialect) -> None:
     tokens = [*spelled("So:\n"), *token(CALL), *spelled(GOOD_CALL), *token(CALLED)]
-    found = told(dialect, list(together(tokens, [1] * 90)), tools=True)
+    found = contents(dialect, list(together(tokens, [1] * 90)), tools=True)
     assert [text for texts in found for text in texts] == ["S", "o", ":"]
-    found = told(dialect, list(together(tokens, [1] * 90)), tools=False)
+    found = contents(dialect, list(together(tokens, [1] * 90)), tools=False)
     assert "".join(text for texts in found for text in texts) == f"So:\n{CALL}{GOOD_CALL}{CALLED}"
 
 
@@ -272,7 +274,7 @@ def test_the_markup_of_a_call_is_no_content(dialect: Dialect) -> None:
 )
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_harmony_s_headers_are_no_content(dialect: Dialect, text: str) -> None:
-    found = told(dialect, list(together(spelled(text), [1] * 90)), tools=False)
+    found = contents(dialect, list(together(spelled(text), [1] * 90)), tools=False)
     assert not any(found)
 
 
@@ -280,23 +282,23 @@ def test_harmony_s_headers_are_no_content(dialect: Dialect, text: str) -> None:
 def test_letters_that_spell_a_tag_end_no_thought(dialect: Dialect) -> None:
     turn = Sampled((*spelled(f"a {THOUGHT} b"), *token(THOUGHT), *spelled("So")), thinking=True)
     deltas, reading = list(together(turn.tokens, [1] * 90)), StreamReading(thinking=True)
-    assert not any(told(dialect, deltas, tools=False, reading=reading))
+    assert not any(contents(dialect, deltas, tools=False, reading=reading))
     adds_up(dialect, asking(dialect), iter(deltas), answer(turn.message(tools=False), turn.ids), reading)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_what_cannot_be_made_right_is_an_error(dialect: Dialect) -> None:
-    telling = dialect.stream(asking(dialect), STAMP)
-    telling.delta(Delta(ids=(7,), text="No"))
+    stream = dialect.stream(asking(dialect), STAMP)
+    stream.delta(Delta(ids=(7,), text="No"))
     with pytest.raises(StreamMismatchError, match="does not begin with what was streamed"):
-        telling.finish(answer({"role": "assistant", "content": "Yes"}))
+        stream.finish(answer({"role": "assistant", "content": "Yes"}))
 
 
 def test_ids_that_were_not_sampled_are_an_error() -> None:
-    telling = CHAT.stream(asking(CHAT), STAMP)
-    telling.delta(Delta(ids=(9,), text=""))
+    stream = CHAT.stream(asking(CHAT), STAMP)
+    stream.delta(Delta(ids=(9,), text=""))
     with pytest.raises(StreamMismatchError, match="ids"):
-        telling.finish(answer({"role": "assistant", "content": "Yes"}))
+        stream.finish(answer({"role": "assistant", "content": "Yes"}))
 
 
 def test_several_turns_are_told_side_by_side() -> None:

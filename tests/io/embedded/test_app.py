@@ -1,4 +1,4 @@
-"""The small routes, and every way in which a request is refused."""
+"""The small routes, and every way in which a request is wrong."""
 
 from __future__ import annotations
 
@@ -223,6 +223,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "empty stop": (CHAT, {"messages": HELLO, "stop": [""]}, "stop cannot contain an empty string"),
     "stop": (CHAT, {"messages": HELLO, "stop": 5}, "body.stop"),
     "options": (CHAT, {"messages": HELLO, "stream_options": {"include_usage": True}}, "`stream=True`"),
+    "option": (
+        CHAT,
+        {"messages": HELLO, "stream": True, "stream_options": {"include_usage": "maybe"}},
+        "body.stream_options.include_usage",
+    ),
     "top alone": (CHAT, {"messages": HELLO, "top_logprobs": 2}, "`logprobs` must be set to true"),
     "top many": (CHAT, {"messages": HELLO, "logprobs": True, "top_logprobs": 50}, "max allowed: 20"),
     "many": (COMPLETIONS, {"prompt": [5], "logprobs": 50}, "Requested sample logprobs of 50"),

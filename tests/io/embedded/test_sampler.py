@@ -1,4 +1,4 @@
-"""The sampler: nothing but its arguments decides what it says, and each of its faults can be had alone."""
+"""The sampler: its arguments alone decide the ids, and each fault can be had alone."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_every_process_samples_the_same() -> None:
         assert json.loads(done.stdout) == here
 
 
-def test_fifty_turns_show_every_habit_and_most_stop_cleanly() -> None:
+def test_fifty_turns_show_every_fault_and_most_stop_cleanly() -> None:
     found, words = replies(FaultRates(), count=50), vocabulary()
     texts = [whole(reply) for reply in found]
     calling = [reply for reply, text in zip(found, texts, strict=True) if TOOL_CALL in text]

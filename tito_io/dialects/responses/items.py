@@ -130,14 +130,13 @@ def _reasoning_text(item: RequestFields) -> str:
 
 
 def _unsealed(sealed: str, path: str) -> str:
-    mark, encoded = sealed[: len(MARK)], sealed[len(MARK) :]
+    foreign = UntranslatableError(path, "was not written here", "send the content, or no item")
+    if not sealed.startswith(MARK):
+        raise foreign
     try:
-        text = b64decode(encoded, validate=True).decode("utf-8", "surrogatepass")
+        return b64decode(sealed.removeprefix(MARK), validate=True).decode("utf-8", "surrogatepass")
     except (binascii.Error, ValueError):
-        mark = ""
-    if mark != MARK:
-        raise UntranslatableError(path, "was not written here", "send the content, or no item")
-    return text
+        raise foreign from None
 
 
 def _content(item: RequestFields, name: str) -> str | list[dict[str, Any]]:
