@@ -16,6 +16,7 @@ from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
+    EngineError,
     InvalidReplyError,
     OverlongError,
     RequestError,
@@ -161,8 +162,6 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 """The status of each error, subclasses before their bases. An outage is never a client's error."""
 OVERLONG = "prompt is too long, it exceeds the model's maximum context length"
 """Agents that shorten their history look for these words of their APIs."""
-KEPT = "; its own words are in `answer.body`"
-"""The end of an engine error's text; it names a Python attribute, which no client can read."""
 PASSED_ON = frozenset((400, 404, 408, 413, 422, 429))
 """Statuses of an engine that are about the request; the client gets these unchanged."""
 
@@ -185,7 +184,9 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Erro
         text = f"the gateway failed ({type(error).__name__}); its log says where"
         return ErrorReply(500, "InternalError", text)
     param = getattr(error, "field", None)
-    text = str(error).removesuffix(KEPT) + engine_words(error, body)
+    # The text of an engine's error ends with a hint at a Python attribute, which no client can read.
+    text = error.message if isinstance(error, EngineError) else str(error)
+    text += engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return ErrorReply(status, type(error).__name__, words, param if isinstance(param, str) else None)
 

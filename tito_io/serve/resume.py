@@ -54,7 +54,7 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
     rendering = Rendering(tools=tuple(prompt.tools), template_args=args.template_args)
     reply = await engine.from_ids(ids, args.sampling, rendering, watch=watch)
     if reply.finish_reason == "abort":
-        error = AbortedError("the engine gave the turn up; what it had sampled is in `partial`")
+        error = AbortedError("the engine gave the turn up", hint="what it had sampled is in `partial`")
         error.partial = reply
         raise error
     sampled = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
