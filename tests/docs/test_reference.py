@@ -42,3 +42,10 @@ def test_every_reason_has_advice() -> None:
 def test_the_command_line_reference_is_of_the_whole_group() -> None:
     assert ":nested: full" in (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
     assert len(COMMANDS) >= 5
+
+
+def test_the_glossary_defines_each_word_once_and_in_order() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"(?m)^([A-Z][\w ]*)\n  \S", text)
+    assert len(terms) > 30
+    assert terms == sorted(set(terms), key=str.lower)
