@@ -23,8 +23,14 @@ from .tally import Tally
 class DriftCounters:
     """Turns, ids and cache blocks of a conversation, counted while its prompts are compared.
 
-    `changed` has for each call the ranges of ids that some rendering changes. `broken` and `restated` are
-    names of turns; `counts` goes by the names of `Tally`'s fields. A cache block has `block` ids.
+    Attributes:
+        forest: The calls of the conversation.
+        predecessors: For each call the call that its prompt continues.
+        block: Ids in a block of the engine's prefix cache.
+        changed: For each call the ranges of ids that some rendering changes.
+        broken: Names of turns with a break in their sampled ids or their close.
+        restated: Names of turns that a compared prompt restates.
+        counts: Counts by the names of `Tally`'s fields.
     """
 
     forest: Forest

@@ -32,9 +32,7 @@ def explain(
             return ((Cause.RETOKENIZED, "the same text"),)
         return ((Cause.RENDERING, DETAILS[Cause.RENDERING]),)
     findings: list[Finding] = []
-    for cause, undone in renderings.undone():
-        if undone is None:
-            continue
+    for cause, undone in renderings.undone.items():
         rest = undone.first_overlap(hunk)
         # The cause holds where the difference is gone, or another one, once the cause is undone.
         if rest is None or undone.identity(rest) != rendering.identity(hunk):

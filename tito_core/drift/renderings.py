@@ -6,7 +6,7 @@ had, with a turn's text as it was sampled. Each is made once a prompt, and only 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -68,8 +68,14 @@ class ComparedRendering:
 class PromptRenderings:
     """The renderings of a call's prompt.
 
-    `used` are the ids that the prompt begins with, or all of them. With `open_end` they end with the
-    earlier turn. `sampled` caches by a turn's name the rendering with its text as it was sampled.
+    Attributes:
+        renderer: Renders messages and decodes ids.
+        forest: The calls of the conversation.
+        call: The call whose prompt it is.
+        predecessor: The call that the prompt continues; None for a first prompt.
+        used: The ids to compare with: the prompt ids, or with `open_end` the ids of the earlier turn.
+        open_end: Whether `used` ends with the earlier turn, so that the prompt goes further.
+        sampled: By name of a turn, the rendering with that turn's text as it was sampled.
     """
 
     renderer: Renderer
@@ -104,30 +110,23 @@ class PromptRenderings:
         """Return the prompt ids that were sent, compared with the used ones."""
         return self._compared(packed(self.call.step.prompt_ids.tolist()))
 
-    def undone(self) -> list[tuple[Cause, ComparedRendering | None]]:
-        """Return causes, each with the rendering that undoes it and those before it.
+    @cached_property
+    def undone(self) -> Mapping[Cause, ComparedRendering]:
+        """Renderings that undo a cause and the causes before it, in the order of `Cause`.
 
-        None stands where nothing changed, or where the template rejects the messages.
+        A cause is absent where nothing changed, or where the template rejects the messages.
         """
         key, earlier_key = self.call.step.key, self._earlier_key
+        variants: dict[Cause, tuple[Sequence[Message], str | None]] = {}
         # A prompt that went by ids was not rendered as a whole, so no rendering of it can be wrong.
-        by_ids = self.predecessor is not None and self.predecessor.by is By.IDS
-        own = None if by_ids else self._own
-        tools = None if earlier_key == key else self._same_tools
-        messages = None if self.unedited == self.prompt else self._same_messages
-        return [(Cause.RENDERING, own), (Cause.TOOLS, tools), (Cause.EDITED, messages)]
-
-    @cached_property
-    def _own(self) -> ComparedRendering | None:
-        return self._render(self.prompt, self.call.step.key)
-
-    @cached_property
-    def _same_tools(self) -> ComparedRendering | None:
-        return self._render(self.prompt, self._earlier_key)
-
-    @cached_property
-    def _same_messages(self) -> ComparedRendering | None:
-        return self._render(self.unedited, self._earlier_key)
+        if self.predecessor is None or self.predecessor.by is not By.IDS:
+            variants[Cause.RENDERING] = self.prompt, key
+        if earlier_key != key:
+            variants[Cause.TOOLS] = self.prompt, earlier_key
+        if self.unedited != self.prompt:
+            variants[Cause.EDITED] = self.unedited, earlier_key
+        rendered = {cause: self._render(*variant) for cause, variant in variants.items()}
+        return {cause: rendering for cause, rendering in rendered.items() if rendering is not None}
 
     def restates_verbatim(self, turn: StoredCall, hunk: Hunk) -> bool | None:
         """Return whether a hunk's text would be restated, had `turn` come back as it was sampled.
