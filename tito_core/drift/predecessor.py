@@ -117,6 +117,7 @@ class RoleIndex:
         """Return the longest earlier call that the prompt of `call` repeats; of several the latest."""
         prompt = list(call.step.prompt)
         forms: list[Any] = list(map(normal_copy, prompt))
+        # From the longest prefix down, so that the first match is the longest call.
         for roles in reversed(_role_prefixes(prompt)):
             earlier = [one for one in self._calls.get(roles, ()) if one.key < call.key]
             repeated = [one for one in earlier if _half_unchanged(one.step.messages, forms)]

@@ -136,6 +136,7 @@ class StoredCall:
 
     @order.validator
     def _is_order(self, _: object, value: object) -> None:
+        # Not isinstance: True is an int, and would sort as 1.
         if type(value) is not int:
             raise InputError(f"call {self.name!r}: order is {value!r:.60}: give a whole number")
 
@@ -192,6 +193,7 @@ class StoredCall:
     @property
     def ending(self) -> Ending:
         """How the turn ended."""
+        # Empty first: an aborted call that sampled nothing has no turn to train or to mask.
         if self.start == self.stop:
             return Ending.EMPTY
         if self.finish_reason == "abort":

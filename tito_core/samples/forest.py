@@ -151,6 +151,7 @@ def _heads(nodes: Sequence[Node]) -> dict[str, str]:
             name = heads[name]
         return name
 
+    # `of` joins what ids do not: a conversation goes on over a rewrite, a retry or a compaction.
     for node in nodes:
         for other in (node.parent, node.of):
             if other is not None:
