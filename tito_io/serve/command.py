@@ -357,5 +357,5 @@ def _keys(path: Path | None) -> tuple[str, ...]:
         return ()
     keys = tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
     if not keys:
-        raise InputError(f"--keys {path}: there is no key in it")
+        raise InputError(f"--keys {path}: there is no key in it; put one key on each line")
     return keys

@@ -26,12 +26,13 @@ LONGEST_SEGMENT = 24
 
 
 def configure_logs(level: str, *, access: bool) -> None:
-    """Log to stderr from a `level` on; with `access`, also a line per request, whatever the level."""
+    """Log to stderr from a `level` on, uvicorn too; with `access`, log each request whatever the level."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(FORMAT))
-    root = logging.getLogger("tito")
-    root.handlers = [handler]
-    root.setLevel(level.upper())
+    for name in ("tito", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level.upper())
     ACCESS.setLevel(logging.INFO if access else logging.CRITICAL)
 
 

@@ -18,7 +18,7 @@ from tito_core import InputError
 
 from .app import app
 from .gateway import Gateway
-from .logs import ACCESS, LOG, AccessLog
+from .logs import ACCESS, AccessLog
 
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2_048
@@ -56,7 +56,7 @@ async def serve(gateway: Gateway, socket: Socket, announce: Callable[[str], None
         AccessLog(application) if ACCESS.isEnabledFor(logging.INFO) else application,
         host=socket.host,
         port=socket.port,
-        log_level=LOG.getEffectiveLevel(),
+        log_config=None,  # `logs` configures uvicorn's logger, too
         access_log=False,  # it would write whole paths, and a session's id is a key
         lifespan="on",
         http="h11",  # the one that limits headers

@@ -43,9 +43,7 @@ class LostError(StoreError):
 
     def __init__(self) -> None:
         """Say what that means for the store."""
-        super().__init__(
-            "the store has lost a turn that others go on from; is it one that keeps what it has?"
-        )
+        super().__init__("the store has lost a turn that others continue; use a store that keeps its data")
 
 
 class BusyError(StoreError):
