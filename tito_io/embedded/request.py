@@ -155,7 +155,7 @@ class RenderRequest:
                 Body({"reasoning": one.values.get("reasoning_content"), **one.values}, one.path)
                 for one in messages
             ]
-        body.nested_list("tools")
+        body.nested_list("tools")  # for its errors; the template gets the list as it came, empty or null
         # What a request says elsewhere cannot be said again as a variable of the template.
         fixed = {"messages", "tools", "documents", OPEN_TURN, CONTINUE}
         given = body.nested("chat_template_kwargs").values

@@ -1,4 +1,4 @@
-"""What the tests of the embedded engine share: a client of one application, some messages, a tool."""
+"""What the tests of the embedded engine share: a client, messages and a tool, sampled replies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+from attrs import evolve
 
-from tito_io.embedded import app, family
+from tito_io.embedded import (
+    TIDY,
+    FaultRates,
+    Generation,
+    Sampler,
+    SamplingSettings,
+    app,
+    family,
+    generate,
+    vocabulary,
+)
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Where is the bridge today?"}]
 WEATHER = {
@@ -61,3 +72,22 @@ def prompt(question: str = "What is the weather?", *, tools: bool = True, **opti
     messages = [{"role": "user", "content": question}]
     offered = [WEATHER] if tools else None
     return family().ids(messages, tools=offered, add_generation_prompt=True, **options)
+
+
+LIMIT = SamplingSettings(max_tokens=256)
+
+
+def replies(fault_rates: FaultRates, *, count: int = 30, tools: bool = True) -> list[Generation]:
+    """Sample replies to `count` questions."""
+    sampler = Sampler(fault_rates=fault_rates)
+    return [generate(sampler, prompt(f"Question {one}?", tools=tools), LIMIT) for one in range(count)]
+
+
+def whole(reply: Generation) -> str:
+    """Return the text of all ids, the end token too."""
+    return vocabulary().decode(reply.ids)
+
+
+def only(**rates: float) -> FaultRates:
+    """Return a tidy sampler with these fault_rates."""
+    return evolve(TIDY, **rates)

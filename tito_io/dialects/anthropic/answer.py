@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from tito_core.normalization.canonical import calls_in
 from tito_io.dialects.message_parts import AssistantParts, ToolCall, arguments_object
 from tito_io.dialects.protocol import ParsedRequest, ReplyStamp, SampledMessage, TurnAnswer
 from tito_io.dialects.stream_text import CertainText, StreamText
@@ -51,7 +52,7 @@ def _stop(request: ParsedRequest, choice: SampledMessage) -> dict[str, Any]:
     sequence = reason if isinstance(reason, str) and reason in wanted else None
     if choice.finish_reason == "length":
         word = "max_tokens"
-    elif choice.message.get("tool_calls"):
+    elif calls_in(choice.message):
         word = "tool_use"  # whatever the engine calls it: engines differ in the finish reason of such a turn
     else:
         word = "end_turn" if sequence is None else "stop_sequence"
