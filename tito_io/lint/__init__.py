@@ -1,1 +1,1 @@
-"""What a chat template allows, shown before anything runs: certified cases, and where history changes."""
+"""`tito lint`: which turns a chat template lets continue exactly, and where it changes history."""

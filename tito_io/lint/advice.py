@@ -1,4 +1,4 @@
-"""Cases in words, and one sentence of advice for each thing that somebody should know."""
+"""Describe cases in words, and write one piece of advice for each thing to know about a template."""
 
 from __future__ import annotations
 
@@ -32,36 +32,37 @@ TURNS = {
 CUT = "cut short"
 COLUMNS = (*TURNS.values(), CUT)
 LONGEST = 60
-HELPS = {
-    Reason.ODD_STOP.name: "check the stop ids (--stop-id), or let the policy keep or replace the stop",
-    Reason.TEMPLATE_REFUSED.name: "the template rejects such a conversation, by messages too",
+"""Characters of a quotation."""
+HELP = {
+    Reason.ODD_STOP.name: "Check the stop ids (--stop-id), or let the policy keep or replace the stop",
+    Reason.TEMPLATE_REFUSED.name: "The template rejects such a conversation, also if sent as messages",
 }
-BY_MESSAGES = "TITO falls back to messages"
+BY_MESSAGES = "TITO falls back to messages here"
 
 
 def column(finding: Finding) -> str:
-    """Return what precedes, a tool loop before it left out."""
+    """Return the column of a finding: what the turn is, whether or not it is in a tool loop."""
     return CUT if finding.cut else TURNS[finding.kind.calls, finding.kind.reasoning]
 
 
 def rewritten(where: Divergence) -> str:
-    """Say what a render does to what was used."""
-    gone, new = quoted(where.dropped), quoted(where.added)
+    """Return what a fresh render does to the ids in use."""
+    dropped, added = quoted(where.dropped), quoted(where.added)
     if where.dropped == where.added:
-        return f"spells {gone} with other ids"
+        return f"writes {dropped} with other ids"
     if not where.added:
-        return f"drops {gone}"
-    return f"writes {new} in the place of {gone}" if where.dropped else f"adds {new}"
+        return f"drops {dropped}"
+    return f"replaces {dropped} by {added}" if where.dropped else f"adds {added}"
 
 
 def quoted(text: str) -> str:
-    """Return a short text in quotes, its white space in sight."""
+    """Return a short text in backticks with its white space visible."""
     shown = visible(text)
     return f"`{shown if len(shown) <= LONGEST else shown[:LONGEST] + '...'}`"
 
 
 def situation(finding: Finding) -> str:
-    """Name a case in words."""
+    """Return a case in words, such as `a user message after a plain answer`."""
     label = finding.kind.label
     turn = f"a {label}" if label.startswith("plain") else label
     turn = turn.replace("a plain", "a plain answer") if label.startswith("plain") else turn
@@ -70,93 +71,95 @@ def situation(finding: Finding) -> str:
     return f"{FOLLOWING.get(finding.following, finding.following)} after {turn}{cut}"
 
 
-def several(found: Sequence[Finding]) -> str:
-    """Name cases by the first of them."""
-    more = len(found) - 1
-    return situation(found[0]) + (f" (and {more} more case{'s' * (more > 1)})" if more else "")
-
-
-def grouped(pairs: Iterable[tuple[str, Finding]]) -> dict[str, list[Finding]]:
-    """Put findings with one text together, in the order in which the texts come."""
-    found: dict[str, list[Finding]] = {}
-    for key, one in pairs:
-        found.setdefault(key, []).append(one)
-    return found
+def several(findings: Sequence[Finding]) -> str:
+    """Return the first of some cases in words, and the number of the others."""
+    more = len(findings) - 1
+    return situation(findings[0]) + (f" (and {more} more case{'s' * (more > 1)})" if more else "")
 
 
 def drifts(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Return the findings whose history is rewritten, by what happens to it."""
-    return grouped((rewritten(one.divergence), one) for one in findings if one.divergence is not None)
+    """Return the findings whose history is rewritten, by what a fresh render does to it."""
+    return _grouped((rewritten(one.divergence), one) for one in findings if one.divergence is not None)
 
 
-def refusals(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Return the findings that are refused, by their reason."""
-    return grouped((one.reason, one) for one in findings if one.refused)
+def _grouped(pairs: Iterable[tuple[str, Finding]]) -> dict[str, list[Finding]]:
+    """Return findings by their text, in the order of the first of each."""
+    groups: dict[str, list[Finding]] = {}
+    for key, finding in pairs:
+        groups.setdefault(key, []).append(finding)
+    return groups
 
 
 def advice(report: LintReport) -> tuple[str, ...]:
-    """Return what to know, the dearest first."""
-    look = report.looks[0]
-    said = (*_refusals(report), *_stops(report), *_drifts(report), *_facts(look), *_renderings(report))
-    return tuple(_sentence(one) for one in dict.fromkeys(said))
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
+    """Return what to know about a template: refusals first, then drift, stops, facts and renderings."""
+    pieces = (
+        *_refusals(report),
+        *_stops(report),
+        *_drifts(report),
+        *_facts(report.looks[0]),
+        *_renderings(report),
+    )
+    return tuple(
+        f"{text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}" for text in dict.fromkeys(pieces)
+    )
 
 
 def _refusals(report: LintReport) -> Iterator[str]:
-    """Say why cases are refused, and what would help."""
-    for reason, found in refusals(report.findings).items():
-        told = f" ({found[0].detail})" if found[0].detail and not found[0].rejected else ""
-        yield f"{several(found)} is refused, {reason}{told}: {HELPS.get(reason, BY_MESSAGES)}"
+    """Yield why cases are refused, and what helps."""
+    refused = _grouped((one.reason, one) for one in report.findings if one.refused)
+    for reason, findings in refused.items():
+        first = findings[0]
+        detail = f" ({first.detail})" if first.detail and not first.rejected else ""
+        yield f"{several(findings)}: refused, {reason}{detail}. {HELP.get(reason, BY_MESSAGES)}"
 
 
 def _drifts(report: LintReport) -> Iterator[str]:
-    """Say where a history that is rendered again is not what was sampled."""
-    for told, found in drifts(report.findings).items():
-        keeps = "TITO is refused here too" if all(one.refused for one in found) else "TITO keeps it"
-        yield f"{several(found)} {told}: MITO will drift here; {keeps}"
+    """Yield where a fresh render differs from what was sampled."""
+    for change, findings in drifts(report.findings).items():
+        refused = all(one.refused for one in findings)
+        outcome = "TITO is refused here, too" if refused else "TITO keeps the sampled ids"
+        yield f"{several(findings)}: a fresh render {change}. MITO will drift here. {outcome}"
 
 
 def _stops(report: LintReport) -> Iterator[str]:
     ends = {token.id for token, _ in report.stops}
     if not ends:
-        yield "no stop ids are known: give those that end its turns, --stop-id ID or --stop-id TOKEN"
+        yield "no stop ids are known. Name those that end a turn: --stop-id ID or --stop-id TOKEN"
     elif report.suffix and report.suffix[0].id not in ends:
         close = quoted(report.suffix[0].text)
-        yield f"turns are closed with {close}, which is no stop id: is it missing in generation_config.json?"
+        yield f"turns are closed with {close}, which is not a stop id. Does generation_config.json lack it?"
 
 
 def _facts(look: Look) -> Iterator[str]:
     facts = look.facts
     if facts["random"]:
-        yield "the same question has two answers: nothing about this template can be relied on"
+        yield "the same messages are rendered differently each time. No result for this template is reliable"
     if facts["clock"] is not None:
-        yield f"it prints the time of day {facts['clock']}: what is sent by messages differs from day to day"
-    if facts["arguments"] in {"object", "text"}:
-        wanted = {"object": "an object", "text": "a text"}[facts["arguments"]]
-        other = {"object": "a JSON text, as clients send it,", "text": "an object"}[facts["arguments"]]
-        yield f"it takes a call's arguments as {wanted}; {other} is refused or written otherwise"
+        place = facts["clock"]
+        yield f"the template prints the time of day {place}. Prompts sent as messages change from day to day"
+    if facts["arguments"] == "object":
+        yield "the template expects a call's arguments as an object. It rejects a JSON text or changes it"
+    if facts["arguments"] == "text":
+        yield "the template expects a call's arguments as a JSON text. It rejects an object or changes it"
     if "differs" in {facts["null_content"], facts["absent_content"]}:
-        yield "a null or missing content beside tool calls is written otherwise than an empty one"
+        yield "a null or missing content beside tool calls is written differently from an empty one"
 
 
 def _renderings(report: LintReport) -> Iterator[str]:
-    """Say where another rendering behaves otherwise, and what changes nothing."""
+    """Yield which other rendering behaves differently, and that tools change nothing."""
     if all(look.rendering.tools for look in report.looks):
-        yield "it is the same with tools and without: it writes nothing of them"
-    known = {_name(one): _told(one) for one in report.looks[0].findings}
+        yield "the template is rendered the same with and without tools. It does not write tools"
+    known = {_case(one): _outcome(one) for one in report.looks[0].findings}
     for look in report.looks[1:]:
-        found = [one for one in look.findings if known.get(_name(one), _told(one)) != _told(one)]
-        if found:
-            yield f"rendered {look.rendering.label} it behaves differently: {several(found)}"
+        changed = [one for one in look.findings if known.get(_case(one), _outcome(one)) != _outcome(one)]
+        if changed:
+            yield f"rendered {look.rendering.label}, the template behaves differently: {several(changed)}"
 
 
-def _name(finding: Finding) -> tuple[object, ...]:
+def _case(finding: Finding) -> tuple[object, ...]:
     return finding.kind, finding.shape, finding.cut
 
 
-def _told(finding: Finding) -> tuple[object, ...]:
+def _outcome(finding: Finding) -> tuple[object, ...]:
     where = finding.divergence
     return finding.verdict, finding.reason, None if where is None else rewritten(where)

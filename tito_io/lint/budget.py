@@ -1,4 +1,4 @@
-"""A whole lint has one budget. A template that uses it up is refused, whatever it does with it."""
+"""Limit the work of one lint: a template that uses up its budget is refused as hostile."""
 
 from __future__ import annotations
 
@@ -14,18 +14,25 @@ from tito_io.families.family import Bound
 from tito_io.families.limits import LimitReached
 
 HEAVY = 3
-"""How many renders may run into a limit. A template for conversations runs into none."""
+"""How many renders may run into a limit of one render. Templates for conversations run into none."""
 SECONDS = 60.0
-"""Processor time for one template with all its renderings; most take a tenth of it."""
+"""Processor time for one template with all its renderings; most need a tenth of it."""
 
 
-class Hostile(TitoError):  # noqa: N818  # what a template is, as `LimitReached` is what it does
-    """A template that cannot be looked into: it uses up what it is given."""
+class Hostile(TitoError):  # noqa: N818  # the name says what the template is, as `LimitReached` says what it does
+    """A template that cannot be linted because it uses up its budget."""
 
 
 @attrs.define
 class Budget:
-    """What all renders of one template have together."""
+    """The budget that all renders of one template share.
+
+    Attributes:
+        seconds: Processor time in all.
+        renders: How many renders there were.
+        heavy: How many of them ran into a limit.
+        began: Processor time of this thread at the beginning.
+    """
 
     seconds: float = SECONDS
     renders: int = 0
@@ -34,69 +41,75 @@ class Budget:
 
     @property
     def used(self) -> float:
-        """Processor time of this thread so far, so that a busy machine refuses nothing.
+        """Processor time used so far, the kernel's work on the results included.
 
-        What the kernel makes of long answers counts too.
+        It is that of this thread, so that a busy machine refuses no template.
         """
         return time.thread_time() - self.began
 
     @contextmanager
-    def spent(self) -> Iterator[None]:
-        """Count what a render takes; raises `Hostile` once it is too much."""
+    def charge(self) -> Iterator[None]:
+        """Charge one render to the budget; raises `Hostile` once it is used up."""
         try:
             yield
         except TemplateRefused as refused:
-            self._weigh(refused)
+            self.heavy += isinstance(refused.__cause__, LimitReached)  # a template's own refusal is cheap
+            if self.heavy >= HEAVY:
+                raise Hostile(f"the template keeps running into its limits: {refused}") from refused
             raise
         finally:
             self.renders += 1
-            self._look()
+            self._check_time()
 
-    def _weigh(self, refused: TemplateRefused) -> None:
-        """Count what ran into a limit; a template's own refusal is cheap."""
-        self.heavy += isinstance(refused.__cause__, LimitReached)
-        if self.heavy >= HEAVY:
-            raise Hostile(f"the template keeps running into its limits: {refused}") from refused
-
-    def _look(self) -> None:
+    def _check_time(self) -> None:
         if self.used > self.seconds:
-            raise Hostile(
-                f"looking into it takes more than {self.seconds:g} s of processor time in all (see --seconds)"
-            )
+            raise Hostile(f"linting it takes more than {self.seconds:g} s of processor time (see --seconds)")
 
 
 @attrs.frozen
 class LintBudget:
-    """Answers the kernel's questions about one rendering of a template, within a budget."""
+    """Renders for the kernel within a budget.
+
+    Attributes:
+        bound: A template with its tools and arguments.
+        budget: The budget that each render is charged to.
+    """
 
     bound: Bound
     budget: Budget = attrs.field(factory=Budget)
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
-        """Return ids; raises `TemplateRefused`, or `Hostile` once too much was used."""
-        with self.budget.spent(), _written_by_template():
+        """Return ids; raises `TemplateRefused`, or `Hostile` once the budget is used up."""
+        with self.budget.charge(), _text_errors():
             return self.bound(messages, add_generation_prompt=add_generation_prompt)
 
     def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Sequence[int]:
         """Return the ids from `text` on."""
-        with self.budget.spent(), _written_by_template():
+        with self.budget.charge(), _text_errors():
             return self.bound.since(messages, text, add_generation_prompt=add_generation_prompt)
 
     def text(self, messages: Sequence[Message], *, speaking: bool) -> str:
-        """Return the text."""
-        with self.budget.spent():
+        """Return the rendered text; `speaking` adds the generation prompt."""
+        with self.budget.charge():
             return self.bound.text(messages, add_generation_prompt=speaking)
 
+    def text_or_none(self, messages: Sequence[Message]) -> str | None:
+        """Return the rendered text with the generation prompt; None if the template rejects the messages."""
+        try:
+            return self.text(messages, speaking=True)
+        except TemplateRefused:
+            return None
+
     def encoded(self, text: str) -> Encoding:
-        """Return the ids of a text, with the places where they begin and end."""
-        with self.budget.spent(), _written_by_template():
+        """Return the ids of a text, with the characters that each covers."""
+        with self.budget.charge(), _text_errors():
             return self.bound.family.tokenizer.encode(text, add_special_tokens=False)
 
 
 @contextmanager
-def _written_by_template() -> Iterator[None]:
-    """Blame the template for a text that has no ids: the messages here are plain ASCII."""
+def _text_errors() -> Iterator[None]:
+    """Turn the tokenizer's error into a template's refusal: the messages of a lint are plain ASCII."""
     try:
         yield
     except (InputError, TypeError) as error:
-        raise TemplateRefused(f"the template writes a text that has no UTF-8: {error}") from error
+        raise TemplateRefused(f"the template writes text that is not valid UTF-8: {error}") from error

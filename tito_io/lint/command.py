@@ -1,4 +1,4 @@
-"""`tito lint`: what chat templates do to sampled ids, before anything runs."""
+"""The command `tito lint`: what chat templates do to sampled ids, before anything runs."""
 
 from __future__ import annotations
 
@@ -13,31 +13,28 @@ import click
 
 from tito_core import Reason, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
-from tito_io.cli.options import FiniteRange
+from tito_io.cli.options import FiniteRange, choices, html_option, json_option
 
 from .budget import SECONDS
 from .report import LintReport
-from .run import Wish, linted
+from .run import LintSettings, lint_subject
 from .subject import LintError, Subject, SubjectOptions, subjects
 
 if TYPE_CHECKING:
     from tito_io.cli.console import Console
 
 REFUSED = 1
-REASONS = tuple(
-    reason.name
-    for reason in (
-        Reason.TEMPLATE_REFUSED,
-        Reason.SWALLOWED,
-        Reason.ODD_STOP,
-        Reason.CLOSE_MISMATCH,
-        Reason.UNPROVEN_TAIL,
-    )
-)
+REASONS = {
+    Reason.TEMPLATE_REFUSED.name: "the template rejects the conversation",
+    Reason.SWALLOWED.name: "a new message is dropped",
+    Reason.ODD_STOP.name: "sampled stop is not the close",
+    Reason.CLOSE_MISMATCH.name: "the turn's close is another",
+    Reason.UNPROVEN_TAIL.name: "text after the turn unproven",
+}
 STATUSES = """\b
 Exit status:
   0    every case is exact
-  1    some are refused (see --accept)
+  1    some cases are refused (see --accept)
   2    something could not be linted: a wrong path, a broken or hostile template, a wrong option
   130  interrupted
 """
@@ -45,7 +42,7 @@ Exit status:
 
 @attrs.frozen(kw_only=True)
 class LintOptions:
-    """What `tito lint` was asked to do."""
+    """The options of `tito lint`, by their names."""
 
     paths: tuple[str, ...]
     tokenizer: Path | None
@@ -59,50 +56,76 @@ class LintOptions:
     html: Path | None
 
     @property
-    def wanted(self) -> SubjectOptions:
-        """Which templates; raises `LintError` for a token of no letters."""
+    def subject_options(self) -> SubjectOptions:
+        """Which templates to lint; raises `LintError` for an empty token."""
         if "" in self.special_token:
-            raise LintError("--special-token is empty; name the token that is lacking")
+            raise LintError("--special-token is empty: give the token to add, such as <|im_end|>")
         return SubjectOptions(template=self.template, tokenizer=self.tokenizer, special=self.special_token)
 
     @property
-    def wish(self) -> Wish:
-        """How to look into them; raises `LintError` for a malformed argument."""
-        return Wish(args=dict(map(_arg, self.arg)), stops=self.stop_id, seconds=self.seconds)
+    def settings(self) -> LintSettings:
+        """How to lint them; raises `LintError` for a malformed argument."""
+        args = dict(map(_template_argument, self.arg))
+        return LintSettings(args=args, stops=self.stop_id, seconds=self.seconds)
 
 
 @click.command(epilog=STATUSES)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--tokenizer", type=click.Path(path_type=Path), help="The model folder for bare .jinja files.")
-@click.option("--template", help="Only this template of each folder, by its name or file.")
-@click.option("--stop-id", multiple=True, help="An id or token that ends turns; else as the folder says.")
-@click.option("--special-token", multiple=True, help="A special token to add where the vocabulary lacks it.")
 @click.option(
-    "--arg", multiple=True, metavar="NAME=VALUE", help="A template argument; VALUE is JSON or text."
+    "--tokenizer",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The model folder whose tokenizer is used for .jinja files, which have none. No default.",
+)
+@click.option(
+    "--template",
+    metavar="NAME",
+    help="Lint only this template of each folder: its name or its file. Default: all templates.",
+)
+@click.option(
+    "--stop-id",
+    multiple=True,
+    metavar="TOKEN",
+    help="An id, or a token, that ends turns. May be repeated. Default: those of the model folder.",
+)
+@click.option(
+    "--special-token",
+    multiple=True,
+    metavar="TOKEN",
+    help="A special token to add if the vocabulary lacks it. May be repeated. Default: for .jinja files, the "
+    "markers in the template.",
+)
+@click.option(
+    "--arg",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A template argument, such as enable_thinking=false. VALUE is JSON, or else text. May be repeated. "
+    "Default: none.",
 )
 @click.option(
     "--accept",
     multiple=True,
-    type=click.Choice(REASONS),
-    help="A reason of refusals that does not count for the exit status.",
+    type=click.Choice(list(REASONS)),
+    help="A reason of refusals that the exit status ignores. May be repeated. Default: none. "
+    f"{choices(REASONS)}",
 )
 @click.option(
     "--seconds",
     type=FiniteRange(0, min_open=True),
     default=SECONDS,
     show_default=True,
-    help="Processor time for each template; one that wants more is refused as hostile.",
+    help="Processor time for each template. A template that needs more is refused as hostile.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A list with an object for each template.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write a page to look at, complete in itself.")
-def lint(**given: Any) -> None:
+@json_option("Print a JSON list with one object per template. Default: tables.")
+@html_option("Also write a page, complete in itself. Default: no page.")
+def lint(**values: Any) -> None:
     """Show what chat templates do to sampled ids.
 
-    PATH is a model folder, all of whose templates are looked into; a .jinja file (with --tokenizer); or the
-    id of a model on the Hugging Face hub. Each template is rendered with a tool and without, and with
-    thinking on and off where it has a switch for that.
+    PATH is a model folder, all of whose templates are linted; a .jinja file (with --tokenizer); or the id of
+    a model on the Hugging Face hub. Each template is rendered with a tool and without. If it has a switch for
+    thinking, it is rendered with that on and off, too.
     """
-    options = LintOptions(**given)
+    options = LintOptions(**values)
     try:
         sys.exit(_lint(options))
     except TitoError as error:
@@ -110,18 +133,23 @@ def lint(**given: Any) -> None:
 
 
 def _lint(options: LintOptions) -> int:
-    _check_page(options.html)
+    if options.html is not None and not options.html.parent.is_dir():
+        raise LintError(f"--html {options.html}: give a file in a folder that exists")
     reports: list[LintReport] = []
     for report in _reports(options):
-        if report.error not in {earlier.error for earlier in reports} - {None}:
-            _told(report, options)
+        if report.error is None:
+            _print_table(report, options)
+        elif report.error not in {earlier.error for earlier in reports}:  # templates of a folder share errors
+            complain(report.error)
         reports.append(report)
     if options.as_json:
         _print_json(reports)
     elif any(report.looks for report in reports):
-        _print_legend()
+        from .table import legend  # noqa: PLC0415  # what only this needs is imported here
+
+        _console().print(legend())
     if options.html is not None:
-        _write(options.html, reports)
+        _write_page(options.html, reports)
     return status(reports, options.accept)
 
 
@@ -135,67 +163,52 @@ def status(reports: Sequence[LintReport], accepted: Sequence[str] = ()) -> int:
 
 def _reports(options: LintOptions) -> Iterator[LintReport]:
     """Yield the report of each template, showing progress."""
-    wish = options.wish
+    settings = options.settings
     for path in options.paths:
         try:
-            found = list(subjects(path, options.wanted))
+            named = list(subjects(path, options.subject_options))
         except TitoError as error:
             text = str(error)
             yield LintReport(path=path, template="", error=text if path in text else f"{path}: {text}")
             continue
-        for subject in found:
-            yield _with_progress(subject, wish)
+        for subject in named:
+            yield _with_progress(subject, settings)
 
 
-def _with_progress(subject: Subject, wish: Wish) -> LintReport:
-    from rich.console import Console  # noqa: PLC0415  # what only this needs is loaded here
+def _with_progress(subject: Subject, settings: LintSettings) -> LintReport:
+    from rich.console import Console  # noqa: PLC0415  # what only this needs is imported here
     from rich.progress import Progress  # noqa: PLC0415  # likewise
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"{Path(subject.path).name} {subject.template}", total=1.0)
-        return linted(subject, wish, lambda done: progress.update(task, completed=done))
+        return lint_subject(subject, settings, lambda done: progress.update(task, completed=done))
 
 
-def _told(report: LintReport, options: LintOptions) -> None:
-    """Print one report, an error on stderr."""
+def _print_table(report: LintReport, options: LintOptions) -> None:
     from .table import show  # noqa: PLC0415  # likewise
 
-    if report.error is not None:
-        complain(report.error)
-    elif not options.as_json:
+    if not options.as_json:
         show(report, _console())
 
 
 def _print_json(reports: Sequence[LintReport]) -> None:
     import orjson  # noqa: PLC0415  # likewise
 
-    from .report import data  # noqa: PLC0415  # likewise
+    from .report import to_json  # noqa: PLC0415  # likewise
 
-    click.echo(orjson.dumps([data(report) for report in reports], option=orjson.OPT_INDENT_2).decode())
+    click.echo(orjson.dumps([to_json(report) for report in reports], option=orjson.OPT_INDENT_2).decode())
 
 
 def _console() -> Console:
-    """Return the console for stdout; what is no terminal has room."""
+    """Return the console for standard output; a file or a pipe gets lines of 160 characters."""
     from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
 
     console = Console(highlight=False, emoji=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, markup=False, width=160)
 
 
-def _print_legend() -> None:
-    from .table import legend  # noqa: PLC0415  # likewise
-
-    _console().print(legend())
-
-
-def _check_page(file: Path | None) -> None:
-    """Refuse a page that cannot be written before anything else is done."""
-    if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        raise LintError(f"--html {file}: is no file in a folder that exists")
-
-
-def _write(file: Path, reports: Sequence[LintReport]) -> None:
+def _write_page(file: Path, reports: Sequence[LintReport]) -> None:
     from .page import page  # noqa: PLC0415  # likewise
 
     try:
@@ -204,15 +217,15 @@ def _write(file: Path, reports: Sequence[LintReport]) -> None:
         raise LintError(f"--html {file}: cannot be written: {error.strerror}") from error
 
 
-def _arg(given: str) -> tuple[str, Any]:
-    """Return the name and the value of an argument.
+def _template_argument(pair: str) -> tuple[str, Any]:
+    """Return the name and the value of an argument; a value that is not JSON is text.
 
-    >>> _arg("enable_thinking=false"), _arg("reasoning_effort=high")
+    >>> _template_argument("enable_thinking=false"), _template_argument("reasoning_effort=high")
     (('enable_thinking', False), ('reasoning_effort', 'high'))
     """
-    name, equals, text = given.partition("=")
+    name, equals, text = pair.partition("=")
     if not equals or not name.isidentifier():
-        raise LintError(f"--arg {given}: must be NAME=VALUE, such as enable_thinking=false")
+        raise LintError(f"--arg {pair}: must be NAME=VALUE, such as enable_thinking=false")
     try:
         return name, json.loads(text)
     except json.JSONDecodeError:

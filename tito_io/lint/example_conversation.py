@@ -1,4 +1,4 @@
-"""A conversation with words for each case: what was sampled in it, and what a fresh render makes of that."""
+"""An example conversation for each case: the ids sampled in it, and where a fresh render first differs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from tokenizers import Encoding
 
 from tito_core import TemplateRefused
+from tito_core.normalization.canonical import calls_in
 from tito_core.seams.case import TurnKind
 from tito_core.seams.sample import sample_environment, sample_turn
 from tito_core.seams.seam import common_prefix
@@ -32,14 +33,24 @@ TOOL: Plain = {
         },
     },
 }
-ARGUMENT, SPOKEN, EARLIER = "Oslo", "Fjord", "Bergen"
-"""Words that only one place has, and that merge with nothing that a template writes after them."""
+ARGUMENT, ANSWER, EARLIER = "Oslo", "Fjord", "Bergen"
+"""Words that each stand in one place, and that no tokenizer merges with what a template writes after them."""
 FOLLOWS = "And tomorrow"
+CONTEXT, SHOWN, COMPARED = 6, 12, 60
+"""Tokens of a divergence that are shown before the place and from it on, and that are compared."""
+ANCHOR = 3
+"""So many equal ids in a row mean that both sides agree again."""
 
 
 @frozen
 class ExampleConversation:
-    """A conversation around a turn."""
+    """A conversation around a turn.
+
+    Attributes:
+        history: The messages before the turn.
+        turn: The sampled message.
+        environment: The messages after it.
+    """
 
     history: tuple[Plain, ...]
     turn: Plain
@@ -47,174 +58,171 @@ class ExampleConversation:
 
     @property
     def prompt(self) -> tuple[Plain, ...]:
-        """The next request's messages."""
+        """The messages of the next request."""
         return (*self.history, self.turn, *self.environment)
 
 
-@frozen
-class Played:
-    """A scene as ids."""
+def example_conversations(
+    kind: TurnKind, shape: Sequence[str], spellings: Sequence[bool]
+) -> Iterator[ExampleConversation]:
+    """Yield conversations of a case, the one that most templates accept first.
 
-    scene: ExampleConversation
+    Args:
+        kind: The turn.
+        shape: The roles after it.
+        spellings: Whether the arguments of calls are objects (True) or JSON texts (False), in this order.
+    """
+    for as_object in spellings:
+        turn = sample_turn(kind, ["find"] * kind.calls)
+        if turn.get("content"):
+            turn = {**turn, "content": ANSWER}
+        turn = _with_argument(turn, ARGUMENT, as_object=as_object)
+        environment = sample_environment(shape, turn, 2, FOLLOWS)
+        for opening in ((SYSTEM, USER), (USER,)):
+            yield ExampleConversation((*opening, *_tool_loop(kind, as_object=as_object)), turn, environment)
+
+
+def _with_argument(turn: Plain, word: str, *, as_object: bool) -> Plain:
+    """Return a turn with this word in the arguments of each call."""
+    arguments: object = {"value": word} if as_object else f'{{"value": "{word}"}}'
+    calls = [{**call, "function": {**call["function"], "arguments": arguments}} for call in calls_in(turn)]
+    return {**turn, "tool_calls": calls} if calls else turn
+
+
+def _tool_loop(kind: TurnKind, *, as_object: bool) -> tuple[Plain, ...]:
+    """Return the call and result before a turn in a tool loop, with reasoning if the turn has it."""
+    if kind.before != "tool":
+        return ()
+    earlier = TurnKind(before="user", reasoning=kind.reasoning, calls=1, content="empty")
+    call = _with_argument(sample_turn(earlier, ["seek"]), EARLIER, as_object=as_object)
+    return (call, *sample_environment(("tool",), call, 1, "Rain"))
+
+
+@frozen
+class SampledExample:
+    """An example conversation as ids.
+
+    Attributes:
+        conversation: The conversation.
+        prompt: The ids that the engine was sent.
+        sampled: The ids of the turn.
+        rendered: The next prompt, rendered afresh.
+        rest: How many sampled ids follow the turn's last word: the rest of a call, and the stop.
+        tail: The ids of the fresh render after that word; None if the render lacks the word.
+        stopped: Whether the turn ends with an id that ends turns.
+    """
+
+    conversation: ExampleConversation
     prompt: tuple[int, ...]
     sampled: tuple[int, ...]
     rendered: tuple[int, ...]
-    """The next prompt, rendered afresh."""
     rest: int
-    """How many of the sampled ids come after the turn's own words: the rest of a call, and the stop."""
     tail: tuple[int, ...] | None
-    """What the fresh render has after the turn's own words; None where it lacks them."""
     stopped: bool
-    """Whether what was sampled ends with an id that ends turns."""
 
     @property
     def used(self) -> tuple[int, ...]:
-        """The ids that the engine saw and sampled."""
+        """The ids in use: the prompt and the turn."""
         return self.prompt + self.sampled
 
     @property
     def ending(self) -> tuple[int, ...]:
-        """The sampled ids after the turn's own words."""
+        """The sampled ids after the turn's last word."""
         return self.sampled[len(self.sampled) - self.rest :]
 
 
 @frozen
-class Play:
-    """How a turn is played: with which ids it may end."""
+class ExampleSampler:
+    """Plays the engine: samples the turn of an example conversation as the template writes it.
+
+    Attributes:
+        meter: Renders.
+        ends: Ids that may end a turn.
+        stops: Stop ids of the engine.
+    """
 
     meter: LintBudget
     ends: frozenset[int]
     stops: frozenset[int]
 
+    def sample(self, conversation: ExampleConversation, *, cut: bool) -> SampledExample | None:
+        """Return the conversation as ids; None if the template rejects it or does not write the turn.
 
-def scenes(kind: TurnKind, shape: Sequence[str], spellings: Sequence[bool]) -> Iterator[ExampleConversation]:
-    """Yield conversations of a case, the one that most templates take first.
+        The turn is what the template writes if nothing follows. `cut` ends it after its last word.
+        """
+        try:
+            prompt, last, following = (
+                self.meter.text(conversation.history, speaking=True),
+                self.meter.text((*conversation.history, conversation.turn), speaking=False),
+                self.meter.text(conversation.prompt, speaking=True),
+            )
+            turn = self._turn_text(prompt, last, conversation.turn)
+            word = max((one for one in (ARGUMENT, ANSWER) if one in turn), key=turn.rfind, default=None)
+            if word is None:
+                return None
+            return self._ids(conversation, (prompt, turn, following), word, cut=cut)
+        except TemplateRefused:
+            return None
 
-    `spellings` say whether arguments are written as an object.
-    """
-    for as_object in spellings:
-        turn = _turn(kind, as_object=as_object)
-        environment = sample_environment(shape, turn, 2, FOLLOWS)
-        for opening in ((SYSTEM, USER), (USER,)):
-            yield ExampleConversation((*opening, *_loop(kind, as_object=as_object)), turn, environment)
+    def _turn_text(self, prompt: str, last: str, turn: Plain) -> str:
+        """Return the text of a turn; reasoning that the template never writes is put in front, bare."""
+        if last.startswith(prompt):
+            text = last[len(prompt) :]
+        else:  # the generation prompt is not what the template writes before the finished turn
+            encoded = self.meter.encoded(last)
+            at = common_prefix(self.meter.encoded(prompt).ids, encoded.ids)
+            text = last[encoded.offsets[at][0] :] if at < len(encoded.ids) else ""
+        reasoning = turn.get("reasoning", "")
+        return text if reasoning in text else f"{reasoning}\n{text}"
 
-
-def _turn(kind: TurnKind, *, as_object: bool) -> Plain:
-    turn = sample_turn(kind, ["find"] * kind.calls)
-    said = {"content": SPOKEN} if turn.get("content") else {}
-    return _spelled({**turn, **said}, ARGUMENT, as_object=as_object)
-
-
-def _spelled(turn: Plain, word: str, *, as_object: bool) -> Plain:
-    """Return a turn with this word in the arguments of each call."""
-    if "tool_calls" not in turn:
-        return turn
-    arguments: object = {"value": word} if as_object else f'{{"value": "{word}"}}'
-    calls = [
-        {**call, "function": {**call["function"], "arguments": arguments}} for call in turn["tool_calls"]
-    ]
-    return {**turn, "tool_calls": calls}
-
-
-def _loop(kind: TurnKind, *, as_object: bool) -> tuple[Plain, ...]:
-    """Return the call and result before a turn in a tool loop; it thought there as the turn does."""
-    if kind.before != "tool":
-        return ()
-    earlier = TurnKind(before="user", reasoning=kind.reasoning, calls=1, content="empty")
-    call = _spelled(sample_turn(earlier, ["seek"]), EARLIER, as_object=as_object)
-    return (call, *sample_environment(("tool",), call, 1, "Rain"))
-
-
-def played(play: Play, scene: ExampleConversation, *, cut: bool) -> Played | None:
-    """Return the scene as ids, None where the template does not take it or does not show the turn.
-
-    The turn is sampled as the template writes it where nothing follows. `cut` ends it after its own words.
-    """
-    try:
-        prompt, last, following = (
-            play.meter.text(scene.history, speaking=True),
-            play.meter.text((*scene.history, scene.turn), speaking=False),
-            play.meter.text(scene.prompt, speaking=True),
+    def _ids(
+        self, conversation: ExampleConversation, texts: tuple[str, str, str], word: str, *, cut: bool
+    ) -> SampledExample:
+        """Tokenize; the turn ends with the first id after its last word that ends turns."""
+        before, turn, rendered = map(self.meter.encoded, texts)
+        after_word, shown = _after(turn, texts[1], word), _after(rendered, texts[2], word)
+        positions = range(after_word, len(turn.ids))
+        end = next((i for i in positions if turn.ids[i] in self.ends), len(turn.ids) - 1)
+        size = after_word if cut else end + 1
+        example = SampledExample(
+            conversation=conversation,
+            prompt=tuple(before.ids),
+            sampled=tuple(turn.ids[:size]),
+            rendered=tuple(rendered.ids),
+            rest=max(size - after_word, 0),
+            tail=tuple(rendered.ids[shown:]) if word in texts[2] else None,
+            stopped=not self.ends.isdisjoint(turn.ids[size - 1 : size]),
         )
-        own = _own(play.meter, prompt, last, scene.turn)
-        word = _last_word(own)
-        return None if word is None else _ids(play, scene, (prompt, own, following), word, cut=cut)
-    except TemplateRefused:
-        return None
+        return example if cut or example.stopped else self._stopped_by_opener(example)
+
+    def _stopped_by_opener(self, example: SampledExample) -> SampledExample:
+        """Return a turn that stopped with the opener of the next message, if the template closes no turn."""
+        size = len(example.used)
+        opener = example.rendered[size : size + 1]
+        if example.rendered[:size] != example.used or not self.stops.intersection(opener):
+            return example
+        return evolve(example, sampled=example.sampled + opener, rest=example.rest + 1, stopped=True)
 
 
-def _own(meter: LintBudget, prompt: str, last: str, turn: Plain) -> str:
-    """Return the text of a turn; reasoning that the template writes nowhere is put in front, words alone."""
-    own = last[len(prompt) :] if last.startswith(prompt) else _parting(meter, prompt, last)
-    thought = turn.get("reasoning", "")
-    return own if thought in own else f"{thought}\n{own}"
-
-
-def _parting(meter: LintBudget, prompt: str, last: str) -> str:
-    """Return the text from the first token on that is not the prompt's."""
-    found = meter.encoded(last)
-    at = common_prefix(meter.encoded(prompt).ids, found.ids)
-    return last[found.offsets[at][0] :] if at < len(found.ids) else ""
-
-
-def _last_word(text: str) -> str | None:
-    return max((word for word in (ARGUMENT, SPOKEN) if word in text), key=text.rfind, default=None)
-
-
-def _ids(
-    play: Play, scene: ExampleConversation, texts: tuple[str, str, str], word: str, *, cut: bool
-) -> Played:
-    """Tokenize; the turn ends with the first id after its own words that ends turns."""
-    before, turn, rendered = map(play.meter.encoded, texts)
-    said, shown = _after(turn, texts[1], word), _after(rendered, texts[2], word)
-    ended = next((i for i in range(said, len(turn.ids)) if turn.ids[i] in play.ends), len(turn.ids) - 1)
-    size = said if cut else ended + 1
-    found = Played(
-        scene=scene,
-        prompt=tuple(before.ids),
-        sampled=tuple(turn.ids[:size]),
-        rendered=tuple(rendered.ids),
-        rest=max(size - said, 0),
-        tail=tuple(rendered.ids[shown:]) if word in texts[2] else None,
-        stopped=not play.ends.isdisjoint(turn.ids[size - 1 : size]),
-    )
-    return found if cut or found.stopped else _marked(play, found)
-
-
-def _after(found: Encoding, text: str, word: str) -> int:
-    """Return the place of the first id after the last place of a word."""
+def _after(encoded: Encoding, text: str, word: str) -> int:
+    """Return the position of the first id after the last occurrence of a word."""
     end = text.rfind(word) + len(word)
-    return next((i for i, (begin, _) in enumerate(found.offsets) if begin >= end), len(found.ids))
+    return next((i for i, (begin, _) in enumerate(encoded.offsets) if begin >= end), len(encoded.ids))
 
 
-def _marked(play: Play, found: Played) -> Played:
-    """Return a turn that stopped with what opens the next message, where the template closes none."""
-    size = len(found.used)
-    marker = found.rendered[size : size + 1]
-    if found.rendered[:size] != found.used or not play.stops.intersection(marker):
-        return found
-    return evolve(found, sampled=found.sampled + marker, rest=found.rest + 1, stopped=True)
-
-
-CONTEXT, SHOWN, COMPARED = 6, 12, 60
-"""How many tokens are shown before the place and from it on; and how many are compared."""
-ANCHOR = 3
-"""So many ids in a row are no accident."""
-
-
-def divergence(family: Family, found: Played) -> Divergence | None:
-    """Return the first place, None where the render repeats all that was used."""
-    at = common_prefix(found.used, found.rendered)
-    if at == len(found.used):
+def divergence(family: Family, example: SampledExample) -> Divergence | None:
+    """Return the first place where a fresh render differs, None if it repeats all ids in use."""
+    at = common_prefix(example.used, example.rendered)
+    if at == len(example.used):
         return None
-    used, rendered = found.used[at : at + COMPARED], found.rendered[at : at + COMPARED]
-    gone, new = _until_alike(used, rendered)
+    used, rendered = example.used[at : at + COMPARED], example.rendered[at : at + COMPARED]
+    gone, new = until_equal(used, rendered)
     return Divergence(
         at=at,
-        before=tokens(family, found.used[max(at - CONTEXT, 0) : at]),
+        before=tokens(family, example.used[max(at - CONTEXT, 0) : at]),
         used=tokens(family, used[:SHOWN]),
         rendered=tokens(family, rendered[:SHOWN]),
-        in_prompt=at < len(found.prompt),
+        in_prompt=at < len(example.prompt),
         dropped=family.decode(used[:gone]),
         added=family.decode(rendered[:new]),
         gone=gone,
@@ -222,21 +230,16 @@ def divergence(family: Family, found: Played) -> Divergence | None:
     )
 
 
-def _until_alike(used: tuple[int, ...], rendered: tuple[int, ...]) -> tuple[int, int]:
-    """Return how many ids on each side stand before both agree again, for a few ids or up to the end.
+def until_equal(used: tuple[int, ...], rendered: tuple[int, ...]) -> tuple[int, int]:
+    """Return how many ids of each side come before both agree again for `ANCHOR` ids, or up to the end.
 
-    Something that is only left out, or only added, is likelier than one thing in the place of another.
-
-    >>> _until_alike((7, 8, 5, 6, 2), (5, 6, 2, 1)), _until_alike((3, 2), (4, 5, 2))
+    >>> until_equal((7, 8, 5, 6, 2), (5, 6, 2, 1)), until_equal((3, 2), (4, 5, 2))
     ((2, 0), (1, 2))
     """
     places = [(gone, new) for gone in range(len(used)) for new in range(len(rendered)) if gone or new]
-    for gone, new in sorted(places, key=_cost):
+    # Templates drop or add text more often than they replace it, so a place on both sides counts double.
+    for gone, new in sorted(places, key=lambda place: sum(place) * (2 if all(place) else 1)):
         here = used[gone : gone + ANCHOR]
         if rendered[new : new + len(here)] == here:
             return gone, new
     return len(used), min(len(used), len(rendered))
-
-
-def _cost(place: tuple[int, int]) -> int:
-    return sum(place) * (2 if all(place) else 1)

@@ -1,9 +1,9 @@
-"""Findings as a grid: a row for what follows a turn, a column for what the turn is."""
+"""Arrange findings as a grid: one row for what follows a turn, one column for what the turn is."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
 
 from attrs import frozen
@@ -13,7 +13,7 @@ from .report import Finding, Look
 
 
 class State(Enum):
-    """What a finding looks like, the worst first."""
+    """How a finding is shown, the worst first."""
 
     REFUSED = "refused"
     REJECTED = "rejected"
@@ -29,43 +29,43 @@ class State(Enum):
 
 
 LEGEND = {
-    State.EXACT: "every sampled id is kept, and a fresh render would be the same",
+    State.EXACT: "every sampled id is kept, and a fresh render is the same",
     State.REWRITTEN: "every sampled id is kept; a fresh render of the history would change it",
-    State.REFUSED: "cannot go by ids, and goes by messages instead",
+    State.REFUSED: "the next prompt cannot be made of ids; it is sent as messages",
     State.REJECTED: "the template itself rejects such a conversation",
 }
-"""The states, the best first, with what each means."""
+"""The meaning of each state, the best first."""
 
 
 @frozen
 class Cell:
-    """All findings of one place; those in a tool loop, and with other kinds of content, count apart."""
+    """All findings of one row and column: in a tool loop and not, with each kind of content."""
 
     findings: tuple[Finding, ...]
 
     @property
     def state(self) -> State | None:
-        """The worst state, None where there are no findings."""
+        """The worst state, None without findings."""
         states = {State.of(one) for one in self.findings}
         return next((state for state in State if state in states), None)
 
     @property
     def text(self) -> str:
-        """The state in words, with how many are in it where not all are."""
+        """The worst state in words, with its number of findings if not all are in it."""
         if self.state is None:
             return ""
-        of = f" {self.count}/{len(self.findings)}" if self.count < len(self.findings) else ""
-        return f"{self.state.value}{of}"
+        share = f" {self.count}/{len(self.findings)}" if self.count < len(self.findings) else ""
+        return f"{self.state.value}{share}"
 
     @property
     def count(self) -> int:
-        """How many findings are in that state."""
+        """How many findings are in the worst state."""
         return sum(State.of(one) is self.state for one in self.findings)
 
 
 @frozen
 class GridRow:
-    """What follows, and a cell for each column."""
+    """What follows the turn, and one cell per column."""
 
     title: str
     cells: tuple[Cell, ...]
@@ -73,23 +73,21 @@ class GridRow:
 
 @frozen
 class Grid:
-    """The columns that have something in them, and the rows."""
+    """The columns that have findings, and the rows."""
 
     columns: tuple[str, ...]
     rows: tuple[GridRow, ...]
 
 
 def grid(look: Look) -> Grid:
-    """Return the findings of a look as a grid."""
+    """Return the findings of one rendering as a grid."""
     columns = tuple(name for name in COLUMNS if any(column(one) == name for one in look.findings))
-    shapes = dict.fromkeys(one.following for one in look.findings)
-    return Grid(columns, tuple(_row(shape, columns, look.findings) for shape in shapes))
-
-
-def _row(shape: str, columns: Sequence[str], findings: Sequence[Finding]) -> GridRow:
-    here = [one for one in findings if one.following == shape]
-    cells = (Cell(tuple(one for one in here if column(one) == name)) for name in columns)
-    return GridRow(FOLLOWING.get(shape, shape), tuple(cells))
+    rows = []
+    for shape in dict.fromkeys(one.following for one in look.findings):
+        here = [one for one in look.findings if one.following == shape]
+        cells = tuple(Cell(tuple(one for one in here if column(one) == name)) for name in columns)
+        rows.append(GridRow(FOLLOWING.get(shape, shape), cells))
+    return Grid(columns, tuple(rows))
 
 
 def counts(findings: Iterable[Finding]) -> Counter[State]:

@@ -1,4 +1,4 @@
-"""What was found out about one template, as values; whoever shows it reads it from here."""
+"""The values of a lint report, and their JSON. The table and the page show these values."""
 
 from __future__ import annotations
 
@@ -8,118 +8,142 @@ from enum import Enum
 from typing import Any
 
 import attrs
-from attrs import field, frozen
 
-from tito_core import Profile, Reason
+from tito_core import Reason
 from tito_core.seams.case import TurnKind
+from tito_core.seams.profile import Profile
 from tito_io.families.family import Family
 
 SWITCHES = ("enable_thinking", "thinking")
-"""What templates call the switch for thinking. Another one is given by hand: `--arg NAME=VALUE`."""
+"""Names that templates have for the switch for thinking. Others are given with `--arg NAME=VALUE`."""
+LONGEST = 120
+"""Characters of a token's text; longer ones are cut."""
 
 
 class Verdict(Enum):
-    """What becomes of a turn with what follows it."""
+    """Whether a prompt can be made of ids after a turn."""
 
     EXACT = "exact"
     REFUSED = "refused"
 
 
-@frozen
+@attrs.frozen
 class Token:
-    """An id and what it prints."""
+    """An id and its text."""
 
     id: int
     text: str
 
 
-@frozen(kw_only=True)
+def tokens(family: Family, ids: Sequence[int]) -> tuple[Token, ...]:
+    """Return ids with their texts; for part of a character the vocabulary's name is the text."""
+    result = []
+    for index in ids:
+        text = family.decode([index])
+        if not text or "\ufffd" in text:
+            text = family.tokenizer.id_to_token(index) or text
+        result.append(Token(index, text if len(text) <= LONGEST else f"{text[:LONGEST]}..."))
+    return tuple(result)
+
+
+@attrs.frozen(kw_only=True)
 class Divergence:
-    """The first place where the next prompt, rendered afresh, is not what was used."""
+    """The first place where a fresh render of the next prompt differs from the ids in use.
+
+    Attributes:
+        at: Number of equal ids before it.
+        before: The last of these.
+        used: The ids in use from there on.
+        rendered: The rendered ids from there on; empty if the render ends before.
+        in_prompt: Whether it is before the sampled turn, so that the template changes its own text.
+        dropped: Text in use that the render lacks, up to where both agree again.
+        added: Text that the render has in its place.
+        gone: How many ids of `used` are dropped.
+        new: How many ids of `rendered` are added.
+    """
 
     at: int
-    """How many ids are the same before it."""
     before: tuple[Token, ...]
-    """The last of those."""
     used: tuple[Token, ...]
-    """What stood there when the turn was sampled, and on."""
     rendered: tuple[Token, ...]
-    """What the render has there; empty where the render ends inside of what was used."""
     in_prompt: bool
-    """Whether it lies before the sampled turn: what the template wrote itself is written otherwise."""
     dropped: str
-    """The text in use that the render lacks, up to where both agree again; what it was is seen from it."""
     added: str
-    """The text that the render has in its place."""
     gone: int
-    """How many of the ids in `used` are the dropped ones."""
     new: int
-    """How many of the ids in `rendered` are the added ones."""
 
 
-@frozen(kw_only=True)
+@attrs.frozen(kw_only=True)
 class Finding:
-    """One kind of turn before one shape of environment."""
+    """What was found for one case: a kind of turn, and the roles of the messages after it.
+
+    Attributes:
+        shape: The roles after the turn.
+        kind: The turn.
+        cut: Whether the turn was cut short.
+        verdict: Whether the next prompt can be made of ids.
+        reason: The name of the reason if it is refused.
+        detail: What was seen then.
+        mode: If it is exact, what the text after the turn depends on: `free` or `history`.
+        history_rewritten: Whether a fresh render changes ids in use.
+        divergence: Where it does.
+        renders: How many renders the certificate took.
+    """
 
     shape: tuple[str, ...]
     kind: TurnKind
     cut: bool
-    """Whether the turn was cut short."""
     verdict: Verdict
     reason: str = ""
-    """The name of the reason where it is refused."""
     detail: str = ""
     mode: str = ""
-    """What the tail depends on where it is exact: `free` or `history`."""
     history_rewritten: bool = False
     divergence: Divergence | None = None
     renders: int = 0
 
     @property
     def after(self) -> str:
-        """What precedes, in words."""
-        label = self.kind.label
-        return f"{label}, cut short" if self.cut else label
+        """The turn in words."""
+        return f"{self.kind.label}, cut short" if self.cut else self.kind.label
 
     @property
     def following(self) -> str:
-        """What follows, in words."""
+        """The roles after it in words."""
         return " ".join(self.shape)
 
     @property
     def refused(self) -> bool:
-        """Whether it cannot go by ids."""
+        """Whether the next prompt cannot be made of ids."""
         return self.verdict is Verdict.REFUSED
 
     @property
     def rejected(self) -> bool:
-        """Whether the template itself rejects such a conversation, by messages too."""
+        """Whether the template itself rejects such a conversation, also when it is sent as messages."""
         return self.reason == Reason.TEMPLATE_REFUSED.name
 
 
-@frozen
+@attrs.frozen
 class SeamPart:
-    """A piece of the seam."""
+    """A piece of a seam; its name is `close`, `opener`, `text`, `its close` or `generation prompt`."""
 
     name: str
-    """`close`, `opener`, `text`, `its close` or `generation prompt`."""
     tokens: tuple[Token, ...]
 
 
-@frozen(kw_only=True)
-class Drawn:
-    """What the template writes after a sampled turn, in pieces."""
+@attrs.frozen(kw_only=True)
+class DrawnSeam:
+    """What the template writes between a sampled turn and the next one, if a message of `role` follows."""
 
     role: str
     parts: tuple[SeamPart, ...]
 
 
-@frozen(kw_only=True)
-class RenderingReport:
-    """What a template is rendered with beside messages."""
+@attrs.frozen(kw_only=True)
+class LintRendering:
+    """Whether a template is rendered with a tool, and its arguments."""
 
     tools: bool
-    args: Mapping[str, Any] = field(factory=dict)
+    args: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
     def thinks(self) -> bool:
@@ -128,52 +152,69 @@ class RenderingReport:
 
     @property
     def label(self) -> str:
-        """What it is called.
+        """Its name.
 
-        >>> RenderingReport(tools=True, args={"enable_thinking": False}).label
+        >>> LintRendering(tools=True, args={"enable_thinking": False}).label
         'with tools, enable_thinking=false'
         """
-        told = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.args.items()]
-        return ", ".join(["with tools" if self.tools else "without tools", *told])
+        args = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.args.items()]
+        return ", ".join(["with tools" if self.tools else "without tools", *args])
 
 
-@frozen(kw_only=True)
+@attrs.frozen(kw_only=True)
 class Look:
-    """A template with one rendering."""
+    """What was found about a template with one rendering.
 
-    rendering: RenderingReport
+    Attributes:
+        rendering: How it was rendered.
+        profile: The certified cases.
+        findings: What was found for each case.
+        seams: What the template writes after a turn.
+        facts: The profile's facts, and where the time of day is printed (`clock`).
+        renders: How many renders it took.
+        seconds: Processor time.
+    """
+
+    rendering: LintRendering
     profile: Profile
     findings: tuple[Finding, ...]
-    seams: tuple[Drawn, ...]
+    seams: tuple[DrawnSeam, ...]
     facts: Mapping[str, Any]
     renders: int
     seconds: float
-    """Processor time."""
 
 
-@frozen(kw_only=True)
+@attrs.frozen(kw_only=True)
 class LintReport:
-    """A template, looked into as far as it went."""
+    """What was found about one template.
+
+    Attributes:
+        path: The PATH as it was given.
+        template: The template's name in its folder, or its file.
+        notes: What was changed in order to lint it, and renderings that it rejects.
+        looks: One for each rendering, the usual rendering first.
+        error: Why it could not be linted.
+        advice: What to know about it.
+        stops: The stop ids, and whether each opens another role's message.
+        suffix: What the template writes to close a turn.
+    """
 
     path: str
     template: str
     notes: tuple[str, ...] = ()
     looks: tuple[Look, ...] = ()
-    """The rendering to show first; then the others."""
     error: str | None = None
-    """Why it could not be linted."""
     advice: tuple[str, ...] = ()
-    stops: tuple[tuple[Token, bool], ...] = field(default=())
-    """The stop ids, and whether each opens another role's message."""
+    stops: tuple[tuple[Token, bool], ...] = ()
     suffix: tuple[Token, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Those of all renderings."""
+        """The findings of all renderings."""
         return tuple(one for look in self.looks for one in look.findings)
 
 
-def data(report: LintReport) -> dict[str, Any]:
+def to_json(report: LintReport) -> dict[str, Any]:
     """Return a report as plain data."""
     return {
         "path": report.path,
@@ -186,75 +227,39 @@ def data(report: LintReport) -> dict[str, Any]:
         "stops": [
             {"id": token.id, "text": token.text, "opens_next_role": opens} for token, opens in report.stops
         ],
-        "renderings": [_rendering(look) for look in report.looks],
-        "cases": [_case(look, finding) for look in report.looks for finding in look.findings],
+        "renderings": [_look_to_json(look) for look in report.looks],
+        "cases": [_finding_to_json(look, finding) for look in report.looks for finding in look.findings],
         "advice": list(report.advice),
     }
 
 
-def _rendering(look: Look) -> dict[str, Any]:
+def _look_to_json(look: Look) -> dict[str, Any]:
     return {
         "label": look.rendering.label,
         "tools": look.rendering.tools,
         "args": dict(look.rendering.args),
         "facts": {**look.facts, "follows": list(look.facts["follows"])},
-        "seams": [
-            {
-                "role": seam.role,
-                "parts": [{"name": part.name, "tokens": _tokens(part.tokens)} for part in seam.parts],
-            }
-            for seam in look.seams
-        ],
+        "seams": [attrs.asdict(seam) for seam in look.seams],
         "renders": look.renders,
         "seconds": round(look.seconds, 3),
     }
 
 
-def _case(look: Look, found: Finding) -> dict[str, Any]:
+def _finding_to_json(look: Look, finding: Finding) -> dict[str, Any]:
+    where = finding.divergence
     return {
         "rendering": look.rendering.label,
-        "shape": list(found.shape),
-        "after": found.after,
-        "kind": attrs.asdict(found.kind),
-        "truncated": found.cut,
-        "verdict": found.verdict.value,
-        "history_rewritten": found.history_rewritten,
-        "reason": found.reason or None,
-        "detail": found.detail,
-        "mode": found.mode or None,
-        "renders": found.renders,
-        "first_divergence": None if found.divergence is None else _divergence(found.divergence),
+        "shape": list(finding.shape),
+        "after": finding.after,
+        "kind": attrs.asdict(finding.kind),
+        "truncated": finding.cut,
+        "verdict": finding.verdict.value,
+        "history_rewritten": finding.history_rewritten,
+        "reason": finding.reason or None,
+        "detail": finding.detail,
+        "mode": finding.mode or None,
+        "renders": finding.renders,
+        "first_divergence": None
+        if where is None
+        else attrs.asdict(where, filter=lambda field, _: field.name not in {"gone", "new"}),
     }
-
-
-def _divergence(where: Divergence) -> dict[str, Any]:
-    return {
-        "at": where.at,
-        "in_prompt": where.in_prompt,
-        "before": _tokens(where.before),
-        "used": _tokens(where.used),
-        "rendered": _tokens(where.rendered),
-        "dropped": where.dropped,
-        "added": where.added,
-    }
-
-
-def _tokens(tokens: tuple[Token, ...]) -> list[dict[str, Any]]:
-    return [{"id": token.id, "text": token.text} for token in tokens]
-
-
-LONGEST = 120
-"""No token that a person should read is longer."""
-
-
-def tokens(family: Family, ids: Sequence[int]) -> tuple[Token, ...]:
-    """Return ids with what each prints; half a character prints as the vocabulary's own name for it."""
-    return tuple(Token(index, _text(family, index)) for index in ids)
-
-
-def _text(family: Family, index: int) -> str:
-    text = family.decode([index])
-    broken = not text or "\ufffd" in text
-    named = family.tokenizer.id_to_token(index) if broken else None
-    shown = text if named is None else named
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."

@@ -1,4 +1,4 @@
-"""From a subject to its report: a template with each rendering, whatever goes wrong on the way said."""
+"""Lint a template: certify each case in each rendering, then check it with an example conversation."""
 
 from __future__ import annotations
 
@@ -8,50 +8,61 @@ from typing import Any
 
 import attrs
 
-from tito_core import InputError, Profile, Reason, TemplateRefused, TitoError, answer
+from tito_core import InputError, Reason, TemplateRefused, TitoError, answer
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.facts import SAME, facts_questions
 from tito_core.seams.probe import AFTER_ANSWER, AFTER_CALL, kinds, probe_questions
-from tito_core.seams.profile import Case, Mode
+from tito_core.seams.profile import Case, Mode, Profile
 from tito_io.cli.errors import visible
 from tito_io.families.family import Family
 
 from .advice import advice
 from .budget import SECONDS, Budget, Hostile, LintBudget
 from .example_conversation import TOOL
-from .report import Finding, LintReport, Look, RenderingReport, tokens
+from .report import Finding, LintRendering, LintReport, Look, tokens
 from .seams import seams
 from .subject import LintError, Subject
-from .traits import at, renderings, running, traits
-from .verdict import Judge
+from .traits import renderings, ticking_clock, traits, with_clock
+from .verdict import CaseChecker
+
+CaseName = tuple[TurnKind, tuple[str, ...]]
+"""A kind of turn, and the roles after it."""
+OnShare = Callable[[float], None]
+"""Called with the share of the work that is done, from 0 to 1."""
+CERTIFIED = 0.7
+"""The share that is done once every case has its certificate."""
 
 
 @attrs.frozen(kw_only=True)
-class Wish:
-    """How to look into templates."""
+class LintSettings:
+    """How to lint templates.
+
+    Attributes:
+        args: Template arguments.
+        stops: Ids or tokens that end turns; without any, those of the model folder.
+        seconds: Processor time per template.
+    """
 
     args: Mapping[str, Any] = attrs.field(factory=dict)
-    """Template arguments."""
     stops: tuple[str, ...] = ()
-    """Ids or tokens; those of the folder where there are none."""
     seconds: float = SECONDS
 
 
-def linted(subject: Subject, wish: Wish, tick: Tick = lambda _: None) -> LintReport:
-    """Return what was found; what cannot be linted is a report with an error."""
-    named = LintReport(path=subject.path, template=subject.template)
+def lint_subject(subject: Subject, settings: LintSettings, on_share: OnShare = lambda _: None) -> LintReport:
+    """Return the report of a template; if it cannot be linted, the report has the error."""
+    report = LintReport(path=subject.path, template=subject.template)
     try:
         family, notes = subject.load()
-        lint = Lint(at(family, running()), _stops(family, wish.stops), Budget(wish.seconds))
-        return lint.report(attrs.evolve(named, notes=notes), wish.args, tick)
-    except Hostile as error:
-        return attrs.evolve(named, error=_placed(subject, f"refused as hostile: {error}"))
+        stop_ids = tuple(_stop_id(family, one) for one in settings.stops) or family.stop_ids
+        lint = TemplateLint(with_clock(family, ticking_clock()), stop_ids, Budget(settings.seconds))
+        return lint.report(attrs.evolve(report, notes=notes), settings.args, on_share)
     except TitoError as error:
-        return attrs.evolve(named, error=_placed(subject, str(error)))
+        text = f"refused as hostile: {error}" if isinstance(error, Hostile) else str(error)
+        return attrs.evolve(report, error=_with_place(subject, text))
 
 
-def _placed(subject: Subject, error: str) -> str:
+def _with_place(subject: Subject, error: str) -> str:
     """Return an error in one line that names the path and the template."""
     path, name = subject.path, subject.template
     text = visible(error.replace(str(Path(path).absolute()), path))
@@ -60,168 +71,146 @@ def _placed(subject: Subject, error: str) -> str:
     return f"{path}: {text}" if Path(path).name == name else f"{path}: {name}: {text}"
 
 
+def _stop_id(family: Family, stop: str) -> int:
+    """Return the id of a stop; digits are an id, even if some token prints them."""
+    vocabulary = family.tokenizer.get_vocab(with_added_tokens=True)
+    index = int(stop) if stop.isdecimal() else vocabulary.get(stop)
+    if index is None or index not in vocabulary.values():
+        raise LintError(f"--stop-id {stop}: is neither a token nor an id of the vocabulary")
+    return index
+
+
 @attrs.frozen
-class Lint:
-    """A template that is being looked into, with the budget that all its renderings share."""
+class TemplateLint:
+    """One template with the budget that all its renderings share.
+
+    Attributes:
+        family: The family with this template.
+        stop_ids: Ids that end turns.
+        budget: The work that may be done.
+    """
 
     family: Family
     stop_ids: tuple[int, ...]
     budget: Budget
 
-    def report(self, named: LintReport, args: Mapping[str, Any], tick: Tick) -> LintReport:
-        """Look into every rendering; raises `LintError` where none takes a conversation."""
+    def report(self, report: LintReport, args: Mapping[str, Any], on_share: OnShare) -> LintReport:
+        """Return the report with every rendering; raises `LintError` if none accepts a conversation."""
         every = renderings(self.meter, args)
         looks: list[Look] = []
         errors: list[str] = []
         for place, rendering in enumerate(every):
+
+            def on_part(share: float, place: int = place) -> None:
+                on_share((place + share) / len(every))
+
             try:
-                looks.append(look(self._asked(rendering, _part(tick, place, len(every)))))
+                looks.append(
+                    Inspection(self.family, rendering, self.meter(rendering), self.stop_ids, on_part).look()
+                )
             except TemplateRefused as error:
-                errors.append(visible(f"{rendering.label} it takes no conversation: {error}"))
+                errors.append(visible(f"{rendering.label} it accepts no conversation: {error}"))
         if not looks:
             raise LintError("; ".join(errors))
-        return self._told(attrs.evolve(named, notes=(*named.notes, *errors), looks=tuple(looks)))
+        parts = (part for seam in looks[0].seams for part in seam.parts)
+        openers = {part.tokens[0].id for part in parts if part.name == "opener"}
+        report = attrs.evolve(
+            report,
+            notes=(*report.notes, *errors),
+            looks=tuple(looks),
+            stops=tuple((token, token.id in openers) for token in tokens(self.family, self.stop_ids)),
+            suffix=tokens(self.family, looks[0].profile.suffix),
+        )
+        return attrs.evolve(report, advice=advice(report))
 
-    def meter(self, rendering: RenderingReport) -> LintBudget:
-        """Return what answers the kernel."""
+    def meter(self, rendering: LintRendering) -> LintBudget:
+        """Return what renders for the kernel."""
         tools = [TOOL] if rendering.tools else None
         return LintBudget(self.family.tokenize_fn(tools=tools, **rendering.args), self.budget)
 
-    def _asked(self, rendering: RenderingReport, tick: Tick) -> Inspection:
-        return Inspection(
-            family=self.family,
-            rendering=rendering,
-            meter=self.meter(rendering),
-            stop_ids=self.stop_ids,
-            tick=tick,
-        )
 
-    def _told(self, report: LintReport) -> LintReport:
-        first = report.looks[0]
-        opening = _opening(first)
-        whole = attrs.evolve(
-            report,
-            stops=tuple((token, token.id in opening) for token in tokens(self.family, self.stop_ids)),
-            suffix=tokens(self.family, first.profile.suffix),
-        )
-        return attrs.evolve(whole, advice=advice(whole))
-
-
-def _part(tick: Tick, place: int, count: int) -> Callable[[float], None]:
-    return lambda done: tick((place + done) / count)
-
-
-def _opening(first: Look) -> frozenset[int]:
-    """Return the ids with which the messages of other roles open."""
-    parts = (part for seam in first.seams for part in seam.parts)
-    return frozenset(part.tokens[0].id for part in parts if part.name == "opener")
-
-
-def _stops(family: Family, given: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the ids that end a turn; a token may stand for its id."""
-    if not given:
-        return family.stop_ids
-    return tuple(_stop(family, one) for one in given)
-
-
-def _stop(family: Family, given: str) -> int:
-    """Return an id; digits are one, though some token prints them too."""
-    index = int(given) if given.isdecimal() else family.tokenizer.token_to_id(given)
-    known = family.tokenizer.get_vocab(with_added_tokens=True).values() if given.isdecimal() else (index,)
-    if index is None or index not in known:
-        raise LintError(f"--stop-id {given}: is neither a token nor an id of the vocabulary")
-    return index
-
-
-Named = tuple[TurnKind, tuple[str, ...]]
-Tick = Callable[[float], None]
-"""Told how far a look is, from 0 to 1."""
-PROBED = 0.7
-"""How far it is once every case has its certificate."""
-
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Inspection:
-    """What to look into a template with."""
+    """A template with one rendering.
+
+    Attributes:
+        family: The family with this template.
+        rendering: The rendering.
+        meter: Renders within the budget.
+        stop_ids: Ids that end turns.
+        on_share: Called with the share that is done.
+    """
 
     family: Family
-    rendering: RenderingReport
+    rendering: LintRendering
     meter: LintBudget
     stop_ids: tuple[int, ...]
-    tick: Tick = lambda _: None
+    on_share: OnShare
+
+    def look(self) -> Look:
+        """Return what was found; raises `Hostile`, and `TemplateRefused` if no conversation is accepted."""
+        budget = self.meter.budget
+        renders, seconds = budget.renders, budget.used
+        profile = self._certified(self._profile())
+        return Look(
+            rendering=self.rendering,
+            profile=profile,
+            findings=tuple(self._findings(profile)),
+            seams=seams(self.family, profile, self.meter),
+            facts=traits(self.family, profile, self.meter),
+            renders=budget.renders - renders,
+            seconds=budget.used - seconds,
+        )
+
+    def _profile(self) -> Profile:
+        """Return a profile without cases; if an answer's content is lost, with every case refused."""
+        try:
+            return answer(probe_questions(self.stop_ids, cases=False), self.meter)
+        except InputError as error:
+            detail = str(error)
+        lost = Profile(suffix=(), stop_ids=self.stop_ids, facts=answer(facts_questions(()), self.meter))
+        cases = [
+            Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=Reason.UNPROVEN_TAIL, detail=detail)
+            for kind, shape in self._cases(lost)
+        ]
+        return lost.then(*cases)
+
+    def _certified(self, profile: Profile) -> Profile:
+        """Return the profile with a certificate for every case."""
+        missing = [name for name in self._cases(profile) if name not in profile.known]
+        cases: list[Case] = []
+        for place, name in enumerate(missing):
+            cases.append(answer(certify_questions(*name, profile.suffix, profile.stop_ids), self.meter))
+            self.on_share(CERTIFIED * place / len(missing))
+        return profile.then(*cases)
+
+    def _findings(self, profile: Profile) -> Iterator[Finding]:
+        """Yield a finding for each case, and then for those whose turn may be cut short."""
+        checker = CaseChecker(self.family, self.meter, profile)
+        usual = list(self._cases(profile))
+        every = [*((name, False) for name in usual), *((name, True) for name in usual if _may_be_cut(name))]
+        for place, (name, cut) in enumerate(every):
+            yield checker.finding(profile.known[name], cut=cut)
+            self.on_share(CERTIFIED + (1 - CERTIFIED) * place / len(every))
+
+    def _cases(self, profile: Profile) -> Iterator[CaseName]:
+        """Yield the cases to lint: tool calls only with tools, reasoning only if it is not switched off.
+
+        Calls with a null or missing content are linted only if the template writes these differently from an
+        empty one.
+        """
+        facts = profile.facts
+        contents = (("null", facts.null_content), ("absent", facts.absent_content))
+        skipped = {name for name, fact in contents if fact == SAME}
+        for kind, shape in kinds():
+            called = bool(kind.calls) or kind.before == "tool"
+            allowed = self.rendering.tools >= called and self.rendering.thinks >= kind.reasoning
+            if allowed and kind.content not in skipped:
+                yield kind, shape
 
 
-def look(asked: Inspection) -> Look:
-    """Return all that was found; raises `Hostile`, and `TemplateRefused` where not even a chat is taken."""
-    budget = asked.meter.budget
-    renders, seconds = budget.renders, budget.used
-    profile = _certified(asked, _profile(asked))
-    return Look(
-        rendering=asked.rendering,
-        profile=profile,
-        findings=tuple(_findings(asked, profile)),
-        seams=seams(asked.family, profile, asked.meter),
-        facts=traits(asked.family, profile, asked.meter),
-        renders=budget.renders - renders,
-        seconds=budget.used - seconds,
-    )
-
-
-def _profile(asked: Inspection) -> Profile:
-    """Return a profile without cases; with all of them, refused, where an answer's content is lost."""
-    try:
-        return answer(probe_questions(asked.stop_ids, cases=False), asked.meter)
-    except InputError as error:
-        told = str(error)
-    lost = Profile(suffix=(), stop_ids=asked.stop_ids, facts=answer(facts_questions(()), asked.meter))
-    return lost.then(*(_lost(named, told) for named in wanted(asked.rendering, lost)))
-
-
-def _findings(asked: Inspection, profile: Profile) -> Iterator[Finding]:
-    """Yield what becomes of each case, and then of those whose turn was cut short."""
-    judge = Judge(asked.family, asked.meter, profile)
-    usual = [(named, False) for named in wanted(asked.rendering, profile)]
-    every = [*usual, *((named, True) for named, _ in usual if _may_be_cut(named))]
-    for place, (named, cut) in enumerate(every):
-        yield judge.finding(profile.known[named], cut=cut)
-        asked.tick(PROBED + (1 - PROBED) * place / len(every))
-
-
-def wanted(rendering: RenderingReport, profile: Profile) -> Iterator[Named]:
-    """Yield the cases to look into: tool calls only where there are tools, reasoning where it is not off.
-
-    Calls beside a null or missing content count only where the template tells those from an empty one.
-    """
-    facts = profile.facts
-    skipped = {
-        name
-        for name, told in (("null", facts.null_content), ("absent", facts.absent_content))
-        if told == SAME
-    }
-    for kind, shape in kinds():
-        called = bool(kind.calls) or kind.before == "tool"
-        if kind.content not in skipped and rendering.tools >= called and rendering.thinks >= kind.reasoning:
-            yield kind, shape
-
-
-def _may_be_cut(named: Named) -> bool:
-    """Tell whether a turn is looked into that was cut short too: no turn with many calls."""
-    kind, shape = named
+def _may_be_cut(name: CaseName) -> bool:
+    """Tell whether a turn is linted cut short, too: it has at most one call, and usual messages follow."""
+    kind, shape = name
     usual = AFTER_CALL if kind.calls else AFTER_ANSWER
     return kind.calls <= 1 and kind.content == "text" and shape in usual
-
-
-def _certified(asked: Inspection, profile: Profile) -> Profile:
-    """Return the profile with every case, asked for or refused already."""
-    missing = [named for named in wanted(asked.rendering, profile) if named not in profile.known]
-    found: list[Case] = []
-    for place, named in enumerate(missing):
-        found.append(answer(certify_questions(*named, profile.suffix, profile.stop_ids), asked.meter))
-        asked.tick(PROBED * place / len(missing))
-    return profile.then(*found)
-
-
-def _lost(named: Named, detail: str) -> Case:
-    """Return the case of a template that loses an answer's content: nothing of it can be stitched."""
-    kind, shape = named
-    return Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=Reason.UNPROVEN_TAIL, detail=detail)

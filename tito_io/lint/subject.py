@@ -1,9 +1,10 @@
-"""What a PATH names: the templates of a model folder, a template by itself, or a model on the hub."""
+"""Find the templates that a PATH names: those of a model folder, a .jinja file, or a model on the hub."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from attrs import frozen
@@ -14,140 +15,132 @@ from tito_io.families.family import Family
 from tito_io.families.folder import Folder, FolderError
 from tito_io.families.limits import TemplateLimits
 
+SHOWN = 12
+"""Missing tokens that a note names."""
 MARK = "\ufeff"
-"""What some editors begin a file with. Engines hand it to the template's reader like any letter."""
+"""The byte order mark that some editors write. Engines pass it to Jinja like any other character."""
 LIMITS = TemplateLimits(characters=1 << 17, items=1 << 14, seconds=2.0)
-"""What one render may use: far above the short conversations that a template is asked about here."""
+"""Limits of one render, far above what the short conversations of a lint need."""
 MARKED = (
-    "the template begins with a byte order mark, which engines write at the start of every prompt, and so do "
-    "the renders here; save the file without one"
+    "the template begins with a byte order mark, which engines write at the start of every prompt, as the "
+    "renders here do: save the file without it"
 )
 _HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _HEAD = re.compile(r"(?:Got: )?(?:\w+Error: )?(?:\[Errno -?\d+\] )?")
-"""What stands before the words of an error of the hub's client."""
+"""The beginning of an error of the hub's client, before its text."""
 _WANTED = ("*.jinja", "additional_chat_templates/*", "tokenizer*.json", "*_tokens*.json", "*_config.json")
-"""The files of a model that text and ids need; the weights stay where they are."""
+"""The files of a model that rendering and tokenizing need; weights are not downloaded."""
 
 
 class LintError(TitoError, ValueError):
-    """A path that cannot be linted. The message names it and says what to do."""
+    """A path or an option that cannot be linted. The message names it and says what to do."""
 
 
 @frozen(kw_only=True)
 class Subject:
-    """A template to look into."""
+    """A template to lint.
+
+    Attributes:
+        path: The PATH as it was given.
+        template: Its name in the folder, or its file.
+        load: Returns the loaded family and notes on it; raises `FolderError` if a file is broken.
+    """
 
     path: str
-    """As it was given."""
     template: str
-    """Its name in the folder, or its file."""
     load: Callable[[], tuple[Family, tuple[str, ...]]]
-    """Returns the family and notes on it; raises `FolderError` where something is broken."""
 
 
 @frozen(kw_only=True)
 class SubjectOptions:
-    """What about a path is to be linted."""
+    """Which templates of a path to lint.
+
+    Attributes:
+        template: Only this one, by its name or file.
+        tokenizer: The model folder for .jinja files.
+        special: Special tokens to add if the vocabulary lacks them.
+    """
 
     template: str | None = None
     tokenizer: Path | None = None
     special: tuple[str, ...] = ()
 
 
-def subjects(path: str, wanted: SubjectOptions) -> Iterator[Subject]:
-    """Yield the templates that a path names; raises `LintError` or `FolderError` where there are none."""
+def subjects(path: str, options: SubjectOptions) -> Iterator[Subject]:
+    """Yield the templates that a path names; raises `LintError` or `FolderError` if it names no template."""
     if not path:
-        raise LintError("PATH is empty; name a model folder, a .jinja file, or a model on the hub")
+        raise LintError("PATH is empty: give a model folder, a .jinja file, or a model on the hub")
     place = Path(path)
     if place.suffix == ".jinja" and (place.is_file() or not place.is_dir()):
-        yield _bare(path, wanted)
+        yield _jinja_file(path, options)
         return
     if place.is_file():
-        raise LintError(f"{path}: is no model folder and no .jinja file")
-    folder = place if place.is_dir() else _fetched(path)
-    for name in _names(folder, wanted.template):
-        yield Subject(path=path, template=name, load=_loader(folder, name, wanted.special))
+        raise LintError(f"{path}: is neither a model folder nor a .jinja file")
+    folder = place if place.is_dir() else _download(path)
+    for name in _template_names(folder, options.template):
+        yield Subject(path=path, template=name, load=partial(_load, folder, name, options.special))
 
 
-def _names(folder: Path, wanted: str | None) -> Sequence[str]:
-    """Return the templates of a folder: those with a name, and the other files that are templates."""
-    if wanted is not None:
-        return (wanted,)
+def _template_names(folder: Path, only: str | None) -> Sequence[str]:
+    """Return the templates of a folder: those with a name, and the other .jinja files."""
+    if only is not None:
+        return (only,)
     named = dict.fromkeys(sorted(Folder.read(folder).templates))
     files = (file.name for file in sorted(folder.glob("*.jinja")) if file.name != "chat_template.jinja")
-    found = (*named, *files)
-    if not found:
+    names = (*named, *files)
+    if not names:
         raise FolderError(f"{folder}: has no chat template; add chat_template.jinja, or pass a .jinja file")
-    return found
+    return names
 
 
-def _loader(
-    folder: Path, name: str, special: tuple[str, ...]
-) -> Callable[[], tuple[Family, tuple[str, ...]]]:
-    def load() -> tuple[Family, tuple[str, ...]]:
-        return _noted(_loaded(folder, name), special)
-
-    return load
-
-
-def _bare(path: str, wanted: SubjectOptions) -> Subject:
-    tokenizer = wanted.tokenizer
+def _jinja_file(path: str, options: SubjectOptions) -> Subject:
+    file, tokenizer = Path(path), options.tokenizer
     if tokenizer is None:
-        raise LintError(f"{path}: a template by itself has no vocabulary; add --tokenizer MODEL_FOLDER")
-    file = Path(path)
+        raise LintError(f"{path}: a .jinja file has no vocabulary; add --tokenizer MODEL_FOLDER")
     if not file.is_file():
         raise LintError(f"{path}: there is no such file")
     if not tokenizer.is_dir():
-        raise LintError(f"{path}: --tokenizer {tokenizer} is no folder; pass a local model folder")
-
-    def load() -> tuple[Family, tuple[str, ...]]:
-        family = _loaded(tokenizer, str(file.absolute()))
-        source = family.templates["default"].source.text
-        return _noted(family, (*markers(source), *wanted.special))
-
+        raise LintError(f"{path}: --tokenizer {tokenizer} is not a folder; pass a local model folder")
+    load = partial(_load, tokenizer, str(file.absolute()), options.special, find_markers=True)
     return Subject(path=path, template=file.name, load=load)
 
 
-def _loaded(folder: Path, template: str) -> Family:
-    """Return a family with this template; raises `LintError` where there is nothing in it."""
+def _load(
+    folder: Path, template: str, special: tuple[str, ...], *, find_markers: bool = False
+) -> tuple[Family, tuple[str, ...]]:
+    """Return a family with this template and with the special tokens that its vocabulary lacks, and notes."""
     family = Family.load(folder, template=template, limits=LIMITS)
     source = family.templates["default"].source
     if not source.text.strip():
-        raise LintError(f"{source.origin}: is empty; copy the template anew")
-    return family
-
-
-def _noted(family: Family, wanted: tuple[str, ...]) -> tuple[Family, tuple[str, ...]]:
-    """Add the markers that the vocabulary lacks, and say what is odd."""
-    found, lacked = _with_markers(family, wanted)
-    marked = any(one.source.text.startswith(MARK) for one in family.templates.values())
-    return found, (*lacked, *([MARKED] if marked else []))
-
-
-def _with_markers(family: Family, wanted: tuple[str, ...]) -> tuple[Family, tuple[str, ...]]:
+        raise LintError(f"{source.origin}: is empty; copy the template again")
+    notes = [MARKED] if any(one.source.text.startswith(MARK) for one in family.templates.values()) else []
+    wanted = (*markers(source.text), *special) if find_markers else special
     missing = lacking(family.tokenizer.get_vocab(with_added_tokens=True), wanted)
-    if not missing:
-        return family, ()
-    shown = " ".join(missing[:12]) + (" ..." if len(missing) > 12 else "")  # noqa: PLR2004  # a line's worth
-    note = f"the vocabulary lacks {shown}: added as special tokens, so the ids here are a stand-in's"
-    return family.with_special_tokens(missing), (note,)
+    if missing:
+        family = family.with_special_tokens(missing)
+        shown = " ".join(missing[:SHOWN]) + (" ..." if len(missing) > SHOWN else "")
+        lacked = (
+            f"the vocabulary lacks {shown}: added as special tokens, with ids that the model does not have"
+        )
+        notes = [lacked, *notes]
+    return family, tuple(notes)
 
 
-def _fetched(path: str) -> Path:
-    """Return the cached folder of a model on the hub; only what text and ids need is fetched."""
+def _download(path: str) -> Path:
+    """Return the cached folder of a model on the hub."""
     if not _HUB_ID.fullmatch(path) or path.startswith((".", "/")):
-        raise LintError(f"{path}: is no folder, no .jinja file, and no hub id such as Qwen/Qwen3-8B")
+        raise LintError(f"{path}: is not a folder, a .jinja file or a hub id such as Qwen/Qwen3-8B")
     try:
         from huggingface_hub import snapshot_download  # noqa: PLC0415  # an extra, and may be missing
     except ImportError as error:
         raise LintError(
-            f"{path}: is no local folder, and the hub needs huggingface_hub: {install('hub')}"
+            f"{path}: is not a local folder, and the hub needs huggingface_hub: {install('hub')}"
         ) from error
     try:
         return Path(snapshot_download(path, allow_patterns=list(_WANTED)))
     except Exception as error:  # offline, gated, misspelled: its errors share no root but this
-        first = _HEAD.sub("", (str(error).strip().splitlines() or [""])[0]) or "it does not say why"
-        raise LintError(f"{path}: is no local folder, and the hub does not give it: {first}") from error
+        first = _HEAD.sub("", (str(error).strip().splitlines() or [""])[0]) or "it gives no reason"
+        raise LintError(f"{path}: is not a local folder, and the hub refuses it: {first}") from error
 
 
 _MARKER = re.compile(
@@ -158,22 +151,21 @@ _MARKER = re.compile(
     r"|\[/?[A-Z][A-Z_]{2,31}\]"  # [INST], [/INST]
 )
 MOST = 512
-"""More markers than any model has; a source with more is none."""
+"""More markers than any template has."""
 
 
 def markers(source: str) -> tuple[str, ...]:
     """Return what looks like a special token in a template's source, each once, in order.
 
-    One that the template puts together, such as `'<|' + role + '|>'`, does not show.
+    Tokens that the template composes, such as `'<|' + role + '|>'`, are not found.
 
     >>> markers("<|im_start|>{{ m.role }}[INST] {{ x['AB'] }}<|im_start|>")
     ('<|im_start|>', '[INST]')
     """
-    found = dict.fromkeys(match.group() for match in _MARKER.finditer(source))
-    return tuple(found)[:MOST]
+    return tuple(dict.fromkeys(match.group() for match in _MARKER.finditer(source)))[:MOST]
 
 
 def lacking(known: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
-    """Return the wanted tokens that are not known, each once, in order."""
+    """Return the wanted tokens that are not in the vocabulary, each once, in order."""
     have = frozenset(known)
     return tuple(dict.fromkeys(token for token in wanted if token not in have))

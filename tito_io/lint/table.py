@@ -1,4 +1,4 @@
-"""A report as a person reads it in a terminal."""
+"""Show a lint report in a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tito_io.cli.errors import visible
 
 from .advice import drifts, several
 from .grid import LEGEND, Cell, State, grid
-from .report import Divergence, Drawn, Finding, LintReport, Look, Token
+from .report import Divergence, DrawnSeam, Finding, LintReport, Look, Token
 
 STYLES = {
     State.EXACT: "green",
@@ -24,9 +24,9 @@ STYLES = {
 }
 PARTS = {"text": "dim italic", "generation prompt": "blue", "opener": "magenta", "close": "cyan"}
 WIDTH = 7
-"""As wide as a verdict; longer ones fold, since cut ones would look alike."""
+"""Columns of a cell, as wide as a state; longer cells are wrapped, because cut ones would look alike."""
 SHOWN = 6
-"""How many kinds of divergence are shown in context; the rest is in the JSON and on the page."""
+"""How many kinds of divergence are shown; the JSON and the page have all of them."""
 
 
 def show(report: LintReport, console: Console) -> None:
@@ -37,47 +37,46 @@ def show(report: LintReport, console: Console) -> None:
 
 def _pieces(report: LintReport) -> Iterator[RenderableType]:
     yield Text(f"{visible(report.path)}  {report.template}", style="bold")
-    yield Padding(_ends(report), (0, 2), expand=False)
-    for note in report.notes:
-        yield Padding(Text(f"note: {note}"), (0, 2), expand=False)
-    for drawn in report.looks[0].seams:
-        yield Padding(_seam(drawn), (0, 2), expand=False)
-    for look in report.looks:
-        yield Padding(_table(look), (1, 2, 0, 2), expand=False)
-    groups = drifts(report.findings)
-    for told, found in list(groups.items())[:SHOWN]:
-        yield Padding(_drift(told, found), (1, 2, 0, 2), expand=False)
-    if len(groups) > SHOWN:
-        yield Padding(
-            Text(f"... {len(groups) - SHOWN} more kinds of divergence: see --json or --html"), (1, 2)
-        )
-    yield Padding(_advice(report.advice), (1, 2, 1, 2), expand=False)
-
-
-def _ends(report: LintReport) -> Text:
-    suffix = "".join(token.text for token in report.suffix)
+    close = visible("".join(token.text for token in report.suffix)) or "the opener of the next message"
     stops = ", ".join(f"{token.id} {visible(token.text)}" for token, _ in report.stops) or "unknown"
-    close = visible(suffix) if suffix else "nothing but the next opener"
-    return Text(f"a turn is closed with {close}   stop ids: {stops}")
+    yield _indented(Text(f"a turn is closed with {close}   stop ids: {stops}"))
+    for note in report.notes:
+        yield _indented(Text(f"note: {note}"))
+    for seam in report.looks[0].seams:
+        yield _indented(_seam(seam))
+    for look in report.looks:
+        yield _indented(_table(look), above=1)
+    groups = drifts(report.findings)
+    for change, findings in list(groups.items())[:SHOWN]:
+        yield _indented(_drift(change, findings), above=1)
+    if len(groups) > SHOWN:
+        more = len(groups) - SHOWN
+        yield _indented(Text(f"... {more} more kinds of divergence: see --json or --html"), above=1, below=1)
+    advice = [Text(f"* {one}") for one in report.advice] or [Text("* Nothing to note.")]
+    yield _indented(Text("\n").join(advice), above=1, below=1)
 
 
-def _seam(drawn: Drawn) -> Text:
-    """Return what is written after a turn, its pieces apart."""
-    text = Text(f"{drawn.role:>6} after a turn: ", style="dim").append("sampled", style="bold")
-    for part in drawn.parts:
-        said = "...text..." if part.name == "text" else visible("".join(token.text for token in part.tokens))
-        text.append(" | ", style="dim").append(said, style=PARTS.get(part.name, ""))
+def _indented(piece: RenderableType, *, above: int = 0, below: int = 0) -> Padding:
+    return Padding(piece, (above, 2, below, 2), expand=False)
+
+
+def _seam(seam: DrawnSeam) -> Text:
+    """Return what is written after a turn, in pieces."""
+    text = Text(f"{seam.role:>6} after a turn: ", style="dim").append("sampled", style="bold")
+    for part in seam.parts:
+        piece = "...text..." if part.name == "text" else _joined(part.tokens)
+        text.append(" | ", style="dim").append(piece, style=PARTS.get(part.name, ""))
     return text
 
 
 def _table(look: Look) -> Table:
-    made = grid(look)
+    cells = grid(look)
     table = Table(title=look.rendering.label, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.title_justify = "left"
     table.add_column("what follows")
-    for name in made.columns:
-        table.add_column(f"after {name}" if name == made.columns[0] else name, min_width=WIDTH)
-    for row in made.rows:
+    for name in cells.columns:
+        table.add_column(f"after {name}" if name == cells.columns[0] else name, min_width=WIDTH)
+    for row in cells.rows:
         table.add_row(row.title, *map(_cell, row.cells))
     return table
 
@@ -86,27 +85,24 @@ def _cell(cell: Cell) -> Text:
     return Text(cell.text, style="" if cell.state is None else STYLES[cell.state])
 
 
-def _drift(told: str, found: Sequence[Finding]) -> Text:
-    where = found[0].divergence
-    text = Text(f"{several(found)}: a fresh render {told}\n")
-    return text if where is None else _sides(text, where)
-
-
-def _sides(text: Text, where: Divergence) -> Text:
-    """Add the tokens on both sides, those that differ in colour, and the ids that differ first."""
-    before = _joined(where.before)
+def _drift(change: str, findings: Sequence[Finding]) -> Text:
+    """Return a divergence: the cases, and the tokens of both sides with the differing ones in colour."""
+    text = Text(f"{several(findings)}: a fresh render {change}\n")
+    where = findings[0].divergence
+    if where is None:
+        return text
     for name, side, size, style in (
         ("in use  ", where.used, where.gone, "red"),
         ("rendered", where.rendered, where.new, "green"),
     ):
-        text.append(f"  {name} ", style="dim").append(f"... {before}", style="dim")
+        text.append(f"  {name} ", style="dim").append(f"... {_joined(where.before)}", style="dim")
         text.append(_joined(side[:size]), style=f"{style} reverse").append(_joined(side[size:]))
-        text.append(f"   ({_at(where, side)})\n", style="dim")
+        text.append(f"   ({_first(where, side)})\n", style="dim")
     text.rstrip()
     return text
 
 
-def _at(where: Divergence, side: Sequence[Token]) -> str:
+def _first(where: Divergence, side: Sequence[Token]) -> str:
     return f"at {where.at}: {side[0].id} {visible(side[0].text)}" if side else f"at {where.at}: nothing"
 
 
@@ -114,17 +110,13 @@ def _joined(tokens: Sequence[Token]) -> str:
     return visible("".join(token.text for token in tokens))
 
 
-def _advice(said: Sequence[str]) -> Text:
-    return Text("\n").join(Text(f"* {one}") for one in said) if said else Text("* Nothing to mind.")
-
-
 def legend() -> Text:
-    """Return what the words in the tables mean."""
+    """Return the meaning of the words in the tables."""
     lines = (
-        Text(f"{state.value:>8} ", style=STYLES[state]).append(told, style="default")
-        for state, told in LEGEND.items()
+        Text(f"{state.value:>8} ", style=STYLES[state]).append(meaning, style="default")
+        for state, meaning in LEGEND.items()
     )
     note = Text(
-        "     4/8 four of eight such turns: straight after a user or in a tool loop, with or without content"
+        "     4/8 four of eight such turns: after a user message or in a tool loop, with or without content"
     )
     return Text("\n").join([*lines, note])

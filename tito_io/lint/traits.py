@@ -1,4 +1,4 @@
-"""What else a person should know of a template: the profile's facts, and what the clock does to it."""
+"""Find how a template behaves: which renderings differ, its facts, and whether it prints the time of day."""
 
 from __future__ import annotations
 
@@ -9,22 +9,57 @@ from typing import Any
 
 import attrs
 
-from tito_core import Profile, TemplateRefused
 from tito_core.seams.case import TurnKind
+from tito_core.seams.profile import Profile
 from tito_io.families.family import Bound, Family
 
 from .budget import LintBudget
 from .example_conversation import SYSTEM, USER
-from .report import SWITCHES, RenderingReport
+from .report import SWITCHES, LintRendering
 from .seams import bridges
 
 NOW = datetime(2026, 1, 15, 9, 30, 15)  # noqa: DTZ001  # templates print the wall clock, which has no zone
 LATER = NOW + timedelta(days=400, hours=5, minutes=7, seconds=11)
 OPENING, TAIL = "in the opening", "after each turn"
+REASONING = {"reasoning": "Add them.", "reasoning_content": "Add them."}
+TRIED = ((USER,), (SYSTEM, USER, {"role": "assistant", "content": "Seven.", **REASONING}, USER))
+"""Conversations that are rendered to see whether a tool or a switch changes anything."""
+Metering = Callable[[LintRendering], LintBudget]
+
+
+def renderings(metering: Metering, args: Mapping[str, Any]) -> tuple[LintRendering, ...]:
+    """Return the renderings to lint, the usual one first; raises `Hostile`.
+
+    Each value of a switch is tried, and counts if it changes what is written. `args` are template arguments
+    of all renderings; a switch among them is not tried.
+    """
+    usual, bare = LintRendering(tools=True, args=args), LintRendering(tools=False, args=args)
+    known = _rendered(metering, usual)
+    if _rendered(metering, usual) != known:  # it differs each time, so a difference shows nothing
+        return (usual,)
+    others = [bare] if _rendered(metering, bare) != known else []
+    return (usual, *_switched(metering, usual, known), *others)
+
+
+def _switched(
+    metering: Metering, usual: LintRendering, known: tuple[str | None, ...]
+) -> Iterator[LintRendering]:
+    """Yield a rendering for each value of a switch that changes something."""
+    for name in SWITCHES:
+        for value in (False, True) if name not in usual.args else ():
+            switched = LintRendering(tools=usual.tools, args={**usual.args, name: value})
+            if _rendered(metering, switched) != known:
+                yield switched
+
+
+def _rendered(metering: Metering, rendering: LintRendering) -> tuple[str | None, ...]:
+    """Return the texts of the tried conversations; None for one that the template rejects."""
+    meter = metering(rendering)
+    return tuple(meter.text_or_none(messages) for messages in TRIED)
 
 
 def traits(family: Family, profile: Profile, meter: LintBudget) -> Mapping[str, Any]:
-    """Return the facts by name, and where the template prints the time of day (`clock`), None for nowhere."""
+    """Return the profile's facts by name, and as `clock` where the time of day is printed, or None."""
     facts = {
         field.name: getattr(profile.facts, field.name)
         for field in attrs.fields(type(profile.facts))
@@ -33,73 +68,31 @@ def traits(family: Family, profile: Profile, meter: LintBudget) -> Mapping[str, 
     return {**facts, "clock": _clock(family, profile, meter)}
 
 
-def at(family: Family, clock: Callable[[], datetime]) -> Family:
+def with_clock(family: Family, clock: Callable[[], datetime]) -> Family:
     """Return a family with another clock."""
     return attrs.evolve(family, clock=clock)
 
 
-def running() -> Callable[[], datetime]:
-    """Return a clock that goes on by a microsecond a render: who prints those is never twice the same.
+def ticking_clock() -> Callable[[], datetime]:
+    """Return a clock that advances by a microsecond per render.
 
-    Hours and days stay, so that the same template is linted alike whenever that is.
+    A template that prints microseconds never repeats itself, as in reality. Date and time of day are fixed,
+    so that the same template always has the same report.
     """
     ticks = count()
     return lambda: NOW + timedelta(microseconds=next(ticks))
 
 
 def _clock(family: Family, profile: Profile, meter: LintBudget) -> str | None:
-    """Render under two clocks."""
-    now, later = (_timed(family, meter, when) for when in (NOW, LATER))
+    """Return where the time of day is printed: render at two different times and compare."""
+    now, later = _at_time(family, meter, NOW), _at_time(family, meter, LATER)
     case = profile.case(TurnKind(before="user", reasoning=False, calls=0, content="text"), ("user",))
     if case is not None and bridges(case, now) != bridges(case, later):
         return TAIL
-    return OPENING if any(_text(now, ask) != _text(later, ask) for ask in ((USER,), (SYSTEM, USER))) else None
+    prompts = ((USER,), (SYSTEM, USER))
+    return OPENING if any(now.text_or_none(one) != later.text_or_none(one) for one in prompts) else None
 
 
-def _timed(family: Family, meter: LintBudget, when: datetime) -> LintBudget:
-    """Return a meter of a family at another time, with the same budget."""
-    bound = Bound(at(family, lambda: when), meter.bound.template, meter.bound.variables)
+def _at_time(family: Family, meter: LintBudget, when: datetime) -> LintBudget:
+    bound = Bound(with_clock(family, lambda: when), meter.bound.template, meter.bound.variables)
     return LintBudget(bound, meter.budget)
-
-
-THOUGHT = {"reasoning": "Add them.", "reasoning_content": "Add them."}
-TOLD = ((USER,), (SYSTEM, USER, {"role": "assistant", "content": "Seven.", **THOUGHT}, USER))
-Metering = Callable[[RenderingReport], LintBudget]
-
-
-def renderings(metering: Metering, given: Mapping[str, Any]) -> tuple[RenderingReport, ...]:
-    """Return the renderings to look into, the usual one first; raises `Hostile`.
-
-    `given` are template arguments that all of them get; a switch among them is not tried.
-    """
-    usual = RenderingReport(tools=True, args=given)
-    plain = RenderingReport(tools=False, args=given)
-    known = _written(metering, usual)
-    if _written(metering, usual) != known:  # it is never the same: nothing can be found by trying
-        return (usual,)
-    others = [plain] if _written(metering, plain) != known else []
-    return (usual, *_switched(metering, usual, known), *others)
-
-
-def _switched(
-    metering: Metering, usual: RenderingReport, known: tuple[str | None, ...]
-) -> Iterator[RenderingReport]:
-    """Yield a rendering for each value of a switch that changes something."""
-    for name in SWITCHES:
-        for value in (False, True) if name not in usual.args else ():
-            turned = RenderingReport(tools=usual.tools, args={**usual.args, name: value})
-            if _written(metering, turned) != known:
-                yield turned
-
-
-def _written(metering: Metering, rendering: RenderingReport) -> tuple[str | None, ...]:
-    """Return what is written of short conversations; None for one that the template rejects."""
-    meter = metering(rendering)
-    return tuple(_text(meter, messages) for messages in TOLD)
-
-
-def _text(meter: LintBudget, messages: tuple[dict[str, Any], ...]) -> str | None:
-    try:
-        return meter.text(messages, speaking=True)
-    except TemplateRefused:
-        return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.io.families.family_folder import tiny_folder, tiny_tokenizer
 from tito_io.lint.report import LintReport
-from tito_io.lint.run import Wish, linted
+from tito_io.lint.run import LintSettings, lint_subject
 from tito_io.lint.subject import SubjectOptions, subjects
 
 END, START, EOS = (tiny_tokenizer().get_vocab()[token] for token in ("<|im_end|>", "<|im_start|>", "<eos>"))
@@ -50,6 +50,8 @@ def folder(path: Path, template: str | None = EXACT, stop: int | None = END, **f
     return tiny_folder(path, template, **stops, **files)
 
 
-def lint(path: Path, template: str | None = None, **wish: Any) -> LintReport:
+def lint(path: Path, template: str | None = None, **settings: Any) -> LintReport:
     """Return the report of a folder's first template."""
-    return linted(next(iter(subjects(str(path), SubjectOptions(template=template)))), Wish(**wish))
+    return lint_subject(
+        next(iter(subjects(str(path), SubjectOptions(template=template)))), LintSettings(**settings)
+    )

@@ -114,7 +114,7 @@ def test_a_template_by_itself_takes_a_vocabulary(tmp_path: Path) -> None:
     assert one["template"] == "mine.jinja"
     assert {case["verdict"] for case in one["cases"]} == {"exact"}
     assert one["notes"] == [
-        "the vocabulary lacks <|turn|>: added as special tokens, so the ids here are a stand-in's"
+        "the vocabulary lacks <|turn|>: added as special tokens, with ids that the model does not have"
     ]
     assert "add --tokenizer MODEL_FOLDER" in complaint(run(bare))
 
@@ -142,13 +142,13 @@ def test_wrong_paths_each_give_one_line(tmp_path: Path, *, as_json: bool) -> Non
     empty = folder(tmp_path / "empty", " ")
     other = write(tmp_path, {"notes.txt": "x"}) / "notes.txt"
     for path, told in (
-        (tmp_path / "none", "is no folder, no .jinja file, and no hub id"),
+        (tmp_path / "none", "is not a folder, a .jinja file or a hub id"),
         (tmp_path / "none.jinja", "add --tokenizer"),
         (no_template, "has no chat template"),
         (no_tokenizer, "tokenizer.json: is missing"),
         (broken, "not valid JSON"),
         (empty, "is empty"),
-        (other, "is no model folder and no .jinja file"),
+        (other, "is neither a model folder nor a .jinja file"),
     ):
         result = run(path, *options)
         line = complaint(result)
@@ -160,7 +160,7 @@ def test_wrong_paths_each_give_one_line(tmp_path: Path, *, as_json: bool) -> Non
 def test_a_template_file_that_is_not_there(tmp_path: Path) -> None:
     made = folder(tmp_path / "model", EXACT)
     assert "there is no such file" in complaint(run(tmp_path / "none.jinja", "--tokenizer", made))
-    assert "--tokenizer x is no folder" in complaint(
+    assert "--tokenizer x is not a folder" in complaint(
         run(write(tmp_path, {"a.jinja": EXACT}) / "a.jinja", "--tokenizer", "x")
     )
 
@@ -203,9 +203,11 @@ def test_a_template_by_itself_is_named_once(tmp_path: Path, monkeypatch: pytest.
     made = folder(tmp_path / "model", EXACT)
     write(tmp_path, {"a.jinja": "", "b.jinja": "{{ raise_exception('never') }}"})
     monkeypatch.chdir(tmp_path)
-    assert complaint(run("a.jinja", "--tokenizer", made)) == "tito: a.jinja: is empty; copy the template anew"
+    assert (
+        complaint(run("a.jinja", "--tokenizer", made)) == "tito: a.jinja: is empty; copy the template again"
+    )
     said = complaint(run("b.jinja", "--tokenizer", made))
-    assert said.startswith("tito: b.jinja: with tools it takes no conversation: b.jinja, line 1: raise_exc")
+    assert said.startswith("tito: b.jinja: with tools it accepts no conversation: b.jinja, line 1: raise_exc")
 
 
 @pytest.mark.parametrize(
@@ -226,9 +228,9 @@ def test_an_option_that_says_nothing_is_refused(options: tuple[str, ...], said: 
 def test_a_hub_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for told in ("offline\nand more", "Got: ConnectError: [Errno -2] offline"):
         hub(monkeypatch, OSError(told))
-        assert complaint(run("someone/model")).endswith("and the hub does not give it: offline")
+        assert complaint(run("someone/model")).endswith("and the hub refuses it: offline")
     hub(monkeypatch, OSError())
-    assert complaint(run("someone/model")).endswith("it does not say why")
+    assert complaint(run("someone/model")).endswith("it gives no reason")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert "pip install 'tito-kernel[hub]'" in complaint(run("someone/model"))
 
@@ -271,14 +273,17 @@ def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
 
 def test_a_page_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
     made = folder(tmp_path / "exact", EXACT)
-    for place in (tmp_path, tmp_path / "none" / "page.html"):
-        assert f"--html {place}" in complaint(run(made, "--html", place))
+    place = tmp_path / "none" / "page.html"
+    assert f"--html {place}: give a file in a folder that exists" in complaint(run(made, "--html", place))
+    folder_for_page = run(made, "--html", tmp_path)
+    assert (folder_for_page.exit_code, folder_for_page.stdout) == (BAD_INPUT, "")
+    assert f"'{tmp_path}' is a directory" in folder_for_page.stderr
 
 
 def test_help_tells_the_exit_statuses() -> None:
     result = run("--help")
     assert result.exit_code == 0
-    for line in ("0    every case is exact", "1    some are refused", "130  interrupted"):
+    for line in ("0    every case is exact", "1    some cases are refused", "130  interrupted"):
         assert line in result.stdout
     assert run().exit_code == BAD_INPUT
     assert run("x", "--accept", "NOTHING").exit_code == BAD_INPUT

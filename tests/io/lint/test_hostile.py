@@ -65,7 +65,7 @@ def test_the_other_paths_go_on(tmp_path: Path) -> None:
     assert "refused as hostile" in one["error"]
     assert two["error"] is None
     assert {case["verdict"] for case in two["cases"]} == {"exact"}
-    assert "is no folder" in three["error"]
+    assert "is not a folder" in three["error"]
     assert [line.startswith("tito: ") for line in result.stderr.splitlines()] == [True, True]
 
 
@@ -78,12 +78,12 @@ def test_many_renders_that_are_each_within_the_limits_have_a_bound_together(
     report = lint(slow, seconds=0.5)
     assert time.thread_time() - began < 3
     assert report.error is not None
-    assert "looking into it takes more than 0.5 s" in report.error
+    assert "linting it takes more than 0.5 s" in report.error
 
 
 def test_a_budget_counts_what_ran_into_a_limit_and_not_what_the_template_rejects() -> None:
     def run(budget: Budget, cause: Exception) -> None:
-        with budget.spent():
+        with budget.charge():
             raise TemplateRefused("no") from cause
 
     budget = Budget()
@@ -100,9 +100,9 @@ def test_a_budget_counts_what_ran_into_a_limit_and_not_what_the_template_rejects
 
 def test_a_budget_that_is_used_up_is_used_up_by_a_refusal_too() -> None:
     budget = Budget(seconds=0.0)
-    with pytest.raises(Hostile), budget.spent():
+    with pytest.raises(Hostile), budget.charge():
         pass
-    with pytest.raises(Hostile), budget.spent():
+    with pytest.raises(Hostile), budget.charge():
         raise TemplateRefused("no")
 
 
@@ -113,7 +113,10 @@ def test_microseconds_after_each_turn_are_refused_and_said(tmp_path: Path) -> No
     """What is never twice the same cannot be proven."""
     report = lint(folder(tmp_path / "random", chatml(close=f"<|im_end|>{CLOCK % '%f'}\n")))
     assert {one.verdict for one in report.findings} == {Verdict.REFUSED}
-    assert "The same question has two answers: nothing about this template can be relied on." in report.advice
+    assert (
+        "The same messages are rendered differently each time. No result for this template is reliable."
+        in report.advice
+    )
 
 
 def test_a_template_that_raises_now_and_then_is_refused_and_goes_no_further(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ from tito_core import Reason
 from tito_core.seams.probe import kinds
 from tito_core.seams.profile import Case
 from tito_io.cli.errors import visible
-from tito_io.lint.example_conversation import ANCHOR, Played, _until_alike
+from tito_io.lint.example_conversation import ANCHOR, SampledExample, until_equal
 from tito_io.lint.grid import State, counts, grid
 from tito_io.lint.report import Finding, LintReport, Verdict
 from tito_io.lint.subject import lacking, markers
-from tito_io.lint.verdict import CONTRADICTED, Judge
+from tito_io.lint.verdict import CONTRADICTED, CaseChecker
 
 IDS = st.lists(st.integers(0, 4), max_size=12).map(tuple)
 
@@ -70,7 +70,9 @@ def test_reasoning_that_is_dropped_is_rewritten_history_and_shown(tmp_path: Path
     assert [two.history_rewritten for two in found(report, "tool", "reasoning and a call")] == [False, False]
     assert [two.history_rewritten for two in found(report, "user", "plain")] == [False]
     assert report.advice[0].startswith("A user message after a reasoning turn (and ")
-    assert report.advice[0].endswith("drops `<think>Add them.</think>`: MITO will drift here; TITO keeps it.")
+    assert report.advice[0].endswith(
+        "a fresh render drops `<think>Add them.</think>`. MITO will drift here. TITO keeps the sampled ids."
+    )
 
 
 def test_reasoning_that_is_written_nowhere_is_dropped_too(tmp_path: Path) -> None:
@@ -108,10 +110,10 @@ def test_a_stop_that_is_not_the_close_is_odd_and_said(tmp_path: Path) -> None:
     report = lint(folder(tmp_path / "odd", chatml(close=close), stop=EOS))
     (one,) = found(report, "user", "plain")
     assert (one.verdict, one.reason, one.history_rewritten) == (Verdict.REFUSED, "ODD_STOP", True)
-    assert "exact where the policy keeps or replaces the stop" in one.detail
+    assert "exact if the policy keeps or replaces the stop" in one.detail
     assert one.divergence is not None
     assert (one.divergence.dropped, one.divergence.added) == ("<eos>", "<|im_end|>")
-    assert any("Turns are closed with `<|im_end|>`, which is no stop id" in told for told in report.advice)
+    assert any("Turns are closed with `<|im_end|>`, which is not a stop id" in told for told in report.advice)
     (cut,) = found(report, "user", "plain, cut short")
     assert cut.verdict is Verdict.EXACT
 
@@ -184,16 +186,16 @@ def test_a_bridge_that_is_not_the_tail_of_the_fresh_render_is_never_exact(
         "longer": lambda tail: (*tail, END),
         "other": lambda tail: (*tail[:-1], tail[-1] + 1),
     }
-    known = Judge._played
+    known = CaseChecker._example
 
-    def played(self: Judge, case: Case, *, cut: bool) -> Played | None:
+    def played(self: CaseChecker, case: Case, *, cut: bool) -> SampledExample | None:
         shown = known(self, case, cut=cut)
         assert shown is not None
         assert shown.tail is not None
         object.__setattr__(shown, "tail", spoiled[wrong](shown.tail))
         return shown
 
-    monkeypatch.setattr(Judge, "_played", played)
+    monkeypatch.setattr(CaseChecker, "_example", played)
     report = lint(folder(tmp_path / wrong, EXACT))
     whole = [one for one in report.findings if not (one.cut and one.kind.calls)]
     assert {one.reason for one in whole} == {CONTRADICTED}
@@ -201,7 +203,7 @@ def test_a_bridge_that_is_not_the_tail_of_the_fresh_render_is_never_exact(
 
 @given(IDS.filter(bool), IDS)
 def test_both_sides_agree_after_what_differs(used: tuple[int, ...], rendered: tuple[int, ...]) -> None:
-    gone, new = _until_alike(used, rendered)
+    gone, new = until_equal(used, rendered)
     assert 0 < gone + new <= len(used) + len(rendered) or used[:1] == rendered[:1]
     here = used[gone : gone + ANCHOR]
     assert rendered[new : new + len(here)] == here

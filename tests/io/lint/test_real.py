@@ -12,7 +12,7 @@ from tests.families import cells
 from tito_core.seams.case import TurnKind
 from tito_io.lint.grid import State, counts
 from tito_io.lint.report import Finding, LintReport
-from tito_io.lint.run import Wish, linted
+from tito_io.lint.run import LintSettings, lint_subject
 from tito_io.lint.subject import SubjectOptions, subjects
 from tito_io.lint.verdict import CONTRADICTED
 
@@ -53,7 +53,7 @@ def looked_into(name: str) -> LintReport:
     if name not in KNOWN:
         (subject, *_) = cells.subjects(ROOT / name)
         (one, *_) = subjects(str(ROOT / name), SubjectOptions(template="default"))
-        KNOWN[name] = linted(one, Wish(stops=tuple(map(str, sorted(subject.stops)))))
+        KNOWN[name] = lint_subject(one, LintSettings(stops=tuple(map(str, sorted(subject.stops)))))
     return KNOWN[name]
 
 
