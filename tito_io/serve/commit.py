@@ -82,9 +82,9 @@ class Commit:
 def encode(commit: Commit, parent: Commit | None) -> bytes:
     """Return the row of a commit; `parent` is the commit that it names."""
     step, base = commit.step, None if parent is None else parent.step
-    kept = _kept(step, base)
+    ids = _shared_length(step, base)
     # The ids can be the parent's while a fresh rendering wrote them: then the parent's ledger is not theirs.
-    wrote = kept if base is not None and step.prompt_ledger.extends(base.prompt_ledger) else 0
+    wrote = ids if base is not None and step.prompt_ledger.extends(base.prompt_ledger) else 0
     shared = 0 if base is None else base.messages.length
     origin = attrs.asdict(commit.origin)
     origin["asked"] = origin.pop("request")  # the name in files of version 1
@@ -97,8 +97,8 @@ def encode(commit: Commit, parent: Commit | None) -> bytes:
         "at": commit.at,
         "messages": list(step.prompt[shared:]),
         "completion": list(step.completion),
-        "kept": kept,
-        "ids": step.prompt_ids[kept:],
+        "kept": ids,
+        "ids": step.prompt_ids[ids:],
         "sampled": list(step.completion_ids),
         "logprobs": step.logprobs,
         "truncated": step.truncated,
@@ -149,7 +149,7 @@ def _commit(row: Mapping[str, Any], base: Step | None) -> Commit:
 
 
 def _step(row: Mapping[str, Any], base: Step | None) -> Step:
-    ids, ledger = _shared(row["kept"], base)
+    ids, ledger = _shared_prefix(row["kept"], base)
     ledger = ledger if row["wrote"] else Ledger.of(())
     new = Ids.of(row["ids"]).packed()
     messages = Messages.of(row["messages"]) if base is None else base.messages.then(row["messages"])
@@ -165,18 +165,18 @@ def _step(row: Mapping[str, Any], base: Step | None) -> Step:
     )
 
 
-def _shared(kept: int, base: Step | None) -> tuple[Ids, Ledger]:
+def _shared_prefix(length: int, base: Step | None) -> tuple[Ids, Ledger]:
     """Return the ids that a prompt shares with its parent, and their ledger."""
-    if base is None or not kept:
+    if base is None or not length:
         return Ids(()), Ledger.of(())
-    if kept == base.ids.length:
+    if length == base.ids.length:
         return base.ids, base.ledger
-    if kept == base.prompt_ids.length:
+    if length == base.prompt_ids.length:
         return base.prompt_ids, base.prompt_ledger
-    raise InputError(f"a stored turn keeps {kept} ids of a parent that has {base.ids.length}")
+    raise InputError(f"a stored turn keeps {length} ids of a parent that has {base.ids.length}")
 
 
-def _kept(step: Step, base: Step | None) -> int:
+def _shared_length(step: Step, base: Step | None) -> int:
     """Return how many ids a prompt shares: all ids of its parent, the parent's prompt ids, or 0."""
     if base is None:
         return 0

@@ -17,11 +17,13 @@ from click.testing import CliRunner, Result
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, opened, served, user
 from tests.io.serve.gateway_process import started
+from tito_core import InputError
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.embedded import MODEL
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.protocol import Engine
 from tito_io.serve.command import serve
+from tito_io.serve.sqlite import SqliteStore
 
 
 def run(*options: str) -> Result:
@@ -345,3 +347,32 @@ def test_a_system_whose_event_loop_receives_no_signals_is_served_too(tmp_path: P
     assert (process.returncode, stderr) == (130, "tito: interrupted\n")
     with started("--store", store) as again, httpx2.Client(base_url=again.url) as http:
         assert len(http.get("/session", headers=key).json()["records"]) == 1
+
+
+ANOTHER = """
+import sys
+from tito_io.serve.sqlite import SqliteStore
+try:
+    SqliteStore.open(sys.argv[1])
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_second_opening_here_leaves_the_lock_to_the_first(tmp_path: Path) -> None:
+    """A process loses its locks on a file where it closes any descriptor of that file (POSIX)."""
+    file = tmp_path / "s.db"
+    store = SqliteStore.open(file)
+    with pytest.raises(InputError, match="belongs to another gateway"):
+        SqliteStore.open(file)
+    command = [sys.executable, "-c", ANOTHER, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "belongs to another gateway" in done.stdout
+    assert file.stat().st_mode & 0o777 == 0o600
+    del store
+
+
+def test_a_lock_file_of_another_program_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.db.lock").write_text("something else, and longer than the header of a database " * 9)
+    with pytest.raises(InputError, match=r"s\.db\.lock: file is not a database; delete that file"):
+        SqliteStore.open(tmp_path / "s.db")
