@@ -124,7 +124,12 @@ class AuditOptions:
     help="A template argument for calls that do not store theirs, such as enable_thinking=false. May be "
     "repeated. Default: none.",
 )
-@click.option("--date", type=click.DateTime(), help="The time that templates print. Default: now.")
+@click.option(
+    "--date",
+    type=click.DateTime(),
+    metavar="TIME",
+    help="The time that templates print, such as 2026-01-31 or 2026-01-31T12:00:00. Default: now.",
+)
 @click.option(
     "--format",
     "form",

@@ -28,7 +28,7 @@ REASONS = {
     Reason.TEMPLATE_REFUSED.name: "the template rejects the conversation",
     Reason.SWALLOWED.name: "a new message is dropped",
     Reason.ODD_STOP.name: "sampled stop is not the close",
-    Reason.CLOSE_MISMATCH.name: "the turn's close is another",
+    Reason.CLOSE_MISMATCH.name: "template closes turns differently",
     Reason.UNPROVEN_TAIL.name: "text after the turn unproven",
 }
 STATUSES = """\b

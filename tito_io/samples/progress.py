@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import attrs
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
+from rich.text import Text
 
 from tito_io.cli.console import Console
 
@@ -58,6 +60,13 @@ class RunProgress:
         return f"{decimal(self.bytes_read)} of {decimal(self.size)} read ({share:.0%})"
 
 
+class _Elapsed(ProgressColumn):
+    """The time since the start. Rich's own column stops once all bytes are read, although work goes on."""
+
+    def render(self, task: Task) -> Text:
+        return Text(str(timedelta(seconds=int(task.elapsed or 0))))
+
+
 @contextmanager
 def shown_progress(file: Path, *, prints_rows: bool) -> Iterator[RunProgress]:
     """Show progress on standard error while the block runs, if that is a terminal at least 60 columns wide.
@@ -74,7 +83,7 @@ def shown_progress(file: Path, *, prints_rows: bool) -> Iterator[RunProgress]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),
         DownloadColumn(),
-        TimeElapsedColumn(),
+        _Elapsed(),
         TextColumn("{task.fields[step]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     # Standard output is not redirected: rich would print on standard error what is written there.
