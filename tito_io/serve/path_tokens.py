@@ -8,6 +8,7 @@ from itertools import groupby, pairwise
 
 import attrs
 
+from tito_core.drift.diff import find_hunks, packed
 from tito_core.ledger import Origin, Span
 
 SHOWN = 50_000
@@ -18,6 +19,18 @@ CHARACTERS = 400_000
 """About how many characters of text it shows: a token may be 100 spaces."""
 CHUNK = 1_000
 """How many ids are decoded at once, so that `CHARACTERS` is exceeded by little."""
+
+
+def changed_ids(used: Sequence[int], rendered: Sequence[int], close: Sequence[int]) -> bytearray:
+    """Return a 1 for each id of `used` that `rendered` changes; turns end with the first id of `close`.
+
+    >>> list(changed_ids([1, 5, 6, 2, 1, 7, 2], [1, 56, 2, 1, 7, 2], [2]))   # 5, 6 would have become 56
+    [0, 1, 1, 0, 0, 0, 0]
+    """
+    marks = bytearray(len(used))
+    for hunk in find_hunks(packed(used), packed(rendered), close[:1]):
+        marks[hunk.start : hunk.stop] = b"\x01" * (hunk.stop - hunk.start)
+    return marks
 
 
 @attrs.frozen

@@ -24,9 +24,8 @@ from tito_io.engines.protocol import EngineError, Rendering
 from tito_io.pages import render
 
 from .commit import Commit
-from .fresh_diff import drifted
 from .gateway import Gateway
-from .path_tokens import PathTokens, TokenRun
+from .path_tokens import PathTokens, TokenRun, changed_ids
 from .refusals import RequestRefused
 from .session import Session
 from .turn_tree import TurnTree
@@ -168,7 +167,7 @@ async def _drift(gateway: Gateway, commit: Commit) -> Sequence[int] | None:
         close = await gateway.turns.close(rendering)
     except (EngineError, TitoError):
         return None
-    marks = drifted(commit.step.prompt_ids.tolist(), list(rendered), close)
+    marks = changed_ids(commit.step.prompt_ids.tolist(), list(rendered), close)
     gateway.metrics.drift_ids.inc(sum(marks))
     return marks
 

@@ -26,8 +26,7 @@ from tito_core.ledger import Origin, Span
 from tito_io.embedded import TIDY
 from tito_io.serve import path_tokens
 from tito_io.serve.backend import Backend
-from tito_io.serve.fresh_diff import drifted
-from tito_io.serve.path_tokens import PathTokens
+from tito_io.serve.path_tokens import PathTokens, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
 from tito_io.serve.view import LEGEND
 
@@ -135,9 +134,9 @@ async def test_drift_is_marked_where_a_fresh_rendering_differs() -> None:
 
 
 def test_drift_is_found_position_by_position() -> None:
-    assert list(drifted([1, 5, 6, 2, 9], [1, 56, 2, 9], [2])) == [0, 1, 1, 0, 0]
-    assert list(drifted([1, 2], [1, 2], [2])) == [0, 0]
-    assert list(drifted([1, 2, 3, 2], [1, 2], [2])) == [0, 0, 1, 1]
+    assert list(changed_ids([1, 5, 6, 2, 9], [1, 56, 2, 9], [2])) == [0, 1, 1, 0, 0]
+    assert list(changed_ids([1, 2], [1, 2], [2])) == [0, 0]
+    assert list(changed_ids([1, 2, 3, 2], [1, 2], [2])) == [0, 0, 1, 1]
 
 
 async def test_a_long_path_shows_its_newest_ids_and_says_how_many_it_leaves_out(
