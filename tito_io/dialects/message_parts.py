@@ -105,6 +105,7 @@ def arguments_text(values: dict[str, Any], path: str) -> str:
 def _survives(values: dict[str, Any], text: str) -> bool:
     """Tell whether a message with these arguments stays the same through a JSON writer and reader."""
     try:
+        # orjson is as strict as clients' readers: NaN, 1e400 and half of a surrogate pair fail or change.
         again = json.dumps(orjson.loads(orjson.dumps(values)))
         return normalize(_message_with(again)) == normalize(_message_with(text))
     except (TypeError, ValueError, RecursionError):

@@ -107,6 +107,7 @@ class StreamText:
         before, tag = _before_tag(text, (THOUGHT, *MARKERS))
         certain = before.rstrip("\n")
         if tag:
+            # Letters may spell the tag out, too. Only the tag's own token closes reasoning for certain.
             real = tag == alone == THOUGHT and text.endswith(tag)
             self.place = TextPlace.CONTENT if real else TextPlace.BUFFER
             self._reasoning_closed, self._text = True, ""

@@ -237,6 +237,7 @@ class StreamedChoice:
             over = self._sent == len(self.reply.steps)
             delta = self._wanted_calls(deltas.feed("".join(step.text for step in steps), final=over))
             self._called = self._called or "tool_calls" in delta
+            # Ids may come without text, such as those of a tag. vLLM before 0.13 lost them here.
             if delta or over or request.return_ids or request.logprobs is not None:
                 yield self._chunk(steps, delta, over=over)
 

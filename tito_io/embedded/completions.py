@@ -29,6 +29,7 @@ from .request import RenderRequest, SamplingRequest
 from .vocabulary import vocabulary
 
 DEFAULT_MAX_TOKENS = 16
+"""The real route's default, which surprises clients; the chat route fills the context instead."""
 
 
 async def completions(engine: EmbeddedEngine, request: Request) -> Response:

@@ -96,6 +96,7 @@ class EmbeddedEngine:
         """
         if len(prompt) > self.max_model_len:
             raise self._too_long(len(prompt), from_text=from_text)
+        # vLLM lowers a limit beyond the context since 0.18; before, it refused the request.
         limits = (self.max_model_len - len(prompt), wanted, self.max_new_tokens)
         return min(limit for limit in limits if limit is not None)
 

@@ -136,6 +136,7 @@ class _Run:
     def take(self, identifier: int) -> bool:
         """Add one id; return whether the reply is over."""
         ends = self._ends(identifier)
+        # An engine forbids stop tokens until `min_tokens`; here the sampler's is dropped, and it goes on.
         if ends and len(self.steps) < self.sampling.min_tokens:
             return False
         stop = None if ends and not self.sampling.keep_stop else self.writer.write(identifier)

@@ -70,6 +70,7 @@ def parse(text: str, *, thinking: bool, tools: bool) -> ParsedText:
     reasoning, content = split_reasoning(text, final=True) if thinking else ("", text)
     calls = _calls(content) if tools and content else ()
     if not calls:
+        # The parser of the real server leaves content null after reasoning, and empty where it never runs.
         return ParsedText(reasoning or None, content or (None if thinking else ""))
     before = (content or "").partition(TOOL_CALL)[0]
     return ParsedText(reasoning or None, before if before.strip() else None, calls)

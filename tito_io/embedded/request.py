@@ -70,6 +70,7 @@ def _check_supported(body: Body) -> None:
             raise unsupported(name)
     if body.nested("response_format").values.get("type", "text") != "text":
         raise unsupported("response_format")
+    # With a reasoning parser, the real server answers this one with null for ids and log-probabilities.
     if not body.flag("include_reasoning", default=True):
         raise unsupported("include_reasoning")
 

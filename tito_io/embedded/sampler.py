@@ -41,6 +41,7 @@ class Sampler:
         view = read_prompt(prompt, words)
         tools = [tool for tool in view.tools if must_call in ("", tool.name)]
         reply = plan_reply(view, rng, self.fault_rates, tools)
+        # A turn drifts as a whole: a share of single ids would leave almost no turn canonical.
         drifts = rng.chance(self.fault_rates.drifts)
         yield from _planned(reply, rng, words, drifts=drifts)
         while True:

@@ -145,6 +145,7 @@ class ChatStream:
 
     def _delta_logprobs(self, choice: StreamedChoice, delta: Delta) -> list[dict[str, Any]]:
         """Return the log-probabilities of a delta, unless those of earlier ids are missing still."""
+        # Clients append them: after a gap, all that are left come with the last chunk.
         if not self.request.logprobs or delta.logprobs is None or choice.scored != choice.sampled:
             return []
         choice.scored += len(delta.ids)
