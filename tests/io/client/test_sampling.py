@@ -8,7 +8,7 @@ import pytest
 
 from tito_core import InputError
 from tito_io.client.sampling import NAMES, ONLY, parse_sampling
-from tito_io.dialects.fields import ENGINE
+from tito_io.dialects.fields import ENGINE_ARGUMENTS
 from tito_io.engines.dynamo.keys import TABLE
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.sglang import requests as sglang
@@ -127,7 +127,7 @@ def test_a_default_that_is_spelled_out_changes_nothing() -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [ENGINE, vllm.WITHIN | vllm.BESIDE, sglang.BESIDE, TABLE.keys()],
+    [ENGINE_ARGUMENTS, vllm.WITHIN | vllm.BESIDE, sglang.BESIDE, TABLE.keys()],
     ids=["dialects", "vllm", "sglang", "dynamo"],
 )
 def test_what_a_dialect_passes_on_and_an_adapter_takes_is_known(names: frozenset[str]) -> None:
