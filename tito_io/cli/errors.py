@@ -14,10 +14,6 @@ from .engine_words import words
 
 BAD_INPUT, ENGINE_FAILED = 2, 3
 """Exit statuses of every command."""
-FOR_CODE = re.compile(
-    r"; (?:its own words are in `answer\.body`|(?:what (?:it had|was) sampled is|they are) in `partial`)"
-)
-"""Advice to programs. `error_text` prints instead what it points to."""
 OPTIONS: Mapping[re.Pattern[str], str] = {
     re.compile(r"\bSGLang\(vocab_size=\.\.\.\)"): "--vocab-size",
     re.compile(r"^vocab_size(?=: )"): "--vocab-size",
@@ -25,7 +21,8 @@ OPTIONS: Mapping[re.Pattern[str], str] = {
     re.compile(r"(?<![\w/.])api_key\b"): "--api-key",
     re.compile(r"`timeout`"): "--timeout",
     re.compile(r"as `family`, or a `tokenize_fn`"): "with --family",
-    re.compile(r"with the `tokenize_fn` of a `tito_io\.family\.Family`"): "with --family MODEL_FOLDER",
+    re.compile(r"with the `tokenize_fn` of a `[\w.]+\.Family`"): "with --family MODEL_FOLDER",
+    re.compile(r"\bhttp://embedded(?=/)"): "the embedded engine's ",
 }
 """Names of arguments in the library's errors, and the options for them."""
 
@@ -46,23 +43,22 @@ def error_text(error: TitoError) -> str:
     r"""Return an error as one line: arguments as options, followed by the engine's own message.
 
     >>> from tito_io.engines.protocol import EngineAnswer
-    >>> advice = "check the base_url; its own words are in `answer.body`"
-    >>> error_text(EngineError(advice, EngineAnswer(404, "no\nroute")))
+    >>> error_text(EngineError("check the base_url", EngineAnswer(404, "no\nroute"), hint="see `answer`"))
     'check --base-url; it says: no route'
     """
-    text = str(error)
-    answered = _engine_text(error, text) if isinstance(error, EngineError) else ""
-    text = FOR_CODE.sub("", text)
+    text, answered = str(error), ""
+    if isinstance(error, EngineError):  # its hint tells programs where to find what is printed here
+        text, answered = error.message, _engine_text(error)
     for argument, option in OPTIONS.items():
         text = argument.sub(option, text)
     return visible(text + answered)
 
 
-def _engine_text(error: EngineError, text: str) -> str:
-    """Return the engine's message, unless `text` repeats it, and how many ids it had sampled."""
+def _engine_text(error: EngineError) -> str:
+    """Return the engine's message, unless the error repeats it, and how many ids it had sampled."""
     message = "" if error.answer is None else words(error.answer.body)
     sampled = 0 if error.partial is None else len(error.partial.completion_ids)
-    return (f"; it says: {message}" if message and message not in text else "") + (
+    return (f"; it says: {message}" if message and message not in error.message else "") + (
         f"; {sampled} ids had been sampled" if sampled else ""
     )
 

@@ -87,8 +87,9 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
     show_envvar=True,
     expose_value=False,
     callback=_read_config,
-    help="TOML file with options: a section for each command, such as [rollout], and in it a key for each "
-    "option, such as max-tokens = 64. The command line and environment variables come before the file.",
+    help="TOML file with options; write it before the command. It has a section for each command, such as "
+    "[rollout], and in it a key for each option, such as max-tokens = 64. The command line overrides "
+    "environment variables, and these override the file.",
 )
 def tito() -> None:
     """Token in, token out: exact ids for multi-turn agents."""

@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 
-from tito_core import Message, Policy, Profile, Reason, Step, Trajectory
+from tito_core import Message, Policy, Reason, Step, Trajectory
+from tito_core.seams.profile import Profile
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
 
 from .conversation import ClientTurn, Conversation, Route, reply_message
@@ -162,9 +163,8 @@ def _unless_aborted(turn: ClientTurn) -> ClientTurn:
     """Return the turn; raises `AbortedError` if the engine gave it up, with its reply in `partial`."""
     if turn.reply.finish_reason != "abort":
         return turn
-    error = AbortedError(
-        f"the engine gave the turn up after {len(turn.step.completion_ids)} ids; they are in `partial`"
-    )
+    sampled = len(turn.step.completion_ids)
+    error = AbortedError(f"the engine gave the turn up after {sampled} ids", hint="they are in `partial`")
     error.partial = turn.reply
     raise error
 

@@ -114,6 +114,16 @@ class TemplateLimits:
             joined.append(piece)
         return "".join(joined)
 
+    def measured(self, result: Any) -> Any:
+        """Return `result` if it is not too large. Tuples are weighed as deep as they go: they may be keys."""
+        if isinstance(result, str | bytes):
+            self.text(len(result))
+        elif isinstance(result, list):
+            self.count(len(result))
+        elif isinstance(result, tuple):
+            self.weigh(result)
+        return result
+
     def printable(self, value: Any) -> Any:
         """Return `value` if it is small enough to print, to compare or to hash."""
         if type(value) in SCALARS:

@@ -155,11 +155,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return self._added(left, right)
         meter(context).tick()
         result_size.OPERATORS[operator](self.limits, left, right)
-        return self._measured(self.binop_table[operator](left, right))
+        return self.limits.measured(self.binop_table[operator](left, right))
 
     def _added(self, left: Any, right: Any) -> Any:
         total = left + right
-        return total if type(total) is str and len(total) <= self.limits.characters else self._measured(total)
+        return (
+            total
+            if type(total) is str and len(total) <= self.limits.characters
+            else self.limits.measured(total)
+        )
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call `obj` from a template, after its arguments have been weighed."""
@@ -168,7 +172,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return super().call(context, obj, *args, **kwargs)
         scope = {name: kwargs.pop(name) for name in _SCOPES if name in kwargs}
         args, kwargs = self._weighed(obj, args, kwargs)
-        return self._measured(super().call(context, obj, *args, **kwargs, **scope))
+        return self.limits.measured(super().call(context, obj, *args, **kwargs, **scope))
 
     def _weighed(
         self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -191,16 +195,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.limits.weigh(owner)
         elif isinstance(owner, str | bytes | int) and method.__name__ in result_size.METHODS:
             self.limits.text(result_size.METHODS[method.__name__](self.limits, owner, *args, **kwargs))
-
-    def _measured(self, result: Any) -> Any:
-        """Return `result` if it is not too large. Tuples are weighed as deep as they go: they may be keys."""
-        if isinstance(result, str | bytes):
-            self.limits.text(len(result))
-        elif isinstance(result, list):
-            self.limits.count(len(result))
-        elif isinstance(result, tuple):
-            self.limits.weigh(result)
-        return result
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return a limited `format` or `format_map` for a string's, None for anything else."""
@@ -234,17 +228,9 @@ def _weighing(limits: TemplateLimits, name: str, function: Callable[..., Any]) -
             limits.weigh(value)
         if expected is not None:
             limits.text(expected(limits, value, *args[first + 1 :], **kwargs))
-        return _short(limits, function(*args[:first], value, *args[first + 1 :], **kwargs))
+        return limits.measured(function(*args[:first], value, *args[first + 1 :], **kwargs))
 
     return bounded
-
-
-def _short(limits: TemplateLimits, result: Any) -> Any:
-    if isinstance(result, str):
-        limits.text(len(result))
-    elif isinstance(result, list):
-        limits.count(len(result))
-    return result
 
 
 def _comparing(limits: TemplateLimits, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol
@@ -60,7 +61,8 @@ def report_of(title: str, *, as_json: bool) -> Iterator[Report]:
     if not (console.is_terminal and console.roomy):
         yield LineReport(console, title)
         return
-    with Live(console=console, auto_refresh=False) as live:
+    # What is written to stderr meanwhile goes above the table, unless stderr is a file of its own.
+    with Live(console=console, auto_refresh=False, redirect_stderr=sys.stderr.isatty()) as live:
         yield TableReport(console, title, live)
 
 

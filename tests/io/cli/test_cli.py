@@ -147,10 +147,14 @@ def test_the_library_s_names_become_options() -> None:
     text = "vocab_size: unknown; pass SGLang(vocab_size=...), or check the base_url"
     assert error_text(EngineError(text)) == "--vocab-size: unknown; pass --vocab-size, or check --base-url"
     assert error_text(EngineError("GET http://h/base_url_x/api_key")) == "GET http://h/base_url_x/api_key"
+    assert error_text(EngineError("pass it as `family`, or a `tokenize_fn`")) == "pass it with --family"
+    class_text = "render here, with the `tokenize_fn` of a `tito_io.families.family.Family`"
+    assert error_text(EngineError(class_text)) == "render here, with --family MODEL_FOLDER"
+    assert error_text(EngineError("allow more with `timeout`")) == "allow more with --timeout"
 
 
 def test_a_turn_that_was_given_up_is_told_with_its_ids() -> None:
-    error = AbortedError("the engine gave the turn up; what was sampled is in `partial`")
+    error = AbortedError("the engine gave the turn up", hint="what was sampled is in `partial`")
     error.partial = Reply(
         prompt_ids=(1,),
         completion_ids=(2, 3),

@@ -27,9 +27,8 @@ from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
-from tito_io.engines.registry import embedded
 from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
-from tito_io.engines.registry import ENGINES, EngineOptions
+from tito_io.engines.registry import ENGINES, EngineOptions, embedded
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
@@ -231,6 +230,8 @@ def test_a_first_prompt_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
     for result in (run(*options), run(*options, "--json")):
         assert result.exit_code == FULL
         assert result.stderr.startswith("tito: the first prompt and its answer of --max-tokens do not fit")
+        assert "POST the embedded engine's /v1/chat/completions answered 400" in result.stderr
+        assert "http://" not in result.stderr
 
 
 class Meeting(EngineWrapper):
@@ -259,8 +260,8 @@ class Failing(Meeting):
     """It fails."""
 
     async def third(self) -> None:
-        told = "the engine failed; its own words are in `answer.body`"
-        raise ServerError(told, EngineAnswer(500, {"error": {"message": "CUDA is gone"}}))
+        answer = EngineAnswer(500, {"error": {"message": "CUDA is gone"}})
+        raise ServerError("the engine failed", answer, hint="its own words are in `answer.body`")
 
 
 def test_trouble_on_the_way_keeps_what_was_sampled(monkeypatch: pytest.MonkeyPatch) -> None:

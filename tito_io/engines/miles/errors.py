@@ -61,7 +61,12 @@ def refusal(where: str, response: httpx2.Response) -> EngineError:
     kind = _kind(answer)
     if kind is None:
         return fault(where, answer)
-    return kind(f"{where} answered {answer.status}: {TOLD[kind]}; its own words are in `answer.body`", answer)
+    return kind(
+        f"{where} answered {answer.status}: {TOLD[kind]}",
+        answer,
+        hint="its own words are in `answer.body`",
+        where=where,
+    )
 
 
 def read(where: str, response: httpx2.Response) -> tuple[Check, Any]:
