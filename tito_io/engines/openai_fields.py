@@ -22,7 +22,7 @@ def wire_messages(messages: Sequence[Message], reasoning: str | None = None) -> 
     >>> wired["tool_calls"][0]["function"], wired["reasoning_content"]
     ({'name': 'f', 'arguments': '{"a": 1}'}, 'hm')
     """
-    copies = list(Messages.of(list(messages)))  # which may be changed
+    copies = list(Messages.of(messages))  # which may be changed
     for message in copies:
         if reasoning is not None:
             _rename_reasoning(message, reasoning)

@@ -315,7 +315,7 @@ def test_what_is_no_file_of_rows_is_named(tmp_path: Path) -> None:
         list(jsonl.read(path))
     with pytest.raises(InputError, match="cannot read"):
         list(parquet.read(path))
-    with pytest.raises(InputError, match="no safetensors container"):
+    with pytest.raises(InputError, match="not a safetensors container"):
         list(tensors.read(path))
     with pytest.raises(InputError, match="cannot read"):
         list(tensors.read(tmp_path))

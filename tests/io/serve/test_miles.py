@@ -105,7 +105,7 @@ async def test_a_rollout_of_the_embedded_engine_through_miles_engine_keeps_its_i
             assert reply.prompt_ids[: len(before)] == before
             before = (*reply.prompt_ids, *reply.completion_ids)
             messages = continued(reply, messages)
-        (talk,) = engine.talks
+        (talk,) = engine.conversations
         (sample,) = (await talk.session.samples()).samples
     assert sample.tokens == before
 

@@ -1,6 +1,6 @@
-"""Miles' sessions, as a client: the server keeps a conversation's ids, the client sends messages.
+"""A client of Miles' session server, which keeps a conversation's ids and takes messages.
 
-Exact where the server is: every turn's ids come back, and are compared with what it recorded.
+Every turn's ids come back, and are compared with what the server recorded.
 """
 
 from tito_io.engines.replies.samples_container import MilesSample, MilesSamples
@@ -16,11 +16,12 @@ from .errors import (
 )
 from .records import Record, Records
 from .requests import request_kwargs
-from .router import Agent, Health, MilesRouter, Rolled
+from .router import Agent, AgentRun, Health, MilesRouter
 from .session import MilesSession
 
 __all__ = [
     "Agent",
+    "AgentRun",
     "CutTurnError",
     "Health",
     "Miles",
@@ -32,7 +33,6 @@ __all__ = [
     "Record",
     "Records",
     "RecordsUnavailableError",
-    "Rolled",
     "SamplesRefusedError",
     "SessionNotFoundError",
     "SessionUsedError",

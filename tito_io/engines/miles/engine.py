@@ -1,7 +1,7 @@
-"""Miles as an engine: a conversation goes by messages, each in a session, and no id is lost on the way.
+"""The Miles adapter: prompts go by messages, each conversation in a session that keeps its ids.
 
-The server keeps the ids, so a prompt that continues a conversation goes to that conversation's session. One
-that continues none gets a session of its own.
+A prompt that continues a conversation goes to that conversation's session. Any other prompt opens a session
+of its own.
 """
 
 from __future__ import annotations
@@ -29,28 +29,48 @@ from . import requests
 from .router import MilesRouter
 from .session import MilesSession
 
-OWNS = (
-    "Miles' session server owns the ids: it renders what is new and joins it to what it kept; send messages"
-)
+OWNS = "Miles' session server keeps the ids: it renders new messages and appends them; send messages"
 
 
 @attrs.define(eq=False)
 class MilesConversation:
-    """A conversation, and the session that keeps it."""
+    """A conversation, and the session that keeps its ids.
+
+    Attributes:
+        session: Its session; `session.samples()` returns its samples while the engine is open.
+        key: What it was rendered with (`tito_core.render_key`).
+        messages: All messages so far, the model's last one included.
+    """
 
     session: MilesSession
     key: str
-    """What it was rendered with."""
     messages: Messages
-    """All messages so far, the model's last one among them."""
 
 
 class Miles:
-    """A Miles session server as an engine."""
+    """A Miles session server as an engine.
+
+    Nothing is sent before a method is called.
+
+    Args:
+        base_url: The server's address, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.
+        model: The model's name in requests. Default `default`.
+        api_key: Sent as a bearer token; None sends none.
+        timeout: Seconds without a byte after which a request fails; None waits for ever. Default 600.
+        evaluation: Whether the sessions are for evaluation; later servers then accept any temperature.
+        transport: Replaces the network: `httpx2.ASGITransport(app)` is answered by `app` in this process.
+
+    Attributes:
+        name: `miles`.
+        keeps_ids: True: prompts go by messages, and the server keeps the ids of earlier turns.
+        model: The model's name in requests.
+        evaluation: Whether the sessions are for evaluation.
+        router: The server; `router.undeleted` names the sessions that could not be deleted.
+        conversations: The conversations so far.
+    """
 
     name: str = "miles"
     keeps_ids: bool = True
-    """Prompts go by messages, and the ids of earlier turns stand in them all the same."""
 
     def __init__(
         self,
@@ -62,23 +82,21 @@ class Miles:
         evaluation: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """Make ready; nothing is sent before something is asked. `timeout` is in seconds without a byte."""
         self.router = MilesRouter(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self.model = model
         self.evaluation = evaluation
-        self.talks: list[MilesConversation] = []
-        """The conversations so far; `talk.session.samples()` gives their samples as long as this is open."""
+        self.conversations: list[MilesConversation] = []
         self._limits: ModelLimits | None = None
 
     async def render(
         self,
-        messages: Sequence[Message],  # noqa: ARG002  # engines are asked with it
+        messages: Sequence[Message],  # noqa: ARG002  # the protocol's signature
         rendering: Rendering,  # noqa: ARG002  # likewise
         *,
         add_generation_prompt: bool,  # noqa: ARG002  # likewise
     ) -> NoReturn:
-        """Raise `UnsupportedError`: the server has no route that renders, and its templates are its own."""
-        raise UnsupportedError(f"{OWNS}; a session server shows no rendering of them")
+        """Raise `UnsupportedError`: the server has no route that renders."""
+        raise UnsupportedError(f"{OWNS}; it has no route that shows a rendering")
 
     async def from_messages(
         self,
@@ -90,37 +108,39 @@ class Miles:
     ) -> Reply:
         """Sample a turn in the session of the conversation that these messages continue.
 
-        `watch` is told of the whole turn at once: the server streams nothing earlier.
+        `watch` is called once, with the whole turn: the server streams nothing earlier.
         """
         body = requests.sampled(self.model, messages, rendering, sampling)
-        talk = self._continued(messages, render_key(rendering.tools, rendering.template_args))
-        reply = await (self._first(body, rendering) if talk is None else self._next(talk, body))
+        conversation = self._continued(messages, render_key(rendering.tools, rendering.template_args))
+        reply = await (
+            self._first(body, rendering) if conversation is None else self._next(conversation, body)
+        )
         if watch is not None:
             await watch(Delta(ids=reply.completion_ids, logprobs=reply.logprobs, text=reply.text))
         return reply
 
     async def from_ids(
         self,
-        ids: Sequence[int],  # noqa: ARG002  # engines are asked with it
+        ids: Sequence[int],  # noqa: ARG002  # the protocol's signature
         sampling: Sampling,  # noqa: ARG002  # likewise
         rendering: Rendering | None = None,  # noqa: ARG002  # likewise
         *,
         watch: Watch | None = None,  # noqa: ARG002  # likewise
     ) -> NoReturn:
-        """Raise `UnsupportedError`: the server owns the ids."""
+        """Raise `UnsupportedError`: the server keeps the ids."""
         raise UnsupportedError(OWNS)
 
     async def limits(self) -> ModelLimits:
-        """Return how much the model takes, where a session is open and the engine behind it says so."""
-        if self._limits is None and self.talks:
-            self._limits = await _limits(self.talks[-1].session)
+        """Return the sizes that the model accepts, as the engine behind the last session states them."""
+        if self._limits is None and self.conversations:
+            self._limits = await _limits(self.conversations[-1].session)
         return self._limits or ModelLimits()
 
     async def aclose(self) -> None:
-        """Delete the sessions and close the connections; `router.left` names what could not be deleted."""
+        """Delete the sessions and close the connections; see `router.undeleted` for failures."""
         try:
-            for talk in self.talks:
-                await self.router.close(talk.session)
+            for conversation in self.conversations:
+                await self.router.close(conversation.session)
         finally:
             await self.router.aclose()
 
@@ -131,12 +151,12 @@ class Miles:
         await self.aclose()
 
     def _continued(self, prompt: Sequence[Message], key: str) -> MilesConversation | None:
-        """Return the conversation that a prompt continues, the longest where there are several."""
-        wanted = PromptMatcher(prompt, NOTHING)
-        for talk in sorted(self.talks, key=_length, reverse=True):
-            fits = talk.key == key and _length(talk) < len(prompt)
-            if fits and wanted.fits(talk.messages) is not None:
-                return talk
+        """Return the longest conversation that a prompt continues."""
+        matcher = PromptMatcher(prompt, NOTHING)
+        for conversation in sorted(self.conversations, key=_length, reverse=True):
+            fits = conversation.key == key and _length(conversation) < len(prompt)
+            if fits and matcher.fits(conversation.messages) is not None:
+                return conversation
         return None
 
     async def _first(self, body: Mapping[str, Any], rendering: Rendering) -> Reply:
@@ -148,23 +168,23 @@ class Miles:
             await self.router.close(session)
             raise
         key = render_key(rendering.tools, rendering.template_args)
-        self.talks.append(MilesConversation(session, key, _after(body, reply)))
+        self.conversations.append(MilesConversation(session, key, _after(body, reply)))
         return reply
 
-    async def _next(self, talk: MilesConversation, body: Mapping[str, Any]) -> Reply:
-        reply = await talk.session.chat(body)
-        talk.messages = _after(body, reply)
+    async def _next(self, conversation: MilesConversation, body: Mapping[str, Any]) -> Reply:
+        reply = await conversation.session.chat(body)
+        conversation.messages = _after(body, reply)
         return reply
 
 
-def _length(talk: MilesConversation) -> int:
-    return talk.messages.length
+def _length(conversation: MilesConversation) -> int:
+    return conversation.messages.length
 
 
 def _after(body: Mapping[str, Any], reply: Reply) -> Messages:
     """Return a request's messages followed by the turn."""
-    said = reply.message or {"role": "assistant", "content": reply.text}
-    return Messages.of(body["messages"]).then([said])
+    message = reply.message or {"role": "assistant", "content": reply.text}
+    return Messages.of(body["messages"]).then([message])
 
 
 async def _limits(session: MilesSession) -> ModelLimits:
@@ -174,5 +194,5 @@ async def _limits(session: MilesSession) -> ModelLimits:
         return ModelLimits()
     cards = answer.get("data")
     card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], Mapping) else {}
-    found = card.get("max_model_len")
-    return ModelLimits(max_model_len=found if type(found) is int else None)
+    length = card.get("max_model_len")
+    return ModelLimits(max_model_len=length if type(length) is int else None)

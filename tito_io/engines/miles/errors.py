@@ -1,6 +1,6 @@
-"""What a session server refuses, and which error that is; the rest is refused by the engine behind it.
+"""Errors of Miles' session server, and which answer means which; other errors are the engine's behind it.
 
-The server says `{"error": text}`, and its texts may repeat the whole conversation: none is quoted.
+The server answers `{"error": text}`, and its texts may repeat the whole conversation: none is quoted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tito_io.engines.protocol import EngineAnswer, EngineError, InvalidReplyErro
 from tito_io.engines.replies.invariants import Check
 
 GONE = "session not found"
-"""What a 404 says of a session; a gateway of ours says it on chats where OpenAI's clients read it."""
+"""The text of a 404 about a session; tito's gateway sends it where OpenAI's clients read it."""
 UNAVAILABLE = "session_record_unavailable"
 """The `error.code` of a server whose records are on disk and cannot be read in time."""
 
@@ -35,34 +35,34 @@ class CutTurnError(RequestError):
 
 
 class SessionUsedError(RequestError):
-    """The session was used since its samples were taken, so it was not deleted."""
+    """The session was used after its samples were taken, so it was not deleted."""
 
 
 class RecordsUnavailableError(ServerError):
-    """The server cannot read its records now. They still exist, and asking again samples nothing."""
+    """The server cannot read its records now. They still exist; another request for them samples nothing."""
 
 
 class NotRecordedError(InvalidReplyError):
-    """The server answered a turn and recorded none: another request changed the session meanwhile."""
+    """The server answered a turn and did not record it: another request changed the session meanwhile."""
 
 
-TOLD: Mapping[type[EngineError], str] = {
-    SessionNotFoundError: "it has no such session; was it deleted, or is it another server's?",
-    SamplesRefusedError: "it cannot make samples of this session",
+ADVICE: Mapping[type[EngineError], str] = {
+    SessionNotFoundError: "it has no such session: it was deleted, or is another server's; open a new one",
+    SamplesRefusedError: "it cannot make samples of this session: its text says why",
     CutTurnError: "it continues no turn that was cut short; open another session, or allow more max_tokens",
-    SessionUsedError: "the session was used since its samples were taken; take them again",
+    SessionUsedError: "the session was used after its samples were taken; take them again",
     RecordsUnavailableError: "it cannot read its records now; ask again",
 }
 
 
 def refusal(where: str, response: httpx2.Response) -> EngineError:
-    """Return the error that an unsuccessful answer amounts to; `where` is the request, as errors name it."""
+    """Return the error for an unsuccessful answer; `where` is the request, as errors name it."""
     answer = EngineAnswer(response.status_code, _body(response))
     kind = _kind(answer)
     if kind is None:
         return fault(where, answer)
     return kind(
-        f"{where} answered {answer.status}: {TOLD[kind]}",
+        f"{where} answered {answer.status}: {ADVICE[kind]}",
         answer,
         hint="its own words are in `answer.body`",
         where=where,
@@ -70,15 +70,16 @@ def refusal(where: str, response: httpx2.Response) -> EngineError:
 
 
 def read(where: str, response: httpx2.Response) -> tuple[Check, Any]:
-    """Return a successful answer's JSON and what its checks need to know; `where` names the request.
+    """Return a successful answer's JSON, and its checks; `where` names the request.
 
-    Raises `InvalidReplyError` for what is no JSON: another server's page, say.
+    Raises:
+        InvalidReplyError: It is not JSON, such as another server's page.
     """
     try:
         answer = orjson.loads(response.content)
     except orjson.JSONDecodeError:
         raw = EngineAnswer(response.status_code, response.content)
-        raise InvalidReplyError(f"{where}: the answer is no JSON; is it a session server?", raw) from None
+        raise InvalidReplyError(f"{where}: the answer is not JSON; is it a session server?", raw) from None
     return Check(where, EngineAnswer(response.status_code, answer)), answer
 
 
@@ -90,10 +91,10 @@ def _body(response: httpx2.Response) -> object:
 
 
 def _kind(answer: EngineAnswer) -> type[EngineError] | None:
-    """Return which of the session server's own refusals it is.
+    """Return the error class of the session server's own errors; None for other errors.
 
-    A 404 is also what the engine behind it says of an unknown model, and a 422 what the server's framework
-    says of a malformed request, in JSON.
+    The engine behind it also answers 404, for an unknown model; the server's framework also answers 422, for
+    a malformed request, and in JSON.
     """
     error = answer.body.get("error") if isinstance(answer.body, Mapping) else None
     if answer.status == HTTPStatus.NOT_FOUND and Complaint.of(answer.body).message.startswith(GONE):

@@ -1,4 +1,4 @@
-"""What a session answers to a chat: SGLang's reply, in which ids and log-probabilities come together.
+"""From a session's answers to replies: SGLang's form, in which ids and log-probabilities come together.
 
 `meta_info.output_token_logprobs` holds `[log-probability, id, ...]` for every sampled id.
 """
@@ -12,15 +12,13 @@ import attrs
 
 from tito_core.samples import WeightVersion
 from tito_io.engines.protocol import Reply
+from tito_io.engines.replies import sglang_meta
 from tito_io.engines.replies.invariants import Check
-
-PAIR = 2
-"""An entry's log-probability and id; a text may follow."""
 
 
 @attrs.frozen
 class SampledIds:
-    """The ids of a turn, and one log-probability for each."""
+    """The sampled ids of a turn, and one log-probability for each."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float | None, ...]
@@ -30,9 +28,7 @@ def sampled(check: Check, choice: Mapping[str, Any]) -> SampledIds:
     """Return what was sampled, as many ids as the engine counted."""
     meta = check.get(choice, "meta_info", dict)
     entries = check.get(meta, "output_token_logprobs", list)
-    if not all(isinstance(entry, list) and len(entry) >= PAIR for entry in entries):
-        check.fail("`output_token_logprobs` holds something other than [log-probability, id] entries")
-    ids = check.ids({"ids": [entry[1] for entry in entries]}, "ids")
+    ids = check.ids({"ids": [sglang_meta.triple_id(check, entry) for entry in entries]}, "ids")
     check.count("sampled ids", len(ids), "counted ones", check.get(meta, "completion_tokens", int))
     return SampledIds(ids, check.logprobs([entry[0] for entry in entries], len(ids)))
 
@@ -50,8 +46,8 @@ def reply(check: Check, body: dict[str, Any], prompt_ids: Sequence[int]) -> Repl
         check.count("counted prompt ids", meta["prompt_tokens"], "prompt ids", len(prompt_ids))
     message = check.message(choice, turn.ids)
     usage = check.usage(body, prompt_ids, turn.ids)
-    if usage.cached_tokens is None and type(meta.get("cached_tokens")) is int:
-        usage = attrs.evolve(usage, cached_tokens=meta["cached_tokens"])
+    if usage.cached_tokens is None:
+        usage = attrs.evolve(usage, cached_tokens=sglang_meta.cached(meta))
     return Reply(
         prompt_ids=tuple(prompt_ids),
         completion_ids=turn.ids,
@@ -67,13 +63,13 @@ def reply(check: Check, body: dict[str, Any], prompt_ids: Sequence[int]) -> Repl
 
 
 def _finish_reason(check: Check, choice: Mapping[str, Any]) -> str:
-    """Return why the turn ended: of a turn cut after a tool call, the chat's own word is `tool_calls`."""
-    told = choice["meta_info"].get("finish_reason")
-    kind = told.get("type") if isinstance(told, Mapping) else None
+    """Return why the turn ended; of a turn that was cut off after a tool call, the chat says `tool_calls`."""
+    reason = choice["meta_info"].get("finish_reason")
+    kind = reason.get("type") if isinstance(reason, Mapping) else None
     return kind if kind in ("length", "abort") else check.finish_reason(choice)
 
 
 def _versions(meta: Mapping[str, Any], count: int) -> tuple[WeightVersion, ...]:
-    """Return which weights sampled the turn; the engine names one for all of it."""
+    """Return which weights sampled the turn; the engine names one version for all of it."""
     version = meta.get("weight_version")
     return () if version is None else (WeightVersion(version=str(version), start=0, stop=count),)

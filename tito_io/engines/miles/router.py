@@ -1,7 +1,6 @@
 """A Miles session server: opens sessions, deletes them whatever happens, and runs agents in them.
 
-Nothing but a DELETE frees a session on most servers, so an open one is never left behind: not by an error,
-and not by a cancellation.
+On most servers only a DELETE frees a session, so an open one is deleted after errors and cancellations too.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from .errors import read, refusal
 from .session import MilesSession
 
 OPEN_SECONDS = 30.0
-"""How long a cancelled caller waits for a session that is being opened, to learn what to delete."""
+"""How long a cancelled caller waits for a session that is being opened: its id is needed to delete it."""
 DELETE_SECONDS = 10.0
-"""How long a caller waits for a session to be deleted, also where it was cancelled."""
+"""How long a caller waits for a session to be deleted, cancelled or not."""
 
 
 class Agent(Protocol):
-    """A function that talks to a model by messages: Miles' custom agent function."""
+    """A function that calls a model with messages: Miles' custom agent function."""
 
     def __call__(
         self,
@@ -41,33 +40,54 @@ class Agent(Protocol):
         request_kwargs: dict[str, Any],
         metadata: dict[str, Any],
     ) -> Awaitable[Mapping[str, Any] | None]:
-        """Talk, and return what the samples' metadata should have besides.
+        """Run the agent; return what to add to the metadata of the samples.
 
-        `base_url` has the session in it; a client library's own base URL is `f"{base_url}/v1"`.
+        `base_url` holds the session; a client library's own base URL is `f"{base_url}/v1"`.
         """
 
 
 @attrs.frozen
 class Health:
-    """What a session server says of itself."""
+    """The state that a session server reports.
+
+    Attributes:
+        status: Such as `ok`.
+        instance_id: The server's id; None where it reports none.
+    """
 
     status: str
     instance_id: str | None
 
 
 @attrs.frozen(kw_only=True)
-class Rolled:
-    """What became of an agent's run."""
+class AgentRun:
+    """The result of an agent's run.
+
+    Attributes:
+        samples: The session's training samples, also of an agent that failed.
+        returned: What the agent returned; None where it failed.
+        error: What the agent raised; None where it returned.
+    """
 
     samples: MilesSamples
     returned: Mapping[str, Any] | None
-    """What the agent returned."""
     error: Exception | None
-    """What the agent raised; what it had sampled until then is in the samples."""
 
 
 class MilesRouter:
-    """A session server."""
+    """A Miles session server.
+
+    Nothing is sent before a method is called.
+
+    Args:
+        base_url: The server's address; a trailing `/v1` is dropped.
+        api_key: Sent as a bearer token; None sends none.
+        timeout: Seconds without a byte after which a request fails; None waits for ever. Default 600.
+        transport: Replaces the network.
+
+    Attributes:
+        undeleted: Sessions that could not be deleted, and why: the server may still hold them.
+    """
 
     def __init__(
         self,
@@ -77,13 +97,11 @@ class MilesRouter:
         timeout: float | None = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """Make ready; nothing is sent yet. `timeout` is in seconds without a byte."""
         self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
-        self.left: dict[str, str] = {}
-        """Sessions that could not be deleted, and why: the server may hold them still."""
+        self.undeleted: dict[str, str] = {}
 
     async def health(self) -> Health:
-        """Return what the server says of itself."""
+        """Return the state that the server reports."""
         answer = await self._wire.get("/health")
         check = Check(self._wire.where("GET", "/health"), EngineAnswer(200, answer))
         instance = answer.get("session_server_instance_id") if isinstance(answer, Mapping) else None
@@ -95,13 +113,13 @@ class MilesRouter:
     ) -> AsyncIterator[MilesSession]:
         """Open a session for as long as the block lasts.
 
-        `sampling` holds the session's `temperature`, `top_p` and `top_k`: later servers give them to requests
-        without, and refuse another temperature unless it is an `evaluation`. A session that could not be
-        deleted stands in `left`.
+        `sampling` holds the session's `temperature`, `top_p` and `top_k`: later servers apply them to
+        requests without, and reject another temperature unless `evaluation` is True. A session that could not
+        be deleted is in `undeleted`.
         """
         session = await self.open(sampling, evaluation=evaluation)
         try:
-            await anyio.lowlevel.checkpoint()  # where a caller who was cancelled meanwhile leaves
+            await anyio.lowlevel.checkpoint()  # a caller that was cancelled meanwhile leaves here
             yield session
         finally:
             await self.close(session)
@@ -109,9 +127,9 @@ class MilesRouter:
     async def open(
         self, sampling: Mapping[str, Any] | None = None, *, evaluation: bool = False
     ) -> MilesSession:
-        """Open a session that somebody must `close`.
+        """Open a session; the caller must `close` it.
 
-        Once asked for, the session exists, and only the answer names it: a cancelled caller waits for that.
+        Once requested, the session exists, and only the answer holds its id: a cancelled caller waits for it.
         """
         body = encoded(requests.opening(sampling or {}, evaluation=evaluation))
         where, response = self._wire.where("POST", "/sessions"), None
@@ -125,17 +143,17 @@ class MilesRouter:
         return MilesSession(check.get(answer, "session_id", str), self._wire)
 
     async def close(self, session: MilesSession) -> None:
-        """Delete a session as well as can be: not cancelled, not for long, and raising no engine error."""
+        """Delete a session: shielded from cancellation, in bounded time, raising no engine errors."""
         if session.deleted:
             return
-        self.left[session.id] = f"no answer within {DELETE_SECONDS} s"
+        self.undeleted[session.id] = f"no answer within {DELETE_SECONDS} s"
         with anyio.move_on_after(DELETE_SECONDS, shield=True):
             try:
                 await session.delete()
             except EngineError as error:
-                self.left[session.id] = str(error)
+                self.undeleted[session.id] = str(error)
             else:
-                del self.left[session.id]
+                del self.undeleted[session.id]
 
     async def run(
         self,
@@ -146,27 +164,34 @@ class MilesRouter:
         metadata: Mapping[str, Any] | None = None,
         max_seq_len: int | None = None,
         evaluation: bool = False,
-    ) -> Rolled:
-        """Let an agent talk in a session of its own; return the session's samples.
+    ) -> AgentRun:
+        """Run an agent in a session of its own; return the session's samples, then delete it.
 
-        `sampling` are an engine's sampling parameters, renamed for the chat API. The samples are taken even
-        where the agent failed, then the session is deleted. Raises the errors of `MilesSession.samples`.
+        The samples are taken even where the agent failed. Raises the errors of `MilesSession.samples`.
+
+        Args:
+            agent: Called with the session's URL, the prompt, request arguments and metadata.
+            prompt: The first messages.
+            sampling: Sampling parameters under an engine's names; they are renamed for the chat API.
+            metadata: Passed to the agent, with the server's id added.
+            max_seq_len: The most ids of a sample; passed to the agent too.
+            evaluation: Whether the session is for evaluation.
         """
-        library()  # first, so that nothing is sampled which could not be read
+        library()  # first: nothing must be sampled that could not be read
         kwargs = requests.request_kwargs(sampling or {})
         async with self.session(kwargs, evaluation=evaluation) as session:
-            told = {**(metadata or {}), "session_server_id": self._wire.root.netloc.decode()}
+            agent_metadata = {**(metadata or {}), "session_server_id": self._wire.root.netloc.decode()}
             if max_seq_len is not None:
-                told["max_seq_len"] = max_seq_len
+                agent_metadata["max_seq_len"] = max_seq_len
             returned, failed = None, None
             try:
                 returned = await agent(
-                    base_url=session.url, prompt=prompt, request_kwargs=kwargs, metadata=told
+                    base_url=session.url, prompt=prompt, request_kwargs=kwargs, metadata=agent_metadata
                 )
-            except Exception as error:  # noqa: BLE001  # whatever an agent raises is told; its turns are kept
+            except Exception as error:  # noqa: BLE001  # reported in the result; the agent's turns are kept
                 failed = error
-            taken = await session.samples(max_seq_len, returned)
-        return Rolled(samples=taken, returned=returned, error=failed)
+            samples = await session.samples(max_seq_len, returned)
+        return AgentRun(samples=samples, returned=returned, error=failed)
 
     async def aclose(self) -> None:
         """Close the connections; leaving `async with` does, too."""

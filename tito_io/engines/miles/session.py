@@ -1,6 +1,6 @@
-"""One conversation at a session server: messages go in, ids come out, and the server keeps them.
+"""One conversation at a session server: messages go in, ids come out, and the server keeps the ids.
 
-One request at a time: a server whose session changes under a turn throws that turn away.
+One request at a time: a server whose session changes during a turn discards that turn.
 """
 
 from __future__ import annotations
@@ -29,34 +29,43 @@ GENERATION = "x-miles-session-generation"
 
 @attrs.define(eq=False)
 class MilesSession:
-    """A session that is open. `MilesRouter.session` opens one and deletes it."""
+    """An open session. `MilesRouter.session` opens one and deletes it.
+
+    Attributes:
+        id: The server's id of the session.
+        wire: The server.
+        tools: The tools of the first turn, which are the session's; None before that turn.
+        generation: The server's count of the session's uses when its samples were taken; None where unknown.
+        deleted: Whether the server deleted it.
+    """
 
     id: str
     wire: Wire = attrs.field(repr=False)
     tools: tuple[Mapping[str, Any], ...] | None = None
-    """What the first turn was rendered with: a session has one set of tools."""
     generation: str | None = None
-    """How often the session had been used when its samples were taken, where the server says so."""
     deleted: bool = False
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock, repr=False)
 
     @property
     def path(self) -> str:
-        """Where the session's routes begin."""
+        """The path before the session's routes."""
         return f"/sessions/{self.id}"
 
     @property
     def url(self) -> str:
-        """The base URL that an agent is given; a client library's own ends in `/v1`."""
+        """The base URL for an agent; a client library's own ends in `/v1`."""
         return str(self.wire.root).rstrip("/") + self.path
 
     async def chat(self, body: Mapping[str, Any]) -> Reply:
         """Send a chat request with the whole conversation so far; return the turn with all its ids.
 
-        The prompt's ids are the engine's echo, or else are looked up in the session's records, which costs
-        O(history). Raises `CutTurnError` where the server continues no cut turn, `NotRecordedError` where it
-        kept none of this one, and the engine's errors. A request that is cancelled may still be sampled and
-        recorded.
+        The prompt's ids are the engine's echo; without one they are looked up in the session's records, which
+        costs O(history). A request that is cancelled may still be sampled and recorded.
+
+        Raises:
+            CutTurnError: The turn before was cut off, and the server continues no such turn.
+            NotRecordedError: The server did not record this turn.
+            EngineError: As other engines.
         """
         sent = self._with_tools(requests.chat(body))
         async with self._lock:
@@ -79,26 +88,29 @@ class MilesSession:
     ) -> MilesSamples:
         """Return the session's training samples, cut to `max_seq_len` ids.
 
-        `metadata` is put into the samples by servers that branch; `reward` in it is for all of them. Raises
-        `SamplesRefusedError` where the records cannot be made into samples, `RecordsUnavailableError` where
-        they cannot be read now.
+        Servers that branch put `metadata` into the samples; `reward` in it is for all of them.
+
+        Raises:
+            SamplesRefusedError: The records cannot be made into samples.
+            RecordsUnavailableError: The records cannot be read now.
         """
         library()
         body = {"max_seq_len": max_seq_len, **({} if metadata is None else {"metadata": dict(metadata)})}
-        response = await self._asked("POST", "/samples", encoded(body))
+        response = await self._request("POST", "/samples", encoded(body))
         where = self.wire.where("POST", f"{self.path}/samples")
-        found = samples(Check(where, EngineAnswer(response.status_code, response.content)), response.content)
+        rows = samples(Check(where, EngineAnswer(response.status_code, response.content)), response.content)
         self.generation = response.headers.get(GENERATION)
-        return found
+        return rows
 
     async def ask(self, method: str, path: str) -> Any:
-        """Return what the engine behind the session answers to a request that nobody records."""
+        """Return what the engine behind the session answers to `method` and `path`, which is not recorded."""
         return (await self._json(method, path))[1]
 
     async def delete(self) -> None:
-        """Have the server forget the session; one that it has forgotten already is no error.
+        """Delete the session at the server; one that is deleted already is not an error.
 
-        Raises `SessionUsedError` where somebody used it after its samples were taken, which miss those turns.
+        Raises:
+            SessionUsedError: It was used after its samples were taken, which lack those turns.
         """
         headers = {} if self.generation is None else {GENERATION: self.generation}
         response = await self.wire.exchange("DELETE", self.path, headers=headers)
@@ -119,28 +131,28 @@ class MilesSession:
     async def _recorded(
         self, check: Check, answer: Mapping[str, Any], turn: replies.SampledIds
     ) -> tuple[int, ...]:
-        """Return the prompt's ids as the server recorded them, of a record that holds this very turn."""
-        found = (await self.records()).get(str(answer.get("id")))
-        if found is None:
+        """Return the prompt's ids from the record of this turn."""
+        record = (await self.records()).get(str(answer.get("id")))
+        if record is None:
             raise NotRecordedError(
                 f"{check.where}: the turn was sampled and not recorded: another request changed the session "
                 "meanwhile; send one at a time",
                 check.answer,
             )
-        if found.completion_ids != turn.ids:
+        if record.completion_ids != turn.ids:
             check.fail("the server recorded other ids than it sent")
-        return found.prompt_ids
+        return record.prompt_ids
 
     async def _json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> tuple[Check, dict[str, Any]]:
-        """Return a JSON object, and what its checks need to know."""
-        response = await self._asked(method, path, None if body is None else encoded(body))
+        """Return an answer that is a JSON object, and its checks."""
+        response = await self._request(method, path, None if body is None else encoded(body))
         check, answer = read(self.wire.where(method, self.path + path), response)
         return check, check.get({"body": answer}, "body", dict)
 
-    async def _asked(self, method: str, path: str, content: bytes | None = None) -> httpx2.Response:
-        """Send a request, and raise what the answer amounts to. Whatever is asked is a use of the session."""
+    async def _request(self, method: str, path: str, content: bytes | None = None) -> httpx2.Response:
+        """Send a request; raise the error that its answer means. Each request is a use of the session."""
         self.generation = None
         response = await self.wire.exchange(method, self.path + path, content)
         if not response.is_success:

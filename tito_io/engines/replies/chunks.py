@@ -1,6 +1,6 @@
-"""Streams in the OpenAI manner, put together: what the chunks amount to is what would have come in one piece.
+"""Join the chunks of an OpenAI stream into the body that would have come in one piece.
 
-Nothing is checked here. The assembled body goes through the same reader as one that came whole.
+Nothing is checked here. The joined body goes through the same reader as one that came whole.
 """
 
 from __future__ import annotations
@@ -11,41 +11,44 @@ from typing import Any
 import attrs
 
 JOINED = frozenset(("content", "reasoning", "reasoning_content", "refusal", "text", "arguments"))
-"""Texts that come in pieces. Other values are whole, and a later one replaces an earlier one."""
+"""Texts that come in pieces. Of other values, a later one replaces an earlier one."""
 ONCE = frozenset(("prompt_token_ids", "prompt_logprobs"))
-"""Lists that come whole, perhaps again with every choice."""
+"""Lists that come whole, perhaps again with each choice."""
 
 
 @attrs.define
 class Assembly:
-    """The body that a stream of chat or completion chunks amounts to.
+    """The body that a stream of chat or completion chunks adds up to.
 
-    >>> made = Assembly()
-    >>> made.add({"id": "a", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "he"}}]})
-    >>> made.add({"id": "a", "choices": [{"index": 0, "delta": {"content": "y"}, "token_ids": [7]}]})
-    >>> made.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "token_ids": [8]}]})
-    >>> made.body()["choices"][0]["message"], made.body()["choices"][0]["token_ids"]
+    Attributes:
+        top: The fields beside the choices.
+        choices: The choices so far, by their index.
+
+    >>> stream = Assembly()
+    >>> stream.add({"id": "a", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "he"}}]})
+    >>> stream.add({"id": "a", "choices": [{"index": 0, "delta": {"content": "y"}, "token_ids": [7]}]})
+    >>> stream.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "token_ids": [8]}]})
+    >>> stream.body()["choices"][0]["message"], stream.body()["choices"][0]["token_ids"]
     ({'role': 'assistant', 'content': 'hey'}, [7, 8])
     """
 
     top: dict[str, Any] = attrs.field(factory=dict)
-    """What stands beside the choices."""
     choices: dict[int, dict[str, Any]] = attrs.field(factory=dict)
 
     def add(self, chunk: Mapping[str, Any]) -> None:
-        """Take in a chunk."""
+        """Add a chunk."""
         _join(self.top, {name: value for name, value in chunk.items() if name != "choices"})
         for choice in chunk.get("choices") or ():
-            said = {("message" if name == "delta" else name): value for name, value in choice.items()}
-            _join(self.choices.setdefault(choice.get("index", 0), {}), said)
+            fields = {("message" if name == "delta" else name): value for name, value in choice.items()}
+            _join(self.choices.setdefault(choice.get("index", 0), {}), fields)
 
     def body(self) -> dict[str, Any]:
-        """Return what the chunks so far amount to."""
+        """Return the body that the chunks so far add up to."""
         return {**self.top, "choices": [_finished(self.choices[index]) for index in sorted(self.choices)]}
 
 
 def _finished(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice without what only its pieces needed: the place of a tool call among the others."""
+    """Return a choice without the fields of pieces only: the index of a tool call among the others."""
     message = choice.get("message")
     if not isinstance(message, dict) or not message.get("tool_calls"):
         return choice

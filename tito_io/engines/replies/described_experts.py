@@ -1,4 +1,4 @@
-"""Which experts each position was routed to, as Dynamo sends it: bare numbers in base64, and their form.
+"""Routed experts as Dynamo sends them: bare numbers in base64, with a description of their layout.
 
 `{"data": base64, "shape": [positions, layers, experts], "dtype": "uint8", "start": 0}`, keys in any order.
 """
@@ -16,25 +16,25 @@ from tito_core.samples import RoutedExperts
 from .invariants import Check
 
 WIDTHS = {"uint8": 1, "uint16": 2, "int32": 4}
-"""Bytes a number, by numpy's name for it."""
+"""Bytes per number, by numpy's name of the type."""
 DIMENSIONS = 3
 
 
-def routed_experts(check: Check, found: object, ids: int) -> RoutedExperts:
-    """Read them; `ids` is how many of prompt and completion there are, and no row may lie beyond."""
-    dtype, shape = check.get(found, "dtype", str), _shape(check, found)
-    start = found.get("start", 0) if isinstance(found, Mapping) else 0
+def routed_experts(check: Check, fields: object, ids: int) -> RoutedExperts:
+    """Read routed experts; `ids` counts prompt and completion together, and no row may lie beyond."""
+    dtype, shape = check.get(fields, "dtype", str), _shape(check, fields)
+    start = fields.get("start", 0) if isinstance(fields, Mapping) else 0
     if dtype not in WIDTHS:
-        check.fail(f"routed experts are {dtype!r:.20}, which is none of {', '.join(WIDTHS)}")
+        check.fail(f"routed experts are {dtype!r:.20}, where one of {', '.join(WIDTHS)} belongs")
     if type(start) is not int or start < 0 or start + shape[0] > ids:
         check.fail(f"{shape[0]} rows of routed experts from position {start!r:.20} on, of {ids} ids")
-    data = _bytes(check, check.get(found, "data", str))
+    data = _bytes(check, check.get(fields, "data", str))
     check.count("bytes of routed experts", len(data), "expected ones", math.prod(shape) * WIDTHS[dtype])
     return RoutedExperts(data=data, dtype=dtype, shape=shape, start=start)
 
 
-def _shape(check: Check, found: Any) -> tuple[int, ...]:
-    shape = check.get(found, "shape", list)
+def _shape(check: Check, fields: Any) -> tuple[int, ...]:
+    shape = check.get(fields, "shape", list)
     whole = all(type(size) is int and size >= 0 for size in shape)
     if not whole or len(shape) != DIMENSIONS:
         check.fail(f"routed experts have the shape {shape!r:.40}, where positions, layers, experts belong")
@@ -45,4 +45,4 @@ def _bytes(check: Check, text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except binascii.Error:
-        check.fail("the data of routed experts is no base64")
+        check.fail("the data of routed experts is not base64")

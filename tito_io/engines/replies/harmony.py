@@ -1,13 +1,12 @@
-"""Completions in the harmony manner of gpt-oss, taken apart into a message.
+"""Parse the harmony format of gpt-oss: reasoning, content and tool calls.
 
-A turn is a row of messages, `<|start|>HEADER<|message|>TEXT<|end|>`, the last one ended by `<|return|>` or,
-where it is a call, by `<|call|>`. The header names a channel (`analysis` is thought, `final` is said, as is
-`commentary` to nobody) and perhaps a recipient, `to=functions.NAME`. The generation prompt has opened the
-first header already.
+A turn is a list of messages, `<|start|>HEADER<|message|>TEXT<|end|>`; the last one ends with `<|return|>` or,
+if it is a call, with `<|call|>`. The header names a channel: `analysis` is reasoning; `final`, and
+`commentary` without a recipient, are content. A call's header names a recipient, `to=functions.NAME`. The
+generation prompt has opened the first header already.
 
-There is a parser of OpenAI's own, the package openai-harmony. It is not used: it carries no vocabulary and
-downloads one before it parses the first id, and it fails on what a model writes wrongly, when that has been
-sampled already.
+OpenAI's own parser, the package openai-harmony, is not used: it downloads a vocabulary before it parses the
+first id, and it fails on malformed output, which has been sampled by then.
 """
 
 from __future__ import annotations
@@ -33,33 +32,38 @@ NAMED_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 
 @attrs.frozen
 class HarmonyMessage:
-    """One message of a turn."""
+    """One message of a turn.
+
+    Attributes:
+        header: The text of its header.
+        text: Its text.
+        end: The marker that ended it; empty where it was cut off.
+    """
 
     header: str
     text: str
     end: str
-    """The marker that ended it; empty where it was cut off."""
 
     @property
     def name(self) -> str:
-        """The function that it calls; empty where it calls none."""
+        """The function that it calls; empty for other messages."""
         return self.recipient.removeprefix(FUNCTIONS) if self.recipient.startswith(FUNCTIONS) else ""
 
     @property
     def recipient(self) -> str:
-        """Whom it is for; empty where it is for the user."""
+        """The recipient; empty where that is the user."""
         found = NAMED_RECIPIENT.search(self.header)
         return found[1] if found else ""
 
     @property
-    def thought(self) -> bool:
-        """Whether the user is not meant to see it: a thought, or a word to a tool that is no function."""
+    def hidden(self) -> bool:
+        """Whether it is hidden from the user: reasoning, or a message to a tool that is not a function."""
         found = NAMED_CHANNEL.search(self.header)
         return bool(found and found[1] == ANALYSIS) or bool(self.recipient and not self.name)
 
     @property
     def call(self) -> tuple[str, str] | None:
-        """Its name and arguments, where it is a call; one that was cut off must be whole JSON."""
+        """Its name and arguments, if it is a call; one that was cut off must be complete JSON."""
         whole = self.end == CALLS or _is_object(self.text)
         return (self.name, self.text) if self.name and whole else None
 
@@ -67,7 +71,7 @@ class HarmonyMessage:
 def parse(
     text: str, marks: Sequence[Mark], *, opened: str = "", end: str = "", tools: bool = True
 ) -> ParsedMessage:
-    """Take a turn apart at its marks.
+    """Parse a turn at its markers.
 
     `opened` is the header that the prompt ends in, where it is more than a role, and `end` the stop id's
     marker, which is not in the text. What is not a well-formed call stays in the content.
@@ -83,7 +87,7 @@ def parse(
     said = list(_said(text, marks, opened, end))
     calls = [one.call for one in said if tools and one.call]
     rest = [one for one in said if not (tools and one.call)]
-    thoughts, content = ([one.text for one in rest if one.thought is thought] for thought in (True, False))
+    thoughts, content = ([one.text for one in rest if one.hidden is hidden] for hidden in (True, False))
     return ParsedMessage(
         "\n".join(filter(None, thoughts)) or None, "\n".join(filter(None, content)), tuple(calls)
     )

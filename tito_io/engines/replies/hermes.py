@@ -1,8 +1,8 @@
-"""Texts in the Hermes manner, as Qwen and many others write them, taken apart into a message.
+"""Parse the Hermes format, which Qwen and many others write: reasoning, content and tool calls.
 
-`<think>` and `</think>` stand around a thought, `<tool_call>` and `</tool_call>` around the JSON of a call.
-A tag that has a token of its own counts only where that token was sampled: the same letters spelled out are
-text, as in an answer that explains the tags. What is not a well-formed call stays in the content.
+`<think>` and `</think>` enclose reasoning, `<tool_call>` and `</tool_call>` the JSON of a call. A tag that is
+a token counts only where that token was sampled: the same letters spelled out are text, as in an answer that
+explains the tags. What is not a well-formed call stays in the content.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEPARATORS = re.compile(r"[\s,:]*")
 
 @attrs.frozen
 class Mark:
-    """A tag in a text, at its place."""
+    """A tag in a text, from `start` to `stop`."""
 
     tag: str
     start: int
@@ -35,17 +35,20 @@ class Mark:
 
 @attrs.frozen
 class Tags:
-    """What a vocabulary makes of the tags."""
+    """The tags of an output format in one vocabulary.
+
+    Attributes:
+        ids: The ids of those tags that are single tokens.
+        line_breaks: The ids of tokens that are only line breaks.
+        pattern: Finds the tags in a text.
+    """
 
     ids: Mapping[str, int] = attrs.field(factory=dict)
-    """The tags that are tokens, with their ids."""
     line_breaks: frozenset[int] = frozenset()
-    """The ids that are nothing but line breaks."""
     pattern: re.Pattern[str] = ANY_TAG
-    """What finds the tags in a text; another manner of writing has other tags."""
 
     def thinking(self, prompt_ids: Sequence[int]) -> bool:
-        """Whether the prompt ends inside a thought, as generation prompts of thinking models do.
+        """Whether the prompt ends inside reasoning, as generation prompts of reasoning models do.
 
         >>> Tags({THINK: 7}, frozenset([10])).thinking([1, 7, 10])
         True
@@ -94,8 +97,8 @@ class Tags:
     def marks(self, text: str, spelled: Sequence[int] | None = None) -> list[Mark]:
         """Return the tags that count.
 
-        `spelled` says how many of the text's tags were spelled out before, between and after the sampled
-        ones, as `count` finds them in each of `runs`; None where there are none such.
+        `spelled` counts the text's tags that were spelled out before, between and after the sampled ones, as
+        `count` finds them in each of `runs`; None where no tag was spelled out.
 
         >>> tags = Tags({CALL: 8, CALLED: 9})
         >>> [mark.start for mark in tags.marks("<tool_call> opens <tool_call></tool_call>", [1, 0, 0])]
@@ -119,17 +122,22 @@ def _pattern(spelled: Sequence[int]) -> Iterator[bool]:
 
 @attrs.frozen
 class ParsedMessage:
-    """A text, taken apart."""
+    """The parts of a completion.
+
+    Attributes:
+        reasoning: The reasoning; None without any.
+        content: The other text.
+        calls: Names and arguments of tool calls; the arguments are JSON exactly as sampled.
+    """
 
     reasoning: str | None
     content: str
     calls: tuple[tuple[str, str], ...] = ()
-    """Names and arguments; the arguments are JSON exactly as sampled."""
 
     def message(self, key: str) -> dict[str, Any]:
-        """Return the assistant message; `key` makes the ids of its calls.
+        """Return the assistant message; `key` begins the ids of its calls.
 
-        The content is never null: chat templates print that as a word, or fail.
+        The content is never null: chat templates print null as a word, or fail.
         """
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.reasoning is not None:
@@ -144,7 +152,7 @@ def _wire(key: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bool = True) -> ParsedMessage:
-    r"""Take a text apart at its marks; `thinking` where it begins inside a thought.
+    r"""Parse a text at its tags; `thinking` is True where it begins inside reasoning.
 
     >>> text = '<think>hm</think>\n\nSo:\n<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>'
     >>> parse(text, Tags().marks(text))
@@ -164,9 +172,9 @@ def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bo
 
 
 def _thought(text: str, marks: Sequence[Mark], *, thinking: bool) -> tuple[str | None, int]:
-    """Return what was thought, and where the rest begins; None where nothing was.
+    """Return the reasoning and where the rest begins; None where there is no reasoning.
 
-    A thought that is closed without having been opened was opened by the prompt.
+    Reasoning that is closed but not opened was opened by the prompt.
     """
     begin = 0
     if not thinking:
@@ -186,7 +194,7 @@ def _pairs(marks: Sequence[Mark], begin: int) -> Iterator[tuple[Mark, Mark | Non
 
 
 def _joined(pieces: Sequence[str], *, after: bool) -> str:
-    r"""Return the content around calls, `after` a thought, without the line breaks that set those off.
+    r"""Return the content around calls, without the line breaks that separate them; `after` reasoning or not.
 
     >>> _joined(["So:\n", "\n", "\nbye"], after=False)
     'So:\nbye'
@@ -213,13 +221,13 @@ def _call(body: str) -> tuple[str, str] | None:
 
 
 def _members(text: str) -> dict[str, str]:
-    """Return the members of a JSON object, each value as it is written; raises `ValueError` for all else.
+    """Return the members of a JSON object, each value as it is written; raises `ValueError` for other texts.
 
     >>> _members('{"a": [1,  2], "b":{}}')
     {'a': '[1,  2]', 'b': '{}'}
     """
     if not isinstance(json.loads(text, parse_constant=_no_number), dict):
-        raise ValueError("a call is an object")  # noqa: TRY004  # the text is wrong, not the caller
+        raise ValueError("a call must be an object")  # noqa: TRY004  # the text is wrong, not the caller
     members: dict[str, str] = {}
     place = _skipped(text, 1)
     while text[place] != "}":
@@ -227,17 +235,17 @@ def _members(text: str) -> dict[str, str]:
         begin = _skipped(text, place)
         _, end = DECODER.raw_decode(text, begin)
         if key in members:
-            raise ValueError(f"{key!r} stands there twice")
+            raise ValueError(f"{key!r} occurs twice")
         members[key], place = text[begin:end], _skipped(text, end)
     return members
 
 
 def _skipped(text: str, place: int) -> int:
     """Return where the next key or value of an object begins."""
-    found = SEPARATORS.match(text, place)
-    return found.end() if found else place
+    match = SEPARATORS.match(text, place)
+    return match.end() if match else place
 
 
 def _no_number(word: str) -> float:
-    """Refuse NaN and Infinity, which Python's reader takes for JSON."""
-    raise ValueError(f"{word} is no JSON")
+    """Reject NaN and Infinity, which Python's reader accepts."""
+    raise ValueError(f"{word} is not JSON")

@@ -1,6 +1,6 @@
-"""What holds for every reply of every engine, checked before anything is made of it.
+"""Checks that every reply of every engine must pass.
 
-Ids, log-probabilities and counts agree, or the answer is refused whole: nothing is padded, cut or guessed.
+Ids, log-probabilities and counts agree, or the whole answer is rejected: nothing is padded, cut or guessed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tito_io.engines.protocol import EmptyReplyError, EngineAnswer, InvalidReply
 T = TypeVar("T")
 
 MISSING = -9999.0
-"""What vLLM and TensorRT-LLM send for a log-probability that they do not have."""
+"""What vLLM and TensorRT-LLM send in place of a log-probability that they do not have."""
 NOTHING = -1e30
-"""What Dynamo sends for it, in single precision a little less."""
+"""What Dynamo sends in its place; in single precision a little less."""
 
 FINISHES = {
     "stop": "stop",
@@ -29,42 +29,46 @@ FINISHES = {
     "cancelled": "abort",
     "repetition": "abort",
 }
-"""Engines' words for the end of a turn, and ours. Whatever interrupts a turn, no stop was sampled."""
+"""Engines' finish reasons, and those of `Reply`. An interrupted turn has sampled no stop token."""
 
 
 @attrs.frozen
 class Check:
-    """One answer with what must hold for it. Every violation raises `InvalidReplyError`."""
+    """The checks of one answer. Every violation raises `InvalidReplyError`.
+
+    Attributes:
+        where: The request, as errors name it.
+        answer: The answer, for errors.
+        vocab_size: How many ids there are; None where it is unknown.
+    """
 
     where: str
-    """The request, as errors name it."""
     answer: EngineAnswer
     vocab_size: int | None = None
-    """How many ids there are, where that is known."""
 
-    def fail(self, told: str) -> NoReturn:
-        """Refuse the answer."""
-        raise InvalidReplyError(f"{self.where}: {told}", self.answer)
+    def fail(self, problem: str) -> NoReturn:
+        """Reject the answer."""
+        raise InvalidReplyError(f"{self.where}: {problem}", self.answer, where=self.where)
 
     def get(self, holder: object, name: str, kind: type[T]) -> T:
-        """Return a value of an object in the answer."""
+        """Return the value of type `kind` under the key `name` of an object in the answer."""
         value = holder.get(name) if isinstance(holder, Mapping) else None
         if not isinstance(value, kind):
-            told = "null or missing" if value is None else type(value).__name__
-            self.fail(f"the answer's `{name}` is {told}, where a {kind.__name__} belongs")
+            actual = "null or missing" if value is None else type(value).__name__
+            self.fail(f"the answer's `{name}` is {actual}, where a {kind.__name__} belongs")
         return value
 
     def choice(self, body: object) -> dict[str, Any]:
-        """Return the one choice of an answer in the OpenAI manner."""
+        """Return the only choice of an answer in OpenAI's form."""
         return self.choices(body, 1)[0]
 
     def choices(self, body: object, n: int) -> list[dict[str, Any]]:
-        """Return the choices of an answer in the OpenAI manner, in the order of their indexes."""
-        found = self.get(body, "choices", list)
-        if not found:
+        """Return the `n` choices of an answer in OpenAI's form, in the order of their indexes."""
+        items = self.get(body, "choices", list)
+        if not items:
             raise EmptyReplyError(f"{self.where}: the answer holds no choice at all", self.answer)
-        self.count("choices", len(found), "turns asked for", n)
-        choices = [self.get({"choice": choice}, "choice", dict) for choice in found]
+        self.count("choices", len(items), "turns requested", n)
+        choices = [self.get({"choice": choice}, "choice", dict) for choice in items]
         if n == 1:
             return choices
         indexes = [self.get(choice, "index", int) for choice in choices]
@@ -73,18 +77,18 @@ class Check:
         return sorted(choices, key=lambda choice: int(choice["index"]))
 
     def ids(self, holder: object, name: str) -> tuple[int, ...]:
-        """Return ids: whole numbers, none negative, none outside the vocabulary."""
-        found = self.get(holder, name, list)
-        if not set(map(type, found)) <= {int}:
+        """Return ids: integers, none negative, none outside the vocabulary."""
+        ids = self.get(holder, name, list)
+        if not set(map(type, ids)) <= {int}:
             self.fail(f"`{name}` holds something other than whole numbers")
-        if found and min(found) < 0:
-            self.fail(f"`{name}` holds the negative id {min(found)}")
-        if found and self.vocab_size is not None and max(found) >= self.vocab_size:
-            self.fail(f"`{name}` holds the id {max(found)}, outside the vocabulary of {self.vocab_size}")
-        return tuple(found)
+        if ids and min(ids) < 0:
+            self.fail(f"`{name}` holds the negative id {min(ids)}")
+        if ids and self.vocab_size is not None and max(ids) >= self.vocab_size:
+            self.fail(f"`{name}` holds the id {max(ids)}, outside the vocabulary of {self.vocab_size}")
+        return tuple(ids)
 
     def echo(self, echoed: Sequence[int], sent: Sequence[int]) -> None:
-        """Demand that the engine saw the ids that it was sent."""
+        """Demand that the engine saw the ids that were sent."""
         if tuple(echoed) != tuple(sent):
             self.fail(
                 f"the engine saw other prompt ids than were sent ({len(echoed)} for {len(sent)}, equal up to "
@@ -93,34 +97,34 @@ class Check:
             )
 
     def logprobs(self, values: Sequence[object], count: int) -> tuple[float | None, ...]:
-        """Return one log-probability an id, None where the engine says that it has none."""
+        """Return one log-probability per id; None in place of a value that the engine does not have."""
         self.count("log-probabilities", len(values), "sampled ids", count)
         return tuple(self._logprob(value, place) for place, value in enumerate(values))
 
     def _logprob(self, value: object, place: int) -> float | None:
         if type(value) is float and NOTHING < value <= 0 and value != MISSING:
-            return value  # as nearly all are
+            return value  # the common case first
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-            self.fail(f"the log-probability at position {place} is no number")
+            self.fail(f"the log-probability at position {place} is not a number")
         if value > 0:
             self.fail(
                 f"the log-probability at position {place} is {value}, above 0: does the server report logits?"
             )
         return None if value == MISSING or value <= NOTHING else float(value)
 
-    def count(self, one: str, found: int, other: str, expected: int) -> None:
-        """Demand that two counts agree."""
-        if found != expected:
-            self.fail(f"{found} {one} for {expected} {other}: the answer does not hold together")
+    def count(self, one: str, actual: int, other: str, expected: int) -> None:
+        """Demand that two counts agree; `one` and `other` name them."""
+        if actual != expected:
+            self.fail(f"{actual} {one} for {expected} {other}: the answer does not hold together")
 
     def usage(self, body: object, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> Usage:
-        """Return what the engine counted, if it counted what it sent."""
+        """Return the engine's counts, which must be those of the ids."""
         return self.counted(body, len(prompt_ids), len(completion_ids))
 
     def counted(self, body: object, prompt_ids: int, completion_ids: int) -> Usage:
-        """Return what the engine counted, if that is so many; of several turns the sampled ids add up."""
+        """Return the engine's counts, which must be these; the sampled ids of several turns add up."""
         usage = self.get(body, "usage", dict)
         prompt, completion = self.get(usage, "prompt_tokens", int), self.get(usage, "completion_tokens", int)
         self.count("counted prompt ids", prompt, "prompt ids", prompt_ids)
@@ -128,7 +132,7 @@ class Check:
         return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=_cached(usage))
 
     def finish_reason(self, holder: object) -> str:
-        """Return why the turn ended, in our word."""
+        """Return why the turn ended, as `Reply.finish_reason` has it."""
         reason = self.get(holder, "finish_reason", str)
         if reason == "error":
             raise ServerError(f"{self.where}: the engine failed while it sampled", self.answer)
@@ -163,14 +167,14 @@ class Check:
     def message(self, holder: object, ids: Sequence[int]) -> dict[str, Any]:
         """Return the assistant message.
 
-        A turn that sampled nothing but its end says nothing, and is a turn: servers with a reasoning parser
-        send null for its content. Without `ids` there is no turn.
+        A turn that sampled only its stop token is valid and empty: servers with a reasoning parser send null
+        for its content. Without `ids` there is no turn.
         """
         message = self.get(holder, "message", dict)
         if message.get("role") != "assistant":
             self.fail("the answer's message is not an assistant's")
-        said = (message.get("reasoning"), message.get("reasoning_content"), message.get("tool_calls"))
-        if message.get("content") is not None or any(said):
+        others = (message.get("reasoning"), message.get("reasoning_content"), message.get("tool_calls"))
+        if message.get("content") is not None or any(others):
             return message
         if not ids:
             raise EmptyReplyError(
@@ -180,13 +184,13 @@ class Check:
 
 
 def _cached(usage: Mapping[str, Any]) -> int | None:
-    """Return how much of the prompt was in the prefix cache; engines say so only when told to."""
+    """Return how many prompt ids were in the prefix cache; engines report it only when started so."""
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
     return cached if type(cached) is int else None
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common beginning."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""Numpy's file format, as far as vLLM sends it: which experts each position was routed to.
+"""Routed experts as vLLM sends them: a `.npy` file in base64.
 
 The data stay bytes. Nothing is converted, and numpy is not needed: the header is a Python literal.
 """
@@ -16,7 +16,7 @@ from tito_core.samples import RoutedExperts
 
 MAGIC = b"\x93NUMPY"
 KINDS = {"|u1": ("uint8", 1), "<u2": ("uint16", 2), "<i4": ("int32", 4)}
-"""What vLLM sends: the narrowest that holds every expert's number."""
+"""The types that vLLM sends: the narrowest that holds every expert's number."""
 LENGTHS = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}
 """How the header's length is written, by the format's version."""
 MEMBERS = {"descr", "fortran_order", "shape"}
@@ -25,28 +25,28 @@ BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 def routed_experts(text: str, start: int = 0) -> RoutedExperts:
-    """Return routing from the base64 of a `.npy` file; raises `ValueError` for all that is not just that.
+    """Return routed experts from the base64 of a `.npy` file; raises `ValueError` for other data.
 
     `start` is the position of the first row. A row has as many layers as `shape` says, each with as many
     experts.
     """
     if not BASE64.fullmatch(text):
-        raise ValueError("it is no base64")
+        raise ValueError("it is not base64")
     file = binascii.a2b_base64(text)
-    header, data = _parted(file)
+    header, data = _split(file)
     dtype, size = KINDS.get(header["descr"], ("", 0))
     if not dtype:
         raise ValueError(f"its numbers are {header['descr']!r:.20}, where {', '.join(KINDS)} are known")
     shape = _shape(header)
     if len(data) != size * math.prod(shape):
-        raise ValueError(f"{len(data)} bytes are no {'x'.join(map(str, shape))} of {dtype}")
+        raise ValueError(f"{len(data)} bytes do not make {'x'.join(map(str, shape))} of {dtype}")
     return RoutedExperts(data=data, dtype=dtype, shape=shape, start=start)
 
 
-def _parted(file: bytes) -> tuple[dict[str, Any], bytes]:
+def _split(file: bytes) -> tuple[dict[str, Any], bytes]:
     """Return the header and the data."""
     if len(file) < len(MAGIC) + 2 or not file.startswith(MAGIC) or file[len(MAGIC)] not in LENGTHS:
-        raise ValueError("it is no .npy file")
+        raise ValueError("it is not a .npy file")
     length, begin = LENGTHS[file[len(MAGIC)]], len(MAGIC) + 2
     if len(file) < begin + length.size:
         raise ValueError("it ends in its header")
@@ -59,14 +59,14 @@ def _parted(file: bytes) -> tuple[dict[str, Any], bytes]:
 
 def _header(text: bytes) -> dict[str, Any]:
     try:
-        found = ast.literal_eval(text.decode("latin-1").strip())
+        header = ast.literal_eval(text.decode("latin-1").strip())
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError("its header cannot be read") from None
-    if not isinstance(found, dict) or set(found) != MEMBERS or found["fortran_order"] is not False:
+    if not isinstance(header, dict) or set(header) != MEMBERS or header["fortran_order"] is not False:
         raise ValueError("its header does not say C order, a shape and what its numbers are")
-    if not isinstance(found["descr"], str):
+    if not isinstance(header["descr"], str):
         raise ValueError("its rows are records")  # noqa: TRY004  # the file is wrong, not the caller
-    return found
+    return header
 
 
 def _shape(header: dict[str, Any]) -> tuple[int, ...]:

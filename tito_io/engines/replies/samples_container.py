@@ -1,7 +1,7 @@
-"""A session's training samples: a safetensors container becomes values, or an error that holds it.
+"""Read a Miles session's training samples from their safetensors container.
 
-The container holds a tensor for every field of every sample, `tokens.0` and so on, and one of bytes,
-`_samples_meta`, which is JSON and says the rest.
+The container holds one tensor for each tensor field of each sample, such as `tokens.0`, and one of bytes,
+`_samples_meta`: JSON with all other fields.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ Tensor = Mapping[str, Any]
 
 @attrs.frozen(kw_only=True)
 class SamplingMask:
-    """What sampled ids were chosen among: the one at position i among `ids[offsets[i]:offsets[i + 1]]`."""
+    """The ids among which each sampled id was chosen.
+
+    Attributes:
+        ids: The candidates of all positions, one position after the other.
+        offsets: The candidates at position i are `ids[offsets[i]:offsets[i + 1]]`.
+    """
 
     ids: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -44,44 +49,58 @@ class SamplingMask:
 
 @attrs.frozen(kw_only=True)
 class MilesSample:
-    """One training row."""
+    """One training row.
+
+    Attributes:
+        tokens: Prompt and response ids.
+        response: The text of the last `response_length` ids.
+        response_length: How many ids the response has.
+        loss_mask: 1 where an id of the response was sampled, else 0; None where the server sends null.
+        rollout_log_probs: One natural-log probability per response id; arbitrary for ids not sampled.
+        rollout_routed_experts: Which experts each position was routed to.
+        rollout_indexer_topk: The attention indexer's choices, in the same layout.
+        rollout_sampling_mask: The candidates of each sampled id; later servers send it.
+        status: `completed`, `truncated` or `aborted`.
+        metadata: The sample's metadata.
+        reward: As the agent or the server set it.
+        nulls: Names of fields that the server sends as null.
+        more: All other fields: weight versions, cache counts and what later servers add.
+    """
 
     tokens: tuple[int, ...]
-    """Prompt and response ids."""
     response: str
-    """The response's text: what the last `response_length` ids spell."""
     response_length: int
     loss_mask: tuple[int, ...] | None
-    """1 where an id of the response was sampled; None where the server sends null."""
     rollout_log_probs: tuple[float | None, ...] | None
-    """One for each id of the response; what stands where nothing was sampled is no log-probability."""
     rollout_routed_experts: RoutedExperts | None
     rollout_indexer_topk: RoutedExperts | None
     rollout_sampling_mask: SamplingMask | None
     status: str
-    """`completed`, `truncated` or `aborted`, as Miles says it."""
     metadata: Mapping[str, Any]
     reward: Any
     nulls: frozenset[str]
-    """Fields that the server says are null."""
     more: Mapping[str, Any] = attrs.field(repr=False)
-    """All that the server says besides: weight versions, cache counts and what later servers add."""
 
 
 @attrs.frozen(kw_only=True)
 class MilesSamples:
-    """The samples of one session."""
+    """The training samples of one session.
+
+    Attributes:
+        samples: The rows.
+        session_metadata: Metadata of the whole session.
+        empty_reason: Why there are no rows: `no_records` or `all_truncated`; None where there are some.
+    """
 
     samples: tuple[MilesSample, ...]
     session_metadata: Mapping[str, Any]
     empty_reason: str | None
-    """Why there is none: `no_records` or `all_truncated`."""
 
 
 def library() -> Any:
-    """Return the library that reads the container; raises `UnsupportedError` where it is not installed."""
+    """Return the safetensors library; raises `UnsupportedError` where it is not installed."""
     try:
-        import safetensors  # noqa: PLC0415  # an extra, which conversations do without
+        import safetensors  # noqa: PLC0415  # an extra that conversations do not need
     except ImportError:
         raise UnsupportedError(f"samples come as safetensors: {install('miles')}. Nothing was sent") from None
     return safetensors
@@ -104,45 +123,45 @@ def samples(check: Check, payload: bytes) -> MilesSamples:
 
 
 def _container(check: Check, payload: bytes) -> dict[str, Tensor]:
-    """Return the tensors by name, as types, shapes and bytes; no array library is needed for that."""
+    """Return the tensors by name, as types, shapes and bytes, without an array library."""
     reader = library()
     try:
-        found = reader.deserialize(payload)
+        tensors = reader.deserialize(payload)
     except reader.SafetensorError:
-        check.fail("the samples are no safetensors container")
-    return dict(cast("list[tuple[str, Tensor]]", found))
+        check.fail("the samples are not a safetensors container")
+    return dict(cast("list[tuple[str, Tensor]]", tensors))
 
 
 def _meta(check: Check, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Return the JSON part."""
-    held = tensors.pop(META, None)
-    if held is None or held["dtype"] != "U8" or len(held["shape"]) != 1:
+    tensor = tensors.pop(META, None)
+    if tensor is None or tensor["dtype"] != "U8" or len(tensor["shape"]) != 1:
         check.fail(f"the samples have no `{META}` of bytes")
     try:
-        found = orjson.loads(bytes(held["data"]))
+        meta = orjson.loads(bytes(tensor["data"]))
     except orjson.JSONDecodeError:
-        check.fail(f"the samples' `{META}` is no JSON")
-    return check.get({META: found}, META, dict)
+        check.fail(f"the samples' `{META}` is not JSON")
+    return check.get({META: meta}, META, dict)
 
 
 def _sample(check: Check, tensors: dict[str, Tensor], place: int, row: object) -> MilesSample:
-    said = check.get({f"samples[{place}]": row}, f"samples[{place}]", dict)
-    fields = _Fields(check, tensors, place, frozenset(check.get(said, "nulls", list)))
-    length = check.get(said, "response_length", int)
+    meta = check.get({f"samples[{place}]": row}, f"samples[{place}]", dict)
+    fields = _Fields(check, tensors, place, frozenset(check.get(meta, "nulls", list)))
+    length = check.get(meta, "response_length", int)
     sample = MilesSample(
         tokens=fields.ids("tokens") or (),
-        response=check.get(said, "response", str),
+        response=check.get(meta, "response", str),
         response_length=length,
         loss_mask=fields.numbers("loss_mask"),
         rollout_log_probs=fields.logprobs(length),
         rollout_routed_experts=fields.experts("rollout_routed_experts"),
         rollout_indexer_topk=fields.experts("rollout_indexer_topk"),
         rollout_sampling_mask=fields.mask(),
-        status=check.get(said, "status", str),
-        metadata=check.get(said, "metadata", dict),
-        reward=said.get("reward"),
+        status=check.get(meta, "status", str),
+        metadata=check.get(meta, "metadata", dict),
+        reward=meta.get("reward"),
         nulls=fields.nulls,
-        more={name: value for name, value in said.items() if name not in _FIELDS},
+        more={name: value for name, value in meta.items() if name not in _FIELDS},
     )
     _agree(check, sample)
     return sample
@@ -172,7 +191,7 @@ class _Fields:
     nulls: frozenset[str]
 
     def numbers(self, name: str) -> tuple[Any, ...] | None:
-        """Return a tensor's numbers in their order; None for a null."""
+        """Return a tensor's numbers in order; None for a null."""
         tensor = self._taken(name)
         if tensor is None:
             return None
@@ -183,23 +202,23 @@ class _Fields:
 
     def ids(self, name: str) -> tuple[int, ...] | None:
         """Return a tensor's ids."""
-        found = self.numbers(name)
-        return None if found is None else self.check.ids({name: list(found)}, name)
+        values = self.numbers(name)
+        return None if values is None else self.check.ids({name: list(values)}, name)
 
     def logprobs(self, length: int) -> tuple[float | None, ...] | None:
         """Return the log-probabilities, one for each id of the response."""
-        found = self.numbers("rollout_log_probs")
-        return None if found is None else self.check.logprobs(found, length)
+        values = self.numbers("rollout_log_probs")
+        return None if values is None else self.check.logprobs(values, length)
 
     def experts(self, name: str) -> RoutedExperts | None:
-        """Return routing as it came: rows, layers, experts a row."""
+        """Return routed experts as they came: rows, layers, experts per layer."""
         tensor = self._taken(name)
         if tensor is None:
             return None
         return RoutedExperts(data=bytes(tensor["data"]), dtype="int32", shape=tuple(tensor["shape"]))
 
     def mask(self) -> SamplingMask | None:
-        """Return what each id was chosen among, which only later servers send."""
+        """Return the candidates of each sampled id, which only later servers send."""
         if f"rollout_sampling_mask.ids.{self.place}" not in self.tensors:
             return None
         ids = self.numbers("rollout_sampling_mask.ids") or ()
@@ -210,7 +229,7 @@ class _Fields:
             return None
         tensor = self.tensors.pop(f"{name}.{self.place}", None)
         if tensor is None:
-            self.check.fail(f"`{name}` of sample {self.place} is missing, and not said to be null")
+            self.check.fail(f"`{name}` of sample {self.place} is missing, and not listed as null")
         if tensor["dtype"] != TENSORS[name][0]:
             self.check.fail(f"`{name}` of sample {self.place} is {tensor['dtype']}, not {TENSORS[name][0]}")
         return tensor

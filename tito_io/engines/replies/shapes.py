@@ -1,4 +1,4 @@
-"""The three shapes of vLLM's answers: where each keeps ids, log-probabilities and text.
+"""The shapes of vLLM's answers: where each route puts ids, log-probabilities and text.
 
 The chat route has the prompt's ids at the top and log-probabilities in entries; the completions route has
 both in the choice, in lists; the generate route has entries with ids, as its version writes them.
@@ -21,32 +21,37 @@ Choice = dict[str, Any]
 Logprobs = tuple[float | None, ...]
 
 NAMED = re.compile(r"token_id:([0-9]+)")
-"""How vLLM writes a token as an id: before 0.32 on the generate route, elsewhere where it is told to."""
+"""How vLLM writes a token as an id: before 0.32 on the generate route, elsewhere on request."""
 
 
 @attrs.frozen
 class Shape:
-    """One route's manner of answering."""
+    """The form of one route's answers.
+
+    Attributes:
+        ids_in_choice: Whether each choice repeats the prompt's ids; otherwise they stand at the top.
+        must_echo: Whether the prompt's ids must come back. If not, the engine's count of them is enough.
+        lists_ids: Whether sampled ids come in a list of their own, even where the prompt's do not come.
+        logprobs: Reads a choice's log-probabilities, which must be those of its ids.
+        names: Reads the tokens to which a choice's log-probabilities belong, texts or ids.
+        message: Reads a choice's message; None on routes without one.
+        text: Reads a choice's text.
+    """
 
     ids_in_choice: bool
-    """Whether each choice repeats the prompt's ids; else they stand at the top."""
     must_echo: bool
-    """Whether the prompt's ids must come back. Where they do not, the engine's count of them must do."""
     lists_ids: bool
-    """Whether sampled ids come in a list of their own, even where the prompt's do not come."""
     logprobs: Callable[[Check, Choice, Sequence[int]], Logprobs]
-    """Reads a choice's log-probabilities, which must be those of its ids."""
     names: Callable[[Choice], Sequence[object]]
-    """Reads the tokens that a choice's log-probabilities belong to, texts or ids."""
     message: Callable[[Check, Choice, Sequence[int]], Message | None]
     text: Callable[[Choice], str]
 
     def prompt(
         self, check: Check, body: dict[str, Any], choice: Choice, sent: Sequence[int] | None, *, echo: bool
     ) -> Sequence[int]:
-        """Return the ids that the engine says it saw; raises unless they are what was sent.
+        """Return the ids that the engine saw; raises `InvalidReplyError` unless they were sent.
 
-        Without `echo` they were not asked for; whoever sends them all the same is held to them.
+        Without `echo` they were not requested; those of a server that sends them anyway are compared too.
         """
         holder = choice if self.ids_in_choice else body
         if not (self.must_echo and echo) and sent is not None and holder.get("prompt_token_ids") is None:
@@ -58,14 +63,14 @@ class Shape:
         return sent
 
     def identified(self, choice: Choice) -> Choice:
-        """Return a choice with its ids where they belong, if its log-probabilities are all that has them."""
+        """Return a choice with its ids in `token_ids`, also where only its log-probabilities name them."""
         names = named_ids(self.names(choice))
         if choice.get("token_ids") is not None or names is None:
             return choice
         return {**choice, "token_ids": names}
 
     def names_ids(self, choice: Choice) -> bool:
-        """Whether a choice has its ids, if there are any, where the prompt's need not come along."""
+        """Whether a choice would have its ids without the prompt's, too."""
         ids, bare = choice.get("token_ids"), {**choice, "token_ids": None}
         return self.lists_ids or (bool(ids) and self.identified(bare)["token_ids"] == ids)
 
@@ -79,9 +84,9 @@ class Shape:
 
 
 def settled(piece: Choice) -> Choice:
-    """Return a chunk's choice with log-probabilities for its own ids alone.
+    """Return a chunk's choice with log-probabilities for its own ids only.
 
-    Up to 0.28 a chunk without ids had those of all chunks before it once more.
+    Up to 0.28 a chunk without ids repeated those of all chunks before it.
 
     >>> old = {"token_ids": [], "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1.0, -2.0]}}
     >>> settled(old)["logprobs"]
@@ -133,13 +138,13 @@ def _named(index: int) -> str:
 
 
 def named_ids(tokens: Sequence[object]) -> list[int] | None:
-    """Return the ids that tokens are written as, None where any is written otherwise.
+    """Return the ids of tokens that are all written as ids; None where one is not.
 
     >>> named_ids(["token_id:7", "token_id:8"]), named_ids(["token_id:7", "eight"]), named_ids([])
     ([7, 8], None, [])
     """
-    found = [NAMED.fullmatch(token) if isinstance(token, str) else None for token in tokens]
-    return [int(match[1]) for match in found if match] if all(found) else None
+    matches = [NAMED.fullmatch(token) if isinstance(token, str) else None for token in tokens]
+    return [int(match[1]) for match in matches if match] if all(matches) else None
 
 
 def _logprobs(choice: Choice, *names: str) -> object:
@@ -152,29 +157,29 @@ def same_ids(check: Check, tokens: Sequence[object], ids: Sequence[int]) -> None
     """Demand that tokens written as ids are the ids."""
     if tokens == list(map(_named, ids)):
         return
-    found = named_ids(tokens)
-    if found and found != list(ids):
+    named = named_ids(tokens)
+    if named and named != list(ids):
         check.fail("the log-probabilities belong to other ids than were sampled")
 
 
-def _spoken(choice: Choice) -> str:
+def _content(choice: Choice) -> str:
     message = choice.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     return content if isinstance(content, str) else ""
 
 
-def _written(choice: Choice) -> str:
+def _text(choice: Choice) -> str:
     text = choice.get("text")
     return text if isinstance(text, str) else ""
 
 
 def _text_alone(check: Check, choice: Choice, _: Sequence[int]) -> None:
-    """Demand the text that a completion has in place of a message."""
+    """Demand the text that a completion has instead of a message."""
     check.get(choice, "text", str)
 
 
 def _nothing(_: Check, __: Choice, ___: Sequence[int]) -> None:
-    """Demand nothing: this route may have no text."""
+    """Demand nothing: answers of this route may have no text."""
 
 
 CHATTED = Shape(
@@ -184,7 +189,7 @@ CHATTED = Shape(
     logprobs=_entries,
     names=_tokens_of_entries,
     message=Check.message,
-    text=_spoken,
+    text=_content,
 )
 COMPLETED = Shape(
     ids_in_choice=True,
@@ -193,7 +198,7 @@ COMPLETED = Shape(
     logprobs=_lists,
     names=_tokens_of_lists,
     message=_text_alone,
-    text=_written,
+    text=_text,
 )
 GENERATED = Shape(
     ids_in_choice=False,
@@ -202,6 +207,6 @@ GENERATED = Shape(
     logprobs=_entries,
     names=_tokens_of_entries,
     message=_nothing,
-    text=_written,
+    text=_text,
 )
-"""Before 0.30 this route repeats no ids. It has nothing but ids to go by, so their count tells enough."""
+"""Before 0.30 this route repeats no ids. It takes nothing but ids, so their count is enough."""

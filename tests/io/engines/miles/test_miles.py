@@ -50,18 +50,18 @@ async def test_a_conversation_keeps_every_id(later: bool, tree: bool, echoes: bo
             assert reply.prompt_ids[: len(kept)] == kept
             kept = (*reply.prompt_ids, *reply.completion_ids)
             prompt = continued(reply, {"role": "user", "content": f"and {number}"}, after=prompt)
-        (talk,) = miles.talks
+        (talk,) = miles.conversations
         (sample,) = (await talk.session.samples()).samples
         assert [one for one in sample.tokens if one >= FIRST_SAMPLED] == fake.sampled
-    assert (fake.sessions, miles.router.left) == ({}, {})
+    assert (fake.sessions, miles.router.undeleted) == ({}, {})
 
 
 async def test_ids_are_not_taken_and_nothing_is_sent() -> None:
     fake = Fake()
     async with engine(fake) as miles:
-        with pytest.raises(UnsupportedError, match="session server owns the ids"):
+        with pytest.raises(UnsupportedError, match="session server keeps the ids"):
             await miles.from_ids([1, 2], Sampling())
-        with pytest.raises(UnsupportedError, match="shows no rendering"):
+        with pytest.raises(UnsupportedError, match="no route that shows a rendering"):
             await miles.render(HELLO, PLAIN, add_generation_prompt=True)
         with pytest.raises(UnsupportedError, match="one turn a request"):
             await miles.from_messages(HELLO, PLAIN, Sampling(n=2))
@@ -90,13 +90,13 @@ async def test_a_branch_overwrites_no_turn() -> None:
         first = await miles.from_messages(HELLO, PLAIN, Sampling())
         second = await miles.from_messages(continued(first), PLAIN, Sampling())
         await miles.from_messages(continued(first, {"role": "user", "content": "else"}), PLAIN, Sampling())
-        found = await miles.talks[0].session.records()
+        found = await miles.conversations[0].session.records()
         assert [one.completion_ids for one in found.records] == [
             first.completion_ids,
             second.completion_ids,
         ]
         await miles.from_messages([*HELLO, first.message or {}], PLAIN, Sampling())  # ends as a turn ended
-        assert len(miles.talks) == len(fake.sessions) == 3
+        assert len(miles.conversations) == len(fake.sessions) == 3
 
 
 async def test_other_tools_are_another_conversation() -> None:
@@ -104,7 +104,7 @@ async def test_other_tools_are_another_conversation() -> None:
     async with engine(fake) as miles:
         first = await miles.from_messages(HELLO, PLAIN, Sampling())
         await miles.from_messages(continued(first), Rendering(tools=tuple(TOOLS)), Sampling())
-        assert len(miles.talks) == 2
+        assert len(miles.conversations) == 2
 
 
 async def test_two_conversations_at_once_do_not_meet() -> None:
@@ -122,7 +122,7 @@ async def test_two_conversations_at_once_do_not_meet() -> None:
         async with anyio.create_task_group() as group:
             for text in "abc":
                 group.start_soon(talk, miles, text)
-        assert len(miles.talks) == 3
+        assert len(miles.conversations) == 3
     assert lengths == [9, 9, 9]
 
 
@@ -139,7 +139,7 @@ async def test_a_first_turn_that_fails_leaves_no_session(status: str) -> None:
             with anyio.move_on_after(0.05):
                 await miles.from_messages(HELLO, PLAIN, Sampling())
         assert fake.sessions == {}
-        assert miles.talks == []
+        assert miles.conversations == []
         fake.refusal, fake.held = None, None
         assert (await miles.from_messages(HELLO, PLAIN, Sampling())).completion_ids
 
@@ -187,7 +187,7 @@ async def test_sampling_is_said_in_the_chat_api_s_words() -> None:
 @pytest.mark.parametrize("name", ["input_ids", "stream", "n", "max_tokens", "logprobs"])
 async def test_what_a_session_says_itself_is_no_extra(name: str) -> None:
     async with engine(Fake()) as miles:
-        with pytest.raises(InputError, match=f"'{name}' is no extra"):
+        with pytest.raises(InputError, match=f"'{name}' cannot be passed here"):
             await miles.from_messages(HELLO, PLAIN, Sampling(extra={name: 1}))
 
 
@@ -222,7 +222,7 @@ async def test_an_engine_that_names_no_limit_has_none_known(card: Any) -> None:
     fake = Fake()
     async with engine(fake) as miles:
         await miles.from_messages(HELLO, PLAIN, Sampling())
-        session = miles.talks[0].session
+        session = miles.conversations[0].session
         kept, session.wire.client = (
             session.wire.client,
             httpx2.AsyncClient(transport=httpx2.MockTransport(answered)),

@@ -41,7 +41,7 @@ async def test_a_session_lasts_as_long_as_its_block() -> None:
             assert list(fake.sessions) == [session.id]
             assert session.url == f"http://miles:9000/sessions/{session.id}"
         assert session.deleted
-        assert (fake.sessions, server.left) == ({}, {})
+        assert (fake.sessions, server.undeleted) == ({}, {})
 
 
 async def test_an_error_deletes_the_session_and_stays_the_error() -> None:
@@ -60,7 +60,7 @@ async def test_a_cancellation_deletes_the_session() -> None:
             async with server.session() as session:
                 await session.chat({"messages": HELLO})
         assert scope.cancelled_caught
-        assert (fake.sessions, server.left) == ({}, {})
+        assert (fake.sessions, server.undeleted) == ({}, {})
 
 
 async def test_a_cancellation_while_the_session_is_opened_deletes_it() -> None:
@@ -105,7 +105,7 @@ async def test_a_server_that_does_not_delete_keeps_nobody_waiting(monkeypatch: p
         with anyio.fail_after(5):
             async with server.session() as session:
                 pass
-        assert server.left == {session.id: "no answer within 0.05 s"}
+        assert server.undeleted == {session.id: "no answer within 0.05 s"}
         assert not session.deleted
 
 
@@ -119,7 +119,7 @@ async def test_a_session_that_could_not_be_deleted_is_told_and_masks_no_error() 
         with pytest.raises(ValueError, match="mine"):
             async with server.session():
                 raise ValueError("mine")
-        assert "connection broke" in server.left["s"]
+        assert "connection broke" in server.undeleted["s"]
 
 
 async def test_a_server_that_refuses_to_open_a_session() -> None:
@@ -138,7 +138,7 @@ async def test_a_session_that_is_still_used_elsewhere_is_left() -> None:
             await session.samples()
             async with httpx2.AsyncClient(transport=fake.transport) as stray:
                 await stray.post(f"{session.url}/v1/chat/completions", json={"messages": continued(first)})
-        assert "used since its samples were taken" in server.left[session.id]
+        assert "used after its samples were taken" in server.undeleted[session.id]
     assert list(fake.sessions) == [session.id]  # what it sampled is still to be had
 
 

@@ -96,12 +96,12 @@ def test_no_samples_have_a_reason(reason: str) -> None:
 
 NOTHING = dict.fromkeys(TENSORS)
 BROKEN: Mapping[str, tuple[bytes, str]] = {
-    "no container": (b"{}", "no safetensors container"),
-    "an empty answer": (b"", "no safetensors container"),
-    "half a container": (payload()[:-9], "no safetensors container"),
+    "no container": (b"{}", "not a safetensors container"),
+    "an empty answer": (b"", "not a safetensors container"),
+    "half a container": (payload()[:-9], "not a safetensors container"),
     "no meta": (save(dict(TENSORS)), "no `_samples_meta`"),
     "meta of numbers": (save({META: np.zeros(3)}), "no `_samples_meta` of bytes"),
-    "meta that is no JSON": (save({META: np.zeros(3, dtype=np.uint8)}), "no JSON"),
+    "meta that is no JSON": (save({META: np.zeros(3, dtype=np.uint8)}), "not JSON"),
     "meta that is no object": (payload(meta=[1]), "is list, where a dict"),
     "a tensor too many": (
         payload({"tokens.1": TENSORS["tokens.0"]}),
@@ -114,7 +114,7 @@ BROKEN: Mapping[str, tuple[bytes, str]] = {
     "a mask of twos": (payload({"loss_mask.0": np.full(2, 2, dtype=np.uint8)}), "other than 0 and 1"),
     "few log-probabilities": (payload({"rollout_log_probs.0": np.zeros(1)}), "1 log-probabilities for 2"),
     "logits": (payload({"rollout_log_probs.0": np.ones(2)}), "above 0"),
-    "no number": (payload({"rollout_log_probs.0": np.full(2, np.nan)}), "is no number"),
+    "no number": (payload({"rollout_log_probs.0": np.full(2, np.nan)}), "is not a number"),
     "a negative id": (payload({"tokens.0": np.full(5, -1)}), "negative id -1"),
     "a response longer than the sample": (payload(response_length=6), "6 log-probabilities|2 log-prob"),
     "no nulls": (payload(nulls=None), "`nulls` is null or missing"),

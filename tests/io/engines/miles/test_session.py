@@ -136,7 +136,7 @@ async def test_a_record_without_the_prompt_s_ids_is_refused_unless_the_engine_re
         ({"routed_experts_start_len": 3}, InputError, "routed_experts_start_len"),
         ({"n": 2}, UnsupportedError, "records one turn a request"),
         ({"stream": True}, UnsupportedError, "without its ids"),
-        ({"messages": []}, InputError, "there is none"),
+        ({"messages": []}, InputError, "the list is empty"),
         ({"messages": None}, InputError, "must be a list of messages"),
         ({"messages": [1]}, InputError, "must be a message"),
         ({"messages": [{"role": "developer", "content": "x"}]}, InputError, "send it as system"),
@@ -247,7 +247,7 @@ BROKEN: Mapping[str, tuple[Change, str]] = {
     "a shorter echo": (lambda b: choice(b)["prompt_token_ids"].pop(), "counted prompt ids"),
     "an id that is none": (
         lambda b: meta(b)["output_token_logprobs"].__setitem__(0, [-0.5, "x"]),
-        "other than whole numbers",
+        "is not a log-probability with its id",
     ),
     "a log-probability above 0": (
         lambda b: meta(b)["output_token_logprobs"].__setitem__(0, [0.5, 1]),
@@ -286,7 +286,7 @@ async def test_what_the_server_refuses_of_its_engine_is_the_server_s_trouble(cha
 @pytest.mark.parametrize("entry", [[-0.5], None, -0.5])
 def test_an_entry_without_an_id_is_refused(entry: object) -> None:
     answered = {"meta_info": {"completion_tokens": 1, "output_token_logprobs": [entry]}}
-    with pytest.raises(InvalidReplyError, match="other than \\[log-probability, id\\] entries"):
+    with pytest.raises(InvalidReplyError, match="is not a log-probability with its id"):
         sampled(Check("POST /", EngineAnswer(200, answered)), answered)
 
 
@@ -481,5 +481,5 @@ async def test_an_answer_that_is_no_json_is_no_session_server_s() -> None:
     transport = httpx2.MockTransport(lambda _: httpx2.Response(200, text="<html>"))
     async with MilesRouter("http://miles", transport=transport) as router:
         session = MilesSession("s", router._wire)
-        with pytest.raises(InvalidReplyError, match="no JSON"):
+        with pytest.raises(InvalidReplyError, match="not JSON"):
             await session.records()

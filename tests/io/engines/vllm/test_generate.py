@@ -282,12 +282,12 @@ GOOD = saved("|u1", (2, 1, 3), b"abcdef")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("###", "no base64"),
-        (base64.b64encode(b"PK\x03\x04zip").decode(), "no .npy"),
+        ("###", "not base64"),
+        (base64.b64encode(b"PK\x03\x04zip").decode(), "not a .npy"),
         (base64.b64encode(base64.b64decode(GOOD)[:9]).decode(), "ends in its header"),
         (base64.b64encode(base64.b64decode(GOOD)[:40]).decode(), "header is longer"),
-        (base64.b64encode(base64.b64decode(GOOD)[:-1]).decode(), "5 bytes are no 2x1x3"),
-        (saved("|u1", (2, 1, 3), b"abcdefg"), "7 bytes are no 2x1x3"),
+        (base64.b64encode(base64.b64decode(GOOD)[:-1]).decode(), "5 bytes do not make 2x1x3"),
+        (saved("|u1", (2, 1, 3), b"abcdefg"), "7 bytes do not make 2x1x3"),
         (saved("<f4", (1, 1, 1), b"abcd"), "its numbers are '<f4'"),
         (saved(">u2", (1, 1, 1), b"ab"), "its numbers are '>u2'"),
         (saved("|u1", (6,), b"abcdef"), "its shape is"),
