@@ -40,7 +40,7 @@ LEGEND = {
 """What the page calls each origin, and what that means."""
 EDGES = {
     EdgeKind.RETRIES: "retry of turn {}: the same prompt",
-    EdgeKind.REWRITES: "goes on from turn {}; its ids are rendered anew",
+    EdgeKind.REWRITES: "continues turn {}, but its ids were rendered again",
     EdgeKind.COMPACTS: "a shorter prompt, which restates turn {}",
 }
 """What the page says of a turn that does not simply continue another."""

@@ -248,7 +248,7 @@ async def test_a_fork_a_retry_a_cut_turn_and_a_refusal_are_shown_in_words() -> N
         "Branch from turn 1: turn 4",
         "retry of turn 2: the same prompt",
         "cut short: no stop token was sampled",
-        "goes on from turn 1; its ids are rendered anew",
+        "continues turn 1, but its ids were rendered again",
         "went by messages: the matched step was rendered with other tools or template arguments",
         "sent by ids · prompt",
         "user another way",
