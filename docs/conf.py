@@ -18,7 +18,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "**/__pycache__"]
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 default_role = "literal"  # docstrings write code in single backticks

@@ -12,8 +12,8 @@ from tito_core import Message, Policy, Step, Stitched
 from tito_core.samples import StoredCall
 from tito_io.client.conversation import Conversation
 from tito_io.embedded import family
-from tito_io.engines.registry import embedded
 from tito_io.engines.protocol import Sampling
+from tito_io.engines.registry import embedded
 
 SEED = 25
 """Its first turn has what real turns have: thinking, and words in other pieces than a tokenizer makes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +47,20 @@ def test_the_command_line_reference_is_of_the_whole_group() -> None:
 
 def test_the_glossary_defines_each_word_once_and_in_order() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
-    terms = re.findall(r"(?m)^([A-Z][\w ]*)\n  \S", text)
+    terms = re.findall(r"(?m)^- \*\*([\w ]+)\*\*: ", text)
     assert len(terms) > 30
     assert terms == sorted(set(terms), key=str.lower)
+
+
+def test_the_error_texts_that_the_troubleshooting_page_quotes_are_in_the_code() -> None:
+    root = DOCS.parent
+    modules = [path for room in ("tito_core", "tito_io") for path in (root / room).rglob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in modules]
+    nodes = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    texts = "\n".join(text for text in nodes if isinstance(text, str))
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    quotes = re.findall(r"(?m)^- \*\*`(?:\w+Error: )?([^`]+)`|^\| [\d, ]+ \| `([^`]+)` \|", page)
+    parts = [part.strip() for bold, cell in quotes for part in re.split(r"\.\.\.|[\[\]:]", bold or cell)]
+    missing = [part for part in parts if " " in part and not part.startswith("tito ") and part not in texts]
+    assert len(parts) > 10
+    assert missing == []
