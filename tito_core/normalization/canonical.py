@@ -27,7 +27,13 @@ IDENTITY = ("role", "content", *REASONING, "tool_calls", "tool_call_id", "name")
 
 @attrs.frozen
 class CanonicalCall:
-    """A tool call's identity."""
+    """A tool call's identity.
+
+    Attributes:
+        id: As it was passed.
+        name: Of the tool.
+        arguments: By value if they are one JSON object, else as they are.
+    """
 
     id: Value
     name: Value
@@ -73,7 +79,7 @@ def normalize(message: Message | Canonical) -> Canonical:
 
 
 def normal_copy(message: Mapping[str, Any]) -> Canonical:
-    """Return the canonical form of a message that is a private copy."""
+    """Return the canonical form of `message`, which must be a private copy."""
     assistant = message["role"] == "assistant"
     return Canonical(
         role=message["role"],
@@ -86,7 +92,7 @@ def normal_copy(message: Mapping[str, Any]) -> Canonical:
 
 
 def trimmed(form: Canonical) -> Value:
-    """Return an assistant's content without trailing white space, None if nothing is left."""
+    """Return the content of `form`, for an assistant without trailing white space; None if empty."""
     trims = form.role == "assistant" and isinstance(form.content, str)
     return (form.content.rstrip() or None) if trims else form.content
 
@@ -101,7 +107,7 @@ def _content(content: Any, *, assistant: bool) -> Value:
 
 
 def sole_text(content: Any) -> Any:
-    """Return the string of a single text part, and anything else as it is."""
+    """Return the string if `content` is a single text part, else `content` as it is."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         part = {key: value for key, value in content[0].items() if value is not None}
         if part.keys() == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str):
@@ -124,13 +130,13 @@ def _reasoning(message: Mapping[str, Any]) -> Value:
 
 
 def calls_in(message: Mapping[str, Any]) -> list[Any]:
-    """Return a message's tool calls as a list; a client may have sent a single object."""
+    """Return the tool calls of `message` as a list; a client may have sent a single object."""
     calls = message.get("tool_calls")
     return calls if isinstance(calls, list) else [calls] if calls else []
 
 
 def function_of(call: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with a call's name and arguments: its `function`, or the call itself."""
+    """Return the object with the name and arguments of `call`: its `function`, or the call itself."""
     function = call.get("function")
     return function if isinstance(function, dict) else call
 

@@ -53,7 +53,7 @@ class Renaming:
 def same_copies(
     ours: dict[str, Any], theirs: dict[str, Any], renaming: Renaming
 ) -> frozenset[Forgiveness] | None:
-    """Compare two messages that are private copies; see `same`."""
+    """Compare `ours` and `theirs`, both private copies; `renaming` carries tool ids between messages."""
     optional = _same_forms(normal_copy(ours), normal_copy(theirs), renaming)
     return None if optional is None else optional | receipts(ours, theirs)
 
