@@ -27,7 +27,6 @@ from tito_core import (
 from tito_io.client.conversation import Conversation, Route
 from tito_io.client.token_client import TokenClient
 from tito_io.embedded import TIDY, app
-from tito_io.engines.registry import embedded
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
@@ -46,6 +45,7 @@ from tito_io.engines.protocol import (
     Usage,
 )
 from tito_io.engines.reconnect import Reconnecting
+from tito_io.engines.registry import embedded
 from tito_io.engines.vllm import VLLM
 from tito_io.engines.wrapper import EngineWrapper
 

@@ -120,7 +120,9 @@ def test_several_templates_and_no_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [3, [3], {"default": 3}, [{"name": "default"}], [{"template": "x"}, "y"]])
 def test_a_template_of_another_type(tmp_path: Path, value: Any) -> None:
-    assert "chat_template must be a string" in refused(tiny_folder(tmp_path, **configured(chat_template=value)))
+    assert "chat_template must be a string" in refused(
+        tiny_folder(tmp_path, **configured(chat_template=value))
+    )
 
 
 @pytest.mark.parametrize(
