@@ -1,9 +1,9 @@
 """Repeat an engine's own words about a request to its client: short, and without the conversation.
 
-Engines quote in a complaint what they could not read, which may be any part of a message. So whatever the
-words and the conversation share, for more than a few characters in a row, is removed from the words. Upper
-case, white space and escapes (as Python and JSON write them) make no difference. If the conversation is too
-long to search quickly, all of the engine's words are left out.
+Engines quote in an error what they could not read, which may be any part of a message. So every run of 12 or
+more characters that the words and the conversation share is removed from the words. Upper case, white
+space and escapes (as Python and JSON write them) make no difference. If the conversation is too long to
+search quickly, all of the engine's words are left out.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ return 1
 """
 """Keys: head, rows. Arguments: epoch, place, life, row, the place of the row before.
 
-An empty row deletes the place; with an empty place before, nothing is demanded.
+An empty row deletes the place. An empty place before means that the row continues no other.
 """
 RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
@@ -207,7 +207,7 @@ class RedisStore:
 
 
 def _failure(error: Exception) -> StoreError:
-    return StoreError(f"the store failed: {type(error).__name__}; is the Redis server there?")
+    return StoreError(f"the store failed: {type(error).__name__}; check that the Redis server runs")
 
 
 def _head(name: str) -> str:

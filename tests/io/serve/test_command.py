@@ -69,7 +69,7 @@ def test_a_store_that_is_away_is_trouble() -> None:
     found = run("--store", f"redis://:secret@127.0.0.1:{port}/0")
     assert found.exit_code == ENGINE_FAILED, found.output
     (line,) = found.stderr.splitlines()
-    said = "the store failed: ConnectionError; is the Redis server there?"
+    said = "the store failed: ConnectionError; check that the Redis server runs"
     assert line == f"tito: --store redis://127.0.0.1:{port}: {said}"
 
 
@@ -303,7 +303,7 @@ import tito_io.serve
 for module in pkgutil.iter_modules(tito_io.serve.__path__, "tito_io.serve."):
     importlib.import_module(module.name)
 from tito_io.serve.sqlite import SqliteStore
-SqliteStore.open(sys.argv[1])
+store = SqliteStore.open(sys.argv[1])
 try:
     SqliteStore.open(sys.argv[1])
 except ValueError as error:

@@ -250,7 +250,7 @@ async def test_an_address_is_one_of_three(address: str) -> None:
 async def test_nobody_answers_where_there_is_no_redis(unused: int) -> None:
     store = RedisStore.to(f"redis://127.0.0.1:{unused}/0")
     for asking in (store.create(A, b"head"), store.check(), store.exists(A)):
-        with pytest.raises(StoreError, match="is the Redis server there"):
+        with pytest.raises(StoreError, match="check that the Redis server runs"):
             await asking
     await store.aclose()
 
