@@ -131,7 +131,7 @@ class Complaint:
     @property
     def quoted(self) -> str:
         """The parts of its text that hold none of the conversation, in parentheses; may be empty."""
-        words = [found.group() for found in HARMLESS.finditer(self.message)]
+        words = [match.group() for match in HARMLESS.finditer(self.message)]
         words += [f"{self.room[0]} ids, and there is room for {self.room[1]}"] if self.room else []
         words += [f"parameter {self.param}"] if re.fullmatch(r"[\w.]{1,60}", self.param) else []
         return f" ({'; '.join(words)})" if words else ""

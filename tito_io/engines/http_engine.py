@@ -35,7 +35,7 @@ are), `limits`, and the class attributes `length_key` and `needs_max_tokens`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, Self, TypedDict, Unpack
+from typing import ClassVar, Self, TypedDict
 
 import attrs
 import httpx2
@@ -52,7 +52,7 @@ MODELS = "/v1/models"
 
 
 class Connection(TypedDict, total=False):
-    """The constructor arguments that every HTTP adapter takes besides `base_url`; see `HttpEngine`."""
+    """The keyword arguments of `HttpEngine`, for the constructors of subclasses (`**connection`)."""
 
     model: str | None
     api_key: str | None
@@ -155,15 +155,19 @@ class HttpEngine:
     length_key: ClassVar[str] = "max_model_len"
     needs_max_tokens: ClassVar[bool] = True
 
-    def __init__(self, base_url: str, **connection: Unpack[Connection]) -> None:
-        self.model = connection.get("model")
-        self.vocab_size = connection.get("vocab_size")
-        self._wire = Wire.to(
-            base_url,
-            api_key=connection.get("api_key"),
-            timeout=connection.get("timeout", 600.0),
-            transport=connection.get("transport"),
-        )
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        timeout: float | None = 600.0,
+        vocab_size: int | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.model = model
+        self.vocab_size = vocab_size
+        self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._served: ServedModel | None = None
         self._echoing: set[Hashable] = set()
         """The routes that have repeated a prompt correctly, so that they need not repeat the next one."""

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from tito_core import Ids, InputError, Message
+from tito_io.engines.dynamo import Dynamo
 from tito_io.engines.http_engine import HttpEngine, ServedModel, TurnAfterIds
 from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import (
@@ -26,6 +27,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.served_tokenizer import ServedTokenizer
+from tito_io.engines.sglang import SGLang
 from tito_io.engines.turn_request import (
     TurnPart,
     TurnRequest,
@@ -33,6 +35,7 @@ from tito_io.engines.turn_request import (
     chunk_logprobs,
     partial_reply,
 )
+from tito_io.engines.vllm import VLLM
 
 pytestmark = pytest.mark.anyio
 
@@ -264,6 +267,12 @@ async def test_which_model_must_be_named_unless_there_is_one(names: tuple[str, .
             await engine.served()
     async with engine_of(Server(cards=cards), model="b") as engine:
         assert await engine.served() == ServedModel("b", 4 if names else None)
+
+
+@pytest.mark.parametrize("adapter", [Small, VLLM, SGLang, Dynamo])
+def test_an_argument_that_does_not_exist_is_rejected(adapter: Any) -> None:
+    with pytest.raises(TypeError, match="modell"):
+        adapter("http://h", modell="m")
 
 
 async def test_what_an_adapter_must_write_is_not_there() -> None:

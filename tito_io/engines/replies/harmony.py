@@ -52,14 +52,14 @@ class HarmonyMessage:
     @property
     def recipient(self) -> str:
         """The recipient; empty where that is the user."""
-        found = NAMED_RECIPIENT.search(self.header)
-        return found[1] if found else ""
+        match = NAMED_RECIPIENT.search(self.header)
+        return match[1] if match else ""
 
     @property
     def hidden(self) -> bool:
         """Whether it is hidden from the user: reasoning, or a message to a tool that is not a function."""
-        found = NAMED_CHANNEL.search(self.header)
-        return bool(found and found[1] == ANALYSIS) or bool(self.recipient and not self.name)
+        match = NAMED_CHANNEL.search(self.header)
+        return bool(match and match[1] == ANALYSIS) or bool(self.recipient and not self.name)
 
     @property
     def call(self) -> tuple[str, str] | None:
@@ -84,22 +84,22 @@ def parse(
     >>> parse(text, Tags(pattern=ANY_MARKER).marks(text), end="<|call|>").calls
     (('f', '{"a":1}'),)
     """
-    said = list(_said(text, marks, opened, end))
-    calls = [one.call for one in said if tools and one.call]
-    rest = [one for one in said if not (tools and one.call)]
-    thoughts, content = ([one.text for one in rest if one.hidden is hidden] for hidden in (True, False))
+    messages = list(_messages(text, marks, opened, end))
+    calls = [one.call for one in messages if tools and one.call]
+    rest = [one for one in messages if not (tools and one.call)]
+    reasoning, content = ([one.text for one in rest if one.hidden is hidden] for hidden in (True, False))
     return ParsedMessage(
-        "\n".join(filter(None, thoughts)) or None, "\n".join(filter(None, content)), tuple(calls)
+        "\n".join(filter(None, reasoning)) or None, "\n".join(filter(None, content)), tuple(calls)
     )
 
 
-def _said(text: str, marks: Sequence[Mark], opened: str, end: str) -> Iterator[HarmonyMessage]:
+def _messages(text: str, marks: Sequence[Mark], opened: str, end: str) -> Iterator[HarmonyMessage]:
     """Yield the messages of a turn."""
     header, within, begin = opened, opened.endswith(MESSAGE), 0
     last = Mark(end, len(text), len(text))
     for mark in (*marks, last):
         if mark.tag in (CHANNEL, CONSTRAIN):
-            continue  # part of a header, or of a text where it has no business
+            continue  # part of a header, or misplaced in a text
         if mark.tag == MESSAGE and not within:
             header, within, begin = header + text[begin : mark.start], True, mark.stop
         elif mark.tag != MESSAGE:
@@ -108,7 +108,7 @@ def _said(text: str, marks: Sequence[Mark], opened: str, end: str) -> Iterator[H
 
 
 def _ended(header: str, text: str, end: str, *, within: bool) -> Iterator[HarmonyMessage]:
-    """Yield a message; of one that ends in its header, what is no header."""
+    """Yield a message; of one that ends in its header, the text that is not a header."""
     if within:
         yield HarmonyMessage(header, text, end)
     elif text.strip() and CHANNEL not in header + text and not NAMED_RECIPIENT.search(header + text):

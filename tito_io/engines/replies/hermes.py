@@ -87,11 +87,11 @@ class Tags:
         >>> Tags({THINK: 7}).count("<think> and <tool_call>")
         1
         """
-        return sum(found.group() in self.ids for found in self.pattern.finditer(text))
+        return sum(match.group() in self.ids for match in self.pattern.finditer(text))
 
     def plain(self, text: str, ids: Sequence[int]) -> bool:
         """Whether every tag that the text spells was sampled as its token."""
-        spelled = [found.group() for found in self.pattern.finditer(text) if found.group() in self.ids]
+        spelled = [match.group() for match in self.pattern.finditer(text) if match.group() in self.ids]
         return spelled == self.sampled(ids)
 
     def marks(self, text: str, spelled: Sequence[int] | None = None) -> list[Mark]:
@@ -106,9 +106,9 @@ class Tags:
         """
         real = iter(_pattern(spelled)) if spelled is not None else repeat(REAL)
         return [
-            Mark(found.group(), found.start(), found.end())
-            for found in self.pattern.finditer(text)
-            if found.group() not in self.ids or next(real, False)
+            Mark(match.group(), match.start(), match.end())
+            for match in self.pattern.finditer(text)
+            if match.group() not in self.ids or next(real, False)
         ]
 
 
