@@ -90,7 +90,7 @@ def test_a_reasoning_family_drops_its_thinking_once_the_user_speaks(name: str) -
     assert one.divergence is not None
     assert "Add them." in one.divergence.dropped
     assert State.of(found(name, "tool after reasoning")) is State.EXACT
-    assert any("a reasoning turn" in told and "TITO keeps it" in told for told in looked_into(name).advice)
+    assert any("a reasoning turn" in told and "TITO keeps the sampled ids" in told for told in looked_into(name).advice)
 
 
 def test_llama_writes_what_it_wrote() -> None:
@@ -112,6 +112,6 @@ def test_gpt_oss_ends_its_last_turn_as_no_other() -> None:
     assert (one.reason, one.history_rewritten) == ("ODD_STOP", True)
     assert one.divergence is not None
     assert (one.divergence.dropped, one.divergence.added) == ("<|return|>", "<|end|>")
-    assert "exact where the policy keeps or replaces the stop" in one.detail
+    assert "exact if the policy keeps or replaces the stop" in one.detail
     assert State.of(found("gpt-oss", "tool")) is State.EXACT
     assert looked_into("gpt-oss").looks[0].facts["clock"] == "in the opening"
