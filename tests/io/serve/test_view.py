@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import httpx2
@@ -137,6 +137,17 @@ def test_drift_is_found_position_by_position() -> None:
     assert list(changed_ids([1, 5, 6, 2, 9], [1, 56, 2, 9], [2])) == [0, 1, 1, 0, 0]
     assert list(changed_ids([1, 2], [1, 2], [2])) == [0, 0]
     assert list(changed_ids([1, 2, 3, 2], [1, 2], [2])) == [0, 0, 1, 1]
+
+
+def test_a_long_session_marks_only_the_ids_that_changed() -> None:
+    turns = [[10 * turn + 10, 10 * turn + 11, 10 * turn + 12, 2] for turn in range(1000)]
+    changed = {place for place in range(20, 1000) if place % 3}
+    again = [[turn[0], 5, *turn[2:]] if place in changed else turn for place, turn in enumerate(turns)]
+    del again[7]  # so that the two have different numbers of turns
+    expected = [[0, int(place in changed), 0, 0] for place in range(1000)]
+    expected[7] = [1, 1, 1, 1]
+    used, rendered, marks = (list(chain.from_iterable(part)) for part in (turns, again, expected))
+    assert list(changed_ids(used, rendered, [2])) == marks
 
 
 async def test_a_long_path_shows_its_newest_ids_and_says_how_many_it_leaves_out(
