@@ -90,7 +90,10 @@ def test_a_reasoning_family_drops_its_thinking_once_the_user_speaks(name: str) -
     assert one.divergence is not None
     assert "Add them." in one.divergence.dropped
     assert State.of(found(name, "tool after reasoning")) is State.EXACT
-    assert any("a reasoning turn" in told and "TITO keeps the sampled ids" in told for told in looked_into(name).advice)
+    assert any(
+        "a reasoning turn" in told and "TITO keeps the sampled ids" in told
+        for told in looked_into(name).advice
+    )
 
 
 def test_llama_writes_what_it_wrote() -> None:
