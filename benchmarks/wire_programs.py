@@ -161,7 +161,7 @@ def _body(engine: VLLM, ids: Ids) -> bytes:
 def _parse(engine: VLLM, text: bytes, ids: Ids) -> object:
     """Read an answer."""
     said = orjson.loads(text)
-    check = engine._check("POST", COMPLETIONS, said)  # noqa: SLF001  # likewise
+    check = engine._check(COMPLETIONS, said)  # noqa: SLF001  # likewise
     return read(check, said, COMPLETED, VllmQuestion(SAMPLING, ids, echo=False))
 
 
