@@ -8,9 +8,11 @@ trimmed to its first and last differing id. What comes before a given pair of po
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -23,8 +25,10 @@ Range: TypeAlias = tuple[int, int]
 RUN = 4
 """Ids that must agree inside a hunk to split it: fewer agree by chance."""
 MOST = 250_000
-"""The most pairs of ids, or of stretches, to align. Alignment is quadratic, so that anything larger between
-two borders that agree is one hunk."""
+"""The most pairs of ids, or of stretches, to align at once, because alignment is quadratic.
+
+Longer conversations are first split at stretches that occur once in both. Longer hunks are not split.
+"""
 
 
 @attrs.frozen(order=True)
@@ -154,10 +158,54 @@ def _blocks(left: list[bytes], right: list[bytes]) -> list[tuple[int, int, int, 
     while last < size - first and left[-1 - last] == right[-1 - last]:
         last += 1
     ours, theirs = left[first : len(left) - last], right[first : len(right) - last]
-    if len(ours) == len(theirs) or len(ours) * len(theirs) > MOST:
-        return [(first, first + len(ours), first, first + len(theirs))]
-    codes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    return [(first + a, first + b, first + c, first + d) for kind, a, b, c, d in codes if kind != "equal"]
+    if len(ours) == len(theirs):
+        blocks = [(0, len(ours), 0, len(theirs))] if ours else []
+    elif len(ours) * len(theirs) > MOST:
+        blocks = _blocks_between(ours, theirs, _anchors(ours, theirs))
+    else:
+        codes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+        blocks = [(a, b, c, d) for kind, a, b, c, d in codes if kind != "equal"]
+    return [(first + a, first + b, first + c, first + d) for a, b, c, d in blocks]
+
+
+def _blocks_between(
+    left: list[bytes], right: list[bytes], anchors: list[Range]
+) -> list[tuple[int, int, int, int]]:
+    """Return the blocks between `anchors`, positions in left and right whose stretches are equal."""
+    if not anchors:
+        return [(0, len(left), 0, len(right))]
+    blocks, a, c = [], 0, 0
+    for b, d in [*anchors, (len(left), len(right))]:
+        blocks += [(a + i, a + j, c + k, c + m) for i, j, k, m in _blocks(left[a:b], right[c:d])]
+        a, c = b + 1, d + 1
+    return blocks
+
+
+def _anchors(left: list[bytes], right: list[bytes]) -> list[Range]:
+    """Return the longest run of pairs of stretches, in order, that occur once on each side.
+
+    >>> _anchors([b"a", b"b", b"c", b"x"], [b"b", b"a", b"c", b"x", b"x"])
+    [(1, 0), (2, 2)]
+    """
+    ours, theirs = _once(left), _once(right)
+    # For each length, the run that ends first in `right`: its end, and its last pair with those before it.
+    ends: list[int] = []
+    runs: list[Any] = []
+    for stretch, place in ours.items():
+        if stretch in theirs:
+            size = bisect_left(ends, theirs[stretch])
+            run = (place, theirs[stretch]), runs[size - 1] if size else None
+            ends[size : size + 1], runs[size : size + 1] = [theirs[stretch]], [run]
+    pairs, link = [], runs[-1] if runs else None
+    while link is not None:
+        pair, link = link
+        pairs.append(pair)
+    return pairs[::-1]
+
+
+def _once(stretches: list[bytes]) -> dict[bytes, int]:
+    counts = Counter(stretches)
+    return {stretch: place for place, stretch in enumerate(stretches) if counts[stretch] == 1}
 
 
 def trimmed(used: Packed, rendered: Packed, hunk: Hunk) -> Hunk:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Any
 
 import attrs
 
@@ -29,41 +28,9 @@ def changed_ids(used: Sequence[int], rendered: Sequence[int], close: Sequence[in
     [0, 1, 1, 0, 0, 0, 0]
     """
     marks = bytearray(len(used))
-    start = begin = 0
-    # Hunks are found between turns that both have: of a long session as a whole they would be too coarse.
-    for stop, end, length in [*_anchors(used, rendered, close[:1]), (len(used), len(rendered), 0)]:
-        for hunk in find_hunks(packed(used[start:stop]), packed(rendered[begin:end]), close[:1]):
-            marks[start + hunk.start : start + hunk.stop] = b"\x01" * (hunk.stop - hunk.start)
-        start, begin = stop + length, end + length
+    for hunk in find_hunks(packed(used), packed(rendered), close[:1]):
+        marks[hunk.start : hunk.stop] = b"\x01" * (hunk.stop - hunk.start)
     return marks
-
-
-def _anchors(
-    used: Sequence[int], rendered: Sequence[int], markers: Sequence[int]
-) -> list[tuple[int, int, int]]:
-    """Return turns that occur once in both, in the same order: where they start in each, and their length."""
-    ours, theirs = _single_turns(used, markers), _single_turns(rendered, markers)
-    ends: list[int] = []
-    chains: list[Any] = []  # for each length, the chain of anchors that ends first, newest anchor first
-    for turn, start in ours.items():
-        if turn in theirs:
-            place = bisect_left(ends, theirs[turn])
-            chain = (start, theirs[turn], len(turn)), chains[place - 1] if place else None
-            ends[place : place + 1], chains[place : place + 1] = [theirs[turn]], [chain]
-    anchors, link = [], chains[-1] if chains else None
-    while link is not None:
-        anchor, link = link
-        anchors.append(anchor)
-    return anchors[::-1]
-
-
-def _single_turns(ids: Sequence[int], markers: Sequence[int]) -> dict[tuple[int, ...], int]:
-    """Return the turns that occur once, each with where it starts, in order."""
-    starts: dict[tuple[int, ...], list[int]] = {}
-    cuts = [place for place, item in enumerate(ids, 1) if item in markers]
-    for start, stop in pairwise([0, *cuts]):
-        starts.setdefault(tuple(ids[start:stop]), []).append(start)
-    return {turn: places[0] for turn, places in starts.items() if len(places) == 1}
 
 
 @attrs.frozen

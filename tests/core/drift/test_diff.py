@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.drift.random_turns import replayed
-from tito_core.drift.diff import count_changed_ids, find_hunks, packed
+from tito_core.drift.diff import MOST, count_changed_ids, find_hunks, packed
 
 IDS = st.lists(st.integers(1, 4), max_size=14)
 
@@ -75,3 +75,13 @@ def test_a_turn_ends_with_the_first_id_of_the_close_and_no_other() -> None:
 def test_hundreds_of_equal_turns_are_equal() -> None:
     same = [1, 5, 2] * 300
     assert count_changed_ids([7, 2, *same, 8, 2], same, close=[2]) == 4
+
+
+def test_a_long_conversation_is_aligned_at_turns_that_occur_once() -> None:
+    """One turn is missing at the beginning; the others differ in one id each, or in none."""
+    turns = [[1, 100 + number, 7, 2] for number in range(1_200)]
+    used = [item for turn in turns for item in turn]
+    rendered = [item for turn in turns[1:] for item in (turn if turn[1] % 3 else [*turn[:2], 8, 2])]
+    assert len(turns) ** 2 > MOST
+    changed = sum(turn[1] % 3 == 0 for turn in turns[1:])
+    assert count_changed_ids(used, rendered, [2]) == len(turns[0]) + changed
