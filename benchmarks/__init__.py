@@ -1,1 +1,1 @@
-"""Speed, as ratios within one run."""
+"""Benchmarks: time and memory of tito, mostly as ratios within one run."""

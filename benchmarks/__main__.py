@@ -1,4 +1,6 @@
-"""What a turn costs, beside the floor of comparing messages and copying ids, and beside what others do.
+"""Measure what a stitch costs per turn, next to a floor and next to other programs.
+
+The floor compares the messages once with `==` and copies the ids once.
 
 python -m benchmarks [--quick] [--peers] [--json] [--plot growth.svg]
 """
@@ -16,33 +18,47 @@ import attrs
 import click
 from rich.console import Console
 
-from benchmarks import show
+from benchmarks import tables
 from benchmarks.chart import check, draw
 from benchmarks.command import interruptible
 from benchmarks.copies import Copy, copies
+from benchmarks.footprint import bytes_a_token, imports, loads_asyncio, tokenized
 from benchmarks.history import History, histories
-from benchmarks.index import PEERS, Asked
-from benchmarks.measure import Point, hard, linear
+from benchmarks.measure import Point, branching_points, linear_points
+from benchmarks.peer_process import PEERS, PeerProcess
+from benchmarks.renderer import load_renderer
 from benchmarks.targets import Target, targets
-from benchmarks.voice import voice
-from benchmarks.weight import imports, loads_asyncio, stored, tokenized
 from tito_io.cli.options import WholeRange
 
 SIZES, TOKENS = (10, 100, 400, 1_000, 3_000), (50, 2_000)
 QUICK_SIZES, QUICK_TOKENS = (10, 100), (50, 200)
-COPIED = 1_000
-"""Turns of the history whose copies are measured: with 2,000 tokens a message four million ids."""
-LONG = 1_000_000
-"""Ids from which on copies are judged: below, what a stitch does beside copying counts for more."""
-HELD = 400
+COPIED_TURNS = 1_000
+"""Turns of the history whose copies are measured. With 2,000 tokens a message it has 4,000,000 ids."""
+LONG_IDS = 1_000_000
+"""Copies have a target from this many ids on. In shorter histories the fixed work of a stitch dominates."""
+STORED_TURNS = 400
 """Turns of the history whose memory is measured."""
-MOST = 1.5
-"""How many imports of attrs and cattrs that of the kernel may take, and how many copies a stitch."""
+MOST_COPIES = 1.5
+"""The limit of two ratios: importing the kernel to importing attrs and cattrs, and a stitch to a copy."""
 
 
 @attrs.define
-class Found:
-    """Everything that was measured."""
+class Results:
+    """All measurements of one run.
+
+    Attributes:
+        tokenizer: Name of the tokenizer and template.
+        versions: Versions of the peers that were measured.
+        left_out: Peers whose environment is missing.
+        points: One program at one size each.
+        copies: Copies of the longest history's ids.
+        copied_ids: Ids of that history.
+        tokenized: Tokens given to the tokenizer for each new one, by program.
+        bytes_a_token: Bytes a token above the messages, by history.
+        imports: Seconds of an import, by name.
+        asyncio: Whether importing the kernel loads asyncio.
+        targets: Figures with their limits.
+    """
 
     tokenizer: str
     versions: list[str] = attrs.field(factory=list)
@@ -51,27 +67,37 @@ class Found:
     copies: list[Copy] = attrs.field(factory=list)
     copied_ids: int = 0
     tokenized: dict[str, float] = attrs.field(factory=dict)
-    """Tokens given to the tokenizer, for each new one."""
-    stored: dict[str, float] = attrs.field(factory=dict)
-    """Bytes a token above the messages."""
+    bytes_a_token: dict[str, float] = attrs.field(factory=dict)
     imports: dict[str, float] = attrs.field(factory=dict)
-    """Seconds."""
     asyncio: bool = False
-    """Whether importing the kernel loads it."""
     targets: list[Target] = attrs.field(factory=list)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--quick", is_flag=True, help="Smaller sizes: a minute or so.")
+@click.option("--quick", is_flag=True, help="Measure small histories only; takes about a minute.")
 @click.option(
-    "--peers", is_flag=True, help="Make environments for packages of the index, under ~/.cache/tito."
+    "--peers",
+    is_flag=True,
+    help="Install the other packages that are measured, each in an environment under ~/.cache/tito.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @click.option(
-    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write growth curves: .svg or .png."
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write growth curves into this .svg or .png file.",
 )
-@click.option("--turns", multiple=True, type=WholeRange(2), help="Turns in the history; may be repeated.")
-@click.option("--tokens", multiple=True, type=WholeRange(1), help="Tokens a message; may be repeated.")
+@click.option(
+    "--turns",
+    multiple=True,
+    type=WholeRange(2),
+    help="Turns in the history; may be repeated. Default: a range of sizes.",
+)
+@click.option(
+    "--tokens",
+    multiple=True,
+    type=WholeRange(1),
+    help="Tokens a message; may be repeated. Default: two sizes.",
+)
 @interruptible
 def main(
     *,
@@ -82,104 +108,119 @@ def main(
     turns: tuple[int, ...],
     tokens: tuple[int, ...],
 ) -> None:
-    """Measure what a turn costs, all programs side by side; with TITO_FAMILIES=DIR with a real tokenizer."""
+    """Measure what a stitch costs per turn, and compare programs.
+
+    TITO_FAMILIES=DIR measures with the model folder `qwen3` of DIR instead of a toy tokenizer.
+    """
     if plot is not None:
         check(plot)
     progress = Console(stderr=True)
     sizes, widths = turns or (QUICK_SIZES if quick else SIZES), tokens or (QUICK_TOKENS if quick else TOKENS)
     with progress.status("starting") as status:
-        found = measured(sorted(set(sizes)), sorted(set(widths)), status.update, install=peers)
+        results = measure_all(sorted(set(sizes)), sorted(set(widths)), status.update, install=peers)
     if as_json:
-        click.echo(json.dumps(plain(found), indent=1))
+        click.echo(json.dumps(json_data(results), indent=1))
     else:
-        printed(Console(width=None if sys.stdout.isatty() else 200), found)
+        print_results(Console(width=None if sys.stdout.isatty() else 200), results)
     if plot is not None:
-        draw(found.points, plot)
+        draw(results.points, plot)
         progress.print(f"wrote {plot}")
 
 
-def measured(sizes: Sequence[int], widths: Sequence[int], say: Any, *, install: bool) -> Found:
-    """Measure everything."""
-    speaks = voice()
-    found = Found(speaks.name)
-    with started(found, install=install) as peers:
+def measure_all(sizes: Sequence[int], widths: Sequence[int], report: Any, *, install: bool) -> Results:
+    """Measure every size in `sizes` (turns) and `widths` (tokens a message)."""
+    renderer = load_renderer()
+    results = Results(renderer.name)
+    with started_peers(results, install=install) as peers:
         for width in widths:
-            say(f"making histories of {width:,} tokens a message")
-            made = histories(speaks, sizes, width)
-            found.points += linear(made, peers, say)
-            found.points += hard(made, say) if width == widths[0] else ()
-            held = _longest(made, HELD)
-            found.stored[f"{width:,} tokens a message, {held.turns:,} turns"] = stored(held)
-            longest = _longest(made, COPIED)
-    say("copies, memory and imports")
-    found.copies, found.copied_ids = copies(longest), longest.last.ids.length
-    found.tokenized = tokenized(longest)
-    found.imports, found.asyncio = imports(), loads_asyncio()
-    found.targets = [*judged(found, widths, cuts=speaks.folder is not None)]
-    return found
+            report(f"building histories of {width:,} tokens a message")
+            short_to_long = histories(renderer, sizes, width)
+            results.points += linear_points(short_to_long, peers, report)
+            results.points += branching_points(short_to_long, report) if width == widths[0] else ()
+            stored_history = _longest(short_to_long, STORED_TURNS)
+            results.bytes_a_token[f"{width:,} tokens a message, {stored_history.turns:,} turns"] = (
+                bytes_a_token(stored_history)
+            )
+            longest = _longest(short_to_long, COPIED_TURNS)
+    report("copies, memory and imports")
+    results.copies, results.copied_ids = copies(longest), longest.last.ids.length
+    results.tokenized = tokenized(longest)
+    results.imports, results.asyncio = imports(), loads_asyncio()
+    results.targets = [*all_targets(results, widths, cuts=renderer.folder is not None)]
+    return results
 
 
-def _longest(made: Sequence[History], limit: int) -> History:
-    """Return the longest history of at most so many turns, or the shortest of all."""
-    return max((one for one in made if one.turns <= limit), key=lambda one: one.turns, default=made[0])
+def _longest(short_to_long: Sequence[History], limit: int) -> History:
+    """Return the longest history of at most `limit` turns, or the first one if all are longer."""
+    return max(
+        (one for one in short_to_long if one.turns <= limit),
+        key=lambda one: one.turns,
+        default=short_to_long[0],
+    )
 
 
 @contextmanager
-def started(found: Found, *, install: bool) -> Iterator[list[Asked]]:
-    """Start the peers whose environments are there, and say which are not."""
-    running: list[Asked] = []
+def started_peers(results: Results, *, install: bool) -> Iterator[list[PeerProcess]]:
+    """Start the installed peers, note the others in `results.left_out`, and stop all at the end."""
+    running: list[PeerProcess] = []
     try:
         for peer in PEERS:
-            if install and not peer.there:
+            if install and not peer.installed:
                 peer.install()
-            if peer.there:
-                running.append(Asked.start(peer))
-                found.versions += running[-1].versions
+            if peer.installed:
+                running.append(PeerProcess.start(peer))
+                results.versions += running[-1].versions
             else:
-                found.left_out.append(f"{', '.join(peer.needs)} (--peers makes an environment)")
+                results.left_out.append(f"{', '.join(peer.packages)} (not installed; --peers installs it)")
         yield running
     finally:
         for one in running:
             one.stop()
 
 
-def judged(found: Found, widths: Sequence[int], *, cuts: bool) -> Iterator[Target]:
-    """Yield every target; that of the tokens only where the tokenizer can cut a text."""
+def all_targets(results: Results, widths: Sequence[int], *, cuts: bool) -> Iterator[Target]:
+    """Yield every target. That of the tokens needs a tokenizer that can start in mid-text (`cuts`)."""
     for width in widths:
-        yield from targets(found.points, width)
-    for one in found.copies[:2] if found.copied_ids >= LONG else ():
-        yield Target(f"{one.name}, {found.copied_ids:,} ids: copies", one.ratio, MOST)
+        yield from targets(results.points, width)
+    for one in results.copies[:2] if results.copied_ids >= LONG_IDS else ():
+        yield Target(f"{one.name}, {results.copied_ids:,} ids: copies", one.ratio, MOST_COPIES)
     if cuts:
-        yield Target("tokens given to the tokenizer for each new one", found.tokenized["tito, profile"], 1.0)
-    for name, held in found.stored.items():
-        yield Target(f"bytes a token, {name}", held, 16)
-    ratio = found.imports["tito_core"] / found.imports["attrs, cattrs"]
-    yield Target("importing tito_core: of importing attrs and cattrs", ratio, MOST)
-    yield Target("event loops that importing tito_core loads", float(found.asyncio), 0)
+        yield Target(
+            "tokens given to the tokenizer for each new one", results.tokenized["tito, profile"], 1.0
+        )
+    for name, stored_history in results.bytes_a_token.items():
+        yield Target(f"bytes a token, {name}", stored_history, 16)
+    ratio = results.imports["tito_core"] / results.imports["attrs, cattrs"]
+    yield Target("importing tito_core, as a multiple of importing attrs and cattrs", ratio, MOST_COPIES)
+    yield Target("importing tito_core loads asyncio (1) or not (0)", float(results.asyncio), 0)
 
 
-def plain(found: Found) -> dict[str, Any]:
-    """Return what was found as JSON data; times are seconds."""
-    data = attrs.asdict(found, value_serializer=lambda _, __, value: _dict(value))
-    met = [{**attrs.asdict(one), "met": one.met} for one in found.targets]
-    return {**data, "targets": met}
+def json_data(results: Results) -> dict[str, Any]:
+    """Return the results as JSON data; times are in seconds."""
+    data = attrs.asdict(results, value_serializer=lambda _, __, value: _dict(value))
+    judged = [{**attrs.asdict(one), "met": one.met} for one in results.targets]
+    return {**data, "targets": judged}
 
 
 def _dict(value: Any) -> Any:
     return value._asdict() if hasattr(value, "_asdict") else value
 
 
-def printed(console: Console, found: Found) -> None:
+def print_results(console: Console, results: Results) -> None:
     """Print everything as tables."""
-    console.print(f"tokenizer: {found.tokenizer}; {', '.join(found.versions) or 'no peers of the index'}")
-    for one in found.left_out:
+    console.print(f"tokenizer: {results.tokenizer}; {', '.join(results.versions) or 'no other packages'}")
+    for one in results.left_out:
         console.print(f"left out: {one}")
-    show.tables(console, found.points)
-    show.copied(console, found.copies, found.copied_ids)
-    show.weighed(console, "tokens given to the tokenizer, for each new one", found.tokenized, ",.2f")
-    show.weighed(console, "bytes a token that a trajectory holds, above the messages", found.stored, ".1f")
-    show.weighed(console, "seconds of an import, beyond an empty process", found.imports, ".3f")
-    show.judged(console, found.targets)
+    tables.print_points(console, results.points)
+    tables.print_copies(console, results.copies, results.copied_ids)
+    tables.print_figures(
+        console, "tokens given to the tokenizer, for each new one", results.tokenized, ",.2f"
+    )
+    tables.print_figures(
+        console, "bytes a token of a trajectory, beyond its messages", results.bytes_a_token, ".1f"
+    )
+    tables.print_figures(console, "seconds of an import, beyond an empty process", results.imports, ".3f")
+    tables.print_targets(console, results.targets)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Growth curves, as SVG or PNG."""
+"""Draw growth curves (time over turns) as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.programs import FLOOR
 
 
 def check(path: Path) -> None:
-    """Raise `SystemExit` where no curves can be drawn, before anything is measured for them."""
+    """Raise `SystemExit` if no curves can be drawn, before anything is measured."""
     if path.suffix not in {".svg", ".png"}:
-        raise SystemExit(f"--plot {path}: name it .svg or .png")
+        raise SystemExit(f"--plot {path}: the file name must end in .svg or .png")
     try:
         import_module("matplotlib.figure")
     except ModuleNotFoundError:
@@ -35,7 +35,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 
 def _panel(axes: Any, points: Sequence[Point], tokens: int) -> None:
-    """Draw a curve for each program, with the quarters around it; the floor is dashed."""
+    """Draw the median of each program, with the quartiles around it. The floor is dashed."""
     for name in {point.program: None for point in points}:
         chosen = [point for point in points if point.program == name and point.timing is not None]
         timings = [point.timing for point in chosen if point.timing is not None]
@@ -46,7 +46,7 @@ def _panel(axes: Any, points: Sequence[Point], tokens: int) -> None:
         low, high = [one.low * 1e3 for one in timings], [one.high * 1e3 for one in timings]
         axes.fill_between(sizes, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
     axes.set(
-        xscale="log", yscale="log", xlabel="turns in the history", ylabel="ms a turn, median and quarters"
+        xscale="log", yscale="log", xlabel="turns in the history", ylabel="ms a turn, median and quartiles"
     )
     axes.set_title(f"{tokens:,} tokens a message")
     axes.grid(visible=True, which="both", alpha=0.2)

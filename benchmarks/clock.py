@@ -1,7 +1,7 @@
-"""How long work takes: first calls on fresh inputs apart from later ones, setup outside the clock.
+"""Time programs: first calls on fresh inputs (cold) and later calls (warm), without their setup.
 
-The collector is off while the clock runs, as in `timeit`: it would charge one program for another's garbage.
-Only the standard library is needed: peers are timed by the same clock in environments of their own.
+The garbage collector is off while the clock runs, as in `timeit`: otherwise one program would pay for
+another's garbage. This module needs the standard library only, because peers use it in their environments.
 """
 
 from __future__ import annotations
@@ -15,52 +15,61 @@ from typing import Any, NamedTuple
 
 Work = Callable[[], Any]
 Prepare = Callable[[], Work]
-"""Makes fresh inputs, and returns the work on them."""
+"""Builds fresh inputs and returns the work on them."""
 
 FIRSTS = 3
+"""Cold calls of each program."""
 BLOCKS, CALLS = 5, 5
 WARMING = 0.02
-"""Seconds of calls that go before those of a block that count, and again of those: what calls meet in the
-caches is what other programs left there, and it takes a hundred short calls until they meet their own."""
+"""Seconds of warm-up calls before each block, and of the timed calls after them.
+
+The processor's caches hold what other programs left there. It takes about a hundred short calls until they
+hold a program's own data.
+"""
 SECONDS = 1.0
-"""No block of a program begins after so much of its time; a call that takes longer is made once more."""
+"""A program starts no further block after this much timed work. A longer call is timed once more only."""
 
 
 class Timing(NamedTuple):
-    """Seconds."""
+    """Seconds of a call.
+
+    Attributes:
+        cold: Median of first calls, each on fresh inputs.
+        warm: Median of later calls on the same inputs.
+        low: Lower quartile of the later calls.
+        high: Upper quartile of the later calls.
+    """
 
     cold: float
-    """The median of first calls, each on inputs just made."""
     warm: float
-    """The median of later calls on the same inputs."""
     low: float
-    """A quarter of the later calls took less."""
     high: float
-    """A quarter of them took more."""
 
     @classmethod
     def of(cls, cold: Sequence[float], warm: Sequence[float]) -> Timing:
-        """Sum up calls."""
-        low, middle, high = statistics.quantiles([*warm, *warm], n=4)  # twice, so that one will do
+        """Summarize the seconds of cold and warm calls."""
+        low, middle, high = statistics.quantiles(
+            [*warm, *warm], n=4
+        )  # `quantiles` needs two values: one call is enough
         return cls(statistics.median(cold), middle, low, high)
 
     @property
     def spread(self) -> float:
-        """The distance between the quarters, as a part of the median."""
+        """The distance between the quartiles, as a fraction of the median."""
         return (self.high - self.low) / self.warm if self.warm else 0.0
 
 
 def once(work: Work) -> float:
-    """Return the seconds of one call, what it returns freed outside the clock."""
+    """Return the seconds of one call. Its result is freed after the clock has stopped."""
     started = time.perf_counter()
-    held = work()
+    result = work()
     taken = time.perf_counter() - started
-    del held
+    del result
     return taken
 
 
 def race(programs: Mapping[str, Prepare]) -> dict[str, Timing]:
-    """Time programs in turns, a few calls of each at a time, so that a slow minute meets all of them."""
+    """Time programs by name in alternation, so that a slow minute of the machine affects all of them."""
     cold: dict[str, list[float]] = {name: [] for name in programs}
     works: dict[str, Work] = {}
     for attempt in range(FIRSTS):
@@ -73,7 +82,7 @@ def race(programs: Mapping[str, Prepare]) -> dict[str, Timing]:
 
 
 def _warm(works: Mapping[str, Work], first: Mapping[str, float]) -> dict[str, list[float]]:
-    """Return later calls, the first ones of each block left out."""
+    """Return the seconds of warm calls, without the warm-up calls of each block."""
     warm: dict[str, list[float]] = {name: [] for name in works}
     for number in range(BLOCKS):
         for name, work in works.items():
@@ -95,7 +104,7 @@ def _quietly(work: Work, calls: int) -> list[float]:
 
 
 def growth(sizes: Sequence[float], values: Sequence[float]) -> float | None:
-    """Return the exponent of growth: the slope of the line through the logarithms, None for one size.
+    """Return the exponent of growth: the slope in a log-log plot, None for a single size.
 
     >>> growth([10, 100, 1000], [2, 20, 200])
     1.0

@@ -1,4 +1,4 @@
-"""What the command lines of the benchmarks share: how an interrupt ends them, and how they read numbers."""
+"""Shared parts of the command lines: exit after an interrupt, and options that are whole numbers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from functools import wraps
 from typing import NoReturn, ParamSpec, TypeVar
 
 INTERRUPTED = 130
-"""The exit status that shells have for it."""
+"""The exit status that shells use after SIGINT."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def interrupted() -> NoReturn:
-    """End with a line."""
+    """Print a line and exit."""
     sys.stderr.write("interrupted\n")
     sys.exit(INTERRUPTED)
 
 
 def interruptible(work: Callable[P, R]) -> Callable[P, R]:
-    """End with a line where the work is interrupted; what it started has ended by then."""
+    """Decorate a command: an interrupt prints one line and exits. Context managers have closed by then."""
 
     @wraps(work)
     def run(*args: P.args, **given: P.kwargs) -> R:
@@ -35,7 +35,7 @@ def interruptible(work: Callable[P, R]) -> Callable[P, R]:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return what reads an option's number, for `argparse`.
+    """Return an `argparse` type for whole numbers of at least `least`.
 
     >>> whole(1)("12")
     12
@@ -43,7 +43,7 @@ def whole(least: int) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
         return int(text)
 
     return read

@@ -1,4 +1,4 @@
-"""What a long history's ids cost, beside one copy of them: as a list, packed, and on the wire."""
+"""Compare a stitch with one plain copy of its ids: as a list, as an array, and as a request body."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import attrs
 
 from benchmarks.clock import Timing, race
 from benchmarks.history import History
-from benchmarks.programs import Ready, lists, shared
-from benchmarks.voice import Listening
+from benchmarks.programs import StitchCall, lists, shared
+from benchmarks.renderer import RecordingTokenize
 from tito_core import Ids, TokenizeFn
 
 
 @attrs.frozen
 class Copy:
-    """Something that is made of all ids, and the copy beside it."""
+    """Work on all ids of a history, and a plain copy of the same ids.
+
+    Attributes:
+        name: Label of the table.
+        timing: Of the work.
+        floor: Of the copy.
+    """
 
     name: str
     timing: Timing
@@ -23,24 +29,24 @@ class Copy:
 
     @property
     def ratio(self) -> float:
-        """How many copies it takes."""
+        """Time of the work in copies."""
         return self.timing.warm / self.floor.warm
 
 
 def packed(ids: Ids) -> memoryview[int]:
-    """Return the ids in one piece of memory, copied from the parts that they are shared in."""
+    """Return the ids as one contiguous array, copied from their shared parts."""
     return memoryview(ids.tobytes()).cast("I")
 
 
 def copies(history: History) -> list[Copy]:
-    """Measure a history: stitching to a list, to shared ids and one array, and the request's body."""
-    found = shared(history, history.profile)(history.voice.tokenize)
-    ids: list[int] = found.ids.tolist()
-    flat = packed(found.ids)
-    asked = Listening(history.voice.tokenize)
+    """Time stitches to a list and to an array, and the encoding of the request body."""
+    stitched = shared(history, history.profile)(history.renderer.tokenize)
+    ids: list[int] = stitched.ids.tolist()
+    flat = packed(stitched.ids)
+    recording = RecordingTokenize(history.renderer.tokenize)
     unshared = lists(history, history.profile)
-    assert unshared(asked) == ids == flat.tolist()  # noqa: S101  # what follows measures the same ids
-    replayed, again = asked.replayed(), shared(history, history.profile)
+    assert unshared(recording) == ids == flat.tolist()  # noqa: S101  # the programs below must produce the same ids
+    replayed, again = recording.replayed(), shared(history, history.profile)
     timings = race(
         {
             "list": lambda: ids.copy,
@@ -58,22 +64,22 @@ def copies(history: History) -> list[Copy]:
     ]
 
 
-def _packed(made: Ready, tokenize: TokenizeFn) -> memoryview[int]:
-    return packed(made(tokenize).ids)
+def _packed(stitch_call: StitchCall, tokenize: TokenizeFn) -> memoryview[int]:
+    return packed(stitch_call(tokenize).ids)
 
 
-def _listed(made: Ready, tokenize: TokenizeFn) -> list[int]:
-    ids: list[int] = made(tokenize).ids.tolist()
+def _listed(stitch_call: StitchCall, tokenize: TokenizeFn) -> list[int]:
+    ids: list[int] = stitch_call(tokenize).ids.tolist()
     return ids
 
 
 def _body(ids: list[int]) -> list[Copy]:
     try:
-        from tito_io.engines.wire import encoded  # noqa: PLC0415  # the kernel is measured without the rest too
+        from tito_io.engines.wire import encoded  # noqa: PLC0415  # the kernel can be measured without tito_io
     except ImportError:
         return []
     body = encoded({"prompt": ids})
     timings = race(
         {"copy": lambda: partial(bytearray, body), "made": lambda: partial(encoded, {"prompt": ids})}
     )
-    return [Copy("the ids in a request's body", timings["made"], timings["copy"])]
+    return [Copy("encoding the ids in a request body", timings["made"], timings["copy"])]

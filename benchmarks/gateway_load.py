@@ -1,8 +1,8 @@
-"""Many agents at once through a gateway of its own process: `python -m benchmarks.gateway_load`.
+"""Run many agents at once through a gateway process and check every id: `python -m benchmarks.gateway_load`.
 
-64 sessions of 50 turns with tools, half of them streamed, at the embedded engine or at `--url`. Each turn's
-prompt must begin with all ids of the turn before; at the end each session's samples must train just the
-ids that were received, and the gateway must have kept every one of them. Ends with 1 where anything is amiss.
+By default 64 sessions of 50 turns with tools, half of them streamed, at the embedded engine or at `--url`.
+Each prompt must begin with all ids of the turn before. At the end, the samples of each session must train
+exactly the ids that its agent received. Exits with 1 if anything differs. Other options go to `tito serve`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,20 @@ TOOL = {
 
 @attrs.define
 class Agent:
-    """One session's agent, and what it received."""
+    """The agent of one session, and what it received.
+
+    Attributes:
+        http: Client of the gateway.
+        place: Number of the agent.
+        stream: Whether its turns are streamed.
+        name: Id of its session.
+        messages: The conversation so far.
+        last: All ids of the turn before.
+        sampled: All sampled ids received so far.
+        errors: Errors of its requests.
+        mismatches: Comparisons of ids that failed.
+        seconds: Seconds of each turn.
+    """
 
     http: httpx2.AsyncClient
     place: int
@@ -49,14 +62,13 @@ class Agent:
     name: str = ""
     messages: list[Any] = attrs.field(factory=list)
     last: list[int] = attrs.field(factory=list)
-    """All ids of the turn before."""
     sampled: list[int] = attrs.field(factory=list)
     errors: list[str] = attrs.field(factory=list)
     mismatches: int = 0
     seconds: list[float] = attrs.field(factory=list)
 
     async def run(self, turns: int) -> None:
-        """Talk for so many turns, then look at what was kept."""
+        """Take `turns` turns, then check the samples of the session."""
         self.name = (await self.http.post("/sessions")).json()["session_id"]
         self.messages = [{"role": "user", "content": f"Where is bridge {self.place}?"}]
         try:
@@ -78,7 +90,7 @@ class Agent:
         start = time.perf_counter()
         answer = await self.http.post(f"/sessions/{self.name}/v1/chat/completions", json=body)
         self.seconds.append(time.perf_counter() - start)
-        if answer.status_code != 200:  # noqa: PLR2004  # the one that is an answer
+        if answer.status_code != 200:  # noqa: PLR2004  # any other status is an error
             raise ValueError(f"{answer.status_code} {answer.text}")
         prompt, ids, message = _streamed(answer.text) if self.stream else _whole(answer.json())
         self.mismatches += prompt[: len(self.last)] != self.last
@@ -89,17 +101,17 @@ class Agent:
         self.messages = [*self.messages, message, *(results or [{"role": "user", "content": "more"}])]
 
     async def _check(self, turns: int) -> None:
-        """Compare the samples with what was received."""
+        """Compare the samples with the received ids."""
         answer = await self.http.post(f"/sessions/{self.name}/samples", json={})
-        found = samples(Check("samples", EngineAnswer(answer.status_code, b"")), answer.content)
+        container = samples(Check("samples", EngineAnswer(answer.status_code, b"")), answer.content)
         trained = [
             one
-            for row in found.samples
+            for row in container.samples
             for one, mask in zip(row.tokens[-row.response_length :], row.loss_mask or (), strict=True)
             if mask
         ]
-        self.mismatches += trained != self.sampled or list(found.samples[0].tokens) != self.last
-        nodes = found.session_metadata["tree"]["nodes"]
+        self.mismatches += trained != self.sampled or list(container.samples[0].tokens) != self.last
+        nodes = container.session_metadata["tree"]["nodes"]
         self.mismatches += len(nodes) != turns
         await self.http.delete(f"/sessions/{self.name}")
 
@@ -110,10 +122,10 @@ def _whole(body: Any) -> tuple[list[int], list[int], Any]:
 
 
 def _streamed(text: str) -> tuple[list[int], list[int], Any]:
-    """Put a stream together as agents do."""
+    """Join the events of a stream: prompt ids, sampled ids and the message."""
     prompt: list[int] = []
     ids: list[int] = []
-    said: dict[str, Any] = {"role": "assistant", "content": "", "reasoning": ""}
+    message: dict[str, Any] = {"role": "assistant", "content": "", "reasoning": ""}
     calls: dict[int, dict[str, Any]] = {}
     for line in text.split("\n\n"):
         if not line.startswith("data: {"):
@@ -125,14 +137,14 @@ def _streamed(text: str) -> tuple[list[int], list[int], Any]:
         for choice in event["choices"]:
             ids += choice.get("token_ids") or []
             for name in ("content", "reasoning"):
-                said[name] += choice["delta"].get(name) or ""
-            _called(calls, choice["delta"].get("tool_calls") or [])
+                message[name] += choice["delta"].get(name) or ""
+            _add_tool_calls(calls, choice["delta"].get("tool_calls") or [])
     if calls:
-        said["tool_calls"] = list(calls.values())
-    return prompt, ids, {name: value for name, value in said.items() if value or name == "content"}
+        message["tool_calls"] = list(calls.values())
+    return prompt, ids, {name: value for name, value in message.items() if value or name == "content"}
 
 
-def _called(calls: dict[int, dict[str, Any]], pieces: list[Any]) -> None:
+def _add_tool_calls(calls: dict[int, dict[str, Any]], pieces: list[Any]) -> None:
     for piece in pieces:
         empty: dict[str, Any] = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
         call = calls.setdefault(piece["index"], empty)
@@ -142,7 +154,7 @@ def _called(calls: dict[int, dict[str, Any]], pieces: list[Any]) -> None:
 
 
 async def load(url: str, sessions: int, turns: int) -> list[Agent]:
-    """Run all agents at once."""
+    """Run all agents at once and return them."""
     limits = httpx2.Limits(max_connections=sessions, max_keepalive_connections=sessions)
     async with httpx2.AsyncClient(base_url=url, limits=limits, timeout=600) as http:
         agents = [Agent(http, place, stream=place % 2 == 1) for place in range(sessions)]
@@ -154,7 +166,7 @@ async def load(url: str, sessions: int, turns: int) -> list[Agent]:
 
 @contextlib.contextmanager
 def gateway(options: list[str]) -> Iterator[str]:
-    """Start a gateway in a process of its own."""
+    """Start a gateway process with these command-line options; return its URL."""
     with TemporaryDirectory() as folder:
         store = ["--store", f"sqlite:{Path(folder) / 'sessions.db'}"]
         command = [sys.executable, "-c", RUN, "--port", "0", *store, *options]
@@ -168,38 +180,40 @@ def gateway(options: list[str]) -> Iterator[str]:
             process.wait()
 
 
-def told(agents: list[Agent], turns: int, seconds: float) -> int:
-    """Print what came of it; return the exit status."""
-    took = sorted(one for agent in agents for one in agent.seconds)
+def print_summary(agents: list[Agent], turns: int, seconds: float) -> int:
+    """Print times, errors and mismatches; return the exit status."""
+    turn_seconds = sorted(one for agent in agents for one in agent.seconds)
     errors = [error for agent in agents for error in agent.errors]
     mismatches = sum(agent.mismatches for agent in agents)
     ids = sum(len(agent.sampled) for agent in agents)
-    print(
-        f"{len(agents)} sessions x {turns} turns: {len(took)} turns, {ids:,} sampled ids in {seconds:.1f} s"
-    )
+    taken = f"{len(turn_seconds)} turns, {ids:,} sampled ids in {seconds:.1f} s"
+    print(f"{len(agents)} sessions x {turns} turns: {taken}")
     print(f"errors {len(errors)}, mismatches {mismatches}")
-    print(f"{len(took) / seconds:.0f} turns/s; median {statistics.median(took) * 1e3:.0f} ms a turn")
+    median = statistics.median(turn_seconds) * 1e3
+    print(f"{len(turn_seconds) / seconds:.0f} turns/s; median {median:.0f} ms a turn")
     for error in errors[:5]:
         print(error)
-    return int(bool(errors or mismatches or len(took) != len(agents) * turns))
+    return int(bool(errors or mismatches or len(turn_seconds) != len(agents) * turns))
 
 
 @interruptible
 def main() -> int:
-    """Run the load."""
+    """Run all agents and print the summary."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gateway_load",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
-    parser.add_argument("--sessions", type=whole(1), default=64)
-    parser.add_argument("--turns", type=whole(1), default=50)
-    parser.add_argument("--url", help="a gateway that runs; one of its own by default")
-    given, options = parser.parse_known_args()
-    with contextlib.nullcontext(given.url) if given.url else gateway(options) as url:
+    parser.add_argument(
+        "--sessions", type=whole(1), default=64, help="Sessions at once. Default: %(default)s."
+    )
+    parser.add_argument("--turns", type=whole(1), default=50, help="Turns a session. Default: %(default)s.")
+    parser.add_argument("--url", help="URL of a running gateway. Default: start one.")
+    arguments, options = parser.parse_known_args()
+    with contextlib.nullcontext(arguments.url) if arguments.url else gateway(options) as url:
         start = time.perf_counter()
-        agents = anyio.run(load, url, given.sessions, given.turns)
-        return told(agents, given.turns, time.perf_counter() - start)
+        agents = anyio.run(load, url, arguments.sessions, arguments.turns)
+        return print_summary(agents, arguments.turns, time.perf_counter() - start)
 
 
 if __name__ == "__main__":

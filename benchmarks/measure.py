@@ -1,4 +1,4 @@
-"""Everything that is measured, as one plain value. Each case first sees that all programs agree."""
+"""Time all programs on all histories, after checking that they return the same ids."""
 
 from __future__ import annotations
 
@@ -8,44 +8,54 @@ from functools import partial
 
 import attrs
 
+from benchmarks.branching import SHAPES, Shape, expected
 from benchmarks.clock import Prepare, Timing, growth, race
-from benchmarks.hard import SHAPES, Shape, expected
 from benchmarks.history import History
-from benchmarks.index import Asked
-from benchmarks.peers.given import digest
+from benchmarks.peer_process import PeerProcess
+from benchmarks.peers.history_file import digest
 from benchmarks.programs import FLOOR, OWN, floor, stitched
 
 LINEAR = "linear"
+"""Name of the case without branches."""
 SLOW = 5.0
-"""Seconds. A program is left out where its call would take longer, by the growth seen so far."""
+"""Seconds. A program is left out where a call would take longer, extrapolated from smaller sizes."""
 QUADRATIC = 2.0
-Say = Callable[[str], None]
+"""Largest exponent of the extrapolation."""
+Report = Callable[[str], None]
 
 
 @attrs.frozen
 class Point:
-    """One program at one size."""
+    """One program at one size.
+
+    Attributes:
+        case: Name of the case: linear, or a shape with branches.
+        tokens: Tokens of each message.
+        turns: Turns of the history.
+        program: Name of the program.
+        timing: None where the program was left out.
+        agrees: Whether its answer is the expected one; None for programs without an answer.
+    """
 
     case: str
     tokens: int
-    """In a message."""
     turns: int
     program: str
     timing: Timing | None
-    """None where it was left out."""
     agrees: bool | None
-    """Whether its answer is that of the others; None where it has none to give."""
 
 
 class DisagreementError(AssertionError):
-    """Programs that are compared gave different answers."""
+    """Two programs returned different ids for the same prompt."""
 
 
-def linear(made: Sequence[History], peers: Sequence[Asked], say: Say) -> Iterator[Point]:
-    """Measure a turn at the end of histories of growing length."""
+def linear_points(
+    histories: Sequence[History], peers: Sequence[PeerProcess], report: Report
+) -> Iterator[Point]:
+    """Time the next turn of each history, shortest first, by every program."""
     seen: dict[str, list[tuple[int, float]]] = {}
-    for history in made:
-        say(f"a turn after {history.turns:,} of {history.tokens:,} tokens a message")
+    for history in histories:
+        report(f"a turn after {history.turns:,} of {history.tokens:,} tokens a message")
         slow = [name for name, times in seen.items() if expected_seconds(times, history.turns) > SLOW]
         for point in _turn(history, peers, slow):
             if point.timing is not None:
@@ -54,7 +64,7 @@ def linear(made: Sequence[History], peers: Sequence[Asked], say: Say) -> Iterato
 
 
 def expected_seconds(times: Sequence[tuple[int, float]], turns: int) -> float:
-    """Return what a call will take, by the last two sizes; quadratic at the most.
+    """Extrapolate the seconds of a call from the last two sizes, with at most quadratic growth.
 
     >>> expected_seconds([(10, 1.0), (100, 10.0)], 1000)
     100.0
@@ -66,7 +76,7 @@ def expected_seconds(times: Sequence[tuple[int, float]], turns: int) -> float:
     return round(seconds * math.pow(turns / last, exponent), 6)
 
 
-def _turn(history: History, peers: Sequence[Asked], slow: Sequence[str]) -> Iterator[Point]:
+def _turn(history: History, peers: Sequence[PeerProcess], slow: Sequence[str]) -> Iterator[Point]:
     point = partial(Point, LINEAR, history.tokens, history.turns)
     chosen = [program for program in OWN if program.name not in slow]
     answers = {program.name: digest(program.answer(history)) for program in chosen}
@@ -75,34 +85,34 @@ def _turn(history: History, peers: Sequence[Asked], slow: Sequence[str]) -> Iter
     timings = race({FLOOR: partial(floor, history), **works})
     yield point(FLOOR, timings[FLOOR], None)
     for name, answer in answers.items():
-        yield point(name, timings[name], _agreed(name, answer, right))
+        yield point(name, timings[name], _check_answer(name, answer, right))
     for peer in peers:
         for name, (answer, timing) in peer.timings(history, slow).items():
-            yield point(name, timing, _agreed(name, answer, right))
+            yield point(name, timing, _check_answer(name, answer, right))
     for name in slow:
         yield point(name, None, None)
 
 
-def _agreed(name: str, answer: str | None, right: str | None) -> bool:
+def _check_answer(name: str, answer: str | None, right: str | None) -> bool:
     if right is None or answer != right:
-        raise DisagreementError(f"{name} answers otherwise than {OWN[0].name}: nothing can be compared")
+        raise DisagreementError(f"{name} and {OWN[0].name} return different ids: times cannot be compared")
     return True
 
 
-def hard(made: Sequence[History], say: Say) -> Iterator[Point]:
-    """Measure histories that branch or nearly match."""
+def branching_points(histories: Sequence[History], report: Report) -> Iterator[Point]:
+    """Time stitches of histories that branch or nearly match the prompt."""
     for shape in SHAPES:
-        for history in made:
-            say(f"{shape.name}, {history.turns:,} turns")
+        for history in histories:
+            report(f"{shape.name}, {history.turns:,} turns")
             point = partial(Point, shape.name, history.tokens, history.turns)
             timings = race({FLOOR: partial(floor, history), "tito": partial(shape.work, history)})
             yield point(FLOOR, timings[FLOOR], None)
-            yield point("tito", timings["tito"], _right(shape, history))
+            yield point("tito", timings["tito"], _check_step(shape, history))
 
 
-def _right(shape: Shape, history: History) -> bool:
-    """See that the step found is the one that a plain comparison finds."""
-    found, step = stitched(shape.work(history)()), expected(shape, history)
-    if (found is None) != (step is None) or (found and step and found[: len(step)] != step):
+def _check_step(shape: Shape, history: History) -> bool:
+    """Check that the continued step is the one that a plain comparison finds."""
+    ids, step = stitched(shape.work(history)()), expected(shape, history)
+    if (ids is None) != (step is None) or (ids and step and ids[: len(step)] != step):
         raise DisagreementError(f"{shape.name}: another step was continued")
     return True

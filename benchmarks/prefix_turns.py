@@ -1,6 +1,6 @@
-"""Conversations at a real engine, by ids and by messages: what of each prompt it had in its prefix cache.
+"""Run conversations at a real engine by ids or by messages, and count the cached ids of each prompt.
 
-Every conversation has a salt of its own, so that none finds what another left behind.
+Every conversation has a cache salt of its own, so that it cannot reuse the blocks of another one.
 """
 
 from __future__ import annotations
@@ -23,44 +23,51 @@ from tito_io.engines.vllm import VLLM
 from tito_io.families.family import Family
 
 BLOCK = re.compile(r'vllm:cache_config_info\{[^}]*block_size="(\d+)"')
-CUES = 8
-"""Different questions."""
+QUESTIONS = 8
+"""How many different questions there are."""
 
 
 @attrs.frozen
 class Shape:
-    """How a conversation goes on."""
+    """Size of a conversation.
+
+    Attributes:
+        turns: Turns of the conversation.
+        words: Words of each question.
+        sampled: Sampled ids of each answer. The random model's stop token is ignored.
+    """
 
     turns: int
     words: int
-    """In each question."""
     sampled: int
-    """Ids of each answer: the model, which is random, is not asked where to stop."""
 
     def sampling(self, salt: str, turn: int) -> Sampling:
-        """Return how a turn is sampled."""
+        """Return the sampling arguments of a turn."""
         extra = {"cache_salt": salt, "ignore_eos": True}
         return Sampling(max_tokens=self.sampled, temperature=1.0, seed=turn, extra=extra)
 
 
 @attrs.frozen
-class Seen:
-    """One turn, as the engine counted it."""
+class TurnCounts:
+    """Ids of one turn's prompt that were cached, and that could have been.
+
+    Attributes:
+        prompt: Ids of the prompt.
+        available: Ids in whole blocks of the turn before, prompt and answer.
+        shared: Ids in whole blocks that the prompt has in common with any turn before.
+        cached: Cached ids as the engine reports them.
+        first: Seconds from the request to the first sampled id.
+    """
 
     prompt: int
-    """Ids."""
-    held: int
-    """Ids in whole blocks of the turn before, prompt and answer: what the engine had of the conversation."""
+    available: int
     shared: int
-    """Ids in whole blocks that the prompt has in common with a turn before: what could come of the cache."""
     cached: int
-    """Ids that came of the cache, as the engine says."""
     first: float
-    """Seconds from the question to the first sampled id."""
 
 
 class Way(Protocol):
-    """A way to take a turn."""
+    """A way to take a turn: by ids or by messages."""
 
     async def turn(self, messages: list[Plain], sampling: Sampling, first: First) -> Reply:
         """Take the turn after messages."""
@@ -68,20 +75,25 @@ class Way(Protocol):
 
 @attrs.define
 class First:
-    """When the first id of a turn came."""
+    """Stopwatch for the first sampled id of a turn.
+
+    Attributes:
+        began: Clock at the start.
+        seconds: Seconds until the first id; None before it arrives.
+    """
 
     began: float = attrs.field(factory=time.perf_counter)
     seconds: float | None = None
 
     async def watch(self, delta: Delta) -> None:
-        """Look at what came."""
+        """Stop the watch at the first delta with ids."""
         if self.seconds is None and delta.ids:
             self.seconds = time.perf_counter() - self.began
 
 
 @attrs.define
 class Tito:
-    """By ids, but for the first turn; the model's folder renders what is new, and the engine only samples."""
+    """Take turns by ids. The model folder renders the new messages; the first turn is sent as messages."""
 
     engine: VLLM
     family: Family
@@ -96,17 +108,17 @@ class Tito:
         return InThread(self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
 
     async def turn(self, messages: list[Plain], sampling: Sampling, first: First) -> Reply:
-        """Take the turn after messages, whose ids are those of the turns before and what is new."""
-        asked: dict[str, Any] = {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature}
-        asked |= {"seed": sampling.seed, "extra_body": dict(sampling.extra)}
-        taken = await self.client.turn(self.trajectory, messages, sampling=asked, watch=first.watch)
+        """Take the turn after `messages`; its prompt ids extend those of an earlier turn."""
+        arguments: dict[str, Any] = {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature}
+        arguments |= {"seed": sampling.seed, "extra_body": dict(sampling.extra)}
+        taken = await self.client.turn(self.trajectory, messages, sampling=arguments, watch=first.watch)
         self.trajectory = self.trajectory.append(taken.step)
         return taken.turn.reply
 
 
 @attrs.frozen
 class Mito:
-    """By messages, which the engine renders and tokenizes again each time."""
+    """Take turns by messages, which the engine renders and tokenizes again each time."""
 
     engine: VLLM
 
@@ -116,43 +128,46 @@ class Mito:
 
 
 async def block_size(base_url: str) -> int:
-    """Return how many ids a block of the engine's cache has."""
+    """Return how many ids a block of the engine's cache has, read from its metrics."""
     async with httpx2.AsyncClient() as client:
-        found = BLOCK.search((await client.get(f"{base_url}/metrics")).text)
-    if found is None:
-        raise RuntimeError(f"{base_url}/metrics does not say how large the cache's blocks are")
-    return int(found[1])
+        match = BLOCK.search((await client.get(f"{base_url}/metrics")).text)
+    if match is None:
+        raise RuntimeError(
+            f"{base_url}/metrics has no vllm:cache_config_info with block_size; vLLM is expected"
+        )
+    return int(match[1])
 
 
-async def talk(way: Way, shape: Shape, block: int, salt: str, seed: int) -> list[Seen]:
-    """Hold a conversation; return its turns."""
-    dice = random.Random(seed)  # noqa: S311  # questions to be measured with, no secret
-    cues, found, before = texts(shape.words, seed)[:CUES], list[Seen](), list[list[int]]()
+async def converse(way: Way, shape: Shape, block: int, salt: str, seed: int) -> list[TurnCounts]:
+    """Run a conversation; return the counts of its turns."""
+    rng = random.Random(seed)  # noqa: S311  # questions to be measured with, no secret
+    questions, counts, before = texts(shape.words, seed)[:QUESTIONS], list[TurnCounts](), list[list[int]]()
     messages: list[Plain] = []
     for turn in range(shape.turns):
-        messages.append({"role": "user", "content": dice.choice(cues)})
+        messages.append({"role": "user", "content": rng.choice(questions)})
         first = First()
         reply = await way.turn([*messages], shape.sampling(salt, turn), first)
-        found.append(seen(reply, before, block, first.seconds))
+        counts.append(turn_counts(reply, before, block, first.seconds))
         before.append([*reply.prompt_ids, *reply.completion_ids])
         messages.append(dict(reply.message or {"role": "assistant", "content": reply.text}))
-    return found
+    return counts
 
 
-def seen(reply: Reply, before: Sequence[Sequence[int]], block: int, first: float | None) -> Seen:
-    """Return what a turn came to.
+def turn_counts(reply: Reply, before: Sequence[Sequence[int]], block: int, first: float | None) -> TurnCounts:
+    """Return the counts of a turn; `before` has the ids of the turns before.
 
-    Of a turn's ids the last was sampled and never computed with, and of a prompt the last is computed anew.
+    The last sampled id of a turn was never an input, so it is in no block. The last id of a prompt is always
+    computed again.
     """
     if reply.usage.cached_tokens is None or first is None:
-        raise RuntimeError("the engine tells nothing of its cache, or streamed no id")
+        raise RuntimeError("the engine reports no cached_tokens, or streamed no id")
     prompt = Ids.of(reply.prompt_ids).tolist()
     most = len(prompt) - 1
     shared = max((common(prompt, one[:-1]) for one in before), default=0)
-    held = len(before[-1]) - 1 if before else 0
-    return Seen(
+    available = len(before[-1]) - 1 if before else 0
+    return TurnCounts(
         prompt=len(prompt),
-        held=held // block * block,
+        available=available // block * block,
         shared=min(shared, most) // block * block,
         cached=reply.usage.cached_tokens,
         first=first,
@@ -160,7 +175,7 @@ def seen(reply: Reply, before: Sequence[Sequence[int]], block: int, first: float
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common beginning.
+    """Return the length of the common prefix.
 
     >>> common([1, 2, 3], [1, 2, 4])
     2

@@ -1,7 +1,7 @@
-"""The programs that are compared: each makes the ids of the next prompt, its inputs made outside the clock.
+"""The programs that are compared. Each returns the ids of the next prompt; its inputs are built untimed.
 
-tito's own work is timed with its questions to the tokenizer answered from what was answered before, and once
-more with the tokenizer at work. The peers here and those of `benchmarks.peers.graph` tokenize in their time.
+tito's own work is timed with recorded answers of the tokenizer, and once more with the real tokenizer. The
+other programs, here and in `benchmarks.peers.graph`, tokenize within their time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 from benchmarks.clock import Work
 from benchmarks.history import History, Plain, parsed
-from benchmarks.voice import Listening
+from benchmarks.renderer import RecordingTokenize
 from tito_core import Message, Step, TokenizeFn, answer, stitch, stitch_questions
 from tito_core.seams.profile import Profile
 from tito_core.stitch import Stitched
@@ -30,21 +30,26 @@ SUBTRACTION = "prefix subtraction, tokenizing"
 MITO = "MITO: render and tokenize all"
 
 Answer = list[int] | None
-Ready = Callable[[TokenizeFn], Any]
-"""A stitch of fresh inputs, but for its tokenizer."""
+StitchCall = Callable[[TokenizeFn], Any]
+"""A stitch of fresh inputs that still needs a tokenizer."""
 
 
 @attrs.frozen
 class Program:
-    """A way to make the ids of the next prompt."""
+    """A way to build the ids of the next prompt.
+
+    Attributes:
+        name: Label of the tables.
+        prepare: Builds fresh inputs of a history, and returns the work to time.
+        read: Converts the result of the work to a list of ids; not timed.
+    """
 
     name: str
     prepare: Callable[[History], Work]
     read: Callable[[Any], Answer]
-    """What its result amounts to as ids, outside the clock."""
 
     def answer(self, history: History) -> Answer:
-        """Return what it makes of a history."""
+        """Return the ids of the next prompt of a history."""
         return self.read(self.prepare(history)())
 
 
@@ -54,14 +59,15 @@ def stitched(result: object) -> Answer:
 
 
 def itself(result: Answer) -> Answer:
-    """Return ids that are a list already, or None."""
+    """Return the result unchanged: it is a list or None."""
     return result
 
 
 def floor(history: History) -> Work:
-    """Compare all messages that both sides have, and copy the ids once.
+    """Compare all stored messages with the prompt, and copy the ids once.
 
-    Its inputs are made as those of `lists`: where messages lie in memory makes the same `==` twice as dear.
+    Its inputs are built like those of `lists`, because the memory layout of the messages can double the time
+    of the same `==`.
     """
     steps, prompt = history.unshared(), parsed(history.prompt)
     stored, again = list(steps[-1].messages.peek(slice(None))), prompt[:-1]
@@ -69,19 +75,19 @@ def floor(history: History) -> Work:
     return lambda: (stored == again, head + rest)
 
 
-def lists(history: History, profile: Profile | None) -> Ready:
-    """`stitch` from steps and a prompt that share nothing, to a list."""
-    return partial(_stitch, history.unshared(), parsed(history.prompt), history.voice.suffix, profile)
+def lists(history: History, profile: Profile | None) -> StitchCall:
+    """Call `stitch` on steps and a prompt that share nothing; the result is a list."""
+    return partial(_stitch, history.unshared(), parsed(history.prompt), history.renderer.suffix, profile)
 
 
-def shared(history: History, profile: Profile | None) -> Ready:
-    """Run `stitch_questions` from a trajectory and a prompt that shares its last step, to shared ids."""
-    return partial(_stitching, history.trajectory, history.following(), history.voice.suffix, profile)
+def shared(history: History, profile: Profile | None) -> StitchCall:
+    """Run `stitch_questions` on a trajectory and a prompt that shares its messages; the ids are shared."""
+    return partial(_stitching, history.trajectory, history.following(), history.renderer.suffix, profile)
 
 
-def off_the_wire(history: History, profile: Profile | None) -> Ready:
-    """`stitch_questions` from a trajectory and a prompt that shares nothing with it, to shared ids."""
-    return partial(_stitching, history.trajectory, parsed(history.prompt), history.voice.suffix, profile)
+def off_the_wire(history: History, profile: Profile | None) -> StitchCall:
+    """Run `stitch_questions` on a trajectory and a prompt parsed from JSON; the ids are shared."""
+    return partial(_stitching, history.trajectory, parsed(history.prompt), history.renderer.suffix, profile)
 
 
 def _stitch(
@@ -104,32 +110,33 @@ def _stitching(
     return answer(stitch_questions(steps, prompt, suffix, profile=profile), tokenize)
 
 
-def alone(make: Callable[[History, Profile | None], Ready], *, known: bool) -> Callable[[History], Work]:
-    """Return what makes a stitch whose questions are answered at once."""
+def alone(make: Callable[[History, Profile | None], StitchCall], *, known: bool) -> Callable[[History], Work]:
+    """Return a stitch with recorded answers of the tokenizer; with `known`, the profile is given too."""
 
     def prepare(history: History) -> Work:
-        profile, listening = history.profile if known else None, Listening(history.voice.tokenize)
-        make(history, profile)(listening)
-        return partial(make(history, profile), listening.replayed())
+        profile, recording = history.profile if known else None, RecordingTokenize(history.renderer.tokenize)
+        make(history, profile)(recording)
+        return partial(make(history, profile), recording.replayed())
 
     return prepare
 
 
 def whole(history: History) -> Work:
-    """Stitch with the tokenizer in the time."""
-    return partial(shared(history, history.profile), history.voice.tokenize)
+    """Stitch with the real tokenizer."""
+    return partial(shared(history, history.profile), history.renderer.tokenize)
 
 
 DUMMY = ({"role": "user", "content": "Hello."}, {"role": "assistant", "content": "It is seven."})
 
 
 def subtraction(history: History) -> Work:
-    """Render a fixed dummy conversation with and without what is new; the difference follows the ids.
+    """Render a fixed conversation with and without the new messages, and append the difference to the ids.
 
-    The shorter render is cut after its last stop, which the sampled ids have already. Nothing is matched.
+    The shorter render is cut after its last stop token, which the sampled ids already have. No messages are
+    matched.
     """
     environment, given = history.prompt[-1:], (history.prompt_ids, history.completion_ids)
-    return partial(subtract, history.voice.tokenize, history.voice.stop, environment, *given)
+    return partial(subtract, history.renderer.tokenize, history.renderer.stop, environment, *given)
 
 
 def subtract(
@@ -139,7 +146,7 @@ def subtract(
     prompt_ids: list[int],
     completion_ids: list[int],
 ) -> Answer:
-    """Return the ids with the difference after them, None where one render does not begin the other."""
+    """Return the ids with the difference appended; None if one render is not a prefix of the other."""
     base = list(tokenize(DUMMY, add_generation_prompt=False))
     longer = list(tokenize([*DUMMY, *environment], add_generation_prompt=True))
     if longer[: len(base)] != base:
@@ -149,7 +156,7 @@ def subtract(
 
 def mito(history: History) -> Work:
     """Render the whole conversation and tokenize it."""
-    prompt, tokenize = parsed(history.prompt), history.voice.tokenize
+    prompt, tokenize = parsed(history.prompt), history.renderer.tokenize
     return lambda: list(tokenize(prompt, add_generation_prompt=True))
 
 
@@ -163,4 +170,4 @@ OWN = (
     Program(SUBTRACTION, subtraction, itself),
     Program(MITO, mito, itself),
 )
-"""The programs that need nothing but this package."""
+"""The programs that need no other package."""

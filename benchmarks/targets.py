@@ -1,4 +1,4 @@
-"""What the figures ought to be."""
+"""Targets: figures and the limits that they should keep."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.measure import LINEAR, Point
 from benchmarks.programs import BEST, FLOOR, KNOWN, LISTS, SHARED
 
 TURNS = 1_000
-"""The length at which lists and trajectories are judged."""
+"""Turns at which lists and trajectories are compared with the floor."""
 
 
 @attrs.frozen
 class Target:
-    """A figure and its limit."""
+    """A figure and its upper limit."""
 
     name: str
     value: float
@@ -29,25 +29,25 @@ class Target:
 
 
 def warm(points: Iterable[Point], case: str, program: str) -> dict[int, float]:
-    """Return a program's seconds by turns, for points of one number of tokens."""
+    """Return a program's warm seconds by turns. All points must have the same tokens a message."""
     chosen = [point for point in points if (point.case, point.program) == (case, program)]
     return {point.turns: point.timing.warm for point in chosen if point.timing is not None}
 
 
 def exponent(points: Sequence[Point], case: str, program: str) -> float | None:
-    """Return a program's growth over the number of turns."""
-    found = warm(points, case, program)
-    return growth(list(found), list(found.values()))
+    """Return the exponent of a program's growth over the number of turns."""
+    seconds = warm(points, case, program)
+    return growth(list(seconds), list(seconds.values()))
 
 
 def targets(points: Sequence[Point], tokens: int) -> Iterator[Target]:
-    """Yield the targets of the points of one number of tokens a message."""
+    """Yield the targets of the points with `tokens` tokens a message."""
     chosen = [point for point in points if point.tokens == tokens]
     base = warm(chosen, LINEAR, FLOOR)
     said = f"{tokens:,} tokens a message"
     for program, limit in ((LISTS, 1.3), (KNOWN, 1.3), (SHARED, 0.1), (BEST, 0.1)) if TURNS in base else ():
         ratio = warm(chosen, LINEAR, program)[TURNS] / base[TURNS]
-        yield Target(f"{program}, {TURNS:,} turns, {said}: of the floor", ratio, limit)
+        yield Target(f"{program}, {TURNS:,} turns, {said}: multiple of the floor", ratio, limit)
     for program in (SHARED, BEST):
         yield Target(f"{program}, {said}: growth", exponent(chosen, LINEAR, program) or 0.0, 0.1)
     for case in {point.case: None for point in chosen if point.case != LINEAR}:

@@ -1,6 +1,6 @@
-"""What is measured of a turn on the wire: tito's parts and the whole of it, and the `openai` client.
+"""The programs of the wire benchmark: the parts of a turn, a whole turn, and the `openai` client.
 
-Every program asks a server of its own, and what they sent and got is compared before anything is timed.
+Every program has a server of its own. What the programs send and receive is compared before they are timed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 
 from benchmarks.clock import Work
 from benchmarks.history import History, Plain, parsed, texts
-from benchmarks.voice import Listening, Replaying
+from benchmarks.renderer import RecordingTokenize, ReplayingTokenize
 from benchmarks.wire_server import MODEL, SAMPLED, Server
 from tito_core import Ids, Message, Trajectory, answer, stitch_questions
 from tito_core.stitch import Stitched
@@ -33,23 +33,23 @@ SAMPLING = Sampling(max_tokens=SAMPLED)
 BASE = "http://127.0.0.1:1"
 VOCABULARY = 1_000_000
 QUESTION = {"role": "user", "content": texts(SAMPLED, 3)[0]}
-"""What is new in every turn, beside as many sampled ids: the rest is history."""
+"""The new message of every turn."""
 
 
 def driven(coming: Coroutine[Any, Any, T]) -> T:
-    """Run what never waits: nothing here goes further than this process, and no loop is in the time."""
+    """Run a coroutine that never waits, without an event loop, whose time would be measured too."""
     try:
         coming.send(None)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # a coroutine's result is untyped here
-    raise RuntimeError("a turn waited for something")
+        return end.value  # type: ignore[no-any-return]  # `StopIteration.value` is untyped
+    raise RuntimeError("the coroutine waited for I/O: its transport must answer in this process")
 
 
 @attrs.define
-class Answering:
-    """Renders what was asked once, in no time."""
+class ReplayedRenderer:
+    """An async renderer that repeats recorded answers."""
 
-    replayed: Replaying
+    replayed: ReplayingTokenize
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the next answer."""
@@ -63,54 +63,71 @@ class Answering:
 
 
 @attrs.define
-class Talk:
-    """A conversation at a server of its own, as far as a history goes; each call takes its next turn."""
+class ServedConversation:
+    """A conversation with a server of its own, after all turns of a history.
+
+    Attributes:
+        server: The server.
+        conversation: tito's conversation.
+        messages: Messages of the next prompt.
+    """
 
     server: Server
     conversation: Conversation
     messages: list[Plain]
-    """The next prompt."""
 
     def turn(self) -> ClientTurn:
-        """Take a turn, and write down the next prompt."""
+        """Take the next turn, and set the prompt after it."""
         turn = driven(self.conversation.turn(self.messages))
         self.messages = [*self.messages, {"role": "assistant", "content": turn.reply.text}, QUESTION]
         return turn
 
 
-def talk(history: History, *, wired: bool = False) -> Talk:
-    """Return a conversation that has come to the end of a history; `wired` shares no text with it."""
-    server = Server(history.voice.stop)
+def open_conversation(history: History, *, parsed_prompt: bool = False) -> ServedConversation:
+    """Return a conversation at the end of a history.
+
+    With `parsed_prompt` its messages are parsed from JSON and share no text with the history.
+    """
+    server = Server(history.renderer.stop)
     engine = VLLM(BASE, transport=server, model=MODEL, vocab_size=VOCABULARY)
-    begun = Conversation(engine=engine, sampling=SAMPLING)
-    steps = [attrs.evolve(step, key=begun.key) for step in history.trajectory]
-    asked = Listening(history.voice.tokenize)
-    profile = attrs.evolve(history.profile, key=begun.key)
-    prompt = [*(parsed(history.messages) if wired else history.messages), QUESTION]
-    found = answer(stitch_questions(steps, prompt, profile.suffix, key=begun.key, profile=profile), asked)
-    assert isinstance(found, Stitched)  # noqa: S101  # what follows measures that it is
-    begun.trajectory, begun.profile = Trajectory(steps), profile
-    begun.tokenize_fn = Answering(asked.replayed())
-    made = Talk(server, begun, prompt)
+    conversation = Conversation(engine=engine, sampling=SAMPLING)
+    steps = [attrs.evolve(step, key=conversation.key) for step in history.trajectory]
+    recording = RecordingTokenize(history.renderer.tokenize)
+    profile = attrs.evolve(history.profile, key=conversation.key)
+    prompt = [*(parsed(history.messages) if parsed_prompt else history.messages), QUESTION]
+    stitched = answer(
+        stitch_questions(steps, prompt, profile.suffix, key=conversation.key, profile=profile), recording
+    )
+    assert isinstance(stitched, Stitched)  # noqa: S101  # the benchmark measures stitches, not refusals
+    conversation.trajectory, conversation.profile = Trajectory(steps), profile
+    conversation.tokenize_fn = ReplayedRenderer(recording.replayed())
+    served = ServedConversation(server, conversation, prompt)
     server.count = history.last.prompt_ids.length
-    server.grows = found.ids.length - history.last.ids.length + SAMPLED
-    driven(engine.from_ids(begun.trajectory[-1].prompt_ids, SAMPLING))  # the turn before, once more
-    server.count = found.ids.length
-    return made
+    server.grows = stitched.ids.length - history.last.ids.length + SAMPLED
+    driven(
+        engine.from_ids(conversation.trajectory[-1].prompt_ids, SAMPLING)
+    )  # one turn first, so that the client has sent these ids before
+    server.count = stitched.ids.length
+    return served
 
 
-def whole(history: History, *, wired: bool = False) -> Work:
-    """Take turn after turn of one conversation."""
-    return talk(history, wired=wired).turn
+def whole_turn(history: History, *, parsed_prompt: bool = False) -> Work:
+    """Return work that takes the next turn of one conversation."""
+    return open_conversation(history, parsed_prompt=parsed_prompt).turn
 
 
-def first(history: History) -> Work:
-    """Take a turn that knows nothing of those before: everything is written, and the prompt comes back."""
+def first_turn(history: History) -> Work:
+    """Return work that sends a long prompt for the first time.
+
+    All ids are encoded, and the reply repeats the prompt ids.
+    """
     ids, count = history.last.prompt_ids, history.last.prompt_ids.length
     listed = ids.tolist()
 
     def work() -> object:
-        engine = VLLM(BASE, transport=Server(history.voice.stop, count), model=MODEL, vocab_size=VOCABULARY)
+        engine = VLLM(
+            BASE, transport=Server(history.renderer.stop, count), model=MODEL, vocab_size=VOCABULARY
+        )
         return driven(engine.from_ids(listed, SAMPLING))
 
     return work
@@ -118,7 +135,14 @@ def first(history: History) -> Work:
 
 @attrs.frozen
 class Parts:
-    """One turn, taken apart."""
+    """The parts of one turn, to be called again and again.
+
+    Attributes:
+        stitch: Normalizes, matches and stitches.
+        body: Encodes the request body.
+        parse: Parses the reply.
+        sent: The request body.
+    """
 
     stitch: Work
     body: Work
@@ -127,52 +151,60 @@ class Parts:
 
 
 def parts(history: History) -> Parts:
-    """Return the parts of the turn at the end of a history, to be called again and again."""
-    made = talk(history)
-    made.server.keeps = True
-    conversation, prompt = made.conversation, made.messages
+    """Return the parts of the turn at the end of a history."""
+    served = open_conversation(history)
+    served.server.keeps = True
+    conversation, prompt = served.conversation, served.messages
     trajectory, profile, replayed = conversation.trajectory, conversation.profile, conversation.tokenize_fn
-    assert profile is not None  # noqa: S101  # it was given above
-    assert isinstance(replayed, Answering)  # noqa: S101  # likewise
+    assert profile is not None  # noqa: S101  # `open_conversation` has set it
+    assert isinstance(replayed, ReplayedRenderer)  # noqa: S101  # likewise
     again = replayed.replayed
 
     def stitch() -> Stitched:
         asking = stitch_questions(trajectory, prompt, profile.suffix, key=conversation.key, profile=profile)
-        found = answer(asking, again)
-        assert isinstance(found, Stitched)  # noqa: S101  # likewise
-        return found
+        stitched = answer(asking, again)
+        assert isinstance(stitched, Stitched)  # noqa: S101  # likewise
+        return stitched
 
     ids = stitch().ids
-    turn = made.turn()
-    assert turn.reply.prompt_ids == ids  # noqa: S101  # the parts are those of the whole
+    turn = served.turn()
+    assert turn.reply.prompt_ids == ids  # noqa: S101  # the parts must belong to this turn
     engine = conversation.engine
     assert isinstance(engine, VLLM)  # noqa: S101  # likewise
     body = partial(_body, engine, ids)
-    return Parts(stitch, body, partial(_parse, engine, made.server.answered, ids), body())
+    return Parts(stitch, body, partial(_parse, engine, served.server.answered, ids), body())
 
 
 def _body(engine: VLLM, ids: Ids) -> bytes:
-    """Write a request, the check of its ids included."""
-    wire = engine._wire  # noqa: SLF001  # a part is measured where it lies
+    """Check the ids and encode the request body."""
+    wire = engine._wire  # noqa: SLF001  # this part has no public function
     sent = wire.sendable(ids, engine.vocab_size)
     return encoded(completion(MODEL, sent, SAMPLING, SAMPLED, echo=False), wire.digits)
 
 
 def _parse(engine: VLLM, text: bytes, ids: Ids) -> object:
-    """Read an answer."""
-    said = orjson.loads(text)
-    check = engine._check(COMPLETIONS, said)  # noqa: SLF001  # likewise
-    return read(check, said, COMPLETED, VllmQuestion(SAMPLING, ids, echo=False))
+    """Parse and check a reply."""
+    body = orjson.loads(text)
+    check = engine._check(COMPLETIONS, body)  # noqa: SLF001  # likewise
+    return read(check, body, COMPLETED, VllmQuestion(SAMPLING, ids, echo=False))
 
 
-class Peer:
-    """The `openai` client, at a server of its own. Its list of ids is made outside the clock."""
+class OpenAIClient:
+    """The `openai` client with a server of its own. Its list of ids is built untimed.
+
+    Attributes:
+        ids: Ids of the prompt.
+        server: The server.
+        client: The `openai` client.
+        prompt: The client's argument `prompt`.
+        extra: The client's argument `extra_body`.
+    """
 
     def __init__(self, history: History, *, raw: bool) -> None:
-        """Make ready; with `raw` the ids go past the client's own look at each of them."""
-        found = talk(history)
-        self.ids = Ids.of(found.turn().reply.prompt_ids)
-        self.server = Server(history.voice.stop, self.ids.length)
+        """Connect to a server. With `raw` the ids are in `extra_body`, which the client does not inspect."""
+        conversation = open_conversation(history)
+        self.ids = Ids.of(conversation.turn().reply.prompt_ids)
+        self.server = Server(history.renderer.stop, self.ids.length)
         http = httpx2.Client(transport=self.server)
         self.client = openai.OpenAI(base_url=f"{BASE}/v1", api_key="any", max_retries=0, http_client=http)
         listed = self.ids.tolist()
@@ -181,7 +213,7 @@ class Peer:
         self.extra = {**extra, "prompt": listed} if raw else extra
 
     def turn(self) -> list[int]:
-        """Take a turn; return what was sampled."""
+        """Take a turn; return the sampled ids."""
         completion = self.client.completions.create(
             model=MODEL, prompt=self.prompt, max_tokens=SAMPLED, logprobs=0, extra_body=self.extra
         )

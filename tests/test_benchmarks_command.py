@@ -1,4 +1,4 @@
-"""The benchmarks' command lines: numbers that make no sense are refused, an interrupt is a line and 130."""
+"""Benchmark commands reject numbers out of range, and end an interrupt with one line and status 130."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def ended(*command: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=" ".join,
 )
-def test_a_number_that_makes_no_sense_is_refused(command: tuple[str, ...]) -> None:
+def test_a_number_out_of_range_is_a_usage_error(command: tuple[str, ...]) -> None:
     done = ended(*command)
     assert done.returncode == 2
-    assert f"argument {command[1]}: '{command[2]}' is no whole number from 1 on" in done.stderr
+    assert f"argument {command[1]}: '{command[2]}' is not a whole number of at least 1" in done.stderr
     assert done.stderr.startswith(f"usage: python -m {command[0]} ")
 
 
@@ -56,12 +56,12 @@ def test_help_names_the_program_as_it_is_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1.5", "²", "-1", "0", "1e3"])
-def test_what_is_no_whole_number(text: str) -> None:
-    with pytest.raises(Exception, match="is no whole number from 1 on"):
+def test_text_that_is_not_a_whole_number_is_rejected(text: str) -> None:
+    with pytest.raises(Exception, match="is not a whole number of at least 1"):
         whole(1)(text)
 
 
-def test_an_interrupt_is_a_line_and_a_status(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_prints_one_line_and_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
     @interruptible
     def work() -> None:
         raise KeyboardInterrupt
@@ -76,7 +76,7 @@ def test_an_interrupt_is_a_line_and_a_status(capsys: pytest.CaptureFixture[str])
     [("benchmarks.gateway", "--turns", "100000"), ("tests.faults",)],
     ids=["a server", "children"],
 )
-def test_an_interrupt_on_the_way_leaves_no_trace_and_no_files(
+def test_an_interrupt_during_a_run_leaves_no_traceback_and_no_files(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
     with subprocess.Popen(
@@ -92,13 +92,13 @@ def test_an_interrupt_on_the_way_leaves_no_trace_and_no_files(
             time.sleep(0.05)
         time.sleep(0.5)
         start = time.monotonic()
-        _, said = interrupt(run)
-    assert (run.returncode, said) == (INTERRUPTED, "interrupted\n")
+        _, error = interrupt(run)
+    assert (run.returncode, error) == (INTERRUPTED, "interrupted\n")
     assert time.monotonic() - start < 6
     assert list(tmp_path.iterdir()) == []
 
 
-def test_children_are_stopped_together_and_none_begins_after(tmp_path: Path) -> None:
+def test_children_are_stopped_together_and_none_starts_afterwards(tmp_path: Path) -> None:
     found: list[int | None] = []
     sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
     start = time.monotonic()
@@ -115,6 +115,6 @@ def test_children_are_stopped_together_and_none_begins_after(tmp_path: Path) -> 
     assert time.monotonic() - start < 30
 
 
-def test_a_child_s_status_is_told(tmp_path: Path) -> None:
+def test_the_exit_status_of_a_child_is_returned(tmp_path: Path) -> None:
     with Children() as children:
         assert children.run([sys.executable, "-c", "raise SystemExit(3)"], tmp_path, {}) == 3

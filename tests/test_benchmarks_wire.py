@@ -1,4 +1,4 @@
-"""What is measured on the wire and in a prefix cache is what it is called; programs that differ are told."""
+"""The wire and prefix-cache benchmarks measure what their labels say, and reject programs that differ."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from benchmarks import prefix_cache, prefix_turns, wire
 from benchmarks.history import History, histories
-from benchmarks.prefix_cache import Found
-from benchmarks.prefix_turns import Seen, Shape, seen
-from benchmarks.voice import voice
-from benchmarks.wire_programs import Peer, first, parts, talk
+from benchmarks.prefix_cache import CacheResults
+from benchmarks.prefix_turns import Shape, TurnCounts, turn_counts
+from benchmarks.renderer import load_renderer
+from benchmarks.wire_programs import OpenAIClient, first_turn, open_conversation, parts
 from tito_io.engines.protocol import InvalidReplyError, Reply, Usage
 
 pytestmark = pytest.mark.usefixtures("light_heap")
@@ -23,55 +23,55 @@ pytestmark = pytest.mark.usefixtures("light_heap")
 def history() -> History:
     with pytest.MonkeyPatch.context() as patched:
         patched.delenv("TITO_FAMILIES", raising=False)
-        return histories(voice(), [4], 6)[0]
+        return histories(load_renderer(), [4], 6)[0]
 
 
-@pytest.mark.parametrize("wired", [False, True])
-def test_each_call_is_the_next_turn_of_one_conversation(history: History, wired: bool) -> None:
-    one = talk(history, wired=wired)
+@pytest.mark.parametrize("parsed_prompt", [False, True])
+def test_each_call_is_the_next_turn_of_one_conversation(history: History, parsed_prompt: bool) -> None:
+    one = open_conversation(history, parsed_prompt=parsed_prompt)
     one.server.keeps = True
     before = history.last.ids.tolist()
     for _ in range(3):
         turn = one.turn()
         assert turn.stitched is not None
-        assert one.server.seen()[: len(before)] == before
+        assert one.server.prompt_ids()[: len(before)] == before
         assert b'"return_token_ids"' not in one.server.sent
         before = one.conversation.trajectory[-1].ids.tolist()
 
 
-def test_the_parts_are_those_of_a_turn(history: History) -> None:
-    taken, one = parts(history), talk(history)
+def test_the_parts_belong_to_one_turn(history: History) -> None:
+    taken, one = parts(history), open_conversation(history)
     one.server.keeps = True
     one.turn()
     assert taken.body() == taken.sent == one.server.sent
-    assert taken.stitch().ids == one.server.seen()
+    assert taken.stitch().ids == one.server.prompt_ids()
     assert list(taken.parse().completion_ids) == one.server.sampled
-    assert wire.agreed(history, taken) == len(one.server.seen())
+    assert wire.check_agreement(history, taken) == len(one.server.prompt_ids())
 
 
-def test_a_first_turn_has_everything_written_and_repeated(history: History) -> None:
-    reply: Any = first(history)()
+def test_a_first_turn_sends_all_ids_and_gets_them_back(history: History) -> None:
+    reply: Any = first_turn(history)()
     assert reply.raw["choices"][0]["prompt_token_ids"] == history.prompt_ids
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_programs_that_send_other_ids_are_not_compared(
+def test_programs_that_send_other_ids_stop_the_comparison(
     history: History, spoilt: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Peer.__init__
+    original = OpenAIClient.__init__
 
-    def wrong(self: Peer, history: History, *, raw: bool) -> None:
-        made(self, history, raw=raw)
+    def wrong(self: OpenAIClient, history: History, *, raw: bool) -> None:
+        original(self, history, raw=raw)
         if raw is spoilt:
             setattr(self, "extra" if raw else "prompt", {"prompt": [1, 2, 3]} if raw else [1, 2, 3])
 
-    monkeypatch.setattr(Peer, "__init__", wrong)
+    monkeypatch.setattr(OpenAIClient, "__init__", wrong)
     with pytest.raises(wire.DisagreementError, match="extra_body" if spoilt else "prompt="):
-        wire.agreed(history, parts(history))
+        wire.check_agreement(history, parts(history))
 
 
-def test_a_server_that_counts_otherwise_stops_a_turn(history: History) -> None:
-    one = talk(history)
+def test_a_wrong_count_of_prompt_ids_stops_a_turn(history: History) -> None:
+    one = open_conversation(history)
     one.server.count += 1
     with pytest.raises(InvalidReplyError, match="counted prompt ids"):
         one.turn()
@@ -88,8 +88,8 @@ def test_the_wire_command_prints_one_object_or_tables(monkeypatch: pytest.Monkey
     work = sum(case["timings"][name]["warm"] for name in wire.WORK)
     assert target["value"] == pytest.approx(work / case["timings"][wire.FLOOR]["warm"])
     assert wire.OPENAI in case["timings"]
-    told = CliRunner().invoke(wire.main, ["--quick"])
-    assert all(name in told.stdout for name in case["timings"])
+    tables = CliRunner().invoke(wire.main, ["--quick"])
+    assert all(name in tables.stdout for name in case["timings"])
 
 
 # The prefix cache.
@@ -108,39 +108,47 @@ def reply(prompt: list[int], cached: int | None, ids: tuple[int, ...] = (7, 8)) 
     )
 
 
-def test_what_can_be_reused_are_whole_blocks_of_what_was_computed() -> None:
-    """The last sampled id was computed with by nobody, and a prompt's last id is computed anew."""
+def test_only_whole_blocks_of_computed_ids_can_be_reused() -> None:
+    """The last sampled id was never an input, and the last id of a prompt is computed again."""
     before = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 9]]
-    turn = seen(reply([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 8), before[:1], 4, 0.5)
-    assert (turn.prompt, turn.held, turn.shared, turn.cached, turn.first) == (10, 8, 8, 8, 0.5)
-    assert seen(reply([1, 2, 3, 4, 5, 6, 7, 8], 4), before[:1], 4, 0.5).shared == 4
-    assert seen(reply([1, 2, 3, 4, 5, 6, 8, 8], 4), before, 4, 0.5).shared == 4
-    assert seen(reply([1, 2, 3, 4, 5], 0), before, 4, 0.5).held == 0
-    assert seen(reply([1, 2, 3], 0), [], 4, 0.5).shared == 0
+    turn = turn_counts(reply([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 8), before[:1], 4, 0.5)
+    assert (turn.prompt, turn.available, turn.shared, turn.cached, turn.first) == (10, 8, 8, 8, 0.5)
+    assert turn_counts(reply([1, 2, 3, 4, 5, 6, 7, 8], 4), before[:1], 4, 0.5).shared == 4
+    assert turn_counts(reply([1, 2, 3, 4, 5, 6, 8, 8], 4), before, 4, 0.5).shared == 4
+    assert turn_counts(reply([1, 2, 3, 4, 5], 0), before, 4, 0.5).available == 0
+    assert turn_counts(reply([1, 2, 3], 0), [], 4, 0.5).shared == 0
 
 
-def test_an_engine_that_tells_nothing_is_not_measured() -> None:
-    with pytest.raises(RuntimeError, match="tells nothing of its cache"):
-        seen(reply([1, 2], None), [], 4, 0.5)
+def test_an_engine_without_cache_counts_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="reports no cached_tokens"):
+        turn_counts(reply([1, 2], None), [], 4, 0.5)
     with pytest.raises(RuntimeError, match="streamed no id"):
-        seen(reply([1, 2], 0), [], 4, None)
+        turn_counts(reply([1, 2], 0), [], 4, None)
 
 
-def test_all_turns_amount_to_parts_of_what_was_there() -> None:
+def test_sums_are_fractions_of_all_turns() -> None:
     turns = {
-        prefix_cache.TITO: [[Seen(10, 0, 0, 0, 0.1), Seen(20, 8, 8, 8, 0.2), Seen(30, 16, 16, 16, 0.3)]],
-        prefix_cache.MITO: [[Seen(10, 0, 0, 0, 0.1), Seen(20, 8, 4, 4, 0.4), Seen(30, 16, 8, 4, 0.6)]],
+        prefix_cache.TITO: [
+            [TurnCounts(10, 0, 0, 0, 0.1), TurnCounts(20, 8, 8, 8, 0.2), TurnCounts(30, 16, 16, 16, 0.3)]
+        ],
+        prefix_cache.MITO: [
+            [TurnCounts(10, 0, 0, 0, 0.1), TurnCounts(20, 8, 4, 4, 0.4), TurnCounts(30, 16, 8, 4, 0.6)]
+        ],
     }
-    found = Found(4, Shape(3, 5, 5), turns)
-    assert found.sums(prefix_cache.TITO) == {"of the prompts": 24 / 60, "of held": 1, "of shared": 1}
-    assert found.sums(prefix_cache.MITO) == {"of the prompts": 8 / 60, "of held": 8 / 24, "of shared": 8 / 12}
+    found = CacheResults(4, Shape(3, 5, 5), turns)
+    assert found.sums(prefix_cache.TITO) == {"of the prompts": 24 / 60, "of available": 1, "of shared": 1}
+    assert found.sums(prefix_cache.MITO) == {
+        "of the prompts": 8 / 60,
+        "of available": 8 / 24,
+        "of shared": 8 / 12,
+    }
     assert found.late(prefix_cache.MITO) == 0.5
-    data = json.loads(json.dumps(prefix_cache.plain(found)))
-    assert data["reached"][prefix_cache.TITO]["of held"] == 1
+    data = json.loads(json.dumps(prefix_cache.json_data(found)))
+    assert data["reached"][prefix_cache.TITO]["of available"] == 1
     assert data["rounds"][prefix_cache.MITO][0][1]["cached"] == 4
 
 
-def test_the_size_of_a_block_is_read_off_the_metrics() -> None:
+def test_the_block_size_is_read_from_the_metrics() -> None:
     line = 'vllm:cache_config_info{block_size="128",cache_dtype="auto",engine="0"} 1.0'
     found = prefix_turns.BLOCK.search(f"# HELP\n{line}\n")
     assert found is not None

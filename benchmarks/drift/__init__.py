@@ -1,1 +1,1 @@
-"""Drift of a real engine's turns, measured by cause."""
+"""Measure the retokenization drift of a real engine's turns, by cause."""

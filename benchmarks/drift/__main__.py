@@ -1,10 +1,10 @@
-"""Drift of a real engine's turns, measured: `python -m benchmarks.drift [--engine vllm] [--url URL]`.
+"""Measure drift by cause on a real engine: `python -m benchmarks.drift [--engine vllm] [--url URL]`.
 
-200 conversations of 20 turns with tools, many at a time, retried, branched, edited, compacted and cut short
-by seeded dice; by ids wherever that is proven. The calls are stored as `tito rollout --calls` stores them and
-go through what `tito samples` and `tito audit` do. Every row's sampled ids are compared with the answers as
-they were heard on the wire. Without `--url` an engine is started on this machine's processors, with a tiny
-model of random weights (`tests/engines`). Ends with 1 where anything is amiss.
+By default 200 conversations of 20 turns with tools run at once. A seeded agent retries, branches, edits,
+compacts and cuts turns short. Prompts are sent as ids wherever a bridge is proven. The calls are stored as
+by `tito rollout --calls`, then converted as by `tito samples` and audited as by `tito audit`. The sampled ids
+of every row are compared with the ids recorded on the wire. Without `--url` an engine is started on the CPU,
+with a tiny model of random weights (`tests/engines`). Exits with 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -36,59 +36,68 @@ from tito_io.samples.read import conversations
 from tito_io.samples.rows import to_rows
 
 from .agent import Agent
-from .place import Place, bound, lent
-from .proof import proof
+from .engine import EngineAddress, bound, engine_address
 from .rates import Rates
-from .show import Found, Outcome
-from .tap import WHOSE, Tap
-from .voice import Voice
+from .recorder import CONVERSATION, Recorder
+from .report import RunResult, StyleResult
+from .row_check import check_rows
+from .sampling import SamplingStyle
 
 CONVERSATIONS, TURNS, TOGETHER = 200, 20, 32
 
 
 @attrs.define
 class Run:
-    """All conversations with one engine."""
+    """All conversations with one engine.
 
-    place: Place
+    Attributes:
+        address: The engine.
+        folder: Folder of the calls, a file per conversation.
+        args: The command line.
+        recorder: Recorder of the sampled ids on the wire.
+        acts: How often the agents did what.
+        errors: Errors of the engine, and conversations that broke off.
+        counts: Routes and refusals by sampling style.
+    """
+
+    address: EngineAddress
     folder: Path
     args: argparse.Namespace
-    tap: Tap
+    recorder: Recorder
     acts: Counter[str] = attrs.field(factory=Counter)
     errors: list[str] = attrs.field(factory=list)
     counts: dict[str, Counts] = attrs.field(factory=dict)
-    """By voice."""
 
-    async def talk(self, voices: list[Voice], tick: Callable[[], None]) -> None:
-        """Have every conversation, some at a time; voices take turns."""
-        engine = self.place.engine(self.tap)
-        family = Family.load(self.place.family)
-        clients = {voice.name: TokenClient(engine, renderer=partial(bound, family)) for voice in voices}
+    async def converse(self, styles: list[SamplingStyle], tick: Callable[[], None]) -> None:
+        """Run every conversation, `--together` at a time; the sampling styles alternate."""
+        engine = self.address.engine(self.recorder)
+        family = Family.load(self.address.family)
+        clients = {style.name: TokenClient(engine, renderer=partial(bound, family)) for style in styles}
         self.counts = {name: client.counts for name, client in clients.items()}
         limit = anyio.CapacityLimiter(self.args.together)
         try:
             async with anyio.create_task_group() as group:
                 for number in range(self.args.conversations):
-                    voice = voices[number % len(voices)]
-                    group.start_soon(self._one, clients[voice.name], voice, number, limit, tick)
+                    style = styles[number % len(styles)]
+                    group.start_soon(self._one, clients[style.name], style, number, limit, tick)
         finally:
             await engine.aclose()
 
     async def _one(
         self,
         client: TokenClient,
-        voice: Voice,
+        style: SamplingStyle,
         number: int,
         limit: anyio.CapacityLimiter,
         tick: Callable[[], None],
     ) -> None:
-        """Have one conversation; its calls go to a file of its own."""
+        """Run one conversation; its calls go to a file of its own."""
         async with limit:
-            name = f"{voice.name}-{number:05}"
-            WHOSE.set(name)
-            dice = random.Random(f"{self.args.seed}/{number}")  # noqa: S311  # a benchmark's, not secrets
-            with CallFile(self.folder / voice.name / f"{name}.jsonl", name) as file:
-                agent = Agent(client, voice, file, dice)
+            name = f"{style.name}-{number:05}"
+            CONVERSATION.set(name)
+            rng = random.Random(f"{self.args.seed}/{number}")  # noqa: S311  # reproducible choices, not secrets
+            with CallFile(self.folder / style.name / f"{name}.jsonl", name) as file:
+                agent = Agent(client, style, file, rng)
                 try:
                     await agent.run(self.args.turns)
                 except UnreachableError as error:
@@ -97,25 +106,27 @@ class Run:
             self.errors += agent.errors
             tick()
 
-    def found(self, voice: Voice) -> Found:
-        """Make rows of a voice's calls and audit them."""
-        path = joined(self.folder / voice.name)
-        heard = {name: ids for name, ids in self.tap.heard.items() if name.startswith(f"{voice.name}-")}
-        proved = proof(to_rows(conversations(path), SampleOptions()), heard)
+    def checked(self, style: SamplingStyle) -> StyleResult:
+        """Make rows of a style's calls, check them, and audit the calls."""
+        path = joined(self.folder / style.name)
+        recorded = {
+            name: ids for name, ids in self.recorder.recorded.items() if name.startswith(f"{style.name}-")
+        }
+        row_check = check_rows(to_rows(conversations(path), SampleOptions()), recorded)
         rates = Rates()
-        report = audit_file(path, AuditRendering(family=self.place.family).load(), on_break=rates.add)
-        return Found(
-            voice=voice.name,
-            told=voice.told,
-            proof=proved,
+        report = audit_file(path, AuditRendering(family=self.address.family).load(), on_break=rates.add)
+        return StyleResult(
+            style=style.name,
+            description=style.description,
+            row_check=row_check,
             report=report,
             rates=rates.of(report.tally),
-            counts=self.counts[voice.name],
+            counts=self.counts[style.name],
         )
 
 
 def joined(folder: Path) -> Path:
-    """Return one file of all the files of a folder."""
+    """Concatenate the files of a folder; return the new file."""
     path = folder.with_suffix(".jsonl")
     with path.open("wb") as file:
         for one in sorted(folder.glob("*.jsonl")):
@@ -126,50 +137,61 @@ def joined(folder: Path) -> Path:
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.drift", description=__doc__)
-    parser.add_argument("--engine", choices=("vllm", "sglang", "embedded"), default="vllm")
-    parser.add_argument("--url", help="an engine that runs, of a model that --family is the folder of")
-    parser.add_argument("--model", help="the name that it serves the model by, where it has several")
-    parser.add_argument("--family", type=Path)
-    parser.add_argument("--conversations", type=whole(1), default=CONVERSATIONS)
-    parser.add_argument("--turns", type=whole(1), default=TURNS)
-    parser.add_argument("--together", type=whole(1), default=TOGETHER, help="conversations at a time")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for the calls, which are thrown away otherwise")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument(
+        "--engine",
+        choices=("vllm", "sglang", "embedded"),
+        default="vllm",
+        help="Inference engine. `embedded` needs no server. Default: %(default)s.",
+    )
+    parser.add_argument("--url", help="URL of a running engine; needs --family. Default: start one.")
+    parser.add_argument("--model", help="Name of the served model, if the engine at --url serves several.")
+    parser.add_argument("--family", type=Path, help="Model folder of the engine at --url.")
+    parser.add_argument(
+        "--conversations", type=whole(1), default=CONVERSATIONS, help="Conversations. Default: %(default)s."
+    )
+    parser.add_argument(
+        "--turns", type=whole(1), default=TURNS, help="Turns a conversation. Default: %(default)s."
+    )
+    parser.add_argument(
+        "--together", type=whole(1), default=TOGETHER, help="Conversations at a time. Default: %(default)s."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="Seed of all choices. Default: %(default)s.")
+    parser.add_argument("--keep", type=Path, help="Folder to keep the calls in. Default: they are deleted.")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object instead of tables.")
     args = parser.parse_args()
     if args.url is not None and args.family is None:
         parser.error("--url needs --family: the audit renders with the model's folder")
     return args
 
 
-def run(args: argparse.Namespace, folder: Path, console: Console) -> Outcome:
-    """Have the conversations and look at them."""
+def run(args: argparse.Namespace, folder: Path, console: Console) -> RunResult:
+    """Run the conversations, then check and audit them."""
     folder.mkdir(parents=True, exist_ok=True)
-    with lent(args, folder, lambda line: console.print(f"[dim]{line}")) as place:
-        voices = place.voices()
-        for voice in voices:
-            (folder / voice.name).mkdir(parents=True, exist_ok=True)
-        talk = Run(place, folder, args, place.tap(args.seed))
+    with engine_address(args, folder, lambda line: console.print(f"[dim]{line}")) as address:
+        styles = address.styles()
+        for style in styles:
+            (folder / style.name).mkdir(parents=True, exist_ok=True)
+        session = Run(address, folder, args, address.recorder(args.seed))
         began = time.perf_counter()
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("conversations", total=args.conversations)
-            anyio.run(talk.talk, voices, lambda: progress.advance(task))
+            anyio.run(session.converse, styles, lambda: progress.advance(task))
         ended = time.perf_counter()
-    found = [talk.found(voice) for voice in voices]
-    return Outcome(
-        engine=place.name,
+    results = [session.checked(style) for style in styles]
+    return RunResult(
+        engine=address.name,
         seed=args.seed,
         seconds=ended - began,
-        looked=time.perf_counter() - ended,
-        acts=talk.acts,
-        errors=talk.errors,
-        found=found,
+        checking_seconds=time.perf_counter() - ended,
+        acts=session.acts,
+        errors=session.errors,
+        results=results,
     )
 
 
 @interruptible
 def main() -> None:
-    """Print what drifts, and whether every sampled id is where it belongs."""
+    """Print drift by cause, and whether the rows have exactly the sampled ids."""
     args, console = arguments(), Console(stderr=True)
     with TemporaryDirectory() as folder:
         outcome = run(args, args.keep or Path(folder), console)

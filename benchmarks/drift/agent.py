@@ -1,6 +1,6 @@
-"""An agent that goes on, retries, goes back, edits, compacts and delegates, by seeded dice.
+"""A seeded agent that goes on, retries, goes back, edits, compacts and delegates.
 
-Every call of a conversation goes to one file, in the order in which it was made.
+All calls of a conversation are written to one file, in their order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import EngineError, OverlongError, UnreachableError
 from tito_io.samples.forms.tito import CallFile
 
-from .voice import NAMES, Voice
+from .sampling import NAMES, SamplingStyle
 
 
 def _tool(name: str) -> Mapping[str, Any]:
@@ -47,34 +47,43 @@ ACTS: Mapping[str, float] = {
     "delegates": 0.02,
     "changes tools": 0.02,
 }
-"""What an agent does next, and how often."""
+"""What an agent does next, and how often. The weights sum to about 1."""
 CUT = 0.1
-"""How many turns have room for a few ids only."""
+"""Share of the turns whose answer is cut after a few ids."""
 ROOM = 6_000
-"""Ids of a conversation beyond which it is compacted."""
+"""A conversation with more ids is compacted."""
 
 
 @attrs.define
 class Agent:
-    """One conversation."""
+    """One conversation.
+
+    Attributes:
+        client: Client of the engine.
+        style: Sampling arguments.
+        file: File of the calls.
+        rng: Source of all choices.
+        acts: How often the agent did what.
+        errors: Errors of the engine.
+        steps: All calls on all branches.
+        tools: Tools of the next call.
+        prompt: Messages of the next call.
+        last: The step that the next prompt continues; None at a start.
+    """
 
     client: TokenClient
-    voice: Voice
+    style: SamplingStyle
     file: CallFile
-    dice: random.Random
+    rng: random.Random
     acts: Counter[str] = attrs.field(factory=Counter)
-    """What was done, for the report."""
     errors: list[str] = attrs.field(factory=list)
-    """What else the engine said to a request than a turn."""
     steps: Trajectory = attrs.field(factory=Trajectory)
-    """All calls, whichever branch they are of."""
     tools: Sequence[Mapping[str, Any]] = TOOLS[:2]
     prompt: list[Message] = attrs.field(factory=lambda: _opening("Find the error."))
     last: Step | None = None
-    """The turn that the next prompt goes on from."""
 
     async def run(self, turns: int) -> None:
-        """Take so many turns, beside what is retried or delegated."""
+        """Take `turns` turns; retried and delegated calls come on top."""
         while turns > 0:
             act = "goes on" if self.last is None else self._act()
             self.acts[act] += 1
@@ -87,41 +96,41 @@ class Agent:
             self.last = await self._ask(self.prompt, self.tools) or self.last
 
     def _act(self) -> str:
-        """Return what is done next; a conversation that grows too long is compacted."""
+        """Draw what to do next; a conversation that is too long is compacted."""
         full = self.last is not None and len(self.last.ids) > ROOM
-        return "compacts" if full else self.dice.choices(list(ACTS), list(ACTS.values()))[0]
+        return "compacts" if full else self.rng.choices(list(ACTS), list(ACTS.values()))[0]
 
     def _prompt(self, act: str, last: Step) -> list[Message]:
-        """Return the next prompt."""
+        """Return the next prompt for an act."""
         if act == "retries":
             return self.prompt
         if act == "compacts":
-            return _opening(f"So far: {_told(last)[:200]} Go on from there.")
+            return _opening(f"So far: {_last_text(last)[:200]} Go on from there.")
         if act == "goes back":
-            last = self.dice.choice(list(self.steps))
+            last = self.rng.choice(list(self.steps))
         if act == "changes tools":
             self.tools = TOOLS if len(self.tools) < len(TOOLS) else TOOLS[:2]
-        told = [*last.messages, *self._answered(last)]
-        return self._edited(told) if act == "edits" else told
+        description = [*last.messages, *self._environment(last)]
+        return self._edited_history(description) if act == "edits" else description
 
-    def _answered(self, last: Step) -> list[Message]:
-        """Return what the world says to a turn."""
-        said = [*last.messages][-1]
+    def _environment(self, last: Step) -> list[Message]:
+        """Draw the messages after a turn: tool results, a user message, or both."""
+        message = [*last.messages][-1]
         results: list[Message] = [
-            {"role": "tool", "tool_call_id": call["id"], "content": self.dice.choice(RESULTS)}
-            for call in said.get("tool_calls") or ()
+            {"role": "tool", "tool_call_id": call["id"], "content": self.rng.choice(RESULTS)}
+            for call in message.get("tool_calls") or ()
         ]
-        speaks = not results or self.dice.random() < CUT
-        return [*results, {"role": "user", "content": self.dice.choice(ASKED)}] if speaks else results
+        speaks = not results or self.rng.random() < CUT
+        return [*results, {"role": "user", "content": self.rng.choice(ASKED)}] if speaks else results
 
-    def _edited(self, told: list[Message]) -> list[Message]:
-        """Return a conversation as a careless harness keeps it."""
-        way = self.dice.choice((_stripped, _respelled, _thoughtless, _shortened))
-        return [way(dict(message)) for message in told]
+    def _edited_history(self, description: list[Message]) -> list[Message]:
+        """Return a history with one kind of edit, as some agent harnesses make it."""
+        way = self.rng.choice((_stripped, _with_rewritten_arguments, _without_reasoning, _shortened))
+        return [way(dict(message)) for message in description]
 
     async def _ask(self, prompt: list[Message], tools: Sequence[Mapping[str, Any]]) -> Step | None:
-        """Take a turn and store it; None where the engine gave none. Raises where there is no engine."""
-        args = self.voice.args(self.dice, cut=self.dice.random() < CUT)
+        """Take a turn and store it; None if the engine refused. `UnreachableError` ends the run."""
+        args = self.style.args(self.rng, cut=self.rng.random() < CUT)
         try:
             taken = await self.client.turn(self.steps, prompt, tools=tools, sampling=args)
         except OverlongError:
@@ -142,29 +151,29 @@ def _opening(text: str, system: str = SYSTEM) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": text}]
 
 
-def _told(last: Step) -> str:
+def _last_text(last: Step) -> str:
     return str([*last.messages][-1].get("content") or "nothing")
 
 
 def _stripped(message: Message) -> Message:
-    """Strip what was said."""
+    """Strip whitespace from the content."""
     text = message.get("content")
     return {**message, "content": text.strip()} if isinstance(text, str) else message
 
 
-def _thoughtless(message: Message) -> Message:
-    """Forget thoughts."""
+def _without_reasoning(message: Message) -> Message:
+    """Drop the reasoning."""
     return {name: value for name, value in message.items() if name not in ("reasoning", "reasoning_content")}
 
 
 def _shortened(message: Message) -> Message:
-    """Keep the beginning of long results."""
+    """Truncate long tool results."""
     long = message["role"] == "tool" and len(message["content"]) > len("ok")
     return {**message, "content": message["content"][:20] + "..."} if long else message
 
 
-def _respelled(message: Message) -> Message:
-    """Write the arguments of calls anew."""
+def _with_rewritten_arguments(message: Message) -> Message:
+    """Serialize the arguments of tool calls again."""
     calls = [
         {**call, "function": {**call["function"], "arguments": _again(call["function"]["arguments"])}}
         for call in message.get("tool_calls") or ()

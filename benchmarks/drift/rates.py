@@ -1,4 +1,4 @@
-"""How much drifts, by cause: of the ids, of the turns, of the rollouts."""
+"""Drift rates by cause: the share of ids, of turns and of rollouts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from tito_core.drift.breaks import SAMPLED, Break, Cause, TurnPart
 from tito_core.drift.tally import Tally
 
 OF_TURN = SAMPLED | {TurnPart.CLOSE}
-"""Parts whose breaks break the turn: what was sampled, and its close."""
+"""Parts of a turn: its sampled ids and its close. A break elsewhere is not counted for the turn."""
 
 
 @attrs.frozen(kw_only=True)
 class Rate:
-    """One cause's share; a place counts for its first cause."""
+    """Drift of one cause. Each break counts for its first cause only.
+
+    Attributes:
+        cause: Name of the cause.
+        breaks: Number of breaks.
+        ids: Sampled ids that change.
+        by_token: Share of the sampled ids.
+        by_turn: Share of the turns.
+        by_rollout: Share of the rollouts.
+    """
 
     cause: str
     breaks: int
     ids: int
-    """Sampled ids that change."""
     by_token: float
     by_turn: float
     by_rollout: float
@@ -28,7 +36,14 @@ class Rate:
 
 @attrs.define
 class Rates:
-    """Takes breaks in as the audit finds them; holds names of turns, not breaks."""
+    """Counts breaks by cause while the audit runs. It keeps names of turns, not the breaks.
+
+    Attributes:
+        breaks: Breaks by cause.
+        ids: Changed ids by cause.
+        turns: Cause, conversation and turn of the breaks.
+        rollouts: Cause and conversation of the breaks.
+    """
 
     breaks: Counter[Cause] = attrs.field(factory=Counter)
     ids: Counter[Cause] = attrs.field(factory=Counter)
@@ -36,7 +51,7 @@ class Rates:
     rollouts: set[tuple[Cause, str]] = attrs.field(factory=set)
 
     def add(self, one: Break) -> None:
-        """Take in a break."""
+        """Count a break."""
         self.breaks[one.cause] += 1
         self.ids[one.cause] += one.sampled_ids
         self.rollouts.add((one.cause, one.conversation))
@@ -44,7 +59,7 @@ class Rates:
             self.turns.add((one.cause, one.conversation, one.turn))
 
     def of(self, tally: Tally) -> list[Rate]:
-        """Return the shares of what an audit counted, by cause."""
+        """Return the rates by cause, as shares of the audit's tally."""
         turns = Counter(cause for cause, *_ in self.turns)
         rollouts = Counter(cause for cause, _ in self.rollouts)
         return [

@@ -1,4 +1,4 @@
-"""Programs from the package index, each run in a process whose environment has it.
+"""Programs of other packages. Each runs in a process whose environment has its package.
 
-These files need the standard library, the peer and `benchmarks.clock`, and nothing of tito.
+These modules import the standard library, the package and `benchmarks.clock`, and nothing of tito.
 """

@@ -1,4 +1,4 @@
-"""`renderers`, and the message graph of `verifiers` 0.4 that goes on from it."""
+"""Programs of `renderers`, and of the message graph of `verifiers` 0.4, which uses its bridge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from benchmarks.clock import Prepare, Work
-from benchmarks.peers.given import Given, serve
+from benchmarks.peers.history_file import HistoryFile, serve
 
 BRIDGE = "renderers: bridge"
 RENDER = "renderers: render all"
@@ -18,35 +18,37 @@ GRAPH = "verifiers 0.4: graph and bridge"
 
 @lru_cache(maxsize=1)
 def renderer(folder: str) -> Any:
-    """Return the renderer of Qwen3 that goes on over user messages, which by default it does not."""
+    """Return the Qwen3 renderer. Its default configuration does not bridge over user messages."""
     tokenizer = import_module("transformers").AutoTokenizer.from_pretrained(folder)
     config = import_module("renderers.configs").Qwen3RendererConfig(thinking_retention="all")
     return import_module("renderers").create_renderer(tokenizer, config)
 
 
-def bridge(given: Given) -> Work:
-    """Go on from ids; nothing is matched."""
-    speaks = renderer(str(given.folder))
-    return lambda: _ids(speaks.bridge_to_next_turn(given.prompt_ids, given.completion_ids, [given.asked]))
+def bridge(history: HistoryFile) -> Work:
+    """Bridge from the ids of the last call; no messages are matched."""
+    qwen = renderer(str(history.folder))
+    return lambda: _ids(
+        qwen.bridge_to_next_turn(history.prompt_ids, history.completion_ids, [history.question])
+    )
 
 
-def render(given: Given) -> Work:
+def render(history: HistoryFile) -> Work:
     """Render and tokenize the whole prompt."""
-    speaks, prompt = renderer(str(given.folder)), given.prompt
-    return lambda: _ids(speaks.render(prompt, add_generation_prompt=True))
+    qwen, prompt = renderer(str(history.folder)), history.prompt
+    return lambda: _ids(qwen.render(prompt, add_generation_prompt=True))
 
 
-def graph(given: Given) -> Work:
-    """Match the prompt's messages, gather the ids before, and go on from them."""
-    speaks, trace, prompt = renderer(str(given.folder)), _trace(given), [_typed(m) for m in given.prompt]
+def graph(history: HistoryFile) -> Work:
+    """Match the messages of the prompt, collect the ids of the matched nodes, and bridge from them."""
+    qwen, trace, prompt = renderer(str(history.folder)), _trace(history), [_typed(m) for m in history.prompt]
     prepare_turn: Callable[..., Any] = import_module("verifiers.v1.graph").prepare_turn
 
     def work() -> list[int] | None:
         turn = prepare_turn(trace, prompt)
         before = turn.previous_renderer_token_ids()
-        return None if before is None else _ids(speaks.bridge_to_next_turn(*before, [given.asked]))
+        return None if before is None else _ids(qwen.bridge_to_next_turn(*before, [history.question]))
 
-    prepare_turn(trace, prompt[:1])  # a rollout has its index of heads
+    prepare_turn(trace, prompt[:1])  # a rollout has built its index of heads by now
     return work
 
 
@@ -60,12 +62,15 @@ def _typed(message: dict[str, Any]) -> Any:
     return kind(content=message["content"])
 
 
-def _trace(given: Given) -> Any:
-    """Return the graph of a rollout, its nodes made at once: committing them takes the history each time."""
+def _trace(history: HistoryFile) -> Any:
+    """Return the graph of a rollout.
+
+    Its nodes are constructed directly, because committing a turn takes time in proportion to the history.
+    """
     nodes, start = [], 0
     node = import_module("verifiers.v1.graph").MessageNode
-    ids = given.prompt_ids + given.completion_ids
-    for place, (message, count) in enumerate(zip(given.messages, given.counts, strict=True)):
+    ids = history.prompt_ids + history.completion_ids
+    for place, (message, count) in enumerate(zip(history.messages, history.counts, strict=True)):
         part, sampled = ids[start : start + count], message["role"] == "assistant"
         parent = place - 1 if place else None
         nodes.append(
@@ -81,10 +86,10 @@ def _trace(given: Given) -> Any:
     return import_module("verifiers.v1.trace").Trace.model_construct(nodes=nodes)
 
 
-def programs(given: Given) -> dict[str, Prepare]:
-    """Return the programs; each needs a model folder."""
-    made = {BRIDGE: bridge, GRAPH: graph, RENDER: render}
-    return {name: partial(one, given) for name, one in made.items()} if given.folder else {}
+def programs(history: HistoryFile) -> dict[str, Prepare]:
+    """Return the programs by name; none without a model folder."""
+    makers = {BRIDGE: bridge, GRAPH: graph, RENDER: render}
+    return {name: partial(one, history) for name, one in makers.items()} if history.folder else {}
 
 
 if __name__ == "__main__":

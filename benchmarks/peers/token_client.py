@@ -1,7 +1,7 @@
-"""The token client of `verifiers` 0.1.12, the last release that has one.
+"""The token client of `verifiers` 0.1.12, the last release with a token client.
 
-Its two questions to the server's `/tokenize` are answered from what was asked before, so that only its own
-work is timed. The steps share their messages and ids, which the client reads and does not change.
+Its two requests to the server's `/tokenize` get prepared answers, so that only its own work is timed. The
+steps share their messages and ids: the client reads them and does not change them.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from importlib.metadata import version
 from typing import Any
 
 from benchmarks.clock import Prepare, Work
-from benchmarks.peers.given import Given, serve
+from benchmarks.peers.history_file import HistoryFile, serve
 
 NAME = "verifiers 0.1.12: token client"
 
 
-def client(given: Given) -> Work:
-    """Return the client's search for the ids, a coroutine that never waits."""
+def client(history: HistoryFile) -> Work:
+    """Return the client's search for the prompt ids."""
     base: Any = import_module("verifiers.clients").OpenAIChatCompletionsTokenClient
 
-    class Answered(base):  # type: ignore[misc]  # a class of a package that is not there when this is checked
-        """The client, with its questions answered."""
+    class AnsweredClient(base):  # type: ignore[misc]  # the package is not installed where types are checked
+        """The client with prepared answers of `/tokenize`."""
 
         async def tokenize(self, messages: list[Any], **_: object) -> list[int]:
-            return given.answers[len(messages) == 1]
+            return history.answers[len(messages) == 1]
 
-    asking = Answered(object())
-    state = _state(given)
-    prompt, _ = _finished(asking.to_native_prompt(_typed(given.prompt)))
-    return lambda: _finished(asking.get_prompt_ids(state, prompt, None))
+    token_client = AnsweredClient(object())
+    state = _state(history)
+    prompt, _ = _finished(token_client.to_native_prompt(_typed(history.prompt)))
+    return lambda: _finished(token_client.get_prompt_ids(state, prompt, None))
 
 
 def _finished(coroutine: Any) -> Any:
@@ -47,10 +47,14 @@ def _typed(messages: list[dict[str, Any]]) -> list[Any]:
     return [kinds[message["role"]](content=message["content"]) for message in messages]
 
 
-def _state(given: Given) -> dict[str, Any]:
-    """Return the trajectory: a step for each turn, holding the messages as the client's own types."""
-    messages = _typed(given.messages)
-    tokens = {"prompt_ids": given.prompt_ids, "completion_ids": given.completion_ids, "is_truncated": False}
+def _state(history: HistoryFile) -> dict[str, Any]:
+    """Return the client's state: a step for each turn, with messages of the client's own types."""
+    messages = _typed(history.messages)
+    tokens = {
+        "prompt_ids": history.prompt_ids,
+        "completion_ids": history.completion_ids,
+        "is_truncated": False,
+    }
     steps = [
         {"prompt": messages[:place], "completion": messages[place : place + 1], "tokens": tokens}
         for place in range(1, len(messages), 2)
@@ -58,9 +62,9 @@ def _state(given: Given) -> dict[str, Any]:
     return {"trajectory": steps, "model": "m"}
 
 
-def programs(given: Given) -> dict[str, Prepare]:
-    """Return the program."""
-    return {NAME: partial(client, given)}
+def programs(history: HistoryFile) -> dict[str, Prepare]:
+    """Return the program by its name."""
+    return {NAME: partial(client, history)}
 
 
 if __name__ == "__main__":

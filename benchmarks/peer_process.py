@@ -1,4 +1,4 @@
-"""Peers from the package index: which environment has them, and how they are asked."""
+"""Run other packages (peers) in processes of their own, each in an environment with pinned versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import attrs
 
 from benchmarks.clock import Timing
 from benchmarks.history import History
-from benchmarks.peers.given import Given
+from benchmarks.peers.history_file import HistoryFile
 from tito_core import Step
 
 ROOT = Path(__file__).parent.parent
@@ -26,33 +26,38 @@ CACHE = Path.home() / ".cache" / "tito"
 
 @attrs.frozen
 class Peer:
-    """Packages at their versions, and the module that knows how to ask them."""
+    """Packages to compare with.
+
+    Attributes:
+        module: Module of this project that runs them.
+        packages: Requirements with versions, such as `verifiers==0.4.0`.
+    """
 
     module: str
-    needs: tuple[str, ...]
+    packages: tuple[str, ...]
 
     @property
     def python(self) -> Path:
-        """The interpreter that has the packages: this one, or that of an environment of their own."""
-        if all(_have(*need.split("==")) for need in self.needs):
+        """The interpreter that has the packages: this one, or that of an environment in the cache."""
+        if all(_have(*need.split("==")) for need in self.packages):
             return Path(sys.executable)
-        return CACHE / f"peers-{'-'.join(self.needs).replace('==', '-')}" / "bin" / "python"
+        return CACHE / f"peers-{'-'.join(self.packages).replace('==', '-')}" / "bin" / "python"
 
     @property
-    def there(self) -> bool:
-        """Whether the environment is there."""
+    def installed(self) -> bool:
+        """Whether the interpreter exists."""
         return self.python.exists()
 
     def install(self) -> None:
-        """Make the environment."""
+        """Create the environment and install the packages."""
         folder = self.python.parent.parent
         try:
             venv.create(folder, with_pip=True)
-            subprocess.run(  # noqa: S603  # packages that are named above
-                [self.python, "-m", "pip", "install", "-q", *self.needs], check=True, stdout=sys.stderr
+            subprocess.run(  # noqa: S603  # only the packages in PEERS
+                [self.python, "-m", "pip", "install", "-q", *self.packages], check=True, stdout=sys.stderr
             )
         except BaseException:
-            shutil.rmtree(folder)  # half an environment would be taken for a whole one
+            shutil.rmtree(folder)  # `installed` would take a partial environment for a complete one
             raise
 
 
@@ -70,15 +75,20 @@ PEERS = (
 
 
 @attrs.define
-class Asked:
-    """A peer's process."""
+class PeerProcess:
+    """A running process that times a peer's programs.
+
+    Attributes:
+        process: The process, with pipes for input and output.
+        versions: Names and versions of its packages.
+    """
 
     process: subprocess.Popen[str]
     versions: list[str]
 
     @classmethod
-    def start(cls, peer: Peer) -> Asked:
-        """Start it, and wait until it has what it needs."""
+    def start(cls, peer: Peer) -> PeerProcess:
+        """Start the process and wait until its imports are done."""
         process = subprocess.Popen(  # noqa: S603  # our own module
             [peer.python, "-m", peer.module],
             cwd=ROOT,
@@ -90,17 +100,17 @@ class Asked:
         return cls(process, _line(process)["versions"])
 
     def timings(self, history: History, slow: Iterable[str]) -> dict[str, tuple[str | None, Timing]]:
-        """Return what each program answered, as a digest, and what it took."""
+        """Return the digest of each program's ids, and its timing. Programs in `slow` are left out."""
         assert self.process.stdin is not None  # noqa: S101  # it is a pipe
         with TemporaryDirectory() as folder:
-            path = told(history).write(Path(folder))
+            path = history_file(history).write(Path(folder))
             self.process.stdin.write(json.dumps([str(path), list(slow)]) + "\n")
             self.process.stdin.flush()
-            found = _line(self.process)
-        return {name: (answer, Timing(*times)) for name, (answer, *times) in found.items()}
+            answer = _line(self.process)
+        return {name: (answer, Timing(*times)) for name, (answer, *times) in answer.items()}
 
     def stop(self) -> None:
-        """Let it end."""
+        """Close the input, and wait for the process to end."""
         self.process.communicate()
 
 
@@ -108,33 +118,35 @@ def _line(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None  # noqa: S101  # it is a pipe
     line = process.stdout.readline()
     if not line:
-        raise RuntimeError(f"{process.args!r} ended with {process.wait()}: run it by hand to see why")
-    found: dict[str, Any] = json.loads(line)
-    return found
+        raise RuntimeError(
+            f"{process.args!r} ended with {process.wait()}: run this command in a shell to see the error"
+        )
+    answer: dict[str, Any] = json.loads(line)
+    return answer
 
 
-def told(history: History) -> Given:
-    """Return a history as peers are told it."""
-    voice, asked = history.voice, history.prompt[-1]
+def history_file(history: History) -> HistoryFile:
+    """Return a history as the file that peers read."""
+    renderer, question = history.renderer, history.prompt[-1]
     counts, before = list[int](), 0
     for step in history.trajectory:
         counts += _counts(step, before)
         before = step.ids.length
     dummy = [{"role": "assistant", "content": "x"}]
     answers = [
-        list(voice.tokenize([*dummy, asked], add_generation_prompt=True)),
-        list(voice.tokenize(dummy, add_generation_prompt=False)),
+        list(renderer.tokenize([*dummy, question], add_generation_prompt=True)),
+        list(renderer.tokenize(dummy, add_generation_prompt=False)),
     ]
-    return Given(
+    return HistoryFile(
         turns=history.turns,
         tokens=history.tokens,
         messages=history.messages,
-        asked=asked,
+        question=question,
         prompt_ids=history.prompt_ids,
         completion_ids=history.completion_ids,
         counts=counts,
         answers=answers,
-        folder=None if voice.folder is None else str(voice.folder),
+        folder=None if renderer.folder is None else str(renderer.folder),
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures as tables."""
+"""Print measurements as tables."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from benchmarks.measure import Point
 from benchmarks.programs import BEST, FLOOR
 from benchmarks.targets import Target, exponent, warm
 
-TIMES = "warm ms, the median ± half of what lies between the quarters; cold ms"
+TIMES = "warm ms (median ± half the interquartile range), cold ms"
 
 
-def tables(console: Console, points: Sequence[Point]) -> None:
+def print_points(console: Console, points: Sequence[Point]) -> None:
     """Print a table for each case and number of tokens."""
     for case, tokens in {(point.case, point.tokens): None for point in points}:
         chosen = [point for point in points if (point.case, point.tokens) == (case, tokens)]
-        console.print(f"\n[bold]{case}, {tokens:,} tokens a message[/]; by turns: {TIMES}")
+        console.print(f"\n[bold]{case}, {tokens:,} tokens a message[/]; columns are turns: {TIMES}")
         console.print(_times(chosen))
-        console.print(f"\n... as multiples of the floor{', and of tito on a Trajectory' * _has_best(chosen)}")
+        console.print(
+            f"\n... as multiples of the floor{', and of `tito: Trajectory, profile`' * _has_best(chosen)}"
+        )
         console.print(_ratios(chosen))
 
 
@@ -62,7 +64,7 @@ def _time(point: Point | None) -> str:
 
 
 def milli(seconds: float) -> str:
-    """Return milliseconds, three digits of them.
+    """Format seconds as milliseconds with three digits.
 
     >>> milli(0.00012345), milli(1.5)
     ('0.123', '1,500')
@@ -72,13 +74,13 @@ def milli(seconds: float) -> str:
 
 
 def _ratios(points: Sequence[Point]) -> Table:
-    """Return every program as a multiple of the floor, and of tito's best where it has one."""
+    """Return a table of every program as a multiple of the floor, and of tito's fastest program."""
     case, sizes = points[0].case, _sizes(points)
     bases = [warm(points, case, FLOOR), warm(points, case, BEST)]
     table = _table(["", *(f"{size:,}" for size in sizes)])
     for program in _names(points):
-        found = warm(points, case, program)
-        pairs = ((found.get(size), [base.get(size) for base in bases]) for size in sizes)
+        values = warm(points, case, program)
+        pairs = ((values.get(size), [base.get(size) for base in bases]) for size in sizes)
         table.add_row(program, *(_pair(seconds, beside) for seconds, beside in pairs))
     return table
 
@@ -88,32 +90,32 @@ def _pair(seconds: float | None, bases: Sequence[float | None]) -> str:
 
 
 def _times_of(ratio: float) -> str:
-    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2f}x"  # noqa: PLR2004  # digits that say something
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2f}x"  # noqa: PLR2004  # three digits are significant
 
 
-def copied(console: Console, found: Iterable[Copy], ids: int) -> None:
-    """Print what copies take."""
+def print_copies(console: Console, values: Iterable[Copy], ids: int) -> None:
+    """Print the copies of a history with `ids` ids."""
     console.print(f"\n[bold]{ids:,} ids[/]: ms, warm medians")
-    table = _table(["", "made", "one copy", "ratio"])
-    for one in found:
+    table = _table(["", "work", "one copy", "ratio"])
+    for one in values:
         table.add_row(one.name, milli(one.timing.warm), milli(one.floor.warm), f"{one.ratio:.2f}x")
     console.print(table)
 
 
-def weighed(console: Console, title: str, found: dict[str, float], form: str) -> None:
-    """Print figures that are no times."""
+def print_figures(console: Console, title: str, values: dict[str, float], form: str) -> None:
+    """Print figures other than times."""
     console.print(f"\n[bold]{title}[/]")
     table = _table(["", ""])
-    for name, value in found.items():
+    for name, value in values.items():
         table.add_row(name, format(value, form))
     console.print(table)
 
 
-def judged(console: Console, found: Iterable[Target]) -> None:
+def print_targets(console: Console, values: Iterable[Target]) -> None:
     """Print the targets."""
     console.print("\n[bold]targets[/]")
     table = _table(["", "is", "at most", ""])
-    for target in found:
+    for target in values:
         style = None if target.met else "red"
         figures = (f"{target.value:.2f}", f"{target.limit:.2f}", "met" if target.met else "missed")
         table.add_row(target.name, *figures, style=style)

@@ -1,4 +1,4 @@
-"""Who renders and tokenizes while something is measured: a model folder where there is one, else a toy."""
+"""Renderers that benchmarks use: a model folder or a toy, and wrappers that record, count or replay."""
 
 from __future__ import annotations
 
@@ -13,57 +13,64 @@ import attrs
 from tito_core import Message, TokenizeFn, suffix_ids
 
 FOLDER, TEMPLATE = "qwen3", "chat_template.instruct-2507.jinja"
-"""A template that keeps history, so that every program here has the same right answer."""
+"""A template that never changes earlier turns, so that every program has the same right answer."""
 
 
 @attrs.frozen
-class Voice:
-    """A tokenizer and a template."""
+class ChatRenderer:
+    """A tokenizer and a chat template.
+
+    Attributes:
+        name: Label of the tables.
+        folder: The model folder; None for the toy.
+        tokenize: Renders messages to ids.
+        encode: Encodes the text of an answer.
+        suffix: Ids that the template writes after an answer, the stop token first.
+    """
 
     name: str
     folder: Path | None
-    """The model folder; None for the toy."""
     tokenize: TokenizeFn
     encode: Callable[[str], list[int]] = attrs.field(repr=False)
     suffix: tuple[int, ...]
 
     @property
     def stop(self) -> int:
-        """The id that ends a turn."""
+        """The stop token."""
         return self.suffix[0]
 
     def counted(self) -> tuple[TokenizeFn, Callable[[], int]]:
-        """Return the tokenizer, and what tells how many tokens it has made so far."""
+        """Return the tokenizer, and a function that returns how many tokens it has produced."""
         if self.folder is None:
-            heard = Listening(self.tokenize)
-            return heard, lambda: heard.count
+            recording = RecordingTokenize(self.tokenize)
+            return recording, lambda: recording.count
         bound: Any = self.tokenize
-        counting = Counting(bound.family.tokenizer)
+        counting = CountingTokenizer(bound.family.tokenizer)
         family = attrs.evolve(bound.family, tokenizer=counting)
         return attrs.evolve(bound, family=family), lambda: counting.count
 
-    def said(self, text: str) -> list[int]:
-        """Return the ids of a turn that says this and stops."""
+    def answer_ids(self, text: str) -> list[int]:
+        """Return the sampled ids of an answer with this text and a stop token."""
         return [*self.encode(text), self.stop]
 
 
-def voice() -> Voice:
-    """Return the model folder of TITO_FAMILIES, or the toy without it."""
+def load_renderer() -> ChatRenderer:
+    """Return the renderer of the model folder in TITO_FAMILIES, or a toy without it."""
     families = os.environ.get("TITO_FAMILIES")
     folder = Path(families) / FOLDER if families else None
     return _real(folder) if folder is not None and folder.is_dir() else _toy()
 
 
-def _real(folder: Path) -> Voice:
+def _real(folder: Path) -> ChatRenderer:
     from tito_io.families.family import Family  # noqa: PLC0415  # the toy needs no tokenizer library
 
     family = Family.load(folder, template=TEMPLATE)
     tokenize = family.tokenize_fn()
-    return Voice(f"{FOLDER} ({TEMPLATE})", folder, tokenize, family.encode, suffix_ids(tokenize))
+    return ChatRenderer(f"{FOLDER} ({TEMPLATE})", folder, tokenize, family.encode, suffix_ids(tokenize))
 
 
-def _toy() -> Voice:
-    return Voice("toy, an id a word", None, toy, words, suffix_ids(toy))
+def _toy() -> ChatRenderer:
+    return ChatRenderer("toy, an id a word", None, toy, words, suffix_ids(toy))
 
 
 def words(text: str) -> list[int]:
@@ -72,23 +79,23 @@ def words(text: str) -> list[int]:
 
 
 def toy(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Render as a toy: 1 opens a turn and 2 closes it."""
+    """Render with a toy template: 1 opens a message, 3 ends its role, 2 closes it."""
     ids = [i for m in messages for i in (1, *words(m["role"]), 3, *words(str(m.get("content") or "")), 2)]
     return [*ids, 1, *words("assistant"), 3] if add_generation_prompt else ids
 
 
 @attrs.define
-class Counting:
-    """A vocabulary that counts the tokens that it makes."""
+class CountingTokenizer:
+    """A tokenizer that counts the tokens that it produces."""
 
     vocabulary: Any
     count: int = 0
 
     def encode(self, text: str, **options: Any) -> Any:
         """Return the ids of a text."""
-        found = self.vocabulary.encode(text, **options)
-        self.count += len(found.ids)
-        return found
+        encoding = self.vocabulary.encode(text, **options)
+        self.count += len(encoding.ids)
+        return encoding
 
     def get_added_tokens_decoder(self) -> Any:
         """Return the added tokens."""
@@ -96,46 +103,46 @@ class Counting:
 
 
 @attrs.define
-class Listening:
-    """A tokenizer that keeps its answers, and can cut where the other can."""
+class RecordingTokenize:
+    """Records the answers of a `TokenizeFn`. It can start in mid-text if the other can."""
 
     tokenize: Any
     answers: list[list[int]] = attrs.field(factory=list)
 
     @property
     def count(self) -> int:
-        """How many tokens it was given."""
+        """Tokens in all answers."""
         return sum(map(len, self.answers))
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        """Tokenize all."""
-        return self._kept(self.tokenize(messages, add_generation_prompt=add_generation_prompt))
+        """Tokenize the whole render."""
+        return self._record(self.tokenize(messages, add_generation_prompt=add_generation_prompt))
 
     def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Tokenize from a text on, where that can be done."""
+        """Tokenize the render from a text on; the whole render if the other tokenizer cannot."""
         cut = getattr(self.tokenize, "since", None)
         if cut is None:
             return self(messages, add_generation_prompt=add_generation_prompt)
-        return self._kept(cut(messages, text, add_generation_prompt=add_generation_prompt))
+        return self._record(cut(messages, text, add_generation_prompt=add_generation_prompt))
 
-    def _kept(self, ids: list[int]) -> list[int]:
+    def _record(self, ids: list[int]) -> list[int]:
         self.answers.append(ids)
         return ids
 
-    def replayed(self) -> Replaying:
-        """Return what gives the same answers, and takes no time."""
-        return Replaying(self.answers)
+    def replayed(self) -> ReplayingTokenize:
+        """Return a `TokenizeFn` that repeats the recorded answers."""
+        return ReplayingTokenize(self.answers)
 
 
 @attrs.define
-class Remembering:
-    """A tokenizer that answers a question once: histories are made of few texts."""
+class CachingTokenize:
+    """Caches the answers of a `TokenizeFn`. Histories have few different texts."""
 
     tokenize: TokenizeFn
     known: dict[str, list[int]] = attrs.field(factory=dict)
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        """Return what was answered before."""
+        """Return the cached answer, or tokenize."""
         key = repr((messages, add_generation_prompt))
         if key not in self.known:
             self.known[key] = list(self.tokenize(messages, add_generation_prompt=add_generation_prompt))
@@ -143,15 +150,15 @@ class Remembering:
 
 
 @attrs.define
-class Replaying:
-    """A tokenizer that takes no time: what it was asked once it answers again, in the same order."""
+class ReplayingTokenize:
+    """Returns recorded answers in their order, again and again, without tokenizing."""
 
     answers: list[list[int]]
     place: int = 0
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the next answer."""
-        del messages, add_generation_prompt  # they were looked at when it was listened to
+        del messages, add_generation_prompt  # the answers were recorded for the same questions
         self.place = (self.place + 1) % len(self.answers)
         return self.answers[self.place - 1]
 

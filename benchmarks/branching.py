@@ -1,7 +1,7 @@
-"""Histories that are not a line: branches, and steps that nearly match.
+"""Histories that branch, and histories whose steps nearly match the prompt.
 
-The prompt always comes off the wire, sharing no object with a step. Each shape is measured beside the floor
-of comparing its messages once with `==` and copying the ids.
+The prompt is always parsed from JSON, so it shares no object with a step. Each shape is measured next to the
+floor: compare the messages once with `==` and copy the ids once.
 """
 
 from __future__ import annotations
@@ -15,40 +15,45 @@ from benchmarks.history import History, parsed
 from tito_core import Messages, Step, Trajectory, answer, stitch_questions
 
 OTHER = {"role": "assistant", "content": "Something else was said here."}
+"""A reply that no step of the history has."""
 
 
 @attrs.frozen
 class Shape:
-    """Steps made from a history, and whether one of them is continued."""
+    """A way to build steps from a history.
+
+    Attributes:
+        name: Label of the tables.
+        build: Returns the steps, and the index of the step that the prompt continues (None: no step).
+    """
 
     name: str
-    made: Callable[[History], tuple[Trajectory | list[Step], int | None]]
-    """The steps, and the place of the one that the prompt continues, None where there is none."""
+    build: Callable[[History], tuple[Trajectory | list[Step], int | None]]
 
     def work(self, history: History) -> Work:
-        """Return the stitch to be measured."""
-        steps, _ = self.made(history)
-        voice, prompt = history.voice, parsed(history.prompt)
+        """Return the stitch that is measured."""
+        steps, _ = self.build(history)
+        renderer, prompt = history.renderer, parsed(history.prompt)
         return lambda: answer(
-            stitch_questions(steps, prompt, voice.suffix, profile=history.profile), voice.tokenize
+            stitch_questions(steps, prompt, renderer.suffix, profile=history.profile), renderer.tokenize
         )
 
 
 def branching(history: History) -> tuple[Trajectory, int]:
-    """Return every step with a sibling after it that was sampled from the same prompt."""
-    made = Trajectory()
+    """Return every step, each followed by a sibling sampled from the same prompt."""
+    build = Trajectory()
     for step in history.trajectory:
-        made = made.append(step).append(_other(step.prompt, step, OTHER))
-    return made, len(made) - 2
+        build = build.append(step).append(_other(step.prompt, step, OTHER))
+    return build, len(build) - 2
 
 
 def last_differs(history: History) -> tuple[Trajectory, None]:
-    """Return steps of every length that are like the prompt but for their last message."""
+    """Return steps of every length that differ from the prompt in their last message only."""
     return Trajectory(_other(step.prompt, step, OTHER) for step in history.trajectory), None
 
 
 def equally_long(history: History) -> tuple[list[Step], int]:
-    """Return as many steps as there are turns, all as long as the history; the oldest is continued."""
+    """Return one step per turn, all as long as the history. The prompt continues the first."""
     last = history.last
     others = [
         _other(last.prompt, last, {"role": "assistant", "content": f"Something else: {number}."})
@@ -76,14 +81,14 @@ SHAPES = (
 
 
 def expected(shape: Shape, history: History) -> list[int] | None:
-    """Return the ids of the step that a plain comparison finds, longest and latest first."""
-    steps, _ = shape.made(history)
+    """Return the ids of the step that a plain comparison chooses: the longest, and of equals the latest."""
+    steps, _ = shape.build(history)
     prompt = history.prompt
-    found = [
+    matching = [
         (step.messages.length, number)
         for number, step in enumerate(steps)
         if step.messages.length < len(prompt)
         and list(step.messages[-1:]) == prompt[step.messages.length - 1 : step.messages.length]
         and list(step.messages) == prompt[: step.messages.length]
     ]
-    return steps[max(found)[1]].ids.tolist() if found else None
+    return steps[max(matching)[1]].ids.tolist() if matching else None
