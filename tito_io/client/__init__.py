@@ -2,16 +2,16 @@
 
 from .conversation import ClientTurn, Conversation, Route
 from .driver import AsyncTokenizeFn, InThread, answer
-from .token_client import Counts, SampledTurn, TokenClient
+from .token_client import CompletedTurn, Counts, TokenClient
 
 __all__ = [
     "AsyncTokenizeFn",
     "ClientTurn",
+    "CompletedTurn",
     "Conversation",
     "Counts",
     "InThread",
     "Route",
-    "SampledTurn",
     "TokenClient",
     "answer",
 ]

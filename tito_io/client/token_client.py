@@ -25,7 +25,7 @@ Renderer = Callable[[Rendering], AsyncTokenizeFn]
 
 
 @attrs.frozen
-class SampledTurn:
+class CompletedTurn:
     """The turn of one request, or several turns after the same prompt.
 
     Attributes:
@@ -112,7 +112,7 @@ class TokenClient:
         tools: Sequence[Mapping[str, Any]] | None = None,
         sampling: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
-    ) -> SampledTurn:
+    ) -> CompletedTurn:
         """Sample the turn after `prompt`.
 
         Args:
@@ -152,7 +152,7 @@ class TokenClient:
         self.counts.routes[turn.route] += 1
         if turn.refusal is not None:
             self.counts.refusals[turn.refusal.reason] += 1
-        return SampledTurn(turn, (turn.step, *(_sibling(turn.step, one) for one in turn.reply.siblings)))
+        return CompletedTurn(turn, (turn.step, *(_sibling(turn.step, one) for one in turn.reply.siblings)))
 
     async def aclose(self) -> None:
         """Close the engine's connections."""

@@ -166,7 +166,7 @@ class ChatAnswer:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks of a stream; those of several choices take turns."""
         fields = evolve(self.stamp, kind="chat.completion.chunk").fields()
-        choices = [StreamedChoice(self, index, reply) for index, reply in enumerate(self.run.replies)]
+        choices = [EmbeddedStreamedChoice(self, index, reply) for index, reply in enumerate(self.run.replies)]
         yield from ({**fields, **choice.first()} for choice in choices)
         rounds = zip_longest(*(choice.chunks() for choice in choices))
         yield from ({**fields, **chunk} for chunk in chain.from_iterable(rounds) if chunk is not None)
@@ -210,7 +210,7 @@ class ChatAnswer:
 
 
 @define
-class StreamedChoice:
+class EmbeddedStreamedChoice:
     """One of the replies while it is streamed."""
 
     answer: ChatAnswer

@@ -168,7 +168,7 @@ def choice_text(choice: Mapping[str, Any]) -> str:
 
 
 @attrs.frozen
-class TurnPart:
+class ReplyPart:
     """What was received of one turn.
 
     Attributes:
@@ -185,7 +185,7 @@ class TurnPart:
 
 
 def partial_reply(
-    check: Check, prompt_ids: Sequence[int], parts: Sequence[TurnPart], raw: Mapping[str, Any]
+    check: Check, prompt_ids: Sequence[int], parts: Sequence[ReplyPart], raw: Mapping[str, Any]
 ) -> Reply | None:
     """Return the parts of a broken stream as a reply that ended by `abort`; None where no id was received.
 
@@ -211,7 +211,7 @@ def partial_reply(
     return attrs.evolve(first, siblings=tuple(others))
 
 
-def _logprobs_if_whole(check: Check, part: TurnPart) -> tuple[float | None, ...] | None:
+def _logprobs_if_whole(check: Check, part: ReplyPart) -> tuple[float | None, ...] | None:
     try:
         return check.logprobs(part.logprobs, len(part.ids))
     except InvalidReplyError:

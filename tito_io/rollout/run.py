@@ -91,7 +91,7 @@ class Summary:
 
 
 @attrs.define
-class SampledIds:
+class SampledIdCheck:
     """Follows every sampled id from prompt to prompt.
 
     Attributes:
@@ -137,7 +137,7 @@ class Rollout:
     compare: bool = True
     on_turn: Callable[[ClientTurn], None] = lambda _: None
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    sampled: SampledIds = attrs.field(factory=SampledIds)
+    sampled: SampledIdCheck = attrs.field(factory=SampledIdCheck)
     rows: list[RolloutTurn] = attrs.field(factory=list)
 
     async def run(self) -> AsyncIterator[RolloutTurn]:

@@ -14,7 +14,7 @@ from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajector
 from tito_core.locate import matches
 from tito_io.client.conversation import ClientTurn, Route, reply_message
 from tito_io.client.sampling import parse_sampling
-from tito_io.client.token_client import SampledTurn
+from tito_io.client.token_client import CompletedTurn
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
 
 from .prompt import SessionPrompt
@@ -33,7 +33,7 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
     forgive: frozenset[Forgiveness],
     watch: Watch | None,
     stopped: Sequence[Step] = (),
-) -> SampledTurn:
+) -> CompletedTurn:
     """Sample what follows the last message; raises `RequestRefused` where that is no turn of the session.
 
     Args:
@@ -58,7 +58,7 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
         error.partial = reply
         raise error
     sampled = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
-    return SampledTurn(ClientTurn(Route.TITO, sampled[0], reply, None, None), sampled)
+    return CompletedTurn(ClientTurn(Route.TITO, sampled[0], reply, None, None), sampled)
 
 
 def _last_step(steps: Trajectory, prompt: SessionPrompt, key: str, forgive: frozenset[Forgiveness]) -> Step:

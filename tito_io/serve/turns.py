@@ -17,7 +17,7 @@ from tito_core.seams.profile import Profile
 from tito_io.client.conversation import ClientTurn, Conversation, Route
 from tito_io.client.driver import AsyncTokenizeFn
 from tito_io.client.sampling import parse_sampling
-from tito_io.client.token_client import Renderer, SampledTurn, TokenClient
+from tito_io.client.token_client import CompletedTurn, Renderer, TokenClient
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling, Watch
 from tito_io.engines.wrapper import EngineWrapper
@@ -296,7 +296,7 @@ def _origin(
     )
 
 
-def _commits(sampled: SampledTurn, origin: TurnOrigin, response: str) -> list[Commit]:
+def _commits(sampled: CompletedTurn, origin: TurnOrigin, response: str) -> list[Commit]:
     replies = (sampled.turn.reply, *sampled.turn.reply.siblings)
     pairs = zip(sampled.steps, replies, strict=True)
     return [_commit(step, reply, origin, response, place) for place, (step, reply) in enumerate(pairs)]

@@ -29,7 +29,7 @@ from tito_io.engines.replies.invariants import Check
 from tito_io.engines.served_tokenizer import ServedTokenizer
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.turn_request import (
-    TurnPart,
+    ReplyPart,
     TurnRequest,
     choice_text,
     chunk_logprobs,
@@ -71,7 +71,7 @@ class SmallRequest(TurnRequest):
 
     def partial(self, check: Check, body: Any) -> Reply | None:
         parts = [
-            TurnPart(one.get("token_ids") or (), chunk_logprobs(one), choice_text(one))
+            ReplyPart(one.get("token_ids") or (), chunk_logprobs(one), choice_text(one))
             for one in body["choices"]
         ]
         return partial_reply(check, self.sent or (), parts, body)

@@ -19,7 +19,7 @@ from tito_core.samples import RoutedExperts
 from tito_io.engines.protocol import Reply, ServerError, Usage
 from tito_io.engines.replies.described_experts import routed_experts
 from tito_io.engines.replies.invariants import FINISHES, Check
-from tito_io.engines.turn_request import TurnPart, choice_text, partial_reply
+from tito_io.engines.turn_request import ReplyPart, choice_text, partial_reply
 
 from .keys import Route
 from .requests import ECHO, DynamoOptions
@@ -109,7 +109,7 @@ def partial(check: Check, body: Mapping[str, Any], route: Route, sent: Ids | Non
     prompt = tuple(nvext.get(ECHO) or ()) if sent is None else tuple(sent)
     logprobs = _logprobs(check, choice, DynamoIds(nvext, {}, prompt, ids), route)
     message = choice.get("message") if route == "chat" else None
-    part = TurnPart(ids, logprobs or (), choice_text(choice), message)
+    part = ReplyPart(ids, logprobs or (), choice_text(choice), message)
     return partial_reply(check, prompt, [part], body)
 
 

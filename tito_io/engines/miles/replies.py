@@ -17,20 +17,20 @@ from tito_io.engines.replies.invariants import Check
 
 
 @attrs.frozen
-class SampledIds:
+class MilesSampledIds:
     """The sampled ids of a turn, and one log-probability for each."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float | None, ...]
 
 
-def sampled(check: Check, choice: Mapping[str, Any]) -> SampledIds:
+def sampled(check: Check, choice: Mapping[str, Any]) -> MilesSampledIds:
     """Return what was sampled, as many ids as the engine counted."""
     meta = check.get(choice, "meta_info", dict)
     entries = check.get(meta, "output_token_logprobs", list)
     ids = check.ids({"ids": [sglang_meta.triple_id(check, entry) for entry in entries]}, "ids")
     check.count("sampled ids", len(ids), "counted ones", check.get(meta, "completion_tokens", int))
-    return SampledIds(ids, check.logprobs([entry[0] for entry in entries], len(ids)))
+    return MilesSampledIds(ids, check.logprobs([entry[0] for entry in entries], len(ids)))
 
 
 def echoed(check: Check, choice: Mapping[str, Any]) -> tuple[int, ...] | None:

@@ -129,7 +129,7 @@ class MilesSession:
         return {**sent, "tools": list(self.tools)} if self.tools else sent
 
     async def _recorded(
-        self, check: Check, answer: Mapping[str, Any], turn: replies.SampledIds
+        self, check: Check, answer: Mapping[str, Any], turn: replies.MilesSampledIds
     ) -> tuple[int, ...]:
         """Return the prompt's ids from the record of this turn."""
         record = (await self.records()).get(str(answer.get("id")))

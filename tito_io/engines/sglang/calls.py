@@ -13,7 +13,7 @@ from tito_io.engines.protocol import Delta, EngineError, InvalidReplyError, Repl
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.turn_request import (
     ChunkStream,
-    TurnPart,
+    ReplyPart,
     TurnRequest,
     TurnStream,
     choice_text,
@@ -76,7 +76,7 @@ class SglangRequest(TurnRequest):
 
     def open_stream(self) -> TurnStream:
         """Return what puts a streamed answer together."""
-        return GenerateStream(self.question.sampling.n) if self.route == "generate" else ChatStream()
+        return GenerateStream(self.question.sampling.n) if self.route == "generate" else SglangChatStream()
 
     def check_ends(self, check: Check, body: Any) -> None:
         """Demand that every requested turn states why it ended."""
@@ -108,9 +108,9 @@ def _items(body: Any) -> list[dict[str, Any]]:
     return body if isinstance(body, list) else [body]
 
 
-def _generated_parts(body: Any) -> list[TurnPart]:
+def _generated_parts(body: Any) -> list[ReplyPart]:
     return [
-        TurnPart(
+        ReplyPart(
             item["output_ids"],
             [triple[0] for triple in item["meta_info"]["output_token_logprobs"]],
             item["text"],
@@ -119,15 +119,15 @@ def _generated_parts(body: Any) -> list[TurnPart]:
     ]
 
 
-def _chunked_parts(body: Mapping[str, Any]) -> list[TurnPart]:
+def _chunked_parts(body: Mapping[str, Any]) -> list[ReplyPart]:
     lists = (body.get("sglext") or {}).get("output_ids") or [[] for _ in body["choices"]]
     return [
-        TurnPart(choice.get("token_ids") or ids, chunk_logprobs(choice), choice_text(choice))
+        ReplyPart(choice.get("token_ids") or ids, chunk_logprobs(choice), choice_text(choice))
         for choice, ids in zip(body["choices"], lists, strict=False)
     ]
 
 
-class ChatStream(ChunkStream):
+class SglangChatStream(ChunkStream):
     """A streamed answer of an OpenAI route. A chat's ids come all at once, after its turns."""
 
     def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:

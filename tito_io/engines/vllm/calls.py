@@ -10,7 +10,7 @@ import attrs
 from tito_io.engines.protocol import Delta, InvalidReplyError, Reply
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.shapes import Choice, Shape, settled
-from tito_io.engines.turn_request import ChunkStream, TurnPart, TurnRequest, chunk_choices, partial_reply
+from tito_io.engines.turn_request import ChunkStream, ReplyPart, TurnRequest, chunk_choices, partial_reply
 
 from .replies import VllmQuestion, read
 
@@ -75,13 +75,13 @@ class VllmRequest(TurnRequest):
         came = holder.get("prompt_token_ids") is not None and self.shape.names_ids(choice)
         return self.question.sent is not None and came
 
-    def _part(self, check: Check, choice: Choice) -> TurnPart:
+    def _part(self, check: Check, choice: Choice) -> ReplyPart:
         ids = tuple(choice.get("token_ids") or ())
         try:
             logprobs = self.shape.logprobs(check, choice, ids)
         except InvalidReplyError:
             logprobs = ()
-        return TurnPart(ids, logprobs, self.shape.text(choice))
+        return ReplyPart(ids, logprobs, self.shape.text(choice))
 
 
 def _as_whole(choice: Choice) -> Choice:
