@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from tests.strategies import DICE, Dice
+from tests.strategies import CHOICES, Choices
 from tito_core import Ids, Ledger, Message, Origin, Step
 from tito_core.samples.call import Ending, StoredCall, WeightVersion
 from tito_core.samples.experts import MissingRow, RoutedExperts
@@ -35,12 +35,12 @@ QUESTIONS = ("go on", "why?", "and then?")
 SYSTEM = {"role": "system", "content": "be brief"}
 
 
-def words(dice: Dice) -> list[int]:
-    return list(dice.pick(WORDS))
+def words(choices: Choices) -> list[int]:
+    return list(choices.pick(WORDS))
 
 
-def user(dice: Dice) -> dict[str, Any]:
-    return {"role": dice.pick(("user", "user", "tool")), "content": dice.pick(QUESTIONS)}
+def user(choices: Choices) -> dict[str, Any]:
+    return {"role": choices.pick(("user", "user", "tool")), "content": choices.pick(QUESTIONS)}
 
 
 @attrs.frozen
@@ -52,78 +52,78 @@ class Request:
     ledger: Ledger | None = None
 
 
-def root(dice: Dice, _: StoredCall | None) -> Request:
-    opening = [SYSTEM] if dice.once_in(3) else []
-    return Request([*opening, user(dice)], [OPEN, *words(dice), OPEN][: dice.pick((3, 3, 3, 2, 0))])
+def root(choices: Choices, _: StoredCall | None) -> Request:
+    opening = [SYSTEM] if choices.once_in(3) else []
+    return Request([*opening, user(choices)], [OPEN, *words(choices), OPEN][: choices.pick((3, 3, 3, 2, 0))])
 
 
-def bridged(dice: Dice, earlier: StoredCall) -> Request:
+def bridged(choices: Choices, earlier: StoredCall) -> Request:
     """Continue all ids of a call, over a close if it sampled no stop."""
     closed = earlier.ending is Ending.WHOLE
     runs = [
         (Origin.INSERTED_CLOSE, [] if closed else [CLOSE]),
-        (Origin.ENVIRONMENT, words(dice)),
+        (Origin.ENVIRONMENT, words(choices)),
         (Origin.GENERATION_PROMPT, [OPEN]),
     ]
     added = tuple(number for _, part in runs for number in part)
     ledger = earlier.step.ledger.then(*((origin, len(part)) for origin, part in runs))
-    ids: Sequence[int] = earlier.ids.then(added).packed() if dice.once_in(2) else [*earlier.ids, *added]
-    return Request([*earlier.step.messages, user(dice)], ids, ledger if dice.once_in(2) else None)
+    ids: Sequence[int] = earlier.ids.then(added).packed() if choices.once_in(2) else [*earlier.ids, *added]
+    return Request([*earlier.step.messages, user(choices)], ids, ledger if choices.once_in(2) else None)
 
 
-def injected(dice: Dice, earlier: StoredCall) -> Request:
+def injected(choices: Choices, earlier: StoredCall) -> Request:
     """Continue over a turn that no call sampled."""
-    request = bridged(dice, earlier)
-    answer = {"role": "assistant", "content": dice.pick(ANSWERS)}
+    request = bridged(choices, earlier)
+    answer = {"role": "assistant", "content": choices.pick(ANSWERS)}
     return attrs.evolve(
-        request, messages=[*earlier.step.messages, user(dice), answer, *request.messages[-1:]]
+        request, messages=[*earlier.step.messages, user(choices), answer, *request.messages[-1:]]
     )
 
 
-def edited(dice: Dice, earlier: StoredCall) -> Request:
+def edited(choices: Choices, earlier: StoredCall) -> Request:
     """Continue by ids, with messages that were edited."""
-    request = bridged(dice, earlier)
-    place = dice.pick(range(len(request.messages)))
+    request = bridged(choices, earlier)
+    place = choices.pick(range(len(request.messages)))
     other = {**request.messages[place], "content": "something else"}
     return attrs.evolve(request, messages=[*request.messages[:place], other, *request.messages[place + 1 :]])
 
 
-def resumed(_: Dice, earlier: StoredCall) -> Request:
+def resumed(_: Choices, earlier: StoredCall) -> Request:
     """Continue inside the turn."""
     return Request(earlier.step.messages, earlier.ids)
 
 
-def retried(_: Dice, earlier: StoredCall) -> Request:
+def retried(_: Choices, earlier: StoredCall) -> Request:
     return Request(earlier.step.prompt, earlier.step.prompt_ids, earlier.step.prompt_ledger)
 
 
-def rewritten(dice: Dice, earlier: StoredCall) -> Request:
+def rewritten(choices: Choices, earlier: StoredCall) -> Request:
     """Continue by messages, with ids that were rendered again."""
-    return Request([*earlier.step.messages, user(dice)], [OPEN, *words(dice), 9, *words(dice), OPEN])
+    return Request([*earlier.step.messages, user(choices)], [OPEN, *words(choices), 9, *words(choices), OPEN])
 
 
-def replaced(dice: Dice, earlier: StoredCall) -> Request:
+def replaced(choices: Choices, earlier: StoredCall) -> Request:
     """Continue all ids but the stop, as a policy may choose."""
-    return Request([*earlier.step.messages, user(dice)], [*earlier.ids[:-1], CLOSE, *words(dice), OPEN])
+    return Request([*earlier.step.messages, user(choices)], [*earlier.ids[:-1], CLOSE, *words(choices), OPEN])
 
 
-def summarized(dice: Dice, earlier: StoredCall) -> Request:
+def summarized(choices: Choices, earlier: StoredCall) -> Request:
     """Begin again with a summary that the model wrote."""
     summary = "".join(str(message["content"]) for message in earlier.step.completion)
     message = {
         "role": "user",
-        "content": dice.pick(("{}", "So far:\n{}\nGo on.", "So far: {}")).format(summary),
+        "content": choices.pick(("{}", "So far:\n{}\nGo on.", "So far: {}")).format(summary),
     }
-    return Request([*earlier.step.prompt.opening, message], [OPEN, 8, *words(dice), OPEN])
+    return Request([*earlier.step.prompt.opening, message], [OPEN, 8, *words(choices), OPEN])
 
 
-def shortened(dice: Dice, earlier: StoredCall) -> Request:
+def shortened(choices: Choices, earlier: StoredCall) -> Request:
     """Begin again with the last turn alone."""
     last = list(earlier.step.messages)[-2:]
-    return Request([*earlier.step.prompt.opening, *last, user(dice)], [OPEN, 8, *words(dice), OPEN])
+    return Request([*earlier.step.prompt.opening, *last, user(choices)], [OPEN, 8, *words(choices), OPEN])
 
 
-GROWTH: tuple[Callable[[Dice, Any], Request], ...] = (
+GROWTH: tuple[Callable[[Choices, Any], Request], ...] = (
     *[bridged] * 8,
     *[retried] * 3,
     rewritten,
@@ -139,10 +139,10 @@ GROWTH: tuple[Callable[[Dice, Any], Request], ...] = (
 )
 
 
-def sampled(dice: Dice) -> tuple[list[int], bool, str | None]:
+def sampled(choices: Choices) -> tuple[list[int], bool, str | None]:
     """Return completion ids, whether they were cut short, and the finish reason."""
-    ids = [number for _ in range(dice.pick((1, 1, 2, 3))) for number in words(dice)]
-    return dice.pick(
+    ids = [number for _ in range(choices.pick((1, 1, 2, 3))) for number in words(choices)]
+    return choices.pick(
         (
             ([*ids, CLOSE], False, "stop"),
             ([*ids, CLOSE], False, None),
@@ -156,35 +156,37 @@ def sampled(dice: Dice) -> tuple[list[int], bool, str | None]:
     )
 
 
-def logprobs(dice: Dice, number: int, size: int) -> list[float | None] | None:
+def logprobs(choices: Choices, number: int, size: int) -> list[float | None] | None:
     values: list[float | None] = [-number - place / 16 for place in range(size)]
     holes = [None if place % 2 else value for place, value in enumerate(values)]
-    return dice.pick((values, values, None, holes))
+    return choices.pick((values, values, None, holes))
 
 
-def weights(dice: Dice, size: int) -> tuple[WeightVersion, ...]:
-    start, middle = dice.pick((0, 1)), dice.pick((1, 2))
+def weights(choices: Choices, size: int) -> tuple[WeightVersion, ...]:
+    start, middle = choices.pick((0, 1)), choices.pick((1, 2))
     runs = ((0, size),), ((0, 0),), ((start, middle), (middle, size)), ()
-    chosen = dice.pick(runs)
+    chosen = choices.pick(runs)
     if any(not a <= b <= size for a, b in chosen):
         return ()
     return tuple(WeightVersion(version=f"v{i}", start=a, stop=b) for i, (a, b) in enumerate(chosen))
 
 
-def experts(dice: Dice, number: int, start: int, stop: int) -> RoutedExperts | None:
+def experts(choices: Choices, number: int, start: int, stop: int) -> RoutedExperts | None:
     """Return rows that say which call sent them; engines leave out the last, and some begin later."""
-    first, last = dice.pick((0, 0, start, max(start - 1, 0))), dice.pick((stop - 1, stop - 1, stop))
-    if last < first or dice.once_in(4):
+    first, last = choices.pick((0, 0, start, max(start - 1, 0))), choices.pick((stop - 1, stop - 1, stop))
+    if last < first or choices.once_in(4):
         return None
     data = b"".join(bytes((number + 1, place % 256)) for place in range(first, last))
     return RoutedExperts(data=data, dtype="uint8", shape=(last - first, 1, 2), start=first)
 
 
-def grown(number: int, order: int, calls: Sequence[StoredCall], dice: Dice, other: Dice) -> StoredCall:
+def grown(
+    number: int, order: int, calls: Sequence[StoredCall], choices: Choices, other: Choices
+) -> StoredCall:
     """Return one more call."""
-    earlier = dice.pick(calls) if calls else None
-    request = root(dice, None) if earlier is None else dice.pick(GROWTH)(dice, earlier)
-    ids, truncated, reason = sampled(dice)
+    earlier = choices.pick(calls) if calls else None
+    request = root(choices, None) if earlier is None else choices.pick(GROWTH)(choices, earlier)
+    ids, truncated, reason = sampled(choices)
     if earlier is not None and other.once_in(6):  # what was sampled before, exactly
         ids, truncated, reason = [*earlier.step.completion_ids], earlier.step.truncated, earlier.finish_reason
     completion = [{"role": "assistant", "content": other.pick(ANSWERS)}]
@@ -217,7 +219,7 @@ def _calls(draw: Any) -> list[StoredCall]:
     )
     calls: list[StoredCall] = []
     for number in range(count):
-        calls.append(grown(number, orders[number], calls, draw(DICE), draw(DICE)))
+        calls.append(grown(number, orders[number], calls, draw(CHOICES), draw(CHOICES)))
     unrecorded = draw(st.integers(0, 3 * count))
     return [call for number, call in enumerate(calls) if number != unrecorded] or calls
 

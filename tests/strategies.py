@@ -1,8 +1,8 @@
-"""The shared vocabulary of the property tests: what conversations, steps and engines really look like.
+"""Hypothesis strategies for conversations, steps and sampled ids, shared by the property tests.
 
-Steps are drawn as prefixes of the prompt, in any order and among noise, because that is where faults of a
-matcher live; completions end in every way in which engines end them; messages come back in every spelling
-that serializers give them.
+Steps are prefixes of the prompt, in any order and among steps that nearly match, because faults of a matcher
+show there. Completions end in every way in which engines end them. Messages come back in every form that
+serializers give them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tito_core.seams.seam import LONGER, OTHER, SHORT
 T = TypeVar("T")
 Chat = list[dict[str, Any]]
 Draw = Callable[[SearchStrategy[Any]], Any]
-"""What hypothesis hands to a composite strategy, and `data.draw` is too."""
+"""The draw function of a composite strategy, or `data.draw`."""
 
 
 def tries(share: float) -> settings:
@@ -36,10 +36,10 @@ def tries(share: float) -> settings:
     return settings(max_examples=max(1, round(settings().max_examples * share)))
 
 
-class Dice:
-    """Small choices, decoded from one drawn number: a draw costs more than all that is made of it.
+class Choices:
+    """A sequence of small choices, decoded from one drawn number, because each draw is expensive.
 
-    The first option is the simplest one, and the number 0 chooses it everywhere.
+    The first option is the simplest one. The number 0 chooses it everywhere.
 
     >>> dice = Dice(7)
     >>> dice.pick("abc"), dice.pick("abc"), dice.pick("abc")
@@ -49,16 +49,16 @@ class Dice:
     FACES = 2**24 - 1
 
     def __init__(self, number: int) -> None:
-        """Hold the number that is left."""
+        """Start with a drawn number."""
         self._left = number
 
     def pick(self, options: Sequence[T]) -> T:
-        """Take an option."""
+        """Return one of the options."""
         self._left, chosen = divmod(self._left, len(options))
         return options[chosen]
 
     def once_in(self, chance: int) -> bool:
-        """Say yes once in `chance` times."""
+        """Return True once in `chance` times."""
         return self.pick(range(chance)) == chance - 1
 
     def turned(self, items: Sequence[T]) -> list[T]:
@@ -67,7 +67,7 @@ class Dice:
         return [*items[start:], *items[:start]]
 
 
-DICE: SearchStrategy[Dice] = st.integers(0, Dice.FACES).map(Dice)
+CHOICES: SearchStrategy[Choices] = st.integers(0, Choices.FACES).map(Choices)
 """One strategy object for all: building strategies costs more than drawing from them."""
 
 
@@ -76,7 +76,7 @@ DICE: SearchStrategy[Dice] = st.integers(0, Dice.FACES).map(Dice)
 PLAIN_WORDS = ("a", "b", "ab", "ba", "aab", "hello", "a b")
 TRICKY_WORDS = ("", " ", "\n", "a\n", "\na", " a ", "None", "{}", "ünï✓", "🙂", "\u2028", "[0]", "abababab")
 STAND_INS = (SHORT, f"What rhymes with {SHORT}", LONGER, SHORT.lower(), OTHER, "So.", "Hello.", "Be brief.")
-"""What the kernel itself says in its questions; the world may say it too."""
+"""The stand-in texts of the kernel's questions; real messages may have them too."""
 SPECIALS = tuple(sorted({special for toy in TOYS for special in toy.tokenizer.specials}))
 INJECTIONS = tuple(
     f"{before}{special}{after}" for special in SPECIALS for before, after in (("", ""), ("a", "b"))
@@ -108,39 +108,39 @@ ARGUMENTS = ('{"a": 1}', '{"x":"b","a":[1,true,null]}', "{}", '{"q": "ab"}') * 4
 
 def calls(draw: Draw, count: int) -> Chat:
     """Draw tool calls with different ids, arguments as OpenAI's wire has them: JSON text."""
-    return [call(draw(DICE), index) for index in range(count)]
+    return [call(draw(CHOICES), index) for index in range(count)]
 
 
-def call(dice: Dice, index: int) -> dict[str, Any]:
+def call(choices: Choices, index: int) -> dict[str, Any]:
     """Return a tool call."""
-    name, arguments = dice.pick(CALL_NAMES), dice.pick(ARGUMENTS)
-    identity = dice.pick(ODD_CALL_IDS) if dice.once_in(12) else CALL_IDS[index]
+    name, arguments = choices.pick(CALL_NAMES), choices.pick(ARGUMENTS)
+    identity = choices.pick(ODD_CALL_IDS) if choices.once_in(12) else CALL_IDS[index]
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def assistants(draw: Draw, *, may_call: bool = True) -> dict[str, Any]:
     """Draw what a model answered: content, sometimes thinking, sometimes one or two calls."""
-    dice = draw(DICE)
-    message: dict[str, Any] = {"role": "assistant", "content": dice.pick(WORDS)}
-    if dice.once_in(3):
-        message["reasoning_content"] = dice.pick(WORDS)
-    count = dice.pick((0, 0, 1, 1, 2)) if may_call else 0
+    choices = draw(CHOICES)
+    message: dict[str, Any] = {"role": "assistant", "content": choices.pick(WORDS)}
+    if choices.once_in(3):
+        message["reasoning_content"] = choices.pick(WORDS)
+    count = choices.pick((0, 0, 1, 1, 2)) if may_call else 0
     if count:
-        message |= {"content": dice.pick((None, "", "a")), "tool_calls": calls(draw, count)}
+        message |= {"content": choices.pick((None, "", "a")), "tool_calls": calls(draw, count)}
     return message
 
 
-def speech(dice: Dice, role: str = "user") -> dict[str, Any]:
-    """Return a message of a role that only speaks; its content is sometimes in parts."""
-    said, also = dice.pick(WORDS), dice.pick(WORDS)
-    parts = [{"type": "text", "text": text} for text in (said, also)]
-    return {"role": role, "content": dice.pick((*[said] * 8, parts[:1], parts))}
+def speech(choices: Choices, role: str = "user") -> dict[str, Any]:
+    """Return a message with content only, which is sometimes in parts."""
+    content, second_content = choices.pick(WORDS), choices.pick(WORDS)
+    parts = [{"type": "text", "text": text} for text in (content, second_content)]
+    return {"role": role, "content": choices.pick((*[content] * 8, parts[:1], parts))}
 
 
-def result(dice: Dice, call: Mapping[str, Any]) -> dict[str, Any]:
+def result(choices: Choices, call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of a tool call."""
-    found = {"role": "tool", "content": dice.pick(WORDS), "tool_call_id": call.get("id")}
-    return found | ({"name": call["function"]["name"]} if dice.once_in(4) else {})
+    found = {"role": "tool", "content": choices.pick(WORDS), "tool_call_id": call.get("id")}
+    return found | ({"name": call["function"]["name"]} if choices.once_in(4) else {})
 
 
 def environments(draw: Draw, toy: Toy, before: Mapping[str, Any]) -> Chat:
@@ -149,9 +149,9 @@ def environments(draw: Draw, toy: Toy, before: Mapping[str, Any]) -> Chat:
     if kind >= 14:
         return odd_environments(draw)
     called = before.get("tool_calls") or ()
-    found = [result(draw(DICE), call) for call in called] if "tool" in toy.roles else []
+    found = [result(draw(CHOICES), call) for call in called] if "tool" in toy.roles else []
     if not found or kind >= 10:
-        found.append(speech(draw(DICE)))
+        found.append(speech(draw(CHOICES)))
     return found
 
 
@@ -162,17 +162,17 @@ def odd_environments(draw: Draw) -> Chat:
     return [
         assistants(draw)
         if role == "assistant"
-        else result(draw(DICE), stray)
+        else result(draw(CHOICES), stray)
         if role == "tool"
-        else speech(draw(DICE), role)
+        else speech(draw(CHOICES), role)
         for role in roles
     ]
 
 
 def conversations(draw: Draw, toy: Toy) -> Chat:
     """Draw a conversation that ends with what is new after the last of one to three assistant turns."""
-    chat: Chat = [speech(draw(DICE), "system")] if "system" in toy.roles and draw(KINDS) >= 8 else []
-    chat.append(speech(draw(DICE)))
+    chat: Chat = [speech(draw(CHOICES), "system")] if "system" in toy.roles and draw(KINDS) >= 8 else []
+    chat.append(speech(draw(CHOICES)))
     for _ in range(draw(TURNS)):
         chat.append(assistants(draw, may_call="tool" in toy.roles))
         chat += environments(draw, toy, chat[-1])
@@ -231,76 +231,76 @@ WRAPPERS: tuple[Callable[[dict[str, Any]], Any], ...] = (
 )
 
 
-def respelled(dice: Dice, message: Mapping[str, Any]) -> Any:
+def respelled(choices: Choices, message: Mapping[str, Any]) -> Any:
     """Return the same message as another serializer would write it.
 
     >>> respelled(Dice(0), {"role": "user", "content": "a"})
     {'role': 'user', 'content': 'a'}
     """
-    spelled = copy.deepcopy(dict(message))
-    if dice.pick((True, False, False)):
-        return spelled
-    content = spelled.get("content")
-    if isinstance(content, str) and dice.pick((False, True)):
-        spelled["content"] = [{"type": "text", "text": content}]
-    if isinstance(content, list) and len(content) == 1 and dice.pick((False, True)):
-        spelled["content"] = content[0]["text"]
+    rewritten = copy.deepcopy(dict(message))
+    if choices.pick((True, False, False)):
+        return rewritten
+    content = rewritten.get("content")
+    if isinstance(content, str) and choices.pick((False, True)):
+        rewritten["content"] = [{"type": "text", "text": content}]
+    if isinstance(content, list) and len(content) == 1 and choices.pick((False, True)):
+        rewritten["content"] = content[0]["text"]
     if message["role"] == "assistant":
-        _respell_assistant(dice, spelled, empty=not content)
-    spelled |= {
+        _respell_assistant(choices, rewritten, empty=not content)
+    rewritten |= {
         key: None
         for key in ("name", "tool_call_id", "refusal")
-        if spelled.get(key) is None and dice.once_in(4)
+        if rewritten.get(key) is None and choices.once_in(4)
     }
-    if dice.once_in(4):
-        spelled["x_cached"] = True
-    keys = dice.turned(list(spelled))
-    return dice.pick(WRAPPERS)({key: spelled[key] for key in keys})
+    if choices.once_in(4):
+        rewritten["x_cached"] = True
+    keys = choices.turned(list(rewritten))
+    return choices.pick(WRAPPERS)({key: rewritten[key] for key in keys})
 
 
-def _respell_assistant(dice: Dice, spelled: dict[str, Any], *, empty: bool) -> None:
+def _respell_assistant(choices: Choices, rewritten: dict[str, Any], *, empty: bool) -> None:
     """Change what serializers change in an assistant message, in place."""
     if empty:
-        spelled["content"] = dice.pick((None, "", [{"type": "text", "text": ""}]))
-        if dice.once_in(4):
-            del spelled["content"]
-    thoughts = [spelled.pop(name, None) for name in ("reasoning", "reasoning_content")]
-    name = dice.pick(("reasoning_content", "reasoning"))
+        rewritten["content"] = choices.pick((None, "", [{"type": "text", "text": ""}]))
+        if choices.once_in(4):
+            del rewritten["content"]
+    thoughts = [rewritten.pop(name, None) for name in ("reasoning", "reasoning_content")]
+    name = choices.pick(("reasoning_content", "reasoning"))
     if any(thoughts):
-        spelled[name] = thoughts[0] or thoughts[1]
-    elif dice.pick((False, True)):
-        spelled[name] = dice.pick((None, ""))
-    if spelled.get("tool_calls"):
-        spelled["tool_calls"] = [
-            respelled_call(dice, call, i) for i, call in enumerate(spelled["tool_calls"])
+        rewritten[name] = thoughts[0] or thoughts[1]
+    elif choices.pick((False, True)):
+        rewritten[name] = choices.pick((None, ""))
+    if rewritten.get("tool_calls"):
+        rewritten["tool_calls"] = [
+            respelled_call(choices, call, i) for i, call in enumerate(rewritten["tool_calls"])
         ]
-    elif dice.pick((False, True)):
-        spelled["tool_calls"] = dice.pick((None, []))
+    elif choices.pick((False, True)):
+        rewritten["tool_calls"] = choices.pick((None, []))
 
 
-def respelled_call(dice: Dice, call: Mapping[str, Any], index: int) -> dict[str, Any]:
+def respelled_call(choices: Choices, call: Mapping[str, Any], index: int) -> dict[str, Any]:
     """Return the same tool call as another serializer would write it."""
     function = call["function"]
-    arguments = respelled_arguments(dice, function.get("arguments", ""))
-    spelled: dict[str, Any] = {"function": {"arguments": arguments, "name": function["name"]}}
-    spelled |= {key: value for key, value in call.items() if key != "function"}
-    if dice.pick((False, True)):
-        spelled["index"] = index
-    if dice.pick((False, True)):
-        spelled.pop("type", None)
-    return spelled
+    arguments = respelled_arguments(choices, function.get("arguments", ""))
+    rewritten: dict[str, Any] = {"function": {"arguments": arguments, "name": function["name"]}}
+    rewritten |= {key: value for key, value in call.items() if key != "function"}
+    if choices.pick((False, True)):
+        rewritten["index"] = index
+    if choices.pick((False, True)):
+        rewritten.pop("type", None)
+    return rewritten
 
 
-def respelled_arguments(dice: Dice, arguments: Any) -> Any:
+def respelled_arguments(choices: Choices, arguments: Any) -> Any:
     """Spell arguments as text or as an object, keys in another order, other spacing; leave odd ones alone."""
     try:
         oracle.object_in(arguments)
     except oracle.NotAnObject:
         return arguments
     plain = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
-    turned = {key: plain[key] for key in dice.turned(list(plain))}
-    separators = dice.pick(((", ", ": "), (",", ":"), (" , ", " : ")))
-    return dice.pick((arguments, turned, json.dumps(turned, separators=separators)))
+    turned = {key: plain[key] for key in choices.turned(list(plain))}
+    separators = choices.pick(((", ", ": "), (",", ":"), (" , ", " : ")))
+    return choices.pick((arguments, turned, json.dumps(turned, separators=separators)))
 
 
 # --- nearly the same message ------------------------------------------------------------------------------
@@ -342,10 +342,10 @@ def _edit_arguments(message: dict[str, Any], text: str) -> None:
 EDITS = (_edit_text, _edit_role, _edit_reasoning, _edit_call_id, _edit_name, _edit_calls, _edit_arguments)
 
 
-def edited(dice: Dice, message: Mapping[str, Any]) -> dict[str, Any]:
+def edited(choices: Choices, message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message that differs in one place, now and then in none: the oracle tells which."""
     changed = copy.deepcopy(dict(message))
-    dice.pick(EDITS)(changed, dice.pick(WORDS))
+    choices.pick(EDITS)(changed, choices.pick(WORDS))
     return changed
 
 
@@ -382,24 +382,24 @@ def sampled_words(toy: Toy, messages: Sequence[Message], mask: int) -> list[int]
     return [1, 5, 9] if taken is None else toy.sample(taken, mask=mask)
 
 
-def completed(dice: Dice, toy: Toy, chat: Chat, position: int) -> tuple[list[int], bool]:
+def completed(choices: Choices, toy: Toy, chat: Chat, position: int) -> tuple[list[int], bool]:
     """Return ids for the assistant message at `position`, and whether the turn was cut short."""
-    ending, mask = dice.pick(ENDINGS), dice.pick(range(8))
+    ending, mask = choices.pick(ENDINGS), choices.pick(range(8))
     words = sampled_words(toy, chat[: position + 1], mask)
     if ending == "right":
         return words + right_stop(toy, chat, position), False
     if ending == "any stop":
-        return [*words, dice.pick((*toy.stop_ids, 999))], False
+        return [*words, choices.pick((*toy.stop_ids, 999))], False
     if ending == "whole close":
-        return [*words, *toy.suffix], dice.once_in(4)
+        return [*words, *toy.suffix], choices.once_in(4)
     if ending == "close and opener":
         tails = oracle.true_tails(toy, chat, position + 1) or [()]
         return [*words, *tails[0][: len(toy.suffix) + 1]], False
     if ending == "nothing":
-        return [], dice.once_in(2)
-    kept = words[: dice.pick(range(len(words) + 1))]
-    part = toy.suffix[: dice.pick(range(len(toy.suffix) + 1))] if ending == "cut at a close" else ()
-    return [*kept, *part], not dice.once_in(5)
+        return [], choices.once_in(2)
+    kept = words[: choices.pick(range(len(words) + 1))]
+    part = toy.suffix[: choices.pick(range(len(toy.suffix) + 1))] if ending == "cut at a close" else ()
+    return [*kept, *part], not choices.once_in(5)
 
 
 def right_stop(toy: Toy, chat: Chat, position: int) -> list[int]:
@@ -412,8 +412,8 @@ def right_stop(toy: Toy, chat: Chat, position: int) -> list[int]:
 
 
 @attrs.frozen
-class World:
-    """One question to the kernel, and the family that it is about."""
+class StitchInput:
+    """Arguments of a stitch, and the toy template family that they belong to."""
 
     toy: Toy
     steps: list[Step]
@@ -428,8 +428,8 @@ class World:
 
 def steps_at(draw: Draw, toy: Toy, chat: Chat, position: int, key: str | None = None) -> Step:
     """Draw the call that answered with the message at `position`, its history in some spelling."""
-    messages = [respelled(draw(DICE), message) for message in chat[: position + 1]]
-    ids, truncated = completed(draw(DICE), toy, chat, position)
+    messages = [respelled(draw(CHOICES), message) for message in chat[: position + 1]]
+    ids, truncated = completed(draw(CHOICES), toy, chat, position)
     return Step(
         prompt=messages[:-1],
         completion=messages[-1:],
@@ -445,14 +445,14 @@ NOISE = ("again", "edited", "edited", "longer", "whole", "split oddly", "other k
 
 def noise_steps(draw: Draw, toy: Toy, chat: Chat, key: str | None) -> Step:
     """Draw a step that looks like the others and should not be used, or only by its rules."""
-    chosen = draw(DICE)
+    chosen = draw(CHOICES)
     kind, position = chosen.pick(NOISE), chosen.pick(range(len(chat)))
     if kind == "edited":
         place = chosen.pick(range(position + 1))
-        changed = [*chat[:place], edited(draw(DICE), chat[place]), *chat[place + 1 :]]
+        changed = [*chat[:place], edited(draw(CHOICES), chat[place]), *chat[place + 1 :]]
         return steps_at(draw, toy, changed, position, key)
     if kind == "longer":
-        longer = [*chat, assistants(draw), speech(draw(DICE)), assistants(draw)]
+        longer = [*chat, assistants(draw), speech(draw(CHOICES)), assistants(draw)]
         return steps_at(draw, toy, longer, len(chat) + chosen.pick((0, 1, 2)), key)
     if kind == "whole":
         return steps_at(draw, toy, chat, len(chat) - 1, key)
@@ -466,22 +466,22 @@ def noise_steps(draw: Draw, toy: Toy, chat: Chat, key: str | None) -> Step:
 
 
 @st.composite
-def worlds(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> World:
+def stitch_inputs(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> StitchInput:
     """Draw a family, a conversation, and steps that are prefixes of it, in any order and among noise."""
     toy = draw(st.sampled_from(toys))
     chat = conversations(draw, toy)
-    chosen = draw(DICE)
+    chosen = draw(CHOICES)
     key = chosen.pick((None, None, "tools"))
     answered = [index for index, message in enumerate(chat) if message["role"] == "assistant"]
     kept = [index for index in answered if not chosen.once_in(5)]
     steps = [steps_at(draw, toy, chat, index, key) for index in kept]
     steps += [noise_steps(draw, toy, chat, key) for _ in range(chosen.pick((0, 0, 1, 2)))]
-    prompt = [respelled(draw(DICE), message) for message in chat]
-    return World(toy, chosen.turned(steps), prompt, key)
+    prompt = [respelled(draw(CHOICES), message) for message in chat]
+    return StitchInput(toy, chosen.turned(steps), prompt, key)
 
 
 @st.composite
-def tidy_worlds(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> World:
+def tidy_stitch_inputs(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> StitchInput:
     """Draw a conversation of which every turn was sampled to its right stop: the kernel often answers."""
     toy = draw(st.sampled_from(toys))
     chat = conversations(draw, toy)
@@ -497,13 +497,13 @@ def tidy_worlds(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> World:
                 completion_ids=sampled,
             )
         )
-    return World(toy, steps, chat)
+    return StitchInput(toy, steps, chat)
 
 
-ANY_WORLD = worlds()
-TIDY_WORLD = tidy_worlds()
-WORLD_OF = {toy.name: worlds((toy,)) for toy in TOYS}
-TIDY_WORLD_OF = {toy.name: tidy_worlds((toy,)) for toy in TOYS}
+ANY_INPUT = stitch_inputs()
+TIDY_INPUT = tidy_stitch_inputs()
+INPUT_OF = {toy.name: stitch_inputs((toy,)) for toy in TOYS}
+TIDY_INPUT_OF = {toy.name: tidy_stitch_inputs((toy,)) for toy in TOYS}
 """One strategy object for each: building strategies costs more than drawing from them."""
 
 

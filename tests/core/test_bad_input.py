@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import (
     InputError,
     Ledger,
@@ -38,19 +38,19 @@ from tito_core.normalization.receipts import Forgiveness
 from tito_core.seams.probe import probe
 from tito_core.seams.profile import Profile
 
-SUFFIX = (talk.CLOSE,)
+SUFFIX = (example.CLOSE,)
 
 
 def refused(*args: Any, **more: Any) -> Refusal:
-    found = answer(stitch_questions(*args, **more), talk.tokenize)
+    found = answer(stitch_questions(*args, **more), example.tokenize)
     assert isinstance(found, Refusal)
     return found
 
 
 def made(**wrong: Any) -> Step:
     right: dict[str, Any] = {
-        "prompt": [talk.user()],
-        "completion": [talk.said()],
+        "prompt": [example.user()],
+        "completion": [example.assistant()],
         "prompt_ids": [1, 2],
         "completion_ids": [3, 4],
     }
@@ -100,96 +100,96 @@ def test_a_step_names_what_is_wrong_with_it(wrong: dict[str, Any], words: str) -
 @pytest.mark.parametrize("prompt", ["hi", {"role": "user"}, None, 5, iter(())])
 def test_a_prompt_is_a_list_of_messages(prompt: Any) -> None:
     with pytest.raises(InputError, match="prompt must be a list of messages"):
-        stitch([talk.step()], prompt, SUFFIX, talk.tokenize)
+        stitch([example.step()], prompt, SUFFIX, example.tokenize)
 
 
 @pytest.mark.parametrize("trajectory", [None, 5, "steps", {"a": 1}])
 def test_a_trajectory_is_a_sequence_of_steps(trajectory: Any) -> None:
     with pytest.raises(InputError, match="trajectory must be a sequence of steps"):
-        stitch(trajectory, [talk.user()], SUFFIX, talk.tokenize)
+        stitch(trajectory, [example.user()], SUFFIX, example.tokenize)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_is_no_step_is_named_by_its_place(place: int) -> None:
-    trajectory: list[Any] = [talk.step(), talk.step()]
+def test_an_invalid_step_is_named_by_its_index(place: int) -> None:
+    trajectory: list[Any] = [example.step(), example.step()]
     trajectory.insert(place, "step")
     with pytest.raises(InputError, match=rf"^trajectory\[{place}\] is a str: give a Step$"):
-        stitch(trajectory, [talk.user()], SUFFIX, talk.tokenize)
+        stitch(trajectory, [example.user()], SUFFIX, example.tokenize)
 
 
 def test_a_message_without_a_role_is_named_by_its_place() -> None:
-    step = talk.step()
+    step = example.step()
     with pytest.raises(InputError, match=r"prompt\[2\] has no role"):
-        stitch([step], [*step.messages, {"content": "x"}], SUFFIX, talk.tokenize)
+        stitch([step], [*step.messages, {"content": "x"}], SUFFIX, example.tokenize)
 
 
 @pytest.mark.parametrize("suffix", [[-1], "ab", [1.5], None])
 def test_a_suffix_is_made_of_ids(suffix: Any) -> None:
     with pytest.raises(InputError, match="suffix"):
-        stitch([talk.step()], [talk.user()], suffix, talk.tokenize)
+        stitch([example.step()], [example.user()], suffix, example.tokenize)
 
 
 @pytest.mark.parametrize("answered", [None, "ids", [1.5], [-1], [None], 7])
-def test_an_answer_that_is_no_ids_is_an_error_and_no_refusal(answered: Any) -> None:
-    step = talk.step()
+def test_an_answer_without_ids_is_an_error_not_a_refusal(answered: Any) -> None:
+    step = example.step()
     with pytest.raises(TokenizeError, match="tokenize_fn"):
-        stitch([step], talk.prompt(step), SUFFIX, lambda *_, **__: answered)
+        stitch([step], example.prompt(step), SUFFIX, lambda *_, **__: answered)
 
 
 @pytest.mark.parametrize(
     "outage", [ConnectionError("down"), StopIteration(3), KeyError("x"), GeneratorExit()]
 )
-def test_what_tokenize_fn_raises_comes_out_unchanged(outage: BaseException) -> None:
-    step = talk.step()
+def test_errors_of_tokenize_fn_are_raised_unchanged(outage: BaseException) -> None:
+    step = example.step()
 
     def down(*_: object, **__: object) -> list[int]:
         raise outage
 
     with pytest.raises(type(outage)) as caught:
-        stitch([step], talk.prompt(step), SUFFIX, down)
+        stitch([step], example.prompt(step), SUFFIX, down)
     assert caught.value is outage
 
 
 def test_no_steps_is_a_refusal() -> None:
-    assert refused([], [talk.user()], SUFFIX).reason is Reason.NO_PREFIX
-    assert refused(Trajectory(), [talk.user()], SUFFIX).reason is Reason.NO_PREFIX
+    assert refused([], [example.user()], SUFFIX).reason is Reason.NO_PREFIX
+    assert refused(Trajectory(), [example.user()], SUFFIX).reason is Reason.NO_PREFIX
 
 
 def test_an_empty_prompt_is_a_refusal() -> None:
-    assert refused([talk.step()], [], SUFFIX).reason is Reason.NO_PREFIX
+    assert refused([example.step()], [], SUFFIX).reason is Reason.NO_PREFIX
 
 
 def test_a_suffix_longer_than_the_text_makes_no_id() -> None:
-    cut, long = talk.step(truncated=True, sampled=[900]), [talk.CLOSE] * 99
-    assert refused([cut], talk.prompt(cut), long).reason is Reason.CLOSE_MISMATCH
-    step = talk.step()  # it sampled its close, which is where the template goes on
-    assert stitch([step], talk.prompt(step), long, talk.tokenize) == [
+    cut, long = example.step(truncated=True, sampled=[900]), [example.CLOSE] * 99
+    assert refused([cut], example.prompt(cut), long).reason is Reason.CLOSE_MISMATCH
+    step = example.step()  # it sampled its close, which is where the template goes on
+    assert stitch([step], example.prompt(step), long, example.tokenize) == [
         *step.ids,
-        *talk.tokenize([talk.user("more")], add_generation_prompt=True),
+        *example.tokenize([example.user("more")], add_generation_prompt=True),
     ]
 
 
 def test_a_wrong_suffix_never_makes_a_wrong_id() -> None:
-    step = talk.step(truncated=True, sampled=[900])
-    assert refused([step], talk.prompt(step), [77]).reason is Reason.CLOSE_MISMATCH
+    step = example.step(truncated=True, sampled=[900])
+    assert refused([step], example.prompt(step), [77]).reason is Reason.CLOSE_MISMATCH
 
 
 def test_a_prompt_that_repeats_a_step_has_nothing_new() -> None:
-    step = talk.step()
+    step = example.step()
     found = refused([step], list(step.messages), SUFFIX)
     assert found == Refusal(Reason.NOTHING_NEW, "a step ends with all 2 messages")
 
 
 def test_other_tools_are_a_refusal() -> None:
-    step = talk.step(key=render_key([{"name": "a"}]))
-    found = refused([step], talk.prompt(step), SUFFIX, key=render_key([{"name": "b"}]))
+    step = example.step(key=render_key([{"name": "a"}]))
+    found = refused([step], example.prompt(step), SUFFIX, key=render_key([{"name": "b"}]))
     assert found == Refusal(Reason.RENDERED_DIFFERENTLY, "the step of 2 messages has another key")
 
 
 def test_the_step_with_the_right_key_is_used_among_equals() -> None:
-    ours, theirs = talk.step(key="a", sampled=[900, 2]), talk.step(key="b", sampled=[901, 2])
+    ours, theirs = example.step(key="a", sampled=[900, 2]), example.step(key="b", sampled=[901, 2])
     for trajectory in ([ours, theirs], [theirs, ours]):
-        found = answer(stitch_questions(trajectory, talk.prompt(ours), SUFFIX, key="a"), talk.tokenize)
+        found = answer(stitch_questions(trajectory, example.prompt(ours), SUFFIX, key="a"), example.tokenize)
         assert isinstance(found, Stitched)
         assert found.step is ours
 
@@ -197,28 +197,28 @@ def test_the_step_with_the_right_key_is_used_among_equals() -> None:
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "image", "video", "file"])
 def test_media_are_a_refusal_wherever_they_are(kind: str) -> None:
     media = {"role": "user", "content": [{"type": kind, kind: {"url": "x"}}]}
-    step = talk.step()
+    step = example.step()
     assert refused([step], [*step.messages, media], SUFFIX).reason is Reason.MULTIMODAL
     assert refused([], [media], SUFFIX).reason is Reason.MULTIMODAL
-    seen = talk.step([media], prompt_ids=[1, 2])
-    assert refused([seen], talk.prompt(seen), SUFFIX).reason is Reason.MULTIMODAL
+    seen = example.step([media], prompt_ids=[1, 2])
+    assert refused([seen], example.prompt(seen), SUFFIX).reason is Reason.MULTIMODAL
 
 
 def test_media_under_a_key_that_is_no_identity_are_seen() -> None:
-    step = talk.step()
-    echoed = [{**step.messages[0], "audio": {"id": "x"}}, step.messages[1], talk.user("more")]
+    step = example.step()
+    echoed = [{**step.messages[0], "audio": {"id": "x"}}, step.messages[1], example.user("more")]
     assert refused([step], echoed, SUFFIX).reason is Reason.MULTIMODAL
 
 
 def test_a_step_that_does_not_end_with_the_assistant_is_a_refusal() -> None:
-    step = Step(prompt=[talk.user()], completion=[talk.user("x")], prompt_ids=[1], completion_ids=[2])
-    assert refused([step], [*step.messages, talk.user()], SUFFIX).reason is Reason.NOT_ASSISTANT
-    bare = Step(prompt=[talk.user()], completion=[], prompt_ids=[1], completion_ids=[2])
-    assert refused([bare], [*bare.messages, talk.user()], SUFFIX).reason is Reason.NOT_ASSISTANT
+    step = Step(prompt=[example.user()], completion=[example.user("x")], prompt_ids=[1], completion_ids=[2])
+    assert refused([step], [*step.messages, example.user()], SUFFIX).reason is Reason.NOT_ASSISTANT
+    bare = Step(prompt=[example.user()], completion=[], prompt_ids=[1], completion_ids=[2])
+    assert refused([bare], [*bare.messages, example.user()], SUFFIX).reason is Reason.NOT_ASSISTANT
 
 
 def test_a_template_that_rejects_the_new_messages_is_a_refusal() -> None:
-    step = talk.step()
+    step = example.step()
     prompt = [*step.messages, {"role": "critic", "content": "x"}]
     found = refused([step], prompt, SUFFIX)
     assert found.reason is Reason.TEMPLATE_REFUSED
@@ -226,27 +226,31 @@ def test_a_template_that_rejects_the_new_messages_is_a_refusal() -> None:
 
 
 def test_policies_for_odd_stops() -> None:
-    step = talk.step(sampled=[900, 77])
-    assert refused([step], talk.prompt(step), SUFFIX).reason is Reason.ODD_STOP
-    bridge = talk.tokenize([talk.user("more")], add_generation_prompt=True)
-    kept = stitch([step], talk.prompt(step), SUFFIX, talk.tokenize, policy=Policy(odd_stop=OddStop.KEEP))
-    assert kept == [*step.ids, talk.CLOSE, *bridge]
-    put = stitch([step], talk.prompt(step), SUFFIX, talk.tokenize, policy=Policy(odd_stop=OddStop.REPLACE))
-    assert put == [*list(step.ids)[:-1], talk.CLOSE, *bridge]
+    step = example.step(sampled=[900, 77])
+    assert refused([step], example.prompt(step), SUFFIX).reason is Reason.ODD_STOP
+    bridge = example.tokenize([example.user("more")], add_generation_prompt=True)
+    kept = stitch(
+        [step], example.prompt(step), SUFFIX, example.tokenize, policy=Policy(odd_stop=OddStop.KEEP)
+    )
+    assert kept == [*step.ids, example.CLOSE, *bridge]
+    put = stitch(
+        [step], example.prompt(step), SUFFIX, example.tokenize, policy=Policy(odd_stop=OddStop.REPLACE)
+    )
+    assert put == [*list(step.ids)[:-1], example.CLOSE, *bridge]
 
 
 @pytest.mark.parametrize(("stop_ids", "replaced"), [((), True), ((77, 78), True), ((78,), False)])
 def test_a_text_that_ended_a_turn_is_not_replaced(stop_ids: tuple[int, ...], replaced: bool) -> None:
     """A stop string ends a turn with ids of text; where the stops are known, it is seen."""
-    step, policy = talk.step(sampled=[900, 77]), Policy(odd_stop=OddStop.REPLACE)
+    step, policy = example.step(sampled=[900, 77]), Policy(odd_stop=OddStop.REPLACE)
     profile = Profile(suffix=SUFFIX, stop_ids=stop_ids)
-    located = locate([step], talk.prompt(step), policy=policy)
+    located = locate([step], example.prompt(step), policy=policy)
     assert isinstance(located, Located)
     for asking in (
-        stitch_questions([step], talk.prompt(step), SUFFIX, policy=policy, profile=profile),
+        stitch_questions([step], example.prompt(step), SUFFIX, policy=policy, profile=profile),
         continue_questions(located, SUFFIX, profile=profile),
     ):
-        found = answer(asking, talk.tokenize)
+        found = answer(asking, example.tokenize)
         if replaced:
             assert isinstance(found, Stitched)
             assert found.replaced_stop == 77
@@ -257,16 +261,20 @@ def test_a_text_that_ended_a_turn_is_not_replaced(stop_ids: tuple[int, ...], rep
 
 @pytest.mark.parametrize("choice", [OddStop.REPLACE, OddStop.KEEP])
 def test_a_turn_without_ids_has_no_stop_to_choose_about(choice: OddStop) -> None:
-    step = talk.step(sampled=[])
-    found = refused([step], talk.prompt(step), SUFFIX, policy=Policy(odd_stop=choice))
+    step = example.step(sampled=[])
+    found = refused([step], example.prompt(step), SUFFIX, policy=Policy(odd_stop=choice))
     assert found.reason is Reason.ODD_STOP
 
 
 def test_policies_for_truncated_turns() -> None:
-    step = talk.step(sampled=[900], truncated=True)
-    bridge = talk.tokenize([talk.user("more")], add_generation_prompt=True)
-    assert stitch([step], talk.prompt(step), SUFFIX, talk.tokenize) == [*step.ids, talk.CLOSE, *bridge]
-    found = refused([step], talk.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.REFUSE))
+    step = example.step(sampled=[900], truncated=True)
+    bridge = example.tokenize([example.user("more")], add_generation_prompt=True)
+    assert stitch([step], example.prompt(step), SUFFIX, example.tokenize) == [
+        *step.ids,
+        example.CLOSE,
+        *bridge,
+    ]
+    found = refused([step], example.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.REFUSE))
     assert found.reason is Reason.TRUNCATED
 
 
@@ -284,7 +292,7 @@ def test_policies_for_truncated_turns() -> None:
         ({"forgive": 5}, "forgive takes .*, not 5$"),
     ],
 )
-def test_a_choice_is_no_word_that_spells_one(wrong: dict[str, Any], words: str) -> None:
+def test_a_policy_takes_enum_members_and_no_strings(wrong: dict[str, Any], words: str) -> None:
     """It would be taken for another."""
     with pytest.raises(InputError, match=f"^{words}"):
         Policy(**wrong)
@@ -295,8 +303,8 @@ def test_a_policy_forgives_only_what_is_optional() -> None:
     wrong = (Forgiveness.CALL_KEYS, Forgiveness.ABSENT)
     with pytest.raises(InputError) as caught:
         Policy(forgive=wrong)
-    said = str(caught.value).replace("Forgiveness.", "")
-    assert said == (
+    message = str(caught.value).replace("Forgiveness.", "")
+    assert message == (
         "forgive takes DROPPED_REASONING, RENAMED_TOOL_IDS, TRAILING_WHITESPACE, not ABSENT, CALL_KEYS"
     )
 
@@ -311,7 +319,7 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize(
     "run", [(Origin.SAMPLED, -3), ("sampled", 1), (Origin.PROMPT, 1.0), (Origin.PROMPT, True)]
 )
-def test_what_is_no_run_is_named(run: Any) -> None:
+def test_an_invalid_run_is_named(run: Any) -> None:
     with pytest.raises(InputError, match=r"^a run is \("):
         Ledger.prompt(2).then(run)
     with pytest.raises(InputError, match=r"^a run is \("):
@@ -327,11 +335,12 @@ class Elsewhere:
     __hash__ = None  # type: ignore[assignment]  # never a key
 
 
-def test_what_cannot_be_compared_is_named() -> None:
-    step = talk.step()
+def test_a_value_that_cannot_be_compared_is_named() -> None:
+    step = example.step()
     for content in (Elsewhere(), [Elsewhere()]):
+        wrong = example.user(content)  # type: ignore[arg-type]  # the error under test
         with pytest.raises(InputError, match=r"^prompt\[0\] holds a Elsewhere: convert it"):
-            stitch([step], [talk.user(content), talk.said(), talk.user("b")], SUFFIX, talk.tokenize)  # type: ignore[arg-type]  # which is what it says
+            stitch([step], [wrong, example.assistant(), example.user("b")], SUFFIX, example.tokenize)
 
 
 def test_messages_may_not_nest_without_end() -> None:
@@ -356,13 +365,13 @@ def test_arguments_that_cannot_be_read_stay_text(arguments: str) -> None:
 
 
 def test_ten_thousand_messages_and_ten_megabytes_do_not_hang() -> None:
-    long = [talk.user(f"question {i}") for i in range(10_000)]
-    big = talk.user("x" * 10_000_000)
-    step = talk.step([*long, big], prompt_ids=[1, 2, 3])
-    near = [talk.step([*long[:-1], talk.user("other"), big], prompt_ids=[1, 2, i]) for i in range(20)]
+    long = [example.user(f"question {i}") for i in range(10_000)]
+    big = example.user("x" * 10_000_000)
+    step = example.step([*long, big], prompt_ids=[1, 2, 3])
+    near = [example.step([*long[:-1], example.user("other"), big], prompt_ids=[1, 2, i]) for i in range(20)]
     started = time.process_time()
-    assert stitch([*near, step], talk.prompt(step), SUFFIX, talk.tokenize)
-    assert stitch(near, talk.prompt(step), SUFFIX, talk.tokenize) is None
+    assert stitch([*near, step], example.prompt(step), SUFFIX, example.tokenize)
+    assert stitch(near, example.prompt(step), SUFFIX, example.tokenize) is None
     assert time.process_time() - started < 20  # hanging is minutes; this is no measurement
 
 
@@ -376,19 +385,19 @@ def test_numbers_that_are_not_finite_are_compared_as_they_are() -> None:
 
 def test_a_template_that_loses_the_assistant_has_no_suffix() -> None:
     def mute(messages: Any, *, add_generation_prompt: bool) -> list[int]:
-        heard = [message for message in messages if message["role"] != "assistant"]
-        return talk.tokenize(heard, add_generation_prompt=add_generation_prompt)
+        without_assistant = [message for message in messages if message["role"] != "assistant"]
+        return example.tokenize(without_assistant, add_generation_prompt=add_generation_prompt)
 
     with pytest.raises(InputError, match="loses an assistant's content"):
         suffix_ids(mute)
 
 
 async def awaited(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+    return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
 
 @pytest.mark.parametrize(
-    ("tokenize_fn", "kind", "said"),
+    ("tokenize_fn", "kind", "expected"),
     [
         (None, InputError, r"^tokenize_fn is None: give a function from messages to ids$"),
         (awaited, TokenizeError, r"^tokenize_fn is async: await its answers"),
@@ -400,27 +409,27 @@ async def awaited(messages: Sequence[Message], *, add_generation_prompt: bool) -
         (lambda *_, **__: [[1, 2]], TokenizeError, r"a batch: give the list of one conversation's ids$"),
     ],
 )
-def test_what_is_no_tokenize_fn_is_named(tokenize_fn: Any, kind: type[Exception], said: str) -> None:
-    step = talk.step()
-    with pytest.raises(kind, match=said):
-        stitch([step], talk.prompt(step), (talk.CLOSE,), tokenize_fn)
+def test_an_invalid_tokenize_fn_is_named(tokenize_fn: Any, kind: type[Exception], expected: str) -> None:
+    step = example.step()
+    with pytest.raises(kind, match=expected):
+        stitch([step], example.prompt(step), (example.CLOSE,), tokenize_fn)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"key": 5}, r"^key is 5: give the string that render_key made"),
         ({"profile": {}}, r"^profile is {}: "),
     ],
 )
-def test_what_is_no_choice_is_named(given: dict[str, Any], said: str) -> None:
-    step = talk.step()
-    with pytest.raises(InputError, match=said):
-        stitch([step], talk.prompt(step), (talk.CLOSE,), talk.tokenize, **given)
+def test_an_invalid_choice_is_named(given: dict[str, Any], expected: str) -> None:
+    step = example.step()
+    with pytest.raises(InputError, match=expected):
+        stitch([step], example.prompt(step), (example.CLOSE,), example.tokenize, **given)
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "expected"),
     [
         (lambda: Profile(suffix=cast("Any", "ab")), r"^suffix must be a sequence of ids, not str$"),
         (lambda: Profile(suffix=(-1,)), r"^suffix\[0\] is -1: "),
@@ -431,8 +440,8 @@ def test_what_is_no_choice_is_named(given: dict[str, Any], said: str) -> None:
         (lambda: render_key([], cast("Any", [])), r"^template_args is \[\]: give an object, or None$"),
     ],
 )
-def test_what_a_template_is_asked_with_is_named(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_invalid_template_arguments_are_named(make: Callable[[], object], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
         make()
 
 

@@ -18,11 +18,11 @@ MOST = 1800
 """Code lines, docstrings and comments left out."""
 PROGRAM = """
 import sys
-from tests.core import talk
+from tests.core import example
 from tito_core import stitch, suffix_ids
 
-step = talk.step()
-assert stitch([step], talk.prompt(step), suffix_ids(talk.tokenize), talk.tokenize)
+step = example.step()
+assert stitch([step], example.prompt(step), suffix_ids(example.tokenize), example.tokenize)
 print(*(module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "tito_core"))
 """
 LAYOUT = {

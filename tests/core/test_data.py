@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import InputError, OddStop, Policy, Step, Trajectory, Truncated, answer, data, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.normalization.receipts import Forgiveness
@@ -44,10 +44,10 @@ def test_a_step_is_plain_data_and_comes_back() -> None:
 
 
 def test_a_trajectory_is_a_list_of_steps() -> None:
-    first = talk.step()
-    found = answer(stitch_questions([first], talk.prompt(first), (talk.CLOSE,)), talk.tokenize)
+    first = example.step()
+    found = answer(stitch_questions([first], example.prompt(first), (example.CLOSE,)), example.tokenize)
     assert isinstance(found, Stitched)
-    trajectory = Trajectory([first, found.then(completion=[talk.said("b")], completion_ids=[7, 2])])
+    trajectory = Trajectory([first, found.then(completion=[example.assistant("b")], completion_ids=[7, 2])])
     data = json.loads(json.dumps(to_data(trajectory)))
     assert len(data) == 2
     assert data[1]["prompt_ids"] == found.ids.tolist()
@@ -63,7 +63,7 @@ def test_a_trajectory_is_a_list_of_steps() -> None:
     assert again[1].ids.extends(again[0].ids)
 
 
-def test_a_policy_speaks_in_names() -> None:
+def test_a_policy_is_shown_by_the_names_of_its_choices() -> None:
     policy = Policy(
         truncated=Truncated.REFUSE,
         odd_stop=OddStop.KEEP,
@@ -107,12 +107,12 @@ def test_missing_data_are_named_all_at_once() -> None:
     assert str(caught.value).split("; ") == [f"Step.{key}: the key '{key}' is missing" for key in keys]
 
 
-def test_an_origin_that_wrote_nothing_may_be_in_a_ledger() -> None:
+def test_a_ledger_may_have_empty_runs() -> None:
     step = from_data({**DATA, "prompt_ledger": [["sampled", 0], ["prompt", 2]]}, Step)
     assert to_data(step)["prompt_ledger"] == [["prompt", 2]]
 
 
-def test_ids_are_numbers_and_not_what_spells_them() -> None:
+def test_ids_are_integers_not_strings() -> None:
     with pytest.raises(InputError, match=r"^Profile\.suffix: ids\[0\] is '7': an id is a whole number"):
         from_data({"suffix": ["7"]}, Profile)
 
@@ -125,7 +125,7 @@ def test_unknown_keys_are_named_wherever_they_are() -> None:
 
 
 @pytest.mark.parametrize(("data", "kind"), [(5, Step), (None, Policy), (7, Trajectory), ("x", Step)])
-def test_what_is_no_object_at_all_is_an_input_error(data: object, kind: Any) -> None:
+def test_a_value_that_is_no_object_is_an_input_error(data: object, kind: Any) -> None:
     with pytest.raises(InputError, match=kind.__name__):
         from_data(data, kind)
 
@@ -245,8 +245,8 @@ def test_wrong_options_are_named(wrong: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"truncated": "false"}, {"truncated": 0}, {"truncated": None}, {"key": 5}])
-def test_nothing_is_made_of_what_spells_it(wrong: dict[str, Any]) -> None:
+def test_data_of_the_wrong_type_is_not_converted(wrong: dict[str, Any]) -> None:
     """The text "false" is no falsehood, and a number is no name."""
     (name,) = wrong
     with pytest.raises(InputError, match=rf"Step.{name}: .* is not of type |Step: {name} is "):
-        from_data({**to_data(talk.step()), **wrong}, Step)
+        from_data({**to_data(example.step()), **wrong}, Step)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import Message, OddStop, Policy, Refusal, Step, Trajectory, answer, stitch, stitch_questions
 from tito_core.normalization.compare import same
 from tito_core.stitch import Stitched
 
-SUFFIX = (talk.CLOSE,)
+SUFFIX = (example.CLOSE,)
 QUIET = 50
 """What the templates below write where the history asks them to."""
 
@@ -37,77 +37,80 @@ def switched(asked: Callable[[Sequence[Message]], bool]) -> Any:
     """Return a template that writes one id more where it is asked to."""
 
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
         return [*ids, QUIET] if add_generation_prompt and asked(messages) else ids
 
     return tokenize
 
 
 CASES = [
-    (system_switch, [{"role": "system", "content": "Be nice. /quiet"}, talk.user()], talk.user("next")),
-    (last_user_switch, [talk.user("hi /quiet")], talk.user("next")),
+    (system_switch, [{"role": "system", "content": "Be nice. /quiet"}, example.user()], example.user("next")),
+    (last_user_switch, [example.user("hi /quiet")], example.user("next")),
     (no_user, [{"role": "system", "content": "Go."}], {"role": "system", "content": "On."}),
 ]
 
 
 @pytest.mark.parametrize(("asked", "history", "new"), CASES, ids=lambda case: getattr(case, "__name__", ""))
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_switch_in_the_history_is_never_overlooked(
+def test_a_template_switch_in_the_history_is_always_found(
     asked: Callable[[Sequence[Message]], bool], history: list[Message], new: Message, shared: bool
 ) -> None:
     tokenize = switched(asked)
-    step = Trajectory([talk.step(history)])[-1] if shared else talk.step(history)
+    step = Trajectory([example.step(history)])[-1] if shared else example.step(history)
     prompt = step.messages.then([new]) if shared else [*step.messages, new]
     found = stitch([step], prompt, SUFFIX, tokenize)
     tail = tokenize(list(prompt), add_generation_prompt=True)
     assert found is None or found[-2:] == tail[-2:]
 
 
-def test_a_history_that_switches_nothing_is_stitched() -> None:
-    step = talk.step([{"role": "system", "content": "Be nice."}, talk.user()])
-    assert stitch([step], talk.prompt(step), SUFFIX, switched(system_switch))
+def test_a_history_without_template_switches_is_stitched() -> None:
+    step = example.step([{"role": "system", "content": "Be nice."}, example.user()])
+    assert stitch([step], example.prompt(step), SUFFIX, switched(system_switch))
 
 
 def test_editing_what_a_step_hands_out_does_not_edit_the_step() -> None:
-    step = talk.step()
-    conversation = [*step.messages, talk.user("more")]
+    step = example.step()
+    conversation = [*step.messages, example.user("more")]
     conversation[0]["content"] = "edited"
     step.messages[0]["content"] = "edited"
     step.messages[:1][0]["content"] = "edited"
     assert step.prompt[0]["content"] == "hi"
-    assert stitch([step], conversation, SUFFIX, talk.tokenize) is None
+    assert stitch([step], conversation, SUFFIX, example.tokenize) is None
 
 
 def test_editing_the_prompt_after_the_step_was_made_does_not_edit_the_step() -> None:
-    conversation = [talk.user("hi")]
-    step = talk.step(conversation)
+    conversation = [example.user("hi")]
+    step = example.step(conversation)
     conversation[0]["content"] = "edited"
-    assert stitch([step], [*conversation, talk.said(), talk.user("more")], SUFFIX, talk.tokenize) is None
+    assert (
+        stitch([step], [*conversation, example.assistant(), example.user("more")], SUFFIX, example.tokenize)
+        is None
+    )
 
 
 def test_editing_an_environment_does_not_edit_the_next_step() -> None:
-    step = talk.step()
-    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), talk.tokenize)
+    step = example.step()
+    found = answer(stitch_questions([step], example.prompt(step), SUFFIX), example.tokenize)
     assert isinstance(found, Stitched)
     found.environment[0]["content"] = "edited"
-    after = found.then(completion=[talk.said("yes")], completion_ids=[905, talk.CLOSE])
+    after = found.then(completion=[example.assistant("yes")], completion_ids=[905, example.CLOSE])
     assert after.prompt[-1]["content"] == "more"
 
 
 def test_a_long_rollout_holds_its_history_once() -> None:
-    trajectory = Trajectory([talk.step()])
+    trajectory = Trajectory([example.step()])
     for number in range(200):
-        prompt = trajectory[-1].messages.then([talk.user(f"question {number}")])
-        found = answer(stitch_questions(trajectory, prompt, SUFFIX), talk.tokenize)
+        prompt = trajectory[-1].messages.then([example.user(f"question {number}")])
+        found = answer(stitch_questions(trajectory, prompt, SUFFIX), example.tokenize)
         assert isinstance(found, Stitched)
-        step = found.then(completion=[talk.said("yes")], completion_ids=[905, 906, talk.CLOSE])
+        step = found.then(completion=[example.assistant("yes")], completion_ids=[905, 906, example.CLOSE])
         trajectory = trajectory.append(step)
         assert trajectory[-1] is step
     last = trajectory[-1]
     assert last.messages.extends(trajectory[0].messages)
     assert last.ids.extends(trajectory[0].ids)
-    held = sum(len(part) for part in last.ids.parts())
-    assert held == len(last.ids)
+    stored = sum(len(part) for part in last.ids.parts())
+    assert stored == len(last.ids)
     assert sum(last.ledger.mask()) == sum(len(step.completion_ids) for step in trajectory)
 
 
@@ -120,16 +123,19 @@ def test_numbers_of_any_size_are_compared() -> None:
 
 
 def test_plain_steps_share_in_a_trajectory_what_they_repeat() -> None:
-    first = talk.step()
-    ids = stitch([first], talk.prompt(first), SUFFIX, talk.tokenize)
+    first = example.step()
+    ids = stitch([first], example.prompt(first), SUFFIX, example.tokenize)
     assert ids is not None
     second = Step(
-        prompt=talk.prompt(first), completion=[talk.said("b")], prompt_ids=ids, completion_ids=[908, 2]
+        prompt=example.prompt(first),
+        completion=[example.assistant("b")],
+        prompt_ids=ids,
+        completion_ids=[908, 2],
     )
-    held = Trajectory([first, second])
-    assert held[1] == second
-    assert held[1].ids.extends(held[0].ids)
-    assert held[1].messages.extends(held[0].messages)
+    stored = Trajectory([first, second])
+    assert stored[1] == second
+    assert stored[1].ids.extends(stored[0].ids)
+    assert stored[1].messages.extends(stored[0].messages)
 
 
 def _calling(value: object) -> dict[str, Any]:
@@ -138,18 +144,19 @@ def _calling(value: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("ours", "theirs", "fits"), [(True, 1, False), (0, False, False), (1, 1.0, True)])
-def test_true_is_not_one_though_python_says_so(ours: object, theirs: object, fits: bool) -> None:
+def test_true_and_one_are_different_values(ours: object, theirs: object, fits: bool) -> None:
     result = {"role": "tool", "tool_call_id": "a", "content": "x"}
-    step = talk.step([talk.user(), _calling(ours), result])
-    prompt = [talk.user(), _calling(theirs), result, talk.said(), talk.user("more")]
-    assert (stitch([step], prompt, SUFFIX, talk.tokenize) is not None) == fits
+    step = example.step([example.user(), _calling(ours), result])
+    prompt = [example.user(), _calling(theirs), result, example.assistant(), example.user("more")]
+    assert (stitch([step], prompt, SUFFIX, example.tokenize) is not None) == fits
 
 
 @pytest.mark.parametrize("choice", list(OddStop))
 def test_the_ledger_covers_every_id_whatever_becomes_of_the_stop(choice: OddStop) -> None:
-    step = talk.step(sampled=[900, 77])
+    step = example.step(sampled=[900, 77])
     found = answer(
-        stitch_questions([step], talk.prompt(step), SUFFIX, policy=Policy(odd_stop=choice)), talk.tokenize
+        stitch_questions([step], example.prompt(step), SUFFIX, policy=Policy(odd_stop=choice)),
+        example.tokenize,
     )
     if choice is OddStop.REFUSE:
         assert isinstance(found, Refusal)
@@ -158,7 +165,7 @@ def test_the_ledger_covers_every_id_whatever_becomes_of_the_stop(choice: OddStop
     assert len(found.ledger) == len(found.ids)
     sampled = [i for i, kept in zip(found.ids, found.ledger.mask(), strict=True) if kept]
     assert sampled == ([900] if choice is OddStop.REPLACE else [900, 77])
-    assert found.inserted_close == (talk.CLOSE,)
+    assert found.inserted_close == (example.CLOSE,)
     stops = (found.replaced_stop, found.kept_stop)
     assert stops == ((77, None) if choice is OddStop.REPLACE else (None, 77))
 
@@ -169,7 +176,7 @@ def test_a_history_in_parts_is_read_as_text() -> None:
     def switching(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         asked = [m for m in messages if m["role"] == "user"][-1:]
         quiet = [QUIET] if any("/quiet" in (m.get("content") or "") for m in asked) else []
-        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt) + quiet
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt) + quiet
 
     call = {"id": "callaaaa1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     turn = {"role": "assistant", "content": "", "tool_calls": [call]}
@@ -180,7 +187,7 @@ def test_a_history_in_parts_is_read_as_text() -> None:
             prompt=[{"role": "user", "content": content}],
             completion=[turn],
             prompt_ids=[1, 2],
-            completion_ids=[900, talk.CLOSE],
+            completion_ids=[900, example.CLOSE],
         )
         found.append(stitch([step], [*step.messages, result], SUFFIX, switching))
     assert found[0] == found[1]
@@ -189,15 +196,15 @@ def test_a_history_in_parts_is_read_as_text() -> None:
 def test_of_equals_the_one_that_is_restated_exactly_is_used() -> None:
     one, two = (
         Step(
-            prompt=[talk.user()],
-            completion=[{**talk.said(), "refusal": words}],
+            prompt=[example.user()],
+            completion=[{**example.assistant(), "refusal": words}],
             prompt_ids=[1],
-            completion_ids=[number, talk.CLOSE],
+            completion_ids=[number, example.CLOSE],
         )
         for words, number in (("one", 901), ("two", 902))
     )
     for steps in ([one, two], [two, one]):
         for step, number in ((one, 901), (two, 902)):
-            ids = stitch(steps, talk.prompt(step), SUFFIX, talk.tokenize)
+            ids = stitch(steps, example.prompt(step), SUFFIX, example.tokenize)
             assert ids is not None
             assert number in ids

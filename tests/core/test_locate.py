@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import (
     InputError,
     Located,
@@ -40,87 +40,89 @@ def located(step: Step, *new: Message, shared: bool = False) -> Located:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_place_knows_what_stands_around_it(shared: bool) -> None:
-    step = talk.step([SYSTEM, talk.user("a"), CALLING, RESULT], "b")
-    place = located(step, talk.user("c"), shared=shared)
-    assert (place.turn.message, place.environment) == (talk.said("b"), (talk.user("c"),))
+    step = example.step([SYSTEM, example.user("a"), CALLING, RESULT], "b")
+    place = located(step, example.user("c"), shared=shared)
+    assert (place.turn.message, place.environment) == (example.assistant("b"), (example.user("c"),))
     assert place.turn.past == tuple(step.prompt)
-    assert place.turn.history == (SYSTEM, talk.user("a"))
+    assert place.turn.history == (SYSTEM, example.user("a"))
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_writing_in_a_place_changes_nothing_that_is_held(shared: bool) -> None:
-    step = talk.step([SYSTEM, talk.user("a")], "b")
-    place = located(step, talk.user("c"), shared=shared)
+def test_editing_a_located_message_changes_no_step(shared: bool) -> None:
+    step = example.step([SYSTEM, example.user("a")], "b")
+    place = located(step, example.user("c"), shared=shared)
     place.turn.history[0]["content"] = place.turn.history[1]["content"] = "written"
     place.environment[0]["content"] = "written"
-    found = answer(continue_questions(place, (talk.CLOSE,)), talk.tokenize)
+    found = answer(continue_questions(place, (example.CLOSE,)), example.tokenize)
     assert isinstance(found, Stitched)
-    after = found.then(completion=[talk.said()], completion_ids=[905, talk.CLOSE])
-    assert list(after.prompt) == [SYSTEM, talk.user("a"), talk.said("b"), talk.user("c")]
-    assert list(step.prompt) == [SYSTEM, talk.user("a")]
+    after = found.then(completion=[example.assistant()], completion_ids=[905, example.CLOSE])
+    assert list(after.prompt) == [SYSTEM, example.user("a"), example.assistant("b"), example.user("c")]
+    assert list(step.prompt) == [SYSTEM, example.user("a")]
 
 
-def test_a_place_keeps_what_a_prompt_said_when_it_was_found() -> None:
-    step = talk.step([SYSTEM, talk.user("a")], "b")
+def test_a_located_prompt_is_not_changed_by_later_edits() -> None:
+    step = example.step([SYSTEM, example.user("a")], "b")
     retold = {"role": "user", "content": [{"type": "text", "text": "a"}]}
-    for user in (talk.user("a"), retold):
-        prompt: list[dict[str, Any]] = [dict(SYSTEM), user, talk.said("b"), talk.user("c")]
+    for user in (example.user("a"), retold):
+        prompt: list[dict[str, Any]] = [dict(SYSTEM), user, example.assistant("b"), example.user("c")]
         place = locate([step], prompt)
         assert isinstance(place, Located)
         for message in prompt:
             message["content"] = "written"
-        prompt.append(talk.user("more"))
-        assert place.turn.past == (SYSTEM, talk.user("a"))
-        assert place.turn.history == (SYSTEM, talk.user("a"))
-        assert place.environment == (talk.user("c"),)
+        prompt.append(example.user("more"))
+        assert place.turn.past == (SYSTEM, example.user("a"))
+        assert place.turn.history == (SYSTEM, example.user("a"))
+        assert place.environment == (example.user("c"),)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_where_no_user_spoke_the_history_is_what_opens_it(shared: bool) -> None:
-    assert located(talk.step([SYSTEM]), talk.user("c"), shared=shared).turn.history == (SYSTEM,)
-    assert located(talk.step([]), talk.user("c"), shared=shared).turn.history == ()
+def test_without_a_user_message_the_history_is_the_opening(shared: bool) -> None:
+    assert located(example.step([SYSTEM]), example.user("c"), shared=shared).turn.history == (SYSTEM,)
+    assert located(example.step([]), example.user("c"), shared=shared).turn.history == ()
 
 
 @pytest.mark.parametrize(
     ("before", "role"),
-    [([], "user"), ([RESULT], "tool"), ([SYSTEM], "system"), ([SYSTEM, talk.user()], "user")],
+    [([], "user"), ([RESULT], "tool"), ([SYSTEM], "system"), ([SYSTEM, example.user()], "user")],
 )
-def test_a_turn_with_nothing_before_it_stands_as_if_a_user_had_asked(before: list[Any], role: str) -> None:
-    for new in (talk.user("more"), SYSTEM, RESULT):
-        assert located(talk.step(before), new).turn.after == role
+def test_a_turn_at_the_start_is_treated_as_after_a_user_message(before: list[Any], role: str) -> None:
+    for new in (example.user("more"), SYSTEM, RESULT):
+        assert located(example.step(before), new).turn.after == role
 
 
 @pytest.mark.parametrize(
     ("step", "new", "refusal"),
     [
-        (talk.step(), IMAGE, Refusal(Reason.MULTIMODAL, "the conversation has media")),
+        (example.step(), IMAGE, Refusal(Reason.MULTIMODAL, "the conversation has media")),
         (
-            talk.step([IMAGE], prompt_ids=[1]),
-            talk.user("more"),
+            example.step([IMAGE], prompt_ids=[1]),
+            example.user("more"),
             Refusal(Reason.MULTIMODAL, "the conversation has media"),
         ),
         (
-            talk.step(truncated=True),
-            talk.user("more"),
+            example.step(truncated=True),
+            example.user("more"),
             Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short"),
         ),
         (
-            Step(prompt=[], completion=[talk.user()], prompt_ids=[1], completion_ids=[2]),
-            talk.user("more"),
+            Step(prompt=[], completion=[example.user()], prompt_ids=[1], completion_ids=[2]),
+            example.user("more"),
             Refusal(Reason.NOT_ASSISTANT, "the matched step ends with a user message"),
         ),
     ],
 )
-def test_a_step_that_cannot_go_on_says_why(step: Step, new: Message, refusal: Refusal) -> None:
+def test_a_step_that_cannot_be_continued_is_a_refusal_with_a_reason(
+    step: Step, new: Message, refusal: Refusal
+) -> None:
     assert locate([step], [*step.messages, new], policy=Policy(truncated=Truncated.REFUSE)) == refusal
 
 
-def test_what_is_no_prompt_or_no_trajectory_is_named_by_its_kind() -> None:
+def test_an_invalid_prompt_or_trajectory_is_named_by_its_type() -> None:
     wrong: Any = {"role": "user"}
     with pytest.raises(InputError, match=r"^prompt must be a list of messages, not dict$"):
         locate([], wrong)
     with pytest.raises(InputError, match=r"^trajectory must be a sequence of steps, not dict$"):
-        locate(wrong, [talk.user()])
+        locate(wrong, [example.user()])
 
 
 class Chat(list[Message]):
@@ -134,9 +136,9 @@ class Chat(list[Message]):
 
 @pytest.mark.parametrize("kind", [list, tuple, deque, UserList, Chat])
 def test_a_prompt_is_any_sequence_of_messages(kind: Callable[[list[Message]], Sequence[Message]]) -> None:
-    step = talk.step([talk.user("a"), talk.said("b"), talk.user("c")])
-    found = locate([step], kind([*step.messages, talk.user("more")]))
+    step = example.step([example.user("a"), example.assistant("b"), example.user("c")])
+    found = locate([step], kind([*step.messages, example.user("more")]))
     assert isinstance(found, Located)
-    assert found.environment == (talk.user("more"),)
-    edited: list[Message] = [talk.user("other"), *step.messages[1:], talk.user("more")]
+    assert found.environment == (example.user("more"),)
+    edited: list[Message] = [example.user("other"), *step.messages[1:], example.user("more")]
     assert isinstance(locate([step], kind(edited)), Refusal)

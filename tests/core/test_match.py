@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import InputError, Messages
 from tito_core.match import NOTHING, PromptMatcher, chain_hash
 from tito_core.normalization.receipts import OPTIONAL, Forgiveness
@@ -17,44 +17,44 @@ def prefix_hashes(messages: Sequence[dict[str, Any]]) -> list[int]:
     return PromptMatcher(messages, NOTHING).hashes
 
 
-def said(content: Any = "a", **more: Any) -> dict[str, Any]:
+def assistant(content: Any = "a", **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **more}
 
 
 def calling(name: str = "f", identity: str = "c1", arguments: Any = "{}") -> dict[str, Any]:
-    return said(None, tool_calls=[{"id": identity, "function": {"name": name, "arguments": arguments}}])
+    return assistant(None, tool_calls=[{"id": identity, "function": {"name": name, "arguments": arguments}}])
 
 
 ALIKE = {
-    "white space at the end": (said("a"), said("a \n")),
-    "reasoning not echoed": (said(reasoning="t"), said()),
+    "white space at the end": (assistant("a"), assistant("a \n")),
+    "reasoning not echoed": (assistant(reasoning="t"), assistant()),
     "a renamed call": (calling(identity="c1"), calling(identity="c2")),
     "a renamed result": ({"role": "tool", "tool_call_id": "c1"}, {"role": "tool", "tool_call_id": "c2"}),
     "spelled otherwise": (calling(arguments='{"x": 1.0}'), calling(arguments={"x": 1})),
 }
 UNLIKE = {
-    "role": (talk.user("a"), said("a")),
-    "text": (said("a"), said("b")),
-    "a user's white space": (talk.user("a"), talk.user("a ")),
-    "a user's reasoning": ({**talk.user(), "reasoning": "t"}, talk.user()),
+    "role": (example.user("a"), assistant("a")),
+    "text": (assistant("a"), assistant("b")),
+    "a user's white space": (example.user("a"), example.user("a ")),
+    "a user's reasoning": ({**example.user(), "reasoning": "t"}, example.user()),
     "the name of a call": (calling("f"), calling("g")),
     "the arguments of a call": (calling(arguments="{}"), calling(arguments='{"x": 1}')),
-    "a name": ({**talk.user(), "name": "x"}, {**talk.user(), "name": "y"}),
+    "a name": ({**example.user(), "name": "x"}, {**example.user(), "name": "y"}),
 }
 
 
 @pytest.mark.parametrize(("ours", "theirs"), ALIKE.values(), ids=ALIKE.keys())
-def test_a_hash_is_blind_to_what_a_policy_may_forgive(ours: Any, theirs: Any) -> None:
+def test_a_hash_ignores_differences_that_a_policy_may_forgive(ours: Any, theirs: Any) -> None:
     assert prefix_hashes([ours]) == prefix_hashes([theirs])
 
 
 @pytest.mark.parametrize(("ours", "theirs"), UNLIKE.values(), ids=UNLIKE.keys())
-def test_a_hash_sees_what_no_policy_forgives(ours: Any, theirs: Any) -> None:
+def test_a_hash_changes_with_differences_that_no_policy_forgives(ours: Any, theirs: Any) -> None:
     assert prefix_hashes([ours])[1:] != prefix_hashes([theirs])[1:]
 
 
 def test_a_hash_stands_for_every_prefix_the_empty_one_first() -> None:
-    messages = [talk.user("a"), said("b"), talk.user("a")]
+    messages = [example.user("a"), assistant("b"), example.user("a")]
     hashes = prefix_hashes(messages)
     assert len(set(hashes)) == 4
     chain = Messages.of(messages[:1]).then(messages[1:2])
@@ -64,13 +64,13 @@ def test_a_hash_stands_for_every_prefix_the_empty_one_first() -> None:
 
 
 def test_a_hash_is_remembered_where_it_is_shared() -> None:
-    root = Messages.of([talk.user("a")])
-    left, right = root.then([said("b")]), root.then([said("c")])
+    root = Messages.of([example.user("a")])
+    left, right = root.then([assistant("b")]), root.then([assistant("c")])
     found = chain_hash(left)
     assert root.memo is not None
     assert (left.memo, right.memo) == (found, None)
     object.__setattr__(root, "memo", root.memo + 1)  # who looks it up does not make it anew
-    assert chain_hash(right) != prefix_hashes([talk.user("a"), said("c")])[2]
+    assert chain_hash(right) != prefix_hashes([example.user("a"), assistant("c")])[2]
     assert chain_hash(left) == found
 
 
@@ -79,55 +79,55 @@ def wanted(*messages: Any, forgive: Any = NOTHING) -> PromptMatcher:
 
 
 @pytest.mark.parametrize("option", sorted(OPTIONAL, key=str))
-def test_what_is_forgiven_is_found_after_a_near_miss_too(option: Forgiveness) -> None:
+def test_a_forgiven_match_is_found_after_a_near_miss(option: Forgiveness) -> None:
     """Once a step has failed late, the others are looked up by hash."""
     ours, theirs = {
-        Forgiveness.TRAILING_WHITESPACE: (said("a"), said("a\n")),
-        Forgiveness.DROPPED_REASONING: (said("a", reasoning="t"), said("a")),
+        Forgiveness.TRAILING_WHITESPACE: (assistant("a"), assistant("a\n")),
+        Forgiveness.DROPPED_REASONING: (assistant("a", reasoning="t"), assistant("a")),
         Forgiveness.RENAMED_TOOL_IDS: (calling(identity="c1"), calling(identity="x")),
     }[option]
-    search = wanted(talk.user("a"), theirs, talk.user("b"), forgive=[option])
-    assert search.fits(Messages.of([talk.user("other"), ours])) is None
+    search = wanted(example.user("a"), theirs, example.user("b"), forgive=[option])
+    assert search.fits(Messages.of([example.user("other"), ours])) is None
     assert search.near_miss
-    assert search.fits(Messages.of([talk.user("a"), ours])) == frozenset({option})
+    assert search.fits(Messages.of([example.user("a"), ours])) == frozenset({option})
 
 
-def test_a_near_miss_is_told_by_its_hash_alone() -> None:
-    search = wanted(talk.user("a"), said("b"), talk.user("c"))
-    near = Messages.of([talk.user("other"), said("b")])
+def test_a_near_miss_is_rejected_by_its_hash_alone() -> None:
+    search = wanted(example.user("a"), assistant("b"), example.user("c"))
+    near = Messages.of([example.user("other"), assistant("b")])
     assert search.fits(near) is None
     assert near.memo is None  # nothing had failed before
-    again = Messages.of([talk.user("others"), said("b")])
+    again = Messages.of([example.user("others"), assistant("b")])
     assert search.fits(again) is None
     assert again.memo is not None
-    assert search.fits(Messages.of([talk.user("a"), said("x")])) is None
-    assert search.fits(Messages.of([talk.user("a"), said("b")])) == NOTHING
+    assert search.fits(Messages.of([example.user("a"), assistant("x")])) is None
+    assert search.fits(Messages.of([example.user("a"), assistant("b")])) == NOTHING
 
 
 def test_a_last_message_that_differs_ends_the_comparison() -> None:
-    search = wanted(talk.user("a"), said("b"))
-    assert search.fits(Messages.of([talk.user("a"), said("x")])) is None
+    search = wanted(example.user("a"), assistant("b"))
+    assert search.fits(Messages.of([example.user("a"), assistant("x")])) is None
     assert not search.near_miss
     assert list(search.copies) == [1]  # the first was not looked at
     assert search.fits(Messages.of([])) is None
 
 
 def test_a_prompt_that_holds_a_step_itself_is_not_compared() -> None:
-    stored = Messages.of([talk.user("a"), said("b")])
-    search = PromptMatcher(stored.then([talk.user("c")]), NOTHING)
+    stored = Messages.of([example.user("a"), assistant("b")])
+    search = PromptMatcher(stored.then([example.user("c")]), NOTHING)
     assert search.fits(stored) == NOTHING
     assert "flat" not in vars(search)
-    assert search.fits(Messages.of([talk.user("a"), said("b")])) == NOTHING
+    assert search.fits(Messages.of([example.user("a"), assistant("b")])) == NOTHING
     assert "flat" in vars(search)
 
 
 def test_receipts_of_all_parts_are_joined() -> None:
-    stored = Messages.of([talk.user("a")]).then([said("b"), talk.user("c")]).then([said("d")])
+    stored = Messages.of([example.user("a")]).then([assistant("b"), example.user("c")]).then([assistant("d")])
     echoed = [
-        {**talk.user("a"), "name": None},
-        said("b", x=1),
-        talk.user("c"),
-        said([{"type": "text", "text": "d"}]),
+        {**example.user("a"), "name": None},
+        assistant("b", x=1),
+        example.user("c"),
+        assistant([{"type": "text", "text": "d"}]),
     ]
     assert wanted(*echoed).fits(stored) == frozenset(
         {Forgiveness.ABSENT, Forgiveness.OTHER_KEYS, Forgiveness.TEXT_PART}
@@ -150,12 +150,12 @@ def test_a_renaming_holds_for_the_whole_conversation() -> None:
 def test_an_object_of_a_client_library_is_on_the_receipt() -> None:
     class Said:
         def model_dump(self) -> dict[str, Any]:
-            return said("b")
+            return assistant("b")
 
-    stored = Messages.of([talk.user("a"), said("b")])
-    assert wanted(talk.user("a"), Said()).fits(stored) == frozenset({Forgiveness.OBJECT})
+    stored = Messages.of([example.user("a"), assistant("b")])
+    assert wanted(example.user("a"), Said()).fits(stored) == frozenset({Forgiveness.OBJECT})
 
 
-def test_a_message_of_the_prompt_that_is_none_is_named_by_its_place() -> None:
+def test_an_invalid_message_of_the_prompt_is_named_by_its_index() -> None:
     with pytest.raises(InputError, match=r"^prompt\[1\] has no role"):
-        wanted(talk.user("a"), {"content": "b"}).fits(Messages.of([talk.user("a"), said("b")]))
+        wanted(example.user("a"), {"content": "b"}).fits(Messages.of([example.user("a"), assistant("b")]))

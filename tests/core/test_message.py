@@ -32,7 +32,7 @@ def test_objects_with_fields_are_messages_all_the_way_down(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Data, Value])
-def test_a_set_is_no_json_wherever_it_hides(kind: Any) -> None:
+def test_a_set_is_not_json_at_any_depth(kind: Any) -> None:
     """It has no order that a template could print."""
     with pytest.raises(InputError, match=r"prompt\[0\] holds a set"):
         copied([kind("user", {"a"})], "prompt")
@@ -84,7 +84,7 @@ def test_nesting_ends_at_a_known_depth() -> None:
         copied([deep(MAX_DEPTH + 1)], "prompt")
 
 
-def test_what_nests_as_deep_as_it_may_can_be_read() -> None:
+def test_the_deepest_allowed_nesting_can_be_read() -> None:
     assert Messages.of([deep(MAX_DEPTH)])[0] == deep(MAX_DEPTH)
 
 
@@ -96,7 +96,7 @@ def test_an_object_that_holds_itself_is_too_deep() -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, None, "hi", b"hi", {"role": "user"}, {1}, iter(())])
-def test_what_is_no_list_of_messages_is_named_by_its_kind(wrong: Any) -> None:
+def test_a_value_that_is_no_list_of_messages_is_named_by_its_type(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"^turns must be a list of messages, not {type(wrong).__name__}$"):
         copied(wrong, "turns")
 
@@ -111,7 +111,7 @@ def test_what_is_no_list_of_messages_is_named_by_its_kind(wrong: Any) -> None:
         ({"role": "user", None: 1}, r"^turns\[3\] has the key None"),
     ],
 )
-def test_what_is_no_message_is_named_by_its_place(message: Any, words: str) -> None:
+def test_an_invalid_message_is_named_by_its_index(message: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         copied([message], "turns", 3)
     with pytest.raises(InputError, match=words):
@@ -158,7 +158,7 @@ def test_an_assistant_that_spoke_aloud_has_media() -> None:
         ({"role": "user", "content": [["x", 0.5]]}, False),
     ],
 )
-def test_a_number_anywhere_below_is_no_text(message: dict[str, Any], texts: bool) -> None:
+def test_nested_numbers_are_not_text(message: dict[str, Any], texts: bool) -> None:
     assert Messages.of([message]).texts == texts
 
 
@@ -174,7 +174,7 @@ def test_reading_messages_gives_copies() -> None:
         messages.then([{}])
 
 
-def test_the_opening_ends_where_anybody_else_speaks() -> None:
+def test_the_opening_ends_before_the_first_other_role() -> None:
     system, developer, user = ({"role": role} for role in ("system", "developer", "user"))
     start = Messages.of([system])
     assert start.then([developer]).then([user]).then([system]).opening == (system, developer)
@@ -184,7 +184,7 @@ def test_the_opening_ends_where_anybody_else_speaks() -> None:
     assert Messages.of([user]).then([system]).asked == 0
 
 
-def test_a_part_of_no_type_is_no_media() -> None:
+def test_a_part_without_a_type_is_not_media() -> None:
     kinds: list[Any] = [[], {}, None, 7]
     for kind in kinds:
         assert not is_multimodal([{"role": "user", "content": [{"type": kind, "text": "a"}]}])

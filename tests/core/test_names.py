@@ -28,7 +28,7 @@ def test_no_module_hides_a_public_name() -> None:
     assert hidden == []
 
 
-def test_a_name_that_is_none_is_said() -> None:
+def test_an_unknown_public_name_raises_an_error() -> None:
     with pytest.raises(AttributeError, match="'tito_core' has no attribute 'stich'"):
         getattr(tito_core, "stich")  # noqa: B009  # type checkers know that it is not there
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tito_core
-from tests.core import talk
+from tests.core import example
 from tito_core import Step, stitch, suffix_ids
 
 SOURCE = Path(tito_core.__file__).parent
@@ -72,11 +72,11 @@ def test_a_kernel_file_has_no_async_no_global_and_no_io(path: Path) -> None:
     assert _offences(ast.parse(path.read_text())) == []
 
 
-def test_the_offence_check_bites() -> None:
+def test_the_purity_check_finds_planted_offences() -> None:
     assert _offences(ast.parse("async def f():\n    global x\n    open('x')")) != []
 
 
-def test_importing_the_kernel_loads_nothing_of_the_world() -> None:
+def test_importing_the_kernel_loads_no_io_module() -> None:
     code = (
         "import attrs, cattrs, sys; before = set(sys.modules); import tito_core; "
         "print(*sorted(set(sys.modules) - before)); "
@@ -95,17 +95,17 @@ def test_importing_the_kernel_loads_nothing_of_the_world() -> None:
 
 HOOKED = """
 import sys
-from tests.core import talk
+from tests.core import example
 from tito_core import Step, stitch, suffix_ids
 
-step = talk.step()
-suffix = suffix_ids(talk.tokenize)
-stitch([step], talk.prompt(step), suffix, talk.tokenize)   # whatever is imported lazily is imported now
+step = example.step()
+suffix = suffix_ids(example.tokenize)
+stitch([step], example.prompt(step), suffix, example.tokenize)   # whatever is imported lazily is imported now
 seen = []
 sys.addaudithook(lambda event, args: seen.append(event) if armed and event != 'array.__new__' else None)
 armed = True
-stitch([step], talk.prompt(step), suffix, talk.tokenize)
-suffix_ids(talk.tokenize)
+stitch([step], example.prompt(step), suffix, example.tokenize)
+suffix_ids(example.tokenize)
 armed = False
 quiet = list(seen)
 armed = True
@@ -116,9 +116,7 @@ print(len(quiet), len(seen))
 
 
 @pytest.mark.parametrize(("bite", "events"), [("pass", 0), ("open('/dev/null').close()", 1)])
-def test_an_audit_hook_hears_nothing_while_the_kernel_works_and_the_hook_bites(
-    bite: str, events: int
-) -> None:
+def test_the_kernel_raises_no_audit_event_and_the_hook_works(bite: str, events: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HOOKED.replace("{bite}", bite)], check=True, capture_output=True, text=True
     )
@@ -127,7 +125,7 @@ def test_an_audit_hook_hears_nothing_while_the_kernel_works_and_the_hook_bites(
     assert (total > 0) == bool(events)
 
 
-def test_the_kernel_works_under_another_name(tmp_path: Path) -> None:
+def test_the_kernel_works_as_a_vendored_copy(tmp_path: Path) -> None:
     vendored = tmp_path / "host" / "_vendor" / "kernel"
     shutil.copytree(SOURCE, vendored, ignore=shutil.ignore_patterns("samples", "drift", "__pycache__"))
     for package in (tmp_path / "host", tmp_path / "host" / "_vendor"):
@@ -147,7 +145,7 @@ def test_the_kernel_works_under_another_name(tmp_path: Path) -> None:
 
 
 def test_a_step_made_in_one_process_is_the_same_in_another() -> None:
-    step = talk.step()
+    step = example.step()
     assert isinstance(step, Step)
     code = "import pickle, sys; s = pickle.load(sys.stdin.buffer); sys.stdout.buffer.write(pickle.dumps(s))"
     import pickle  # noqa: PLC0415  # only this test moves values between processes
@@ -156,4 +154,4 @@ def test_a_step_made_in_one_process_is_the_same_in_another() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, input=pickle.dumps(step)
     )
     assert pickle.loads(done.stdout) == step  # noqa: S301  # our own bytes
-    assert stitch([step], talk.prompt(step), suffix_ids(talk.tokenize), talk.tokenize)
+    assert stitch([step], example.prompt(step), suffix_ids(example.tokenize), example.tokenize)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import InputError, TokenizeError, answer
 from tito_core.questions import ask
 
 
-def test_a_question_about_what_is_no_message_is_not_asked() -> None:
+def test_no_question_is_asked_about_an_invalid_message() -> None:
     with pytest.raises(InputError, match=r"^messages\[1\] has no role"):
-        next(ask((talk.user(), {"content": "x"})))
+        next(ask((example.user(), {"content": "x"})))
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ def test_a_question_about_what_is_no_message_is_not_asked() -> None:
         ("ids", r"^the answer of tokenize_fn must be a sequence of ids, not str$"),
     ],
 )
-def test_an_answer_that_is_no_ids_is_named_by_its_place(answered: Any, words: str) -> None:
+def test_an_answer_that_is_not_ids_is_named_by_its_index(answered: Any, words: str) -> None:
     with pytest.raises(TokenizeError, match=words):
-        answer(ask((talk.user(),)), lambda *_, **__: answered)
+        answer(ask((example.user(),)), lambda *_, **__: answered)
 
 
-def test_whoever_answers_gets_copies() -> None:
+def test_tokenize_fn_gets_copies() -> None:
     message = {"role": "user", "content": ["a"]}
     question = next(ask((message,)))
     question.messages[0]["content"].append("b")

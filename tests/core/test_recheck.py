@@ -9,46 +9,46 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import Message, Step, Stitched, TemplateRefused, answer, stitch_questions
 from tito_core.recheck import _within, recheck_questions
 from tito_core.seams.stand_in import TurnForm
 
-SUFFIX = (talk.CLOSE,)
+SUFFIX = (example.CLOSE,)
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "7"}
 DEVELOPER = {"role": "developer", "content": "be brief"}
 
 
-def stitched(step: Step, *new: Message, tokenize: Any = talk.tokenize) -> Stitched:
+def stitched(step: Step, *new: Message, tokenize: Any = example.tokenize) -> Stitched:
     found = answer(stitch_questions([step], [*step.messages, *new], SUFFIX), tokenize)
     assert isinstance(found, Stitched)
     return found
 
 
-def checked(found: Stitched, *new: Message, tokenize: Any = talk.tokenize) -> bool | None:
+def checked(found: Stitched, *new: Message, tokenize: Any = example.tokenize) -> bool | None:
     return answer(recheck_questions(found, [*found.step.messages, *new]), tokenize)
 
 
 @pytest.mark.parametrize("truncated", [False, True])
 def test_a_close_is_the_turns_own_or_the_bridges(truncated: bool) -> None:
-    sampled = [900] if truncated else [900, talk.CLOSE]
-    found = stitched(talk.step(sampled=sampled, truncated=truncated), talk.user("more"))
-    assert checked(found, talk.user("more")) is True
+    sampled = [900] if truncated else [900, example.CLOSE]
+    found = stitched(example.step(sampled=sampled, truncated=truncated), example.user("more"))
+    assert checked(found, example.user("more")) is True
     other = attrs.evolve(found, bridge=(*found.bridge[:-1], found.bridge[-1] + 1))
-    assert checked(other, talk.user("more")) is False
+    assert checked(other, example.user("more")) is False
 
 
-def calling(sampled: Sequence[int] = (900, talk.CLOSE)) -> Step:
+def calling(sampled: Sequence[int] = (900, example.CLOSE)) -> Step:
     return Step(
-        prompt=[talk.user()],
+        prompt=[example.user()],
         completion=[{"role": "assistant", "content": "", "tool_calls": [CALL]}],
-        prompt_ids=talk.tokenize([talk.user()], add_generation_prompt=True),
+        prompt_ids=example.tokenize([example.user()], add_generation_prompt=True),
         completion_ids=sampled,
     )
 
 
-def test_the_rest_of_a_call_is_not_looked_into() -> None:
+def test_other_keys_of_a_call_are_not_compared() -> None:
     found = stitched(calling(), RESULT)
     assert checked(found, RESULT) is True
     assert checked(attrs.evolve(found, bridge=found.bridge[1:]), RESULT) is True
@@ -60,7 +60,7 @@ def only(taken: type, messages: Sequence[Message], *, add_generation_prompt: boo
         for call in message.get("tool_calls") or ():
             if type(call["function"]["arguments"]) is not taken:
                 raise TemplateRefused(f"arguments must be {taken.__name__}")
-    return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+    return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
 
 @pytest.mark.parametrize("taken", [str, dict])
@@ -75,47 +75,47 @@ def dropping(
     messages: Sequence[Message], *, add_generation_prompt: bool, longest: int | None = None
 ) -> list[int]:
     """Write no developer messages; refuse those that are longer than so much."""
-    told = [message["content"] for message in messages if message["role"] == "developer"]
-    if longest is not None and any(len(text) > longest for text in told):
+    texts = [message["content"] for message in messages if message["role"] == "developer"]
+    if longest is not None and any(len(text) > longest for text in texts):
         raise TemplateRefused("too long")
     kept = [message for message in messages if message["role"] != "developer"]
-    return talk.tokenize(kept, add_generation_prompt=add_generation_prompt)
+    return example.tokenize(kept, add_generation_prompt=add_generation_prompt)
 
 
-def test_what_a_template_drops_as_developers_is_looked_for_as_systems() -> None:
-    found = stitched(talk.step(), DEVELOPER, talk.user("more"), tokenize=dropping)
-    assert talk.ROLES["system"] in found.bridge
-    assert checked(found, DEVELOPER, talk.user("more"), tokenize=dropping) is True
-    lost = attrs.evolve(found, bridge=tuple(talk.tokenize([talk.user("more")], add_generation_prompt=True)))
-    assert checked(lost, DEVELOPER, talk.user("more"), tokenize=dropping) is True  # it is what is rendered
+def test_a_developer_message_that_a_template_drops_is_tried_as_a_system_message() -> None:
+    found = stitched(example.step(), DEVELOPER, example.user("more"), tokenize=dropping)
+    assert example.ROLES["system"] in found.bridge
+    assert checked(found, DEVELOPER, example.user("more"), tokenize=dropping) is True
+    lost = attrs.evolve(
+        found, bridge=tuple(example.tokenize([example.user("more")], add_generation_prompt=True))
+    )
+    assert checked(lost, DEVELOPER, example.user("more"), tokenize=dropping) is True  # it is what is rendered
 
 
 def test_another_reading_counts_only_where_the_template_is_seen_to_drop_the_first() -> None:
     """A template that writes developers is not asked about systems, nor one that will not say."""
-    found = stitched(talk.step(), DEVELOPER, tokenize=dropping)
+    found = stitched(example.step(), DEVELOPER, tokenize=dropping)
     assert checked(found, DEVELOPER, tokenize=dropping) is True
     assert checked(found, DEVELOPER) is False
     assert checked(found, DEVELOPER, tokenize=partial(dropping, longest=8)) is False
 
 
-def test_a_new_message_that_is_no_developer_has_one_reading() -> None:
-    found = stitched(talk.step(), talk.user("more"))
+def test_a_new_message_of_another_role_than_developer_has_one_reading() -> None:
+    found = stitched(example.step(), example.user("more"))
     other = attrs.evolve(found, bridge=(5, *found.bridge))
     asked: list[int] = []
 
     def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         asked.append(len(messages))
-        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
-    assert checked(other, talk.user("more"), tokenize=counting) is False
+    assert checked(other, example.user("more"), tokenize=counting) is False
     assert asked == [3, 3]
 
 
 @pytest.mark.parametrize(("words", "since"), [("more", "Zephyr"), ("a zephyr", None)])
-def test_only_what_is_new_is_tokenized_unless_the_world_says_the_same_words(
-    words: str, since: str | None
-) -> None:
-    found = stitched(talk.step(), DEVELOPER, talk.user(words), tokenize=dropping)
+def test_only_new_text_is_tokenized_unless_it_repeats_the_stand_in(words: str, since: str | None) -> None:
+    found = stitched(example.step(), DEVELOPER, example.user(words), tokenize=dropping)
     asked: list[str | None] = []
 
     class Cutting:
@@ -126,11 +126,11 @@ def test_only_what_is_new_is_tokenized_unless_the_world_says_the_same_words(
         def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
             ids = self(messages, add_generation_prompt=add_generation_prompt)
             asked[-1] = text
-            sought = talk.text(text)
+            sought = example.text(text)
             return ids[max(i for i in range(len(ids)) if ids[i : i + len(sought)] == sought) - 1 :]
 
     assert (
-        answer(recheck_questions(found, [*found.step.messages, DEVELOPER, talk.user(words)]), Cutting())
+        answer(recheck_questions(found, [*found.step.messages, DEVELOPER, example.user(words)]), Cutting())
         is True
     )
     assert asked == [since] * 5

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tests.toys import TOYS
 from tito_core import (
     InputError,
@@ -22,79 +22,85 @@ from tito_core import (
 from tito_core.seams.profile import Profile, Recipe, recognize
 
 BY_NAME = {toy.name: toy for toy in TOYS}
-SUFFIX = (talk.CLOSE,)
+SUFFIX = (example.CLOSE,)
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
 
 
-def refused(name: str, history: list[Any], said: dict[str, Any], *new: Any, **more: Any) -> Refusal:
+def refused(name: str, history: list[Any], assistant: dict[str, Any], *new: Any, **more: Any) -> Refusal:
     toy = BY_NAME[name]
     ids = toy(history, add_generation_prompt=True)
-    stop = more.pop("sampled", [*toy.sample([*history, said]), *toy.suffix])
-    step = Step(prompt=history, completion=[said], prompt_ids=ids, completion_ids=stop)
-    found = answer(stitch_questions([step], [*history, said, *new], toy.suffix, **more), toy)
+    stop = more.pop("sampled", [*toy.sample([*history, assistant]), *toy.suffix])
+    step = Step(prompt=history, completion=[assistant], prompt_ids=ids, completion_ids=stop)
+    found = answer(stitch_questions([step], [*history, assistant, *new], toy.suffix, **more), toy)
     assert isinstance(found, Refusal)
     return found
 
 
 def test_media_are_the_reason_where_nothing_matches() -> None:
     assert locate([], [IMAGE]) == Refusal(Reason.MULTIMODAL, "the prompt has media")
-    step = talk.step()
+    step = example.step()
     assert locate([step], [*step.messages, IMAGE]) == Refusal(Reason.MULTIMODAL, "the conversation has media")
     with pytest.raises(InputError, match=r"^prompt\[0\] must be a message"):
         locate([], [5])  # type: ignore[list-item]  # which is what it says
 
 
-def test_a_tail_that_depends_on_the_history_is_refused_in_so_many_words() -> None:
-    found = refused("leaky", [talk.user()], talk.said(), talk.user("more"))
+def test_a_tail_that_depends_on_the_history_is_refused_with_an_explanation() -> None:
+    found = refused("leaky", [example.user()], example.assistant(), example.user("more"))
     assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
 
 
 def test_a_result_that_quotes_a_call_of_an_earlier_turn_depends_on_the_history() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    history = [talk.user(), {"role": "assistant", "content": "", "tool_calls": [call]}, talk.user("well?")]
+    history = [
+        example.user(),
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        example.user("well?"),
+    ]
     result = {"role": "tool", "tool_call_id": "c", "content": "7"}
-    found = refused("quoting", history, talk.said(), result)
+    found = refused("quoting", history, example.assistant(), result)
     assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
 
 
-def test_a_text_that_moves_in_front_of_the_conversation_leaves_no_trace_after_the_turn() -> None:
-    found = refused("hoisting", [talk.user()], talk.said(), {"role": "system", "content": "Be kind."})
+def test_a_system_message_without_a_trace_after_the_turn_is_refused() -> None:
+    found = refused(
+        "hoisting", [example.user()], example.assistant(), {"role": "system", "content": "Be kind."}
+    )
     assert found == Refusal(Reason.SWALLOWED, "a system message leaves no trace after the turn")
 
 
-def test_results_of_several_earlier_turns_are_refused_in_so_many_words() -> None:
+def test_results_of_several_earlier_turns_are_refused_with_an_explanation() -> None:
     results = [{"role": "tool", "tool_call_id": name, "content": "7"} for name in "ab"]
-    found = refused("chatml", [talk.user()], talk.said(), *results)
+    found = refused("chatml", [example.user()], example.assistant(), *results)
     assert found == Refusal(Reason.UNPROVEN_TAIL, "results answer several calls of earlier turns")
 
 
 def test_an_odd_stop_is_named_with_what_the_template_writes_there() -> None:
-    step = talk.step(sampled=[900, 77])
-    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), talk.tokenize)
-    assert found == Refusal(Reason.ODD_STOP, f"the turn ended with 77, not ({talk.CLOSE},)")
+    step = example.step(sampled=[900, 77])
+    found = answer(stitch_questions([step], example.prompt(step), SUFFIX), example.tokenize)
+    assert found == Refusal(Reason.ODD_STOP, f"the turn ended with 77, not ({example.CLOSE},)")
 
 
-def test_a_close_that_is_another_is_refused_in_so_many_words() -> None:
-    step = talk.step(sampled=[900, 77])
-    found = answer(stitch_questions([step], talk.prompt(step), (5, 6)), talk.tokenize)
+def test_another_close_is_refused_with_an_explanation() -> None:
+    step = example.step(sampled=[900, 77])
+    found = answer(stitch_questions([step], example.prompt(step), (5, 6)), example.tokenize)
     assert found == Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
 
 
 def test_the_second_half_of_a_stitch_checks_what_it_is_given() -> None:
-    step = talk.step()
-    located = locate([step], talk.prompt(step))
+    step = example.step()
+    located = locate([step], example.prompt(step))
     assert isinstance(located, Located)
     with pytest.raises(InputError, match=r"^suffix\[0\] is -1"):
-        answer(continue_questions(located, [-1]), talk.tokenize)
+        answer(continue_questions(located, [-1]), example.tokenize)
     wrong: Any = "profile"
     with pytest.raises(InputError, match=r"^profile is 'profile': give a Profile"):
-        answer(continue_questions(located, SUFFIX, profile=wrong), talk.tokenize)
-    both = [answer(one, talk.tokenize) for one in (continue_questions(located, SUFFIX), stitched(step))]
+        answer(continue_questions(located, SUFFIX, profile=wrong), example.tokenize)
+    both = [answer(one, example.tokenize) for one in (continue_questions(located, SUFFIX), stitched(step))]
     assert both[0] == both[1]
 
 
 def stitched(step: Step) -> Any:
-    return stitch_questions([step], talk.prompt(step), SUFFIX, profile=Profile(suffix=SUFFIX))
+    return stitch_questions([step], example.prompt(step), SUFFIX, profile=Profile(suffix=SUFFIX))
 
 
 def recipe(**more: Any) -> Recipe:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import (
     InputError,
     Located,
@@ -29,21 +29,21 @@ from tito_core import (
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.stitch import overlap
 
-SUFFIX = (talk.CLOSE,)
+SUFFIX = (example.CLOSE,)
 
 
 def stitched(step: Step, **more: Any) -> Stitched:
-    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX, **more), talk.tokenize)
+    found = answer(stitch_questions([step], example.prompt(step), SUFFIX, **more), example.tokenize)
     assert isinstance(found, Stitched)
     return found
 
 
 def test_a_stitched_prompt_says_where_all_of_it_comes_from() -> None:
-    step = talk.step(sampled=[900], truncated=True)
+    step = example.step(sampled=[900], truncated=True)
     found = stitched(step)
-    bridge = (talk.CLOSE, *talk.tokenize([talk.user("more")], add_generation_prompt=True))
+    bridge = (example.CLOSE, *example.tokenize([example.user("more")], add_generation_prompt=True))
     assert (found.bridge, found.inserted_close) == (bridge, SUFFIX)
-    assert found.environment == [talk.user("more")]
+    assert found.environment == [example.user("more")]
     spans = [(span.origin.name, span.stop - span.start) for span in found.ledger.spans]
     assert spans == [
         ("PROMPT", 7),
@@ -56,31 +56,40 @@ def test_a_stitched_prompt_says_where_all_of_it_comes_from() -> None:
 
 
 def test_the_next_step_holds_what_was_sampled_and_how_it_was_rendered() -> None:
-    found = stitched(talk.step(key="k"), key="k")
-    step = found.then(completion=[talk.said("b")], completion_ids=[905, 2], logprobs=[-0.5, None])
+    found = stitched(example.step(key="k"), key="k")
+    step = found.then(completion=[example.assistant("b")], completion_ids=[905, 2], logprobs=[-0.5, None])
     assert (step.key, step.truncated, step.logprobs) == ("k", False, (-0.5, None))
     assert step.prompt_ids == found.ids
     assert step.prompt_ledger == found.ledger
-    assert step.messages == [*talk.prompt(talk.step()), talk.said("b")]
+    assert step.messages == [*example.prompt(example.step()), example.assistant("b")]
     assert step.ids.extends(found.step.ids)
-    cut = found.then(completion=[talk.said("b")], completion_ids=[905], truncated=True)
+    cut = found.then(completion=[example.assistant("b")], completion_ids=[905], truncated=True)
     assert (cut.truncated, cut.logprobs, cut.stop) == (True, None, None)
     with pytest.raises(InputError, match=r"^completion_ids\[1\] is -1"):
-        found.then(completion=[talk.said("b")], completion_ids=[905, -1])
+        found.then(completion=[example.assistant("b")], completion_ids=[905, -1])
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_next_step_shares_the_messages_of_the_one_that_it_continues(shared: bool) -> None:
     """A prompt may tell them otherwise; what was sampled goes with what was said then."""
-    step = talk.step([talk.user("a")])
-    again = [{"role": "user", "content": [{"type": "text", "text": "a"}]}, talk.said(), talk.user("more")]
+    step = example.step([example.user("a")])
+    again = [
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        example.assistant(),
+        example.user("more"),
+    ]
     prompt = Messages.of(again) if shared else again
-    found = answer(stitch_questions([step], prompt, SUFFIX), talk.tokenize)
+    found = answer(stitch_questions([step], prompt, SUFFIX), example.tokenize)
     assert isinstance(found, Stitched)
     assert found.forgiven
-    after = found.then(completion=[talk.said("b")], completion_ids=[905, talk.CLOSE])
+    after = found.then(completion=[example.assistant("b")], completion_ids=[905, example.CLOSE])
     assert after.prompt.extends(step.messages)
-    assert list(after.messages) == [talk.user("a"), talk.said(), talk.user("more"), talk.said("b")]
+    assert list(after.messages) == [
+        example.user("a"),
+        example.assistant(),
+        example.user("more"),
+        example.assistant("b"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,14 +116,14 @@ def test_an_overlap_is_the_largest(
 
 def test_a_cut_turn_is_closed_even_where_its_last_id_is_the_close() -> None:
     """It was cut: what looks like its stop was not one, or the engine would have said so."""
-    step = talk.step(truncated=True)
+    step = example.step(truncated=True)
     found = answer(
-        stitch_questions([step], talk.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.CLOSE)),
-        talk.tokenize,
+        stitch_questions([step], example.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.CLOSE)),
+        example.tokenize,
     )
     assert isinstance(found, Stitched)
     assert found.inserted_close == SUFFIX
-    assert found.ids.tolist()[: len(step.ids) + 1] == [*step.ids, talk.CLOSE]
+    assert found.ids.tolist()[: len(step.ids) + 1] == [*step.ids, example.CLOSE]
 
 
 def named(trajectory: Any, messages: Any, **more: Any) -> Any:
@@ -123,35 +132,37 @@ def named(trajectory: Any, messages: Any, **more: Any) -> Any:
 
 
 def test_the_next_prompt_has_a_name_where_it_can_be_stitched() -> None:
-    step = talk.step(key="k")
+    step = example.step(key="k")
     kind = TurnKind(before="user", reasoning=False, calls=0, content="text")
-    assert named([step], talk.prompt(step), key="k") == (kind, ("user",))
-    assert named([step], talk.prompt(step), key="other") is Reason.RENDERED_DIFFERENTLY
-    assert named([], talk.prompt(step)) is Reason.NO_PREFIX
+    assert named([step], example.prompt(step), key="k") == (kind, ("user",))
+    assert named([step], example.prompt(step), key="other") is Reason.RENDERED_DIFFERENTLY
+    assert named([], example.prompt(step)) is Reason.NO_PREFIX
     assert named([step], [*step.messages, {"role": "critic", "content": "x"}], key="k") is None
 
 
 def test_the_role_before_a_turn_is_part_of_its_name() -> None:
     result = {"role": "tool", "tool_call_id": "c", "content": "7"}
-    step = talk.step([talk.user(), result])
-    found = named(Trajectory([step]), step.messages.then([talk.user("more")]))
+    step = example.step([example.user(), result])
+    found = named(Trajectory([step]), step.messages.then([example.user("more")]))
     assert found is not None
     assert found[0].before == "tool"
 
 
 def test_a_policy_is_a_policy() -> None:
     with pytest.raises(InputError, match=r"^policy is 'keep': give a Policy"):
-        answer(stitch_questions([], [], SUFFIX, policy="keep"), talk.tokenize)  # type: ignore[arg-type]  # a guess
-    assert isinstance(answer(stitch_questions([], [], SUFFIX, policy=Policy()), talk.tokenize), Refusal)
+        answer(stitch_questions([], [], SUFFIX, policy="keep"), example.tokenize)  # type: ignore[arg-type]  # a guess
+    assert isinstance(answer(stitch_questions([], [], SUFFIX, policy=Policy()), example.tokenize), Refusal)
 
 
 def test_nothing_matched_is_counted() -> None:
-    steps = [talk.step(), talk.step()]
-    found = answer(stitch_questions(steps, [talk.user("x"), talk.said()], SUFFIX), talk.tokenize)
+    steps = [example.step(), example.step()]
+    found = answer(
+        stitch_questions(steps, [example.user("x"), example.assistant()], SUFFIX), example.tokenize
+    )
     assert found == Refusal(Reason.NO_PREFIX, "none of 2 steps begins these 2 messages")
 
 
-def test_what_is_no_argument_of_a_stitch_is_named_before_anything_is_looked_for() -> None:
+def test_invalid_arguments_of_a_stitch_are_named_before_matching() -> None:
     with pytest.raises(InputError, match=r"^suffix\[0\] is -1"):
         next(stitch_questions([], [], [-1]))
     wrong: Any = {}
@@ -160,7 +171,7 @@ def test_what_is_no_argument_of_a_stitch_is_named_before_anything_is_looked_for(
 
 
 def test_a_stop_is_replaced_and_nothing_else_of_a_turn() -> None:
-    step = talk.step(sampled=[900, 901, 902, 77])
+    step = example.step(sampled=[900, 901, 902, 77])
     found = stitched(step, policy=Policy(odd_stop=OddStop.REPLACE))
     assert found.ids.tolist() == [*step.prompt_ids, 900, 901, 902, *found.bridge]
     assert sum(found.ledger.mask()) == 3
@@ -170,36 +181,39 @@ def test_a_stop_is_replaced_and_nothing_else_of_a_turn() -> None:
 def never_silent(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     if not add_generation_prompt:
         raise TemplateRefused("the model always speaks")
-    return talk.tokenize(messages, add_generation_prompt=True)
+    return example.tokenize(messages, add_generation_prompt=True)
 
 
 def announcing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     """Write in front whether the model is to speak."""
-    return [98 + add_generation_prompt, *talk.tokenize(messages, add_generation_prompt=add_generation_prompt)]
+    return [
+        98 + add_generation_prompt,
+        *example.tokenize(messages, add_generation_prompt=add_generation_prompt),
+    ]
 
 
 @pytest.mark.parametrize("tokenize", [never_silent, announcing])
-def test_a_generation_prompt_that_cannot_be_told_counts_as_environment(tokenize: Any) -> None:
-    step = talk.step()
-    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), tokenize)
+def test_an_unknown_generation_prompt_counts_as_environment(tokenize: Any) -> None:
+    step = example.step()
+    found = answer(stitch_questions([step], example.prompt(step), SUFFIX), tokenize)
     assert isinstance(found, Stitched)
     runs = [(span.origin.name, span.stop - span.start) for span in found.ledger.spans]
     assert runs == [("PROMPT", 7), ("SAMPLED", 3), ("ENVIRONMENT", 9)]
 
 
-def test_a_template_that_closes_otherwise_for_a_model_that_is_silent_breaks_no_ledger() -> None:
+def test_a_different_close_without_a_generation_prompt_keeps_the_ledger_whole() -> None:
     """Then not an id after the turn stands there both times; the close is a close all the same."""
 
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         ids: list[int] = []
         for message in messages:
-            ids += talk.tokenize([message], add_generation_prompt=False)
+            ids += example.tokenize([message], add_generation_prompt=False)
             other = message["role"] == "assistant" and not add_generation_prompt
-            ids[-1] = 4 if other else talk.CLOSE
-        return ids + [talk.OPEN, talk.ROLES["assistant"]] * add_generation_prompt
+            ids[-1] = 4 if other else example.CLOSE
+        return ids + [example.OPEN, example.ROLES["assistant"]] * add_generation_prompt
 
-    step = talk.step(sampled=[900], truncated=True)
-    found = answer(stitch_questions([step], talk.prompt(step), SUFFIX), tokenize)
+    step = example.step(sampled=[900], truncated=True)
+    found = answer(stitch_questions([step], example.prompt(step), SUFFIX), tokenize)
     assert isinstance(found, Stitched)
     runs = [(span.origin.name, span.stop - span.start) for span in found.ledger.spans]
     assert runs[:3] == [("PROMPT", 7), ("SAMPLED", 1), ("INSERTED_CLOSE", 1)]

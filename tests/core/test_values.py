@@ -12,7 +12,7 @@ import attrs
 import pydantic
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import Ids, InputError, Ledger, Messages, Origin, Span, Step, Trajectory, render_key
 from tito_core.message import copied
 from tito_core.shared import Shared
@@ -40,7 +40,7 @@ def test_a_shared_sequence_slices_as_a_list(start: int | None, stop: int | None,
     assert chain()[start:stop:step] == [1, 2, 3, 4, 5, 6][start:stop:step]
 
 
-def test_a_shared_sequence_knows_what_it_extends() -> None:
+def test_a_shared_sequence_names_the_sequence_that_it_extends() -> None:
     root = Shared((1, 2))
     empty = Shared((), root)
     longer = Shared((3,), empty)
@@ -75,7 +75,7 @@ def test_a_shared_sequence_is_shown_in_short() -> None:
 
 
 def test_nothing_in_a_value_can_be_set() -> None:
-    values: list[Any] = [chain(), Ids.of([1]), Ledger.prompt(2), talk.step(), Trajectory()]
+    values: list[Any] = [chain(), Ids.of([1]), Ledger.prompt(2), example.step(), Trajectory()]
     for value in values:
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
             value.length = 5
@@ -91,12 +91,12 @@ def test_long_chains_neither_recurse_nor_grow_when_copied() -> None:
     ledger = Ledger.prompt(1)
     for number in range(5_000):
         ledger = ledger.then((Origin.SAMPLED, number + 1))
-    for held in (pickle.loads(pickle.dumps(ledger)), copy.deepcopy(ledger)):  # noqa: S301  # likewise
-        assert held == ledger
-        assert len(held) == len(ledger)
-    step = pickle.loads(pickle.dumps(talk.step()))  # noqa: S301  # our own bytes
-    assert step == talk.step()
-    trajectory = Trajectory([talk.step(), talk.step(words="b")])
+    for stored in (pickle.loads(pickle.dumps(ledger)), copy.deepcopy(ledger)):  # noqa: S301  # likewise
+        assert stored == ledger
+        assert len(stored) == len(ledger)
+    step = pickle.loads(pickle.dumps(example.step()))  # noqa: S301  # our own bytes
+    assert step == example.step()
+    trajectory = Trajectory([example.step(), example.step(words="b")])
     again = pickle.loads(pickle.dumps(trajectory))  # noqa: S301  # our own bytes
     assert again == trajectory
     assert again.longest == trajectory.longest == 2
@@ -139,14 +139,14 @@ def test_only_what_is_not_packed_yet_is_packed() -> None:
     ("wrong", "place"),
     [([0, 1, -1, -2], "2"), ([True], "0"), ([0, False], "1"), ([1, None], "1"), ([2**32], "0")],
 )
-def test_the_first_that_is_no_id_is_named(wrong: Any, place: str) -> None:
+def test_the_first_invalid_id_is_named(wrong: Any, place: str) -> None:
     words = rf"^taken\[{place}\] is {wrong[int(place)]!r}: an id is a whole number from 0 to 4294967295$"
     with pytest.raises(InputError, match=words):
         Ids.of(wrong, "taken")
 
 
 @pytest.mark.parametrize("wrong", ["12", b"12", bytearray(b"12"), 5, None])
-def test_what_is_no_sequence_of_ids_is_named_by_its_kind(wrong: Any) -> None:
+def test_a_value_that_is_no_sequence_of_ids_is_named_by_its_type(wrong: Any) -> None:
     with pytest.raises(InputError, match=rf"^ids must be a sequence of ids, not {type(wrong).__name__}$"):
         Ids.of(wrong)
 
@@ -205,17 +205,20 @@ def test_ids_in_one_piece_are_four_bytes_each() -> None:
     assert Ids.of([]).tobytes() == b""
 
 
-def test_a_step_made_of_what_shares_holds_all_of_it() -> None:
+def test_a_step_of_shared_parts_has_all_of_its_ids() -> None:
     """A completion may be a chain itself, of ids or of messages."""
-    sampled, said = Ids.of([900]).then((talk.CLOSE,)), Messages.of([talk.said()]).then([talk.said("b")])
-    step = talk.step()
-    made = Step(prompt=step.prompt, completion=said, prompt_ids=step.prompt_ids, completion_ids=sampled)
-    assert made.ids == [*step.prompt_ids, 900, talk.CLOSE]
-    assert made.messages == [*step.prompt, talk.said(), talk.said("b")]
+    sampled, assistant = (
+        Ids.of([900]).then((example.CLOSE,)),
+        Messages.of([example.assistant()]).then([example.assistant("b")]),
+    )
+    step = example.step()
+    made = Step(prompt=step.prompt, completion=assistant, prompt_ids=step.prompt_ids, completion_ids=sampled)
+    assert made.ids == [*step.prompt_ids, 900, example.CLOSE]
+    assert made.messages == [*step.prompt, example.assistant(), example.assistant("b")]
 
 
 def test_a_trajectory_is_a_sequence_of_steps() -> None:
-    first, second = talk.step(), talk.step(words="other")
+    first, second = example.step(), example.step(words="other")
     trajectory = Trajectory([first]).append(second)
     assert list(trajectory) == [first, second]
     assert trajectory == [first, second]
@@ -236,31 +239,31 @@ def test_a_trajectory_is_a_sequence_of_steps() -> None:
 
 
 def test_a_step_whose_sampled_ids_are_packed_shares_its_prompt_too() -> None:
-    first = talk.step()
-    again = talk.step(
-        talk.prompt(first), prompt_ids=[*first.ids, 7], sampled=Ids.of([900, talk.CLOSE]).packed()
+    first = example.step()
+    again = example.step(
+        example.prompt(first), prompt_ids=[*first.ids, 7], sampled=Ids.of([900, example.CLOSE]).packed()
     )
-    held = Trajectory([first, again])[1]
-    assert held == again
-    assert held.prompt_ids.extends(Trajectory([first])[0].ids) or held.prompt_ids.parent is not None
-    assert all(isinstance(part, array) for part in held.ids.parts())
+    stored = Trajectory([first, again])[1]
+    assert stored == again
+    assert stored.prompt_ids.extends(Trajectory([first])[0].ids) or stored.prompt_ids.parent is not None
+    assert all(isinstance(part, array) for part in stored.ids.parts())
 
 
-def test_what_shares_already_is_held_as_it_is() -> None:
-    plain = Trajectory([talk.step()])[0]
+def test_a_step_that_already_shares_is_kept_as_it_is() -> None:
+    plain = Trajectory([example.step()])[0]
     assert Trajectory([plain])[0] is plain
 
 
 def test_a_step_is_shown_in_short() -> None:
-    assert repr(talk.step()) == "Step(1 + 1 messages, 7 + 3 ids)"
-    assert repr(talk.step(truncated=True)) == "Step(1 + 1 messages, 7 + 3 ids, truncated)"
-    assert talk.step().stop == talk.CLOSE
-    assert talk.step(truncated=True).stop is None
-    assert talk.step(sampled=[]).stop is None
-    assert talk.step(logprobs=[-1.0, None, 0]).logprobs == (-1.0, None, 0)
+    assert repr(example.step()) == "Step(1 + 1 messages, 7 + 3 ids)"
+    assert repr(example.step(truncated=True)) == "Step(1 + 1 messages, 7 + 3 ids, truncated)"
+    assert example.step().stop == example.CLOSE
+    assert example.step(truncated=True).stop is None
+    assert example.step(sampled=[]).stop is None
+    assert example.step(logprobs=[-1.0, None, 0]).logprobs == (-1.0, None, 0)
 
 
-def test_tools_and_arguments_that_are_no_json_are_named() -> None:
+def test_tools_and_arguments_that_are_not_json_are_named() -> None:
     with pytest.raises(InputError, match=r"^tools"):
         render_key([{"f": object()}])
 
@@ -299,7 +302,7 @@ def test_objects_of_client_libraries_become_plain_data() -> None:
 
 
 def test_messages_know_their_opening_and_their_last_user() -> None:
-    system, user, reply = {"role": "system", "content": "s"}, talk.user(), talk.said()
+    system, user, reply = {"role": "system", "content": "s"}, example.user(), example.assistant()
     start = Messages.of([system])
     assert (start.opening, start.asked) == ((system,), -1)
     longer = start.then([{**system, "role": "developer"}, user, system])

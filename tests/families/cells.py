@@ -221,8 +221,8 @@ class Judge:
                 stitch_questions([step], case.prompt, suffix, policy=policy, profile=profile), self.bound
             )
             right = isinstance(again, Stitched) and _true(again, step, truth, 1)
-            told = "ODD_STOP: exact where the policy replaces the stop" if right else "ODD_STOP"
-            return (REFUSED if right or isinstance(again, Refusal) else WRONG), told, counting.asked
+            detail = "ODD_STOP: exact where the policy replaces the stop" if right else "ODD_STOP"
+            return (REFUSED if right or isinstance(again, Refusal) else WRONG), detail, counting.asked
         if isinstance(found, Refusal):
             return REFUSED, f"{found.reason.name}: {found.detail}", counting.asked
         return (EXACT if _true(found, step, truth, 0) else WRONG), "", counting.asked

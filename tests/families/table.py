@@ -77,10 +77,10 @@ def sums(found: list[Cell], probed: list[int], seconds: float, console: Console)
     """Print how many cells are what, by each of three ways."""
     for way in ("verdict", "bare", "subtraction"):
         counts = Counter(getattr(cell, way) for cell in found)
-        told = {"verdict": "with a profile", "bare": "without", "subtraction": "difference of two renders"}[
+        label = {"verdict": "with a profile", "bare": "without", "subtraction": "difference of two renders"}[
             way
         ]
-        console.print(f"{told:26} " + ", ".join(f"{counts[name]} {name}" for name in LETTER))
+        console.print(f"{label:26} " + ", ".join(f"{counts[name]} {name}" for name in LETTER))
     exact = [cell for cell in found if cell.verdict == EXACT]
     renders = Counter(cell.renders for cell in exact)
     console.print(f"renders of a stitch with a profile: {dict(sorted(renders.items()))}")

@@ -71,10 +71,12 @@ def loses(family: Family, case: Case, rendering: Mapping[str, Any]) -> bool:
 
 def _over(text: str) -> tuple[int, bool]:
     """Return where the turn's text is over, -1 where it is lost, and whether that is in a call."""
-    spoken, called = text.rfind(SPOKEN), text.rfind(ARGUMENT)
-    if max(spoken, called) < 0:
+    content_at, argument_at = text.rfind(SPOKEN), text.rfind(ARGUMENT)
+    if max(content_at, argument_at) < 0:
         return -1, False
-    return (called + len(ARGUMENT), True) if called > spoken else (spoken + len(SPOKEN), False)
+    return (
+        (argument_at + len(ARGUMENT), True) if argument_at > content_at else (content_at + len(SPOKEN), False)
+    )
 
 
 def _encoded(family: Family, text: str) -> tuple[tuple[int, ...], list[int]]:

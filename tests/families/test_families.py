@@ -60,14 +60,14 @@ def test_a_cut_render_has_the_ids_that_it_has_in_one_piece(name: str) -> None:
         if subject.name == name:
             tokenize = subject.family.tokenize_fn()
             for words in ("s", " s", "\ns", "\u0301", "9"):
-                said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Zephyr"}]
-                said.append({"role": "user", "content": words})
+                messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Zephyr"}]
+                messages.append({"role": "user", "content": words})
                 try:
-                    text = tokenize.text(said, add_generation_prompt=True)
+                    text = tokenize.text(messages, add_generation_prompt=True)
                 except TemplateRefused:
                     continue
                 cut = subject.family.encode(text[text.index("Zephyr") :])
-                assert tokenize.since(said, "Zephyr", add_generation_prompt=True) == cut
+                assert tokenize.since(messages, "Zephyr", add_generation_prompt=True) == cut
 
 
 @needs_families

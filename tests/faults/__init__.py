@@ -1,1 +1,1 @@
-"""Faults to plant in the kernel, one at a time, to see that its tests notice."""
+"""Faults to plant in the kernel, one at a time, to check that its tests fail."""

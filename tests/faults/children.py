@@ -1,4 +1,4 @@
-"""Processes that are stopped together, when whoever waits for them is."""
+"""Child processes that are stopped together when the command ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import attrs
 
 @attrs.define
 class Children:
-    """Runs processes for many threads; at the end of the block none is left, and none begins any more."""
+    """Runs processes for many threads. At the end of the block all are killed, and no new one starts."""
 
     _running: set[subprocess.Popen[bytes]] = attrs.field(factory=set, init=False)
     _over: bool = attrs.field(default=False, init=False)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import ANY_WORLD, World, tries, worlds
+from tests.strategies import ANY_INPUT, StitchInput, stitch_inputs, tries
 from tests.toys import TOYS, Toy
 from tito_core import (
     Question,
@@ -28,7 +28,7 @@ from tito_core import (
 )
 
 T = TypeVar("T")
-STEADFAST = worlds([toy for toy in TOYS if not toy.fickle])
+STEADFAST = stitch_inputs([toy for toy in TOYS if not toy.fickle])
 
 
 async def answer_awaited(asking: Generator[Question, Sequence[int], T], toy: Toy) -> T:
@@ -64,72 +64,78 @@ def facts(found: Stitched | Refusal) -> Any:
     )
 
 
-def asking(world: World, steps: Sequence[Step]) -> Generator[Question, Sequence[int], Stitched | Refusal]:
+def asking(
+    stitch_input: StitchInput, steps: Sequence[Step]
+) -> Generator[Question, Sequence[int], Stitched | Refusal]:
     """Return the world's question, put to these steps."""
-    return stitch_questions(steps, world.prompt, world.suffix, key=world.key)
+    return stitch_questions(steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key)
 
 
 @given(STEADFAST)
 @tries(2)
-def test_the_same_question_has_the_same_answer(world: World) -> None:
-    first = facts(answer(asking(world, world.steps), world.toy))
-    assert facts(answer(asking(world, world.steps), world.toy)) == first
+def test_the_same_question_has_the_same_answer(stitch_input: StitchInput) -> None:
+    first = facts(answer(asking(stitch_input, stitch_input.steps), stitch_input.toy))
+    assert facts(answer(asking(stitch_input, stitch_input.steps), stitch_input.toy)) == first
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@given(world=STEADFAST)
+@given(stitch_input=STEADFAST)
 @tries(1)
-def test_both_drivers_find_the_same_answer(backend: str, world: World) -> None:
-    awaited = anyio.run(answer_awaited, asking(world, world.steps), world.toy, backend=backend)
-    assert facts(awaited) == facts(answer(asking(world, world.steps), world.toy))
+def test_both_drivers_find_the_same_answer(backend: str, stitch_input: StitchInput) -> None:
+    awaited = anyio.run(
+        answer_awaited, asking(stitch_input, stitch_input.steps), stitch_input.toy, backend=backend
+    )
+    assert facts(awaited) == facts(answer(asking(stitch_input, stitch_input.steps), stitch_input.toy))
 
 
 @given(STEADFAST)
 @tries(1)
-def test_the_plain_function_says_what_the_generator_says(world: World) -> None:
+def test_stitch_and_stitch_questions_give_the_same_answer(stitch_input: StitchInput) -> None:
     """`stitch` returns the ids as a list, and None for a refusal."""
-    found = answer(asking(world, world.steps), world.toy)
-    plain = stitch(world.steps, world.prompt, world.suffix, world.toy, key=world.key)
+    found = answer(asking(stitch_input, stitch_input.steps), stitch_input.toy)
+    plain = stitch(
+        stitch_input.steps, stitch_input.prompt, stitch_input.suffix, stitch_input.toy, key=stitch_input.key
+    )
     assert plain == (found.ids.tolist() if isinstance(found, Stitched) else None)
     assert plain is None or type(plain) is list
 
 
 @given(STEADFAST)
 @tries(2)
-def test_a_list_a_tuple_and_a_trajectory_are_one_history(world: World) -> None:
+def test_a_list_a_tuple_and_a_trajectory_are_one_history(stitch_input: StitchInput) -> None:
     """However the steps are held, whatever they share."""
     grown = Trajectory()
-    for step in world.steps:
+    for step in stitch_input.steps:
         grown = grown.append(step)
     ways: list[Sequence[Step]] = [
-        world.steps,
-        tuple(world.steps),
-        Trajectory(world.steps),
+        stitch_input.steps,
+        tuple(stitch_input.steps),
+        Trajectory(stitch_input.steps),
         grown,
         list(grown),
     ]
-    answers = [facts(answer(asking(world, steps), world.toy)) for steps in ways]
+    answers = [facts(answer(asking(stitch_input, steps), stitch_input.toy)) for steps in ways]
     assert answers.count(answers[0]) == len(answers)
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(1)
-def test_a_trajectory_holds_the_steps_it_was_given(world: World) -> None:
+def test_a_trajectory_holds_the_steps_it_was_given(stitch_input: StitchInput) -> None:
     """Sharing changes where things are kept, and nothing that can be seen."""
-    held = Trajectory(world.steps)
-    assert len(held) == len(world.steps)
-    for ours, theirs in zip(held, world.steps, strict=True):
+    stored = Trajectory(stitch_input.steps)
+    assert len(stored) == len(stitch_input.steps)
+    for ours, theirs in zip(stored, stitch_input.steps, strict=True):
         assert list(ours.messages) == list(theirs.messages)
         assert (list(ours.ids), len(ours.prompt)) == (list(theirs.ids), len(theirs.prompt))
         assert (ours.truncated, ours.key, ours.ledger) == (theirs.truncated, theirs.key, theirs.ledger)
 
 
-@given(ANY_WORLD, st.integers(0, 3))
+@given(ANY_INPUT, st.integers(0, 3))
 @tries(1)
-def test_appending_changes_no_earlier_trajectory(world: World, size: int) -> None:
-    start = Trajectory(world.steps[:size])
+def test_appending_changes_no_earlier_trajectory(stitch_input: StitchInput, size: int) -> None:
+    start = Trajectory(stitch_input.steps[:size])
     before = list(start)
-    branches = [start.append(step) for step in world.steps]
+    branches = [start.append(step) for step in stitch_input.steps]
     assert list(start) == before
     assert all(list(branch)[:-1] == before for branch in branches)
 

@@ -51,7 +51,7 @@ def unshared(step: Step) -> Step:
 
 
 @given(CALLS, OPTIONS)
-def test_what_calls_share_does_not_matter(calls: list[StoredCall], options: Any) -> None:
+def test_shared_and_unshared_calls_make_the_same_forest(calls: list[StoredCall], options: Any) -> None:
     apart = [attrs.evolve(call, step=unshared(call.step)) for call in calls]
     assert Forest.of(apart) == Forest.of(calls)
     assert make_rows(Forest.of(apart), options) == make_rows(Forest.of(calls), options)

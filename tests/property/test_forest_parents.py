@@ -37,7 +37,7 @@ def test_a_parent_is_the_longest_call_that_begins_the_prompt(calls: list[StoredC
 
 @given(CALLS)
 @tries(5)
-def test_how_a_call_came_about_is_what_comparing_all_with_all_says(calls: list[StoredCall]) -> None:
+def test_the_lineage_of_a_call_is_that_of_comparing_all_pairs(calls: list[StoredCall]) -> None:
     forest = Forest.of(calls)
     for call in calls:
         node = forest[call.name]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.strategies import (
-    ANY_WORLD,
-    DICE,
+    ANY_INPUT,
+    CHOICES,
     Chat,
-    Dice,
-    World,
+    Choices,
+    StitchInput,
     assistants,
     conversations,
     edited,
@@ -36,20 +36,25 @@ from tito_core import OddStop, Policy, Step, Stitched, Trajectory, answer, stitc
 WELL_BEHAVED = (chatml, thinking, grouped, stammer, alternating, markers, harmony, bracketed)
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(3)
-def test_sampled_ids_survive_or_nothing_is_returned(world: World) -> None:
-    found = stitch(world.steps, world.prompt, world.suffix, world.toy, key=world.key)
-    usable = oracle.longest(world.steps, world.prompt, world.key)
+def test_sampled_ids_survive_or_nothing_is_returned(stitch_input: StitchInput) -> None:
+    found = stitch(
+        stitch_input.steps, stitch_input.prompt, stitch_input.suffix, stitch_input.toy, key=stitch_input.key
+    )
+    usable = oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)
     assert found is None or any(found[: len(step.ids)] == list(step.ids) for step in usable)
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(2)
-def test_only_the_stop_is_ever_replaced_and_only_where_the_policy_says_so(world: World) -> None:
+def test_only_the_stop_is_ever_replaced_and_only_where_the_policy_says_so(stitch_input: StitchInput) -> None:
     policy = Policy(odd_stop=OddStop.REPLACE)
     found = answer(
-        stitch_questions(world.steps, world.prompt, world.suffix, policy=policy, key=world.key), world.toy
+        stitch_questions(
+            stitch_input.steps, stitch_input.prompt, stitch_input.suffix, policy=policy, key=stitch_input.key
+        ),
+        stitch_input.toy,
     )
     if not isinstance(found, Stitched):
         return
@@ -63,7 +68,7 @@ def next_turn(draw: Any, toy: Toy, chat: Chat) -> Chat:
     """Draw a well-formed continuation: what answers the last turn, and the next turn."""
     called = chat[-1].get("tool_calls") or ()
     new: Chat = [{"role": "tool", "tool_call_id": call["id"], "content": "a"} for call in called]
-    new = new or [speech(draw(DICE))]
+    new = new or [speech(draw(CHOICES))]
     return [*new, assistants(draw, may_call="tool" in toy.roles)]
 
 
@@ -72,7 +77,7 @@ def next_turn(draw: Any, toy: Toy, chat: Chat) -> Chat:
 @tries(1 / 4)
 def test_every_id_of_every_turn_is_kept_however_long_the_rollout(toy: Toy, data: st.DataObject) -> None:
     """Each prompt begins with the last one and what was sampled after it, so nothing sampled is ever lost."""
-    chat: Chat = [speech(data.draw(DICE)), assistants(data.draw, may_call=False)]
+    chat: Chat = [speech(data.draw(CHOICES)), assistants(data.draw, may_call=False)]
     ids = data.draw(st.lists(st.integers(100, 120), min_size=1, max_size=3))
     steps = Trajectory()
     sampled_everywhere: list[list[int]] = []
@@ -95,7 +100,7 @@ def test_every_id_of_every_turn_is_kept_however_long_the_rollout(toy: Toy, data:
 
 
 @given(st.data())
-def test_what_a_caller_edits_later_was_not_what_was_sampled_after(data: st.DataObject) -> None:
+def test_later_edits_by_the_caller_do_not_change_a_step(data: st.DataObject) -> None:
     """A step keeps private copies: message objects that an agent edits in place match no longer, or still."""
     chat = conversations(data.draw, chatml)[:2]
     chat = [*chat[:1], {"role": "assistant", "content": "ab"}]
@@ -103,7 +108,7 @@ def test_what_a_caller_edits_later_was_not_what_was_sampled_after(data: st.DataO
     prompt_ids, completion_ids = [1, 2], [197, 2]
     step = Step(prompt=chat[:1], completion=chat[1:], prompt_ids=prompt_ids, completion_ids=completion_ids)
     place = data.draw(st.sampled_from((0, 1)))
-    changed = edited(data.draw(DICE), chat[place])
+    changed = edited(data.draw(CHOICES), chat[place])
     chat[place].clear()
     chat[place].update(changed)
     prompt_ids.append(9)
@@ -117,11 +122,11 @@ def test_what_a_caller_edits_later_was_not_what_was_sampled_after(data: st.DataO
 @given(st.data())
 def test_a_message_is_found_again_whichever_objects_it_comes_back_in(data: st.DataObject) -> None:
     """The same objects, copies, and every spelling of them are one conversation."""
-    chat: Chat = [speech(data.draw(DICE)), assistants(data.draw)]
-    tail = right_stop(chatml, [*chat, speech(Dice(0))], 1)
+    chat: Chat = [speech(data.draw(CHOICES)), assistants(data.draw)]
+    tail = right_stop(chatml, [*chat, speech(Choices(0))], 1)
     step = Step(prompt=chat[:1], completion=chat[1:], prompt_ids=[1, 2], completion_ids=[197, *tail])
     new = environments(data.draw, chatml, chat[1])
-    spelled = [respelled(data.draw(DICE), message) for message in chat]
+    spelled = [respelled(data.draw(CHOICES), message) for message in chat]
     answers = [
         stitch([step], [*history, *new], chatml.suffix, chatml)
         for history in (chat, copy.deepcopy(chat), list(step.messages), spelled)

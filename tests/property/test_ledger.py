@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_WORLD, DICE, TIDY_WORLD, Chat, Dice, World, speech, tries
+from tests.strategies import ANY_INPUT, CHOICES, TIDY_INPUT, Chat, Choices, StitchInput, speech, tries
 from tests.toys import Toy
 from tests.toys.steady import (
     bracketed,
@@ -54,13 +54,15 @@ def check_shape(ledger: Ledger, length: int) -> None:
     assert [place for place, bit in enumerate(ledger.mask()) if bit] == sampled
 
 
-@given(ANY_WORLD, st.sampled_from(POLICIES))
+@given(ANY_INPUT, st.sampled_from(POLICIES))
 @tries(3)
 def test_a_ledger_is_as_long_as_the_ids_and_sampled_exactly_on_sampled_ids(
-    world: World, policy: Policy
+    stitch_input: StitchInput, policy: Policy
 ) -> None:
-    asking = stitch_questions(world.steps, world.prompt, world.suffix, policy=policy, key=world.key)
-    found = answer(asking, world.toy)
+    asking = stitch_questions(
+        stitch_input.steps, stitch_input.prompt, stitch_input.suffix, policy=policy, key=stitch_input.key
+    )
+    found = answer(asking, stitch_input.toy)
     if not isinstance(found, Stitched):
         return
     ids, step = found.ids.tolist(), found.step
@@ -74,20 +76,22 @@ def test_a_ledger_is_as_long_as_the_ids_and_sampled_exactly_on_sampled_ids(
     assert written_by(found.ledger, ids, *after) == list(found.bridge)
 
 
-@given(TIDY_WORLD)
+@given(TIDY_INPUT)
 @tries(3)
-def test_what_was_inserted_stands_in_the_ledger(world: World) -> None:
+def test_inserted_ids_are_marked_in_the_ledger(stitch_input: StitchInput) -> None:
     """The rest of the close is not sampled, not environment, and trains nothing."""
-    found = answer(stitch_questions(world.steps, world.prompt, world.suffix), world.toy)
+    found = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix), stitch_input.toy
+    )
     if not isinstance(found, Stitched):
         return
     inserted = written_by(found.ledger, found.ids.tolist(), Origin.INSERTED_CLOSE)
     assert inserted == list(found.inserted_close)
     assert inserted == list(found.bridge)[: len(inserted)]
-    sizes = oracle.overlaps(list(found.step.completion_ids), world.suffix)
-    tails = oracle.true_tails(world.toy, world.prompt, len(found.step.messages)) or []
-    if sizes and all(tail[: len(world.suffix)] == world.suffix for tail in tails):
-        assert inserted == list(world.suffix[max(sizes) :])
+    sizes = oracle.overlaps(list(found.step.completion_ids), stitch_input.suffix)
+    tails = oracle.true_tails(stitch_input.toy, stitch_input.prompt, len(found.step.messages)) or []
+    if sizes and all(tail[: len(stitch_input.suffix)] == stitch_input.suffix for tail in tails):
+        assert inserted == list(stitch_input.suffix[max(sizes) :])
 
 
 INVITED = {
@@ -104,7 +108,7 @@ INVITED = {
 
 @pytest.mark.parametrize(("toy", "invitation"), INVITED.items(), ids=[toy.name for toy in INVITED])
 @pytest.mark.parametrize("truncated", [False, True])
-def test_the_generation_prompt_is_told_from_the_environment(
+def test_the_ledger_separates_the_generation_prompt_from_the_environment(
     toy: Toy, invitation: str, truncated: bool
 ) -> None:
     tail = (oracle.true_tails(toy, [USER, ANSWER, USER], 2) or [()])[0]
@@ -124,7 +128,7 @@ def test_the_generation_prompt_is_told_from_the_environment(
 
 def speak(draw: Any) -> dict[str, Any]:
     """Draw a user's message that is a plain string."""
-    return speech(draw(DICE)) | {"content": draw(st.sampled_from(("a", "ab", "<|im_end|>")))}
+    return speech(draw(CHOICES)) | {"content": draw(st.sampled_from(("a", "ab", "<|im_end|>")))}
 
 
 @given(st.data())
@@ -152,6 +156,6 @@ def test_a_rollout_remembers_what_was_sampled_in_every_turn(data: st.DataObject)
 
 
 def test_a_step_that_was_rendered_from_messages_was_sampled_in_its_completion_only() -> None:
-    step = Step(prompt=[speech(Dice(0))], completion=[ANSWER], prompt_ids=[1, 2], completion_ids=[3])
+    step = Step(prompt=[speech(Choices(0))], completion=[ANSWER], prompt_ids=[1, 2], completion_ids=[3])
     assert step.ledger.mask() == [0, 0, 1]
     assert [span.origin for span in step.ledger.spans] == [Origin.PROMPT, Origin.SAMPLED]

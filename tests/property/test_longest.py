@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_WORLD, DICE, Chat, World, edited, respelled, tries
+from tests.strategies import ANY_INPUT, CHOICES, Chat, StitchInput, edited, respelled, tries
 from tests.toys import Message
 from tests.toys.steady import chatml
 from tito_core import Reason, Refusal, Step, Stitched, Trajectory, answer, stitch_questions
@@ -22,38 +22,50 @@ from tito_core import Reason, Refusal, Step, Stitched, Trajectory, answer, stitc
 Path = tuple[str, ...]
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(3)
-def test_the_step_used_is_the_longest_proper_prefix(world: World) -> None:
-    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, key=world.key), world.toy)
-    usable = oracle.longest(world.steps, world.prompt, world.key)
+def test_the_step_used_is_the_longest_proper_prefix(stitch_input: StitchInput) -> None:
+    found = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key),
+        stitch_input.toy,
+    )
+    usable = oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)
     if isinstance(found, Stitched):
         assert any(found.step is step for step in usable)
     elif found.reason is Reason.NO_PREFIX:
         assert not usable
 
 
-@given(ANY_WORLD, st.randoms(use_true_random=False))
+@given(ANY_INPUT, st.randoms(use_true_random=False))
 @tries(2)
-def test_the_order_of_the_trajectory_does_not_matter(world: World, random: Any) -> None:
-    shuffled = list(world.steps)
+def test_the_order_of_the_trajectory_does_not_matter(stitch_input: StitchInput, random: Any) -> None:
+    shuffled = list(stitch_input.steps)
     random.shuffle(shuffled)
     found = [
-        answer(stitch_questions(steps, world.prompt, world.suffix, key=world.key), world.toy)
-        for steps in (world.steps, shuffled)
+        answer(
+            stitch_questions(steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key),
+            stitch_input.toy,
+        )
+        for steps in (stitch_input.steps, shuffled)
     ]
     lengths = {len(one.step.messages) for one in found if isinstance(one, Stitched)}
     assert len(lengths) <= 1
-    if len(oracle.longest(world.steps, world.prompt, world.key)) == 1 and not world.toy.fickle:
+    if (
+        len(oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)) == 1
+        and not stitch_input.toy.fickle
+    ):
         assert [type(one) for one in found] in ([Stitched, Stitched], [Refusal, Refusal])
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(2)
-def test_of_two_calls_with_the_same_messages_the_latest_is_used(world: World) -> None:
-    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, key=world.key), world.toy)
+def test_of_two_calls_with_the_same_messages_the_latest_is_used(stitch_input: StitchInput) -> None:
+    found = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key),
+        stitch_input.toy,
+    )
     if isinstance(found, Stitched):
-        assert found.step is oracle.longest(world.steps, world.prompt, world.key)[-1]
+        assert found.step is oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)[-1]
 
 
 def message(letter: str) -> dict[str, Any]:
@@ -138,9 +150,9 @@ def test_near_misses_are_no_matches(data: st.DataObject) -> None:
     steps = []
     for _ in range(data.draw(st.integers(1, 6))):
         place, end = data.draw(st.sampled_from(range(6))), data.draw(st.sampled_from((2, 4, 6)))
-        near = [*chat[:place], edited(data.draw(DICE), chat[place]), *chat[place + 1 :]][:end]
+        near = [*chat[:place], edited(data.draw(CHOICES), chat[place]), *chat[place + 1 :]][:end]
         steps.append(Step(prompt=near[:-1], completion=near[-1:], prompt_ids=[1], completion_ids=[2]))
-    prompt = [respelled(data.draw(DICE), one) for one in chat]
+    prompt = [respelled(data.draw(CHOICES), one) for one in chat]
     for sequence in (steps, Trajectory(steps)):
         found = answer(stitch_questions(sequence, prompt, chatml.suffix), chatml)
         usable = oracle.longest(sequence, prompt)

@@ -18,7 +18,7 @@ from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
 from tests import oracle
-from tests.strategies import DICE, Dice, assistants, calls, edited, respelled, result, speech, tries
+from tests.strategies import CHOICES, Choices, assistants, calls, edited, respelled, result, speech, tries
 from tests.toys.steady import chatml
 from tito_core import Forgiveness, InputError, Policy, Step, Stitched, answer, stitch_questions
 from tito_core.normalization.canonical import normalize
@@ -35,8 +35,8 @@ def messages(draw: Any) -> dict[str, Any]:
     if kind <= 2:
         return assistants(draw)
     if kind == 3:
-        return result(draw(DICE), calls(draw, 1)[0])
-    return speech(draw(DICE), draw(st.sampled_from(("user", "system", "developer"))))
+        return result(draw(CHOICES), calls(draw, 1)[0])
+    return speech(draw(CHOICES), draw(st.sampled_from(("user", "system", "developer"))))
 
 
 ANY_MESSAGE = messages()
@@ -49,8 +49,10 @@ def relatives(draw: Any) -> list[Any]:
     family = [message]
     for _ in range(2):
         origin = family[draw(st.integers(0, len(family) - 1))]
-        family.append(edited(draw(DICE), origin) if draw(st.integers(0, 2)) == 0 else copy.deepcopy(origin))
-    return [respelled(draw(DICE), one) for one in family]
+        family.append(
+            edited(draw(CHOICES), origin) if draw(st.integers(0, 2)) == 0 else copy.deepcopy(origin)
+        )
+    return [respelled(draw(CHOICES), one) for one in family]
 
 
 @given(relatives())
@@ -76,38 +78,38 @@ def test_sameness_is_an_equivalence(family: list[Any]) -> None:
 
 def places(value: Any) -> list[Any]:
     """Return every object and list in a message, itself the first."""
-    held = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    return [value, *(place for item in held for place in places(item))] if held or value == {} else []
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [value, *(place for item in inner for place in places(item))] if inner or value == {} else []
 
 
-def bent(dice: Dice, message: dict[str, Any]) -> dict[str, Any]:
+def bent(choices: Choices, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message with a key, a None or a number more somewhere in it, or one spelled differently."""
     made = copy.deepcopy(message)
-    place: Any = dice.pick(places(made))
+    place: Any = choices.pick(places(made))
     calls: Any = made.get("tool_calls")
     if isinstance(place, list):
         return {**made, "tool_calls": calls[0]} if place is calls and len(calls) == 1 else made
-    key = dice.pick((*sorted(place), "id", "name", "arguments", "index", "x", "reasoning", "tool_calls"))
+    key = choices.pick((*sorted(place), "id", "name", "arguments", "index", "x", "reasoning", "tool_calls"))
     value = place.get(key)
-    place[key] = dice.pick(
+    place[key] = choices.pick(
         (value, None, 1, 1.0, True, "", [], {"n": 1}, [{"type": "text", "text": "a", "n": 1}])
     )
-    if isinstance(value, int) and dice.pick((False, True)):
+    if isinstance(value, int) and choices.pick((False, True)):
         place[key] = float(value)
-    if dice.once_in(5):
+    if choices.once_in(5):
         del place[key]
     return made
 
 
-@given(ANY_MESSAGE, DICE, st.integers(1, 3))
+@given(ANY_MESSAGE, CHOICES, st.integers(1, 3))
 @tries(4)
-def test_a_match_without_a_receipt_is_of_equal_messages(
-    message: dict[str, Any], dice: Dice, bends: int
+def test_a_match_without_a_receipt_means_equal_messages(
+    message: dict[str, Any], choices: Choices, bends: int
 ) -> None:
     """Whatever is forgiven has a name; JSON tells what is equal, 1 from 1.0 and from true."""
     first = oracle.unwrapped(message)
     for _ in range(bends):
-        second = oracle.unwrapped(bent(dice, first))
+        second = oracle.unwrapped(bent(choices, first))
         try:
             found = same(first, second)
         except InputError:  # its role is gone
@@ -115,13 +117,13 @@ def test_a_match_without_a_receipt_is_of_equal_messages(
         alike = json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
         assert (found == frozenset()) == alike
         assert found == same(second, first)
-        first = dice.pick((first, second))
+        first = choices.pick((first, second))
 
 
-@given(ANY_MESSAGE, DICE)
+@given(ANY_MESSAGE, CHOICES)
 @tries(3)
-def test_every_spelling_of_a_message_is_the_message(message: dict[str, Any], dice: Dice) -> None:
-    spelled = respelled(dice, message)
+def test_every_spelling_of_a_message_is_the_message(message: dict[str, Any], choices: Choices) -> None:
+    spelled = respelled(choices, message)
     assert same(message, spelled) is not None
     assert normalize(spelled) == normalize(message)
     assert hash(normalize(spelled)) == hash(normalize(message))
@@ -142,7 +144,9 @@ def test_cleaning_twice_is_cleaning_once_and_cleaning_keeps_the_message(message:
     st.sets(st.sampled_from(sorted(Policy(forgive=frozenset()).forgive | set(F), key=lambda f: f.name))),
 )
 @tries(2)
-def test_forgiving_more_never_tells_two_messages_apart(family: list[Any], names: set[Forgiveness]) -> None:
+def test_forgiving_more_never_makes_two_messages_different(
+    family: list[Any], names: set[Forgiveness]
+) -> None:
     """An option adds matches and takes none away, and a receipt names no option that was not asked for."""
     options = frozenset(names) & OPTIONS
     first, second, _ = family
@@ -154,7 +158,7 @@ def test_forgiving_more_never_tells_two_messages_apart(family: list[Any], names:
 OPTIONS = frozenset((F.TRAILING_WHITESPACE, F.DROPPED_REASONING, F.RENAMED_TOOL_IDS))
 
 
-def said(content: Any = "a", **more: Any) -> dict[str, Any]:
+def assistant(content: Any = "a", **more: Any) -> dict[str, Any]:
     """Return an assistant message."""
     return {"role": "assistant", "content": content, **more}
 
@@ -165,12 +169,12 @@ def calling(arguments: Any, name: str = "f", identity: str | None = "c1", **more
     return {"role": "assistant", "tool_calls": [call]}
 
 
-def told(identity: str | None, content: str = "7") -> dict[str, Any]:
+def tool_result(identity: str | None, content: str = "7") -> dict[str, Any]:
     """Return a tool result."""
     return {"role": "tool", "tool_call_id": identity, "content": content}
 
 
-def asked(content: Any, **more: Any) -> dict[str, Any]:
+def user(content: Any, **more: Any) -> dict[str, Any]:
     """Return a user's message."""
     return {"role": "user", "content": content, **more}
 
@@ -196,12 +200,12 @@ class Own:
 
 
 SAME: dict[str, tuple[Any, Any, set[Forgiveness]]] = {
-    "missing and None": (asked("a"), asked("a", name=None), {F.ABSENT}),
-    "absent and None content": (said(None), {"role": "assistant"}, {F.ABSENT}),
-    "empty and None content": (said(""), said(None), {F.EMPTY_CONTENT}),
-    "empty and absent content": (said(""), {"role": "assistant"}, {F.EMPTY_CONTENT}),
-    "an empty part and no content": (said([part("")]), said(None), {F.EMPTY_CONTENT, F.TEXT_PART}),
-    "one part and its string": (asked([part("a")]), asked("a"), {F.TEXT_PART}),
+    "missing and None": (user("a"), user("a", name=None), {F.ABSENT}),
+    "absent and None content": (assistant(None), {"role": "assistant"}, {F.ABSENT}),
+    "empty and None content": (assistant(""), assistant(None), {F.EMPTY_CONTENT}),
+    "empty and absent content": (assistant(""), {"role": "assistant"}, {F.EMPTY_CONTENT}),
+    "an empty part and no content": (assistant([part("")]), assistant(None), {F.EMPTY_CONTENT, F.TEXT_PART}),
+    "one part and its string": (user([part("a")]), user("a"), {F.TEXT_PART}),
     "text and object arguments": (calling('{"a": 1}'), calling({"a": 1}), {F.ARGUMENTS}),
     "order of keys in an object": (calling({"a": 1, "b": 2}), calling({"b": 2, "a": 1}), set()),
     "order of keys": (calling('{"a": 1, "b": 2}'), calling('{"b": 2, "a": 1}'), {F.ARGUMENTS}),
@@ -213,45 +217,49 @@ SAME: dict[str, tuple[Any, Any, set[Forgiveness]]] = {
     "decimals by value": (calling('{"a": 0.10}'), calling({"a": 0.1}), {F.ARGUMENTS}),
     "empty arguments and {}": (calling(""), calling("{}"), {F.ARGUMENTS}),
     "empty arguments and an empty object": (calling(""), calling({}), {F.ARGUMENTS}),
-    "reasoning and reasoning_content": (said(reasoning="t"), said(reasoning_content="t"), {F.REASONING_NAME}),
-    "empty and no reasoning": (said(reasoning=""), said(), {F.EMPTY_REASONING}),
-    "empty and None reasoning": (said(reasoning=""), said(reasoning=None), {F.EMPTY_REASONING}),
-    "None and absent reasoning": (said(reasoning_content=None), said(), {F.ABSENT}),
-    "no calls": (said(tool_calls=[]), said(), {F.EMPTY_CALLS}),
-    "no calls and None": (said(tool_calls=[]), said(tool_calls=None), {F.EMPTY_CALLS}),
+    "reasoning and reasoning_content": (
+        assistant(reasoning="t"),
+        assistant(reasoning_content="t"),
+        {F.REASONING_NAME},
+    ),
+    "empty and no reasoning": (assistant(reasoning=""), assistant(), {F.EMPTY_REASONING}),
+    "empty and None reasoning": (assistant(reasoning=""), assistant(reasoning=None), {F.EMPTY_REASONING}),
+    "None and absent reasoning": (assistant(reasoning_content=None), assistant(), {F.ABSENT}),
+    "no calls": (assistant(tool_calls=[]), assistant(), {F.EMPTY_CALLS}),
+    "no calls and None": (assistant(tool_calls=[]), assistant(tool_calls=None), {F.EMPTY_CALLS}),
     "a call's index": (calling("{}", index=0), calling("{}"), {F.CALL_KEYS}),
     "a function's keys": (
-        said(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}", "strict": True}}]),
-        said(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}"}}]),
+        assistant(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}", "strict": True}}]),
+        assistant(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}"}}]),
         {F.CALL_KEYS},
     ),
     "a call's missing id": (
-        said(tool_calls=[{"function": {"name": "f", "arguments": "{}"}}]),
-        said(tool_calls=[{"id": None, "function": {"name": "f", "arguments": "{}"}}]),
+        assistant(tool_calls=[{"function": {"name": "f", "arguments": "{}"}}]),
+        assistant(tool_calls=[{"id": None, "function": {"name": "f", "arguments": "{}"}}]),
         {F.ABSENT},
     ),
-    "1 and 1.0 in a content": (asked(1), asked(1.0), {F.NUMBERS}),
-    "1 and 1.0 as a name": (asked("a", name=1), asked("a", name=1.0), {F.NUMBERS}),
-    "unknown keys": (said(refusal="no", x=[1]), said(), {F.OTHER_KEYS}),
-    "a pydantic object": (Wire(role="user", content="a"), asked("a"), {F.OBJECT}),
-    "an attrs object": (Own(role="user", content="a"), asked("a"), {F.OBJECT}),
-    "a mapping that is no dict": (MappingProxyType(asked("a")), asked("a"), {F.OBJECT}),
+    "1 and 1.0 in a content": (user(1), user(1.0), {F.NUMBERS}),
+    "1 and 1.0 as a name": (user("a", name=1), user("a", name=1.0), {F.NUMBERS}),
+    "unknown keys": (assistant(refusal="no", x=[1]), assistant(), {F.OTHER_KEYS}),
+    "a pydantic object": (Wire(role="user", content="a"), user("a"), {F.OBJECT}),
+    "an attrs object": (Own(role="user", content="a"), user("a"), {F.OBJECT}),
+    "a mapping that is no dict": (MappingProxyType(user("a")), user("a"), {F.OBJECT}),
     "malformed arguments, byte for byte": (calling("{"), calling("{"), set()),
     "duplicate keys, byte for byte": (calling('{"a":1,"a":2}'), calling('{"a":1,"a":2}'), set()),
     "an array, byte for byte": (calling("[1]"), calling("[1]"), set()),
 }
 
 DIFFERENT: dict[str, tuple[Any, Any]] = {
-    "another text": (asked("a"), asked("b")),
-    "trailing white space": (said("a"), said("a\n")),
-    "another role": (asked("a"), said("a")),
+    "another text": (user("a"), user("b")),
+    "trailing white space": (assistant("a"), assistant("a\n")),
+    "another role": (user("a"), assistant("a")),
     "system and developer": ({"role": "system", "content": "a"}, {"role": "developer", "content": "a"}),
-    "another tool call id in a result": (told("c1"), told("c2")),
-    "a result without its id": (told("c1"), told(None)),
+    "another tool call id in a result": (tool_result("c1"), tool_result("c2")),
+    "a result without its id": (tool_result("c1"), tool_result(None)),
     "another tool call id in a call": (calling("{}"), calling("{}", identity="c2")),
     "another name": (calling("{}"), calling("{}", name="g")),
-    "a user's name": (asked("a", name="x"), asked("a", name="y")),
-    "a user's empty and absent content": (asked(""), asked(None)),
+    "a user's name": (user("a", name="x"), user("a", name="y")),
+    "a user's empty and absent content": (user(""), user(None)),
     "true and 1": (calling('{"a": true}'), calling('{"a": 1}')),
     "true and 1 as objects": (calling({"a": True}), calling({"a": 1})),
     "false and 0, deep": (calling({"a": [{"b": False}]}), calling({"a": [{"b": 0}]})),
@@ -268,15 +276,15 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "a top-level array": (calling("[1]"), calling("[1 ]")),
     "a top-level text": (calling('"a"'), calling(' "a"')),
     "text that holds the JSON of the arguments": (calling('"{}"'), calling("{}")),
-    "several parts and their joined text": (asked([part("a"), part("b")]), asked("ab")),
-    "several parts in another order": (asked([part("a"), part("b")]), asked([part("b"), part("a")])),
+    "several parts and their joined text": (user([part("a"), part("b")]), user("ab")),
+    "several parts in another order": (user([part("a"), part("b")]), user([part("b"), part("a")])),
     "two calls in another order": (
-        said(tool_calls=calling("{}")["tool_calls"] + calling("{}", name="g")["tool_calls"]),
-        said(tool_calls=calling("{}", name="g")["tool_calls"] + calling("{}")["tool_calls"]),
+        assistant(tool_calls=calling("{}")["tool_calls"] + calling("{}", name="g")["tool_calls"]),
+        assistant(tool_calls=calling("{}", name="g")["tool_calls"] + calling("{}")["tool_calls"]),
     ),
-    "dropped reasoning": (said(reasoning="t"), said()),
-    "another reasoning": (said(reasoning="t"), said(reasoning_content="u")),
-    "a dropped call": (calling("{}"), said(None)),
+    "dropped reasoning": (assistant(reasoning="t"), assistant()),
+    "another reasoning": (assistant(reasoning="t"), assistant(reasoning_content="u")),
+    "a dropped call": (calling("{}"), assistant(None)),
 }
 
 
@@ -299,9 +307,9 @@ def test_these_are_different(ours: Any, theirs: Any) -> None:
 
 
 FORGIVABLE: dict[str, tuple[Any, Any, Forgiveness]] = {
-    "a line break at the end": (said("a"), said("a\n"), F.TRAILING_WHITESPACE),
-    "spaces at the end": (said("a  "), said("a"), F.TRAILING_WHITESPACE),
-    "reasoning not echoed": (said(reasoning="t"), said(), F.DROPPED_REASONING),
+    "a line break at the end": (assistant("a"), assistant("a\n"), F.TRAILING_WHITESPACE),
+    "spaces at the end": (assistant("a  "), assistant("a"), F.TRAILING_WHITESPACE),
+    "reasoning not echoed": (assistant(reasoning="t"), assistant(), F.DROPPED_REASONING),
 }
 
 
@@ -318,11 +326,11 @@ def test_a_policy_forgives_by_name_and_the_receipt_names_it(
 
 
 UNFORGIVABLE: dict[str, tuple[Any, Any]] = {
-    "white space before": (said("a"), said(" a")),
-    "white space within": (said("a b"), said("a  b")),
-    "a user's white space": (asked("a"), asked("a ")),
-    "other reasoning": (said(reasoning="t"), said(reasoning="u")),
-    "another text": (said("a"), said("b")),
+    "white space before": (assistant("a"), assistant(" a")),
+    "white space within": (assistant("a b"), assistant("a  b")),
+    "a user's white space": (user("a"), user("a ")),
+    "other reasoning": (assistant(reasoning="t"), assistant(reasoning="u")),
+    "another text": (assistant("a"), assistant("b")),
 }
 
 
@@ -334,7 +342,7 @@ def test_no_policy_forgives_what_was_not_named(ours: Any, theirs: Any) -> None:
 def renamed(first: str, second: str, result: str) -> list[dict[str, Any]]:
     """Return a conversation with two calls and a result."""
     two = calling("{}", identity=first)["tool_calls"] + calling("{}", identity=second)["tool_calls"]
-    return [asked("a"), said(None, tool_calls=two), told(result), said("b")]
+    return [user("a"), assistant(None, tool_calls=two), tool_result(result), assistant("b")]
 
 
 def match(
@@ -343,11 +351,11 @@ def match(
     """Return the receipt of a whole conversation's match."""
     step = Step(prompt=stored[:-1], completion=stored[-1:], prompt_ids=[1], completion_ids=[197, 2])
     policy = Policy(forgive=frozenset(options))
-    found = answer(stitch_questions([step], [*prompt, asked("c")], chatml.suffix, policy=policy), chatml)
+    found = answer(stitch_questions([step], [*prompt, user("c")], chatml.suffix, policy=policy), chatml)
     return found.forgiven if isinstance(found, Stitched) else None
 
 
-def test_ids_that_were_renamed_in_order_are_forgiven_by_name() -> None:
+def test_renamed_tool_call_ids_are_forgiven_where_the_policy_names_them() -> None:
     """The client may number the calls anew, if a result still names the call it belonged to."""
     stored = renamed("c1", "c2", "c2")
     assert match(stored, renamed("c1", "c2", "c2")) == frozenset()
@@ -359,8 +367,13 @@ def test_ids_that_were_renamed_in_order_are_forgiven_by_name() -> None:
 
 
 def test_a_match_says_what_it_forgave_anywhere_in_the_conversation() -> None:
-    stored = [asked("a"), said("b", reasoning="t"), asked("c"), said("d")]
-    echoed = [asked([part("a")]), said("b\n", reasoning_content="t"), asked("c", name=None), said("d")]
+    stored = [user("a"), assistant("b", reasoning="t"), user("c"), assistant("d")]
+    echoed = [
+        user([part("a")]),
+        assistant("b\n", reasoning_content="t"),
+        user("c", name=None),
+        assistant("d"),
+    ]
     assert match(stored, echoed) is None
     receipt = {F.TRAILING_WHITESPACE, F.TEXT_PART, F.REASONING_NAME, F.ABSENT}
     assert match(stored, echoed, F.TRAILING_WHITESPACE) == frozenset(receipt)
@@ -377,12 +390,12 @@ def test_a_message_of_the_client_library_is_the_message_on_the_wire() -> None:
     assert normalize(wire) == normalize(parsed)
 
 
-@given(ANY_MESSAGE, DICE)
+@given(ANY_MESSAGE, CHOICES)
 @tries(2)
-def test_normalizing_twice_is_normalizing_once(message: dict[str, Any], dice: Dice) -> None:
+def test_normalizing_twice_is_normalizing_once(message: dict[str, Any], choices: Choices) -> None:
     """A canonical form holds no spelling: normalizing it, or a spelling of it again, ends in one place."""
     form: Any = normalize(message)
     assert normalize(form) == form
     for _ in range(3):
-        message = oracle.unwrapped(respelled(dice, message))
+        message = oracle.unwrapped(respelled(choices, message))
         assert normalize(message) == form

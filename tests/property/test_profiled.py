@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_WORLD, TIDY_WORLD, World, tidy_worlds, tries
+from tests.strategies import ANY_INPUT, TIDY_INPUT, StitchInput, tidy_stitch_inputs, tries
 from tests.toys import TOYS, Message, Toy
 from tito_core import Policy, Refusal, Stitched, answer, locate, stitch_questions
 from tito_core.data import from_data, to_data
@@ -28,7 +28,7 @@ STRICT = Policy()
 PAST = 5
 """The most messages of a short history and the turn itself."""
 STEADY_FAMILIES = tuple(toy for toy in TOYS if not toy.fickle)
-STEADY_WORLD = tidy_worlds(STEADY_FAMILIES)
+STEADY_WORLD = tidy_stitch_inputs(STEADY_FAMILIES)
 
 
 class Counted:
@@ -55,43 +55,59 @@ def certified(toy: Toy, kind: TurnKind, shape: tuple[str, ...], *, cuts: bool) -
     return answer(certify_questions(kind, shape, toy.suffix, toy.stop_ids), Counted(toy, cuts=cuts))
 
 
-def known(world: World, *, cuts: bool) -> Profile:
+def known(stitch_input: StitchInput, *, cuts: bool) -> Profile:
     """Return a profile with the one case that the world needs, through its plain data."""
-    located = locate(world.steps, world.prompt, policy=STRICT, key=world.key)
+    located = locate(stitch_input.steps, stitch_input.prompt, policy=STRICT, key=stitch_input.key)
     named = None if isinstance(located, Refusal) else case_of(located.turn, located.environment)
-    cases = () if named is None else (certified(world.toy, *named, cuts=cuts),)
-    profile = Profile(suffix=world.suffix, stop_ids=world.toy.stop_ids, cases=cases)
+    cases = () if named is None else (certified(stitch_input.toy, *named, cuts=cuts),)
+    profile = Profile(suffix=stitch_input.suffix, stop_ids=stitch_input.toy.stop_ids, cases=cases)
     return from_data(to_data(profile), Profile)
 
 
-def check(world: World, *, cuts: bool) -> None:
+def check(stitch_input: StitchInput, *, cuts: bool) -> None:
     """Compare the answer with every right one, and count the questions."""
-    profile, counted = known(world, cuts=cuts), Counted(world.toy, cuts=cuts)
-    asking = stitch_questions(world.steps, world.prompt, world.suffix, key=world.key, profile=profile)
+    profile, counted = known(stitch_input, cuts=cuts), Counted(stitch_input.toy, cuts=cuts)
+    asking = stitch_questions(
+        stitch_input.steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key, profile=profile
+    )
     found = answer(asking, counted)
-    right = oracle.answers(world.toy, world.steps, world.prompt, world.suffix, STRICT, world.key)
+    right = oracle.answers(
+        stitch_input.toy,
+        stitch_input.steps,
+        stitch_input.prompt,
+        stitch_input.suffix,
+        STRICT,
+        stitch_input.key,
+    )
     if isinstance(found, Stitched) and right is not None:
         assert found.ids.tolist() in [one.ids for one in right]
 
 
-@given(ANY_WORLD, st.booleans())
+@given(ANY_INPUT, st.booleans())
 @tries(6)
-def test_a_profile_makes_nothing_untrue(world: World, cuts: bool) -> None:
-    check(world, cuts=cuts)
+def test_a_profile_never_gives_a_wrong_tail(stitch_input: StitchInput, cuts: bool) -> None:
+    check(stitch_input, cuts=cuts)
 
 
-@given(TIDY_WORLD, st.booleans())
+@given(TIDY_INPUT, st.booleans())
 @tries(6)
-def test_a_turn_that_ended_as_it_should_is_followed_by_its_tail(world: World, cuts: bool) -> None:
-    check(world, cuts=cuts)
+def test_a_turn_that_ended_as_it_should_is_followed_by_its_tail(
+    stitch_input: StitchInput, cuts: bool
+) -> None:
+    check(stitch_input, cuts=cuts)
 
 
 @given(STEADY_WORLD)
 @tries(4)
-def test_what_is_stitched_without_a_profile_is_stitched_with_one(world: World) -> None:
-    bare = answer(stitch_questions(world.steps, world.prompt, world.suffix), world.toy)
-    profile = known(world, cuts=True)
-    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, profile=profile), world.toy)
+def test_what_is_stitched_without_a_profile_is_stitched_with_one(stitch_input: StitchInput) -> None:
+    bare = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix), stitch_input.toy
+    )
+    profile = known(stitch_input, cuts=True)
+    found = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, profile=profile),
+        stitch_input.toy,
+    )
     if isinstance(bare, Stitched):
         assert isinstance(found, Stitched)
         assert found.ids == bare.ids
@@ -100,21 +116,34 @@ def test_what_is_stitched_without_a_profile_is_stitched_with_one(world: World) -
 
 @given(STEADY_WORLD)
 @tries(4)
-def test_a_free_case_that_is_recognized_costs_one_question_about_what_is_new(world: World) -> None:
-    profile, counted = known(world, cuts=True), Counted(world.toy, cuts=True)
-    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, profile=profile), counted)
+def test_a_free_case_that_is_recognized_costs_one_question_about_what_is_new(
+    stitch_input: StitchInput,
+) -> None:
+    profile, counted = known(stitch_input, cuts=True), Counted(stitch_input.toy, cuts=True)
+    found = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, profile=profile),
+        counted,
+    )
     if isinstance(found, Stitched) and len(counted.asked) == 1 and profile.cases[0].mode is Mode.FREE:
         assert len(counted.asked[0]) <= len(found.environment) + PAST
 
 
 @given(STEADY_WORLD)
 @tries(4)
-def test_the_whole_conversation_is_compared_when_asked_for(world: World) -> None:
-    found = answer(stitch_questions(world.steps, world.prompt, world.suffix), world.toy)
+def test_the_whole_conversation_is_compared_when_asked_for(stitch_input: StitchInput) -> None:
+    found = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix), stitch_input.toy
+    )
     if isinstance(found, Stitched):
-        assert answer(recheck_questions(found, world.prompt), Counted(world.toy, cuts=True)) is not False
+        assert (
+            answer(recheck_questions(found, stitch_input.prompt), Counted(stitch_input.toy, cuts=True))
+            is not False
+        )
         wrong = attrs.evolve(found, bridge=(*found.bridge[:-1], found.bridge[-1] + 1))
-        assert answer(recheck_questions(wrong, world.prompt), Counted(world.toy, cuts=True)) is not True
+        assert (
+            answer(recheck_questions(wrong, stitch_input.prompt), Counted(stitch_input.toy, cuts=True))
+            is not True
+        )
 
 
 def test_cases_of_each_mode_are_met() -> None:

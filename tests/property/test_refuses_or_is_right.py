@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.strategies import (
-    ANY_WORLD,
+    ANY_INPUT,
     MEDIA,
-    TIDY_WORLD,
+    TIDY_INPUT,
     Chat,
-    World,
+    StitchInput,
     right_stop,
     sampled_words,
     tries,
@@ -88,33 +88,45 @@ def scribble(value: Any) -> None:
             value.clear()
 
 
-def photograph(world: World) -> Any:
+def photograph(stitch_input: StitchInput) -> Any:
     """Return all there is to see of the arguments, as plain data."""
     steps = [
         (list(step.messages), list(step.ids), len(step.prompt), step.truncated, step.key)
-        for step in world.steps
+        for step in stitch_input.steps
     ]
-    return copy.deepcopy((steps, oracle.unwrapped(world.prompt), [type(message) for message in world.prompt]))
+    return copy.deepcopy(
+        (steps, oracle.unwrapped(stitch_input.prompt), [type(message) for message in stitch_input.prompt])
+    )
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(2)
-def test_no_argument_is_changed_even_if_the_tokenizer_scribbles_over_its_questions(world: World) -> None:
-    before, suffix = photograph(world), list(world.suffix)
-    clean = stitch(world.steps, world.prompt, suffix, world.toy, key=world.key)
-    rude = stitch(world.steps, world.prompt, suffix, Recorder(world.toy, scribbles=True), key=world.key)
-    assert photograph(world) == before
-    assert suffix == list(world.suffix)
-    assert world.toy.fickle or rude == clean
+def test_no_argument_changes_even_if_the_tokenizer_edits_its_input(
+    stitch_input: StitchInput,
+) -> None:
+    before, suffix = photograph(stitch_input), list(stitch_input.suffix)
+    clean = stitch(stitch_input.steps, stitch_input.prompt, suffix, stitch_input.toy, key=stitch_input.key)
+    rude = stitch(
+        stitch_input.steps,
+        stitch_input.prompt,
+        suffix,
+        Recorder(stitch_input.toy, scribbles=True),
+        key=stitch_input.key,
+    )
+    assert photograph(stitch_input) == before
+    assert suffix == list(stitch_input.suffix)
+    assert stitch_input.toy.fickle or rude == clean
 
 
-@given(ANY_WORLD, st.integers(0, 6))
+@given(ANY_INPUT, st.integers(0, 6))
 @tries(2)
-def test_an_outage_comes_out_as_it_is(world: World, question: int) -> None:
+def test_an_outage_is_raised_unchanged(stitch_input: StitchInput, question: int) -> None:
     """It never becomes "cannot stitch"."""
     outage = OutageError("gone")
-    recorder = Recorder(world.toy, fails_at=question, error=outage)
-    asking = stitch_questions(world.steps, world.prompt, world.suffix, key=world.key)
+    recorder = Recorder(stitch_input.toy, fails_at=question, error=outage)
+    asking = stitch_questions(
+        stitch_input.steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key
+    )
     seen = raised_by(lambda: answer(asking, recorder))
     reached = len(recorder.asked) == question + 1
     assert seen is (outage if reached else None)
@@ -130,27 +142,44 @@ def raised_by(call: Callable[[], object]) -> Exception | None:
     return None
 
 
-@given(ANY_WORLD, st.integers(0, 12))
+@given(ANY_INPUT, st.integers(0, 12))
 @tries(2)
 def test_a_template_that_refuses_a_question_makes_a_refusal_or_changes_nothing(
-    world: World, question: int
+    stitch_input: StitchInput, question: int
 ) -> None:
-    refuses = Recorder(world.toy, fails_at=question, error=TemplateRefused("no"))
-    found = stitch(world.steps, world.prompt, world.suffix, refuses, key=world.key)
-    right = oracle.answers(world.toy, world.steps, world.prompt, world.suffix, Policy(), world.key)
+    refuses = Recorder(stitch_input.toy, fails_at=question, error=TemplateRefused("no"))
+    found = stitch(
+        stitch_input.steps, stitch_input.prompt, stitch_input.suffix, refuses, key=stitch_input.key
+    )
+    right = oracle.answers(
+        stitch_input.toy,
+        stitch_input.steps,
+        stitch_input.prompt,
+        stitch_input.suffix,
+        Policy(),
+        stitch_input.key,
+    )
     if found is not None and right is not None:
-        assert found in [one.ids for one in right + without_developers(world)]
+        assert found in [one.ids for one in right + without_developers(stitch_input)]
 
 
-def without_developers(world: World) -> list[oracle.Answer]:
+def without_developers(stitch_input: StitchInput) -> list[oracle.Answer]:
     """Return the right answers where developers speak as systems, which a refusal may have brought about."""
-    matched = [len(step.messages) for step in oracle.longest(world.steps, world.prompt, world.key)]
-    plain = [oracle.unwrapped(message) for message in world.prompt]
+    matched = [
+        len(step.messages)
+        for step in oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)
+    ]
+    plain = [oracle.unwrapped(message) for message in stitch_input.prompt]
     renamed = [
         message if index < min(matched) else oracle.developed(message, "system")
         for index, message in enumerate(plain)
     ]
-    return oracle.answers(world.toy, world.steps, renamed, world.suffix, Policy(), world.key) or []
+    return (
+        oracle.answers(
+            stitch_input.toy, stitch_input.steps, renamed, stitch_input.suffix, Policy(), stitch_input.key
+        )
+        or []
+    )
 
 
 def size(messages: Sequence[Any]) -> int:
@@ -158,22 +187,28 @@ def size(messages: Sequence[Any]) -> int:
     return len(json.dumps(oracle.unwrapped(list(messages))))
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(2)
-def test_the_questions_are_few_and_as_long_as_what_is_new(world: World) -> None:
-    recorder = Recorder(world.toy)
-    found = answer(stitch_questions(world.steps, world.prompt, world.suffix, key=world.key), recorder)
+def test_the_questions_are_few_and_as_long_as_what_is_new(stitch_input: StitchInput) -> None:
+    recorder = Recorder(stitch_input.toy)
+    found = answer(
+        stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key),
+        recorder,
+    )
     assert len(recorder.asked) <= MOST_QUESTIONS
-    matched = len(found.step.messages) if isinstance(found, Stitched) else shortest(world)
-    new = world.prompt[matched:]
+    matched = len(found.step.messages) if isinstance(found, Stitched) else shortest(stitch_input)
+    new = stitch_input.prompt[matched:]
     for question in recorder.asked:
         assert len(question) <= len(new) + 16
-        assert size(question) <= size(world.prompt[max(matched - 1, 0) :]) + 2_500
+        assert size(question) <= size(stitch_input.prompt[max(matched - 1, 0) :]) + 2_500
 
 
-def shortest(world: World) -> int:
+def shortest(stitch_input: StitchInput) -> int:
     """Return the number of messages of the shortest step that may have been used."""
-    return min((len(step.messages) for step in world.steps if oracle.begins(step, world.prompt)), default=0)
+    return min(
+        (len(step.messages) for step in stitch_input.steps if oracle.begins(step, stitch_input.prompt)),
+        default=0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,24 +267,24 @@ def forgiving(toy: Toy) -> Any:
 def test_a_tokenizer_that_answers_nonsense_gets_a_refusal_or_keeps_the_ids(
     data: st.DataObject, nonsense: list[list[int]]
 ) -> None:
-    world = data.draw(TIDY_WORLD)
+    stitch_input = data.draw(TIDY_INPUT)
     answers = iter(nonsense)
 
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         del messages, add_generation_prompt
         return next(answers, [])
 
-    found = stitch(world.steps, world.prompt, world.suffix, tokenize)
-    usable = oracle.longest(world.steps, world.prompt)
+    found = stitch(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, tokenize)
+    usable = oracle.longest(stitch_input.steps, stitch_input.prompt)
     assert found is None or any(found[: len(step.ids)] == list(step.ids) for step in usable)
 
 
-@given(TIDY_WORLD)
+@given(TIDY_INPUT)
 @tries(1)
-def test_text_that_imitates_the_questions_fools_nobody(world: World) -> None:
+def test_new_text_that_imitates_the_questions_changes_no_answer(stitch_input: StitchInput) -> None:
     """A tool result may contain whatever the kernel puts into its own questions, closes and all."""
-    spied = Recorder(world.toy)
-    stitch(world.steps, world.prompt, world.suffix, spied)
+    spied = Recorder(stitch_input.toy)
+    stitch(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, spied)
     dummies = [
         said
         for question in spied.asked
@@ -262,32 +297,35 @@ def test_text_that_imitates_the_questions_fools_nobody(world: World) -> None:
         for message in question
         for call in message.get("tool_calls") or ()
     ]
-    spells = {*dummies, *(str(call["arguments"]) for call in calls), *world.toy.stops}
-    closes = {f"{spell}{world.toy.close}{spell}" for spell in spells}
+    spells = {*dummies, *(str(call["arguments"]) for call in calls), *stitch_input.toy.stops}
+    closes = {f"{spell}{stitch_input.toy.close}{spell}" for spell in spells}
     for spell in sorted(spells | closes):
-        injected = [*world.prompt[:-1], {**oracle.unwrapped(world.prompt[-1]), "content": spell}]
-        found = stitch(world.steps, injected, world.suffix, world.toy)
-        right = oracle.answers(world.toy, world.steps, injected, world.suffix, Policy())
+        injected = [
+            *stitch_input.prompt[:-1],
+            {**oracle.unwrapped(stitch_input.prompt[-1]), "content": spell},
+        ]
+        found = stitch(stitch_input.steps, injected, stitch_input.suffix, stitch_input.toy)
+        right = oracle.answers(stitch_input.toy, stitch_input.steps, injected, stitch_input.suffix, Policy())
         assert found is None or right is None or found in [one.ids for one in right]
 
 
 @pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
 @pytest.mark.parametrize("truncated", [False, True])
-def test_a_call_that_spells_a_close_fools_nobody(toy: Toy, truncated: bool) -> None:
+def test_a_call_that_spells_a_close_changes_no_answer(toy: Toy, truncated: bool) -> None:
     """Names, ids and arguments of the call come from the model, and its result from anywhere."""
     for spell in (*toy.stops, toy.close, f"{toy.close}{toy.close}", f'"{toy.close}"', "}"):
         for place in ("id", "name", "arguments", "result"):
-            told = {"id": "callaaaa1", "name": "f", "arguments": "{}", "result": "a"} | {place: spell}
-            function = {"name": told["name"], "arguments": told["arguments"]}
+            values = {"id": "callaaaa1", "name": "f", "arguments": "{}", "result": "a"} | {place: spell}
+            function = {"name": values["name"], "arguments": values["arguments"]}
             call = {
                 "role": "assistant",
                 "content": "",
-                "tool_calls": [{"id": told["id"], "function": function}],
+                "tool_calls": [{"id": values["id"], "function": function}],
             }
             prompt: Chat = [
                 USER,
                 call,
-                {"role": "tool", "tool_call_id": told["id"], "content": told["result"]},
+                {"role": "tool", "tool_call_id": values["id"], "content": values["result"]},
             ]
             ids = sampled_words(toy, prompt[:2], 0) + ([] if truncated else right_stop(toy, prompt, 1))
             step = Step(
@@ -303,7 +341,7 @@ def test_a_call_that_spells_a_close_fools_nobody(toy: Toy, truncated: bool) -> N
 
 
 @pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
-def test_a_call_that_breaks_off_without_notice_gets_no_words_put_into_its_mouth(toy: Toy) -> None:
+def test_nothing_is_added_to_a_call_that_breaks_off(toy: Toy) -> None:
     """An engine may stop anywhere (a stop string, a limit that it does not report), and say it was the end.
 
     What the model did not say is not written for it: the answer is a refusal, or what would be right.
@@ -348,7 +386,7 @@ MONSTERS = {
 
 
 @pytest.mark.parametrize("arguments", MONSTERS.values(), ids=MONSTERS.keys())
-def test_monstrous_arguments_match_themselves_and_break_nothing(arguments: str) -> None:
+def test_extreme_arguments_match_themselves(arguments: str) -> None:
     """What is the same text is the same call, whatever a JSON parser makes of it."""
     called = {
         "role": "assistant",
@@ -362,10 +400,10 @@ def test_monstrous_arguments_match_themselves_and_break_nothing(arguments: str) 
     assert stitch([step], [USER, other, tool], chatml.suffix, chatml) is None
 
 
-@given(TIDY_WORLD)
-def test_an_unfinished_stitch_can_be_put_away(world: World) -> None:
+@given(TIDY_INPUT)
+def test_an_unfinished_stitch_can_be_abandoned(stitch_input: StitchInput) -> None:
     """Closing the generator after any question raises nothing."""
-    asking = stitch_questions(world.steps, world.prompt, world.suffix)
+    asking = stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix)
     try:
         question = next(asking)
     except StopIteration:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests import oracle
-from tests.strategies import DICE, Chat, Dice, completed, edited, rendered, respelled, result, speech
+from tests.strategies import CHOICES, Chat, Choices, completed, edited, rendered, respelled, result, speech
 from tests.strategies import assistants as draw_assistant
 from tests.toys import TOYS, Toy
 from tito_core import (
@@ -48,20 +48,22 @@ class Shadow:
 class Rollout(RuleBasedStateMachine):
     """An agent, its engine and the kernel between them."""
 
-    @initialize(toy=st.sampled_from(STEADFAST), dice=DICE)
-    def begin(self, toy: Toy, dice: Dice) -> None:
+    @initialize(toy=st.sampled_from(STEADFAST), choices=CHOICES)
+    def begin(self, toy: Toy, choices: Choices) -> None:
         """Choose a family and take the first turn."""
         self.toy = toy
         self.key: str | None = None
         self.steps = Trajectory()
         self.shadows: list[Shadow] = []
-        self.take_turn([speech(dice)], dice, None)
+        self.take_turn([speech(choices)], choices, None)
 
-    def take_turn(self, chat: Chat, dice: Dice, found: Stitched | None) -> None:
+    def take_turn(self, chat: Chat, choices: Choices, found: Stitched | None) -> None:
         """Let the model answer a prompt, stitched or rendered, and commit the step."""
-        turn = draw_assistant(lambda _: dice, may_call="tool" in self.toy.roles)
+        turn = draw_assistant(lambda _: choices, may_call="tool" in self.toy.roles)
         whole = [*chat, turn]
-        sampled, truncated = completed(dice, self.toy, [*whole, {"role": "user", "content": "a"}], len(chat))
+        sampled, truncated = completed(
+            choices, self.toy, [*whole, {"role": "user", "content": "a"}], len(chat)
+        )
         if found is None:
             ids = rendered(self.toy, chat)
             step = Step(
@@ -82,9 +84,9 @@ class Rollout(RuleBasedStateMachine):
         mask = before + [1] * len(sampled)
         self.shadows.append(Shadow(copy.deepcopy(whole), len(chat), ids + sampled, mask, self.key))
 
-    def ask(self, prompt: Chat, dice: Dice) -> Stitched | Refusal:
+    def ask(self, prompt: Chat, choices: Choices) -> Stitched | Refusal:
         """Put a prompt to the kernel in some spelling, and judge the answer by the oracle."""
-        echoed = [respelled(dice, message) for message in prompt]
+        echoed = [respelled(choices, message) for message in prompt]
         found = answer(stitch_questions(self.steps, echoed, self.toy.suffix, key=self.key), self.toy)
         right = oracle.answers(self.toy, list(self.steps), echoed, self.toy.suffix, Policy(), self.key)
         if isinstance(found, Stitched):
@@ -92,52 +94,52 @@ class Rollout(RuleBasedStateMachine):
             assert right is None or found.ids.tolist() in [one.ids for one in right]
         return found
 
-    def follow(self, prompt: Chat, dice: Dice) -> None:
+    def follow(self, prompt: Chat, choices: Choices) -> None:
         """Ask, then let the model answer: from the stitched ids, or from messages."""
-        found = self.ask(prompt, dice)
-        self.take_turn(prompt, dice, found if isinstance(found, Stitched) else None)
+        found = self.ask(prompt, choices)
+        self.take_turn(prompt, choices, found if isinstance(found, Stitched) else None)
 
-    def what_follows(self, chat: Chat, dice: Dice) -> Chat:
+    def what_follows(self, chat: Chat, choices: Choices) -> Chat:
         """Return tool results for calls, and a user's message otherwise."""
         called = chat[-1].get("tool_calls") or () if "tool" in self.toy.roles else ()
-        return [result(dice, call) for call in called] or [speech(dice)]
+        return [result(choices, call) for call in called] or [speech(choices)]
 
-    @rule(dice=DICE, more=DICE)
-    def next_turn(self, dice: Dice, more: Dice) -> None:
+    @rule(choices=CHOICES, more=CHOICES)
+    def next_turn(self, choices: Choices, more: Choices) -> None:
         """Go on with the newest conversation."""
         chat = self.shadows[-1].chat
-        self.follow([*chat, *self.what_follows(chat, dice)], more)
+        self.follow([*chat, *self.what_follows(chat, choices)], more)
 
-    @rule(dice=DICE, more=DICE, back=st.integers(1, 8))
-    def branch(self, dice: Dice, more: Dice, back: int) -> None:
+    @rule(choices=CHOICES, more=CHOICES, back=st.integers(1, 8))
+    def branch(self, choices: Choices, more: Choices, back: int) -> None:
         """Go on with an older conversation, in its own way."""
         chat = self.shadows[-min(back, len(self.shadows))].chat
-        self.follow([*chat, *self.what_follows(chat, dice)], more)
+        self.follow([*chat, *self.what_follows(chat, choices)], more)
 
-    @rule(dice=DICE, back=st.integers(1, 8))
-    def retry(self, dice: Dice, back: int) -> None:
+    @rule(choices=CHOICES, back=st.integers(1, 8))
+    def retry(self, choices: Choices, back: int) -> None:
         """Send a prompt again, and answer it differently."""
         shadow = self.shadows[-min(back, len(self.shadows))]
-        self.follow(shadow.chat[: shadow.asked], dice)
+        self.follow(shadow.chat[: shadow.asked], choices)
 
-    @rule(dice=DICE)
-    def compact(self, dice: Dice) -> None:
+    @rule(choices=CHOICES)
+    def compact(self, choices: Choices) -> None:
         """Replace the history by a summary, as a harness does: a new root."""
-        self.follow([{"role": "user", "content": f"so far: {dice.pick('abc')}"}], dice)
+        self.follow([{"role": "user", "content": f"so far: {choices.pick('abc')}"}], choices)
 
-    @rule(dice=DICE, more=DICE, place=st.integers(0, 8))
-    def rewrite(self, dice: Dice, more: Dice, place: int) -> None:
+    @rule(choices=CHOICES, more=CHOICES, place=st.integers(0, 8))
+    def rewrite(self, choices: Choices, more: Choices, place: int) -> None:
         """Change something in the history, as a harness does: what was sampled after it is not used."""
         chat = copy.deepcopy(self.shadows[-1].chat)
         place %= len(chat)
-        chat[place] = edited(dice, chat[place])
-        self.ask([*chat, *self.what_follows(self.shadows[-1].chat, dice)], more)
+        chat[place] = edited(choices, chat[place])
+        self.ask([*chat, *self.what_follows(self.shadows[-1].chat, choices)], more)
 
-    @rule(dice=DICE)
-    def echo_alone(self, dice: Dice) -> None:
+    @rule(choices=CHOICES)
+    def echo_alone(self, choices: Choices) -> None:
         """Ask for nothing new: a prompt that ends where a step ends is refused."""
         if self.shadows[-1].key == self.key:
-            assert isinstance(self.ask(self.shadows[-1].chat, dice), Refusal)
+            assert isinstance(self.ask(self.shadows[-1].chat, choices), Refusal)
 
     @precondition(lambda self: len(self.shadows) > 1)
     @rule()

@@ -70,7 +70,7 @@ def test_with_any_options_an_id_trains_once_or_is_named(
 
 @given(CALLS, OPTIONS, st.data())
 @tries(3)
-def test_what_a_dropped_leaf_owned_moves_to_a_row_that_contains_it(
+def test_ids_of_a_dropped_leaf_train_in_a_row_that_has_them(
     calls: list[StoredCall], options: SampleOptions, data: st.DataObject
 ) -> None:
     forest = Forest.of(calls)
@@ -103,7 +103,7 @@ def test_nothing_but_what_was_sampled_trains(calls: list[StoredCall], options: S
 
 @given(CALLS, OPTIONS)
 @tries(3)
-def test_what_is_untrained_says_why(calls: list[StoredCall], options: SampleOptions) -> None:
+def test_every_untrained_turn_has_a_reason(calls: list[StoredCall], options: SampleOptions) -> None:
     forest = Forest.of(calls)
     for one in make_rows(forest, options).untrained:
         call = forest[one.call].call

@@ -39,7 +39,7 @@ def test_weights_of_a_conversation_sum_to_one(calls: list[StoredCall], options: 
 
 @given(CALLS, OPTIONS, st.sampled_from(Owner), st.sampled_from(RowPer))
 @tries(3)
-def test_an_ids_share_does_not_depend_on_the_split(
+def test_the_weight_of_an_id_does_not_depend_on_the_split(
     calls: list[StoredCall], options: SampleOptions, owner: Owner, rows: RowPer
 ) -> None:
     forest, whole = Forest.of(calls), attrs.evolve(options, max_length=None)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_WORLD, DICE, Dice, World, respelled, sampled_words, tries
+from tests.strategies import ANY_INPUT, CHOICES, Choices, StitchInput, respelled, sampled_words, tries
 from tests.toys import STEADY, TOYS, Toy
 from tests.toys.steady import chatml, grouped, harmony, markers, plain_glued, strings_only, thinking
 from tests.toys.tokenizer import Tokenizer
@@ -56,15 +56,15 @@ def test_the_true_tail_is_read_off_the_full_render() -> None:
         assert oracle.true_tails(toy, prompt, 2) == [tuple(toy.tokenizer.encode(text))]
 
 
-def test_a_lost_message_has_no_true_tail_unless_it_can_be_said_in_another_way() -> None:
+def test_a_dropped_message_has_no_true_tail_unless_another_form_is_rendered() -> None:
     """One part can be said as its string; an image cannot."""
-    said = {"role": "user", "content": [{"type": "text", "text": "q"}]}
-    assert oracle.true_tails(strings_only, [USER, ANSWER, said], 2) == oracle.true_tails(
+    full_text = {"role": "user", "content": [{"type": "text", "text": "q"}]}
+    assert oracle.true_tails(strings_only, [USER, ANSWER, full_text], 2) == oracle.true_tails(
         chatml, [USER, ANSWER, USER], 2
     )
 
 
-def test_the_quirks_are_there() -> None:
+def test_each_toy_has_its_quirk() -> None:
     """A template that drops thinking drops it, one that groups results groups them."""
     thought = ANSWER | {"reasoning_content": "t"}
     assert "t<" not in thinking.page([USER, thought, USER], speak=True).text
@@ -72,28 +72,36 @@ def test_the_quirks_are_there() -> None:
     assert grouped.page([USER, ANSWER, *results], speak=True).text.count("<|im_start|>user") == 2
 
 
-@given(ANY_WORLD)
+@given(ANY_INPUT)
 @tries(2)
-def test_a_message_respelled_is_the_same_for_the_oracle(world: World) -> None:
+def test_a_message_respelled_is_the_same_for_the_oracle(stitch_input: StitchInput) -> None:
     for number in (5, 1_234_567):
         assert all(
-            oracle.same_message(one, respelled(Dice(number), oracle.unwrapped(one))) for one in world.prompt
+            oracle.same_message(one, respelled(Choices(number), oracle.unwrapped(one)))
+            for one in stitch_input.prompt
         )
 
 
-@given(DICE)
-def test_dice_never_leave_the_table(dice: Dice) -> None:
-    assert all(dice.pick(range(faces)) in range(faces) for faces in (1, 2, 3, 7, 50))
+@given(CHOICES)
+def test_choices_stay_within_their_options(choices: Choices) -> None:
+    assert all(choices.pick(range(faces)) in range(faces) for faces in (1, 2, 3, 7, 50))
 
 
-def test_the_worlds_are_not_all_hopeless() -> None:
+def test_enough_drawn_inputs_can_be_stitched() -> None:
     """Of the drawn questions a good part has a right answer, and a good part has none."""
     seen = {True: 0, False: 0}
 
-    @given(ANY_WORLD)
+    @given(ANY_INPUT)
     @tries(3)
-    def count(world: World) -> None:
-        right = oracle.answers(world.toy, world.steps, world.prompt, world.suffix, Policy(), world.key)
+    def count(stitch_input: StitchInput) -> None:
+        right = oracle.answers(
+            stitch_input.toy,
+            stitch_input.steps,
+            stitch_input.prompt,
+            stitch_input.suffix,
+            Policy(),
+            stitch_input.key,
+        )
         seen[bool(right)] += 1
 
     count()

@@ -164,7 +164,7 @@ def test_the_close_of_a_family_is_found_by_asking(toy: Toy) -> None:
         (moving_system, "a call"),
     ],
 )
-def test_a_history_that_shows_itself_elsewhere_does_no_harm(toy: Toy, history: str) -> None:
+def test_a_history_that_is_repeated_elsewhere_is_stitched(toy: Toy, history: str) -> None:
     """These templates look back, but not in this environment, and both contexts agree."""
     chat = HISTORIES[history]
     new = [result(1)] if history == "a call" else [USER]

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 from tests.toys.page import Page
 from tests.toys.steady import chatml_like, chatml_prompt, chatml_turn, write_chatml
-from tests.toys.toy import Message, arguments_of, as_is, calls_of, last_index, reasoning_of, said, text_of
+from tests.toys.toy import (
+    Message,
+    arguments_of,
+    as_is,
+    calls_of,
+    full_text,
+    last_index,
+    reasoning_of,
+    text_of,
+)
 
 
 def write_numbered_results(page: Page, messages: Sequence[Message], speak: bool) -> None:
@@ -48,7 +57,7 @@ def write_moving_system(page: Page, messages: Sequence[Message], speak: bool) ->
     for index, message in enumerate(messages[1:] if system else messages, start=system is not None):
         page.write(f"<|im_start|>{message['role']}\n")
         page.write(f"{text_of(system)}\n\n" if system and index == asked else "")
-        page.body(index, said(message))
+        page.body(index, full_text(message))
         page.write("<|im_end|>\n")
     chatml_prompt(page, speak)
 

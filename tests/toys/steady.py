@@ -17,10 +17,10 @@ from tests.toys.toy import (
     arguments_of,
     as_is,
     calls_of,
+    full_text,
     hermes_calls,
     last_index,
     reasoning_of,
-    said,
     text_of,
     thought,
 )
@@ -38,13 +38,13 @@ CHATML = Tokenizer(
     ),
     merges=("assistant", "system", "user", "tool", "ab", "ba", "\n\n", '": ', '", "'),
 )
-Voice = Callable[[Message], str]
+MessageText = Callable[[Message], str]
 
 
-def chatml_turn(page: Page, index: int, message: Message, voice: Voice = said) -> None:
+def chatml_turn(page: Page, index: int, message: Message, message_text: MessageText = full_text) -> None:
     """Write one turn: header, words, close."""
     page.write(f"<|im_start|>{message['role']}\n")
-    page.body(index, voice(message))
+    page.body(index, message_text(message))
     page.write("<|im_end|>\n")
 
 
@@ -53,10 +53,12 @@ def chatml_prompt(page: Page, speak: bool) -> None:
     page.write("<|im_start|>assistant\n" if speak else "")
 
 
-def write_chatml(page: Page, messages: Sequence[Message], speak: bool, voice: Voice = said) -> None:
+def write_chatml(
+    page: Page, messages: Sequence[Message], speak: bool, message_text: MessageText = full_text
+) -> None:
     """Write every message alike, and nothing else."""
     for index, message in enumerate(messages):
-        chatml_turn(page, index, message, voice)
+        chatml_turn(page, index, message, message_text)
     chatml_prompt(page, speak)
 
 
@@ -157,7 +159,7 @@ def write_two_closes(page: Page, messages: Sequence[Message], speak: bool) -> No
     """Close a turn that calls tools with another token."""
     for index, message in enumerate(messages):
         page.write(f"<|im_start|>{message['role']}\n")
-        page.body(index, said(message))
+        page.body(index, full_text(message))
         page.write("<|eom|>" if calls_of(message) else "<|im_end|>")
     chatml_prompt(page, speak)
 
@@ -177,7 +179,7 @@ def write_repeating(page: Page, messages: Sequence[Message], speak: bool, *, clo
     """Close every turn with a close that contains its own beginning again."""
     for index, message in enumerate(messages):
         page.write(f"<|{message['role']}|>")
-        page.body(index, said(message))
+        page.body(index, full_text(message))
         page.write(close)
     page.write("<|assistant|>" if speak else "")
 
@@ -268,7 +270,7 @@ def write_markers(page: Page, messages: Sequence[Message], speak: bool) -> None:
         role = {"tool": "observation", "developer": "system"}.get(message["role"]) or str(message["role"])
         page.write(f"<|{role}|>" if role != "observation" or before != role else "")
         page.write("\n")
-        page.body(index, said(message))
+        page.body(index, full_text(message))
         before = role
     page.write("<|assistant|>" if speak else "")
 
@@ -428,7 +430,7 @@ def write_eos_when_done(page: Page, messages: Sequence[Message], speak: bool) ->
     """Say that the text is over whenever the model is not asked to speak."""
     for index, message in enumerate(messages):
         page.write(f"<|{message['role']}|>\n")
-        page.body(index, said(message))
+        page.body(index, full_text(message))
         page.write("<|end|>\n")
     page.write("<|assistant|>\n" if speak else "<|endoftext|>")
 
@@ -468,7 +470,7 @@ def speaks_calls(spelled: Callable[[Any], str]) -> Any:
     """Return a ChatML template that writes arguments in its own way."""
     return partial(
         write_chatml,
-        voice=lambda message: thought(message) + text_of(message) + hermes_calls(message, spelled),
+        message_text=lambda message: thought(message) + text_of(message) + hermes_calls(message, spelled),
     )
 
 
@@ -504,7 +506,7 @@ def backward(message: Message) -> str:
 backward_calls = chatml_like(
     "backward_calls",
     "name and id stand after the arguments, the content after the calls",
-    partial(write_chatml, voice=backward),
+    partial(write_chatml, message_text=backward),
     keeps=True,
 )
 
@@ -581,7 +583,7 @@ strings_only = chatml_like("strings_only", "content in parts is dropped without 
 def write_prints_none(page: Page, messages: Sequence[Message], speak: bool) -> None:
     """Write the word None where there is no content."""
     write_chatml(
-        page, messages, speak, lambda message: "None" * (message.get("content") is None) + said(message)
+        page, messages, speak, lambda message: "None" * (message.get("content") is None) + full_text(message)
     )
 
 
@@ -650,7 +652,7 @@ plain_sticky = Toy(
 def write_abridged(page: Page, messages: Sequence[Message], speak: bool) -> None:
     """Cut every content after six letters."""
     for index, message in enumerate(messages):
-        chatml_turn(page, index, message, lambda message: said(message)[:6])
+        chatml_turn(page, index, message, lambda message: full_text(message)[:6])
     chatml_prompt(page, speak)
 
 
@@ -659,7 +661,7 @@ abridged = chatml_like("abridged", "long messages are cut short", write_abridged
 
 def write_shouting(page: Page, messages: Sequence[Message], speak: bool) -> None:
     """Write in capitals."""
-    write_chatml(page, messages, speak, lambda message: said(message).upper())
+    write_chatml(page, messages, speak, lambda message: full_text(message).upper())
 
 
 shouting = chatml_like("shouting", "every word is written in capitals", write_shouting, keeps=True)

@@ -122,7 +122,7 @@ def thought(message: Message) -> str:
     return f"<think>{reasoning}</think>" if reasoning else ""
 
 
-def said(message: Message) -> str:
+def full_text(message: Message) -> str:
     """Write all that a message says: thinking, content, calls."""
     return thought(message) + text_of(message) + hermes_calls(message)
 

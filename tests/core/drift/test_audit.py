@@ -57,7 +57,7 @@ def test_no_calls_are_an_empty_conversation() -> None:
     assert audit(Forest.of([]), TOY).tally == Tally(conversations=1)
 
 
-def test_what_the_renderer_raises_comes_out() -> None:
+def test_errors_of_the_renderer_are_raised() -> None:
     class Broken(Family):
         def ids(self, *_: object, **__: object) -> list[int]:
             raise InputError("no such key")

@@ -92,7 +92,7 @@ def test_reasoning_that_was_lost_in_the_parse_and_would_be_dropped_as_well() -> 
     assert causes_of(audited) == [("t0", "REASONING", "PARSE+REWRITTEN")]
 
 
-def test_a_message_that_says_what_was_never_sampled() -> None:
+def test_a_message_with_text_that_was_never_sampled() -> None:
     audited = Conversation().turn("yes", assistant("yes indeed")).turn("so").audit()
     assert causes_of(audited) == [("t0", "CONTENT", "PARSE")]
 
@@ -139,7 +139,7 @@ def test_an_edit_that_went_by_messages_is_found_by_its_roles() -> None:
     assert conversation.audit().breaks[0].happened
 
 
-def test_a_cut_turn_is_closed_as_it_never_was() -> None:
+def test_a_cut_turn_is_closed() -> None:
     conversation = Conversation().turn("<think>hm", assistant("<think>hm"), truncated=True).turn("so")
     assert causes_of(conversation.audit(Family(closing))) == [("t0", "CLOSE", "TRUNCATED")]
     assert causes_of(conversation.audit()) == []

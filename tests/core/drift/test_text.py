@@ -33,7 +33,7 @@ def test_parted_by_text_they_are_still_all_that_differs(
         assert all(TOY.text(used[h.start : h.stop]) == TOY.text(rendered[h.begin : h.end]) for h in found)
 
 
-def test_what_is_gone_is_not_cut_inside_its_first_id() -> None:
+def test_removed_text_is_not_cut_inside_its_first_id() -> None:
     """`<t` begins both sides, and yet the thinking is what is gone, not `hink></think><t`."""
     used, rendered = packed(TOY.encode("<think></think><tool_call>")), packed(letters("<tool_call"))
     rendered = packed([*rendered, 100 + ord(">")])

@@ -17,12 +17,12 @@ from tito_core.normalization.compare import same
 F = Forgiveness
 
 
-def said(content: Any = "a", **more: Any) -> dict[str, Any]:
+def assistant(content: Any = "a", **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **more}
 
 
 def calling(call: Any) -> dict[str, Any]:
-    return said(None, tool_calls=[call])
+    return assistant(None, tool_calls=[call])
 
 
 def part(text: Any, **more: Any) -> dict[str, Any]:
@@ -48,31 +48,35 @@ def listed(depth: int) -> Any:
     return {"a": data}
 
 
-def test_what_is_no_message_is_named() -> None:
+def test_an_invalid_message_is_named() -> None:
     with pytest.raises(InputError, match=r"^message\[0\] has no role"):
         normalize({"content": "x"})
     with pytest.raises(InputError, match=r"^ours\[0\] has no role"):
-        same({}, said())
+        same({}, assistant())
     with pytest.raises(InputError, match=r"^theirs\[0\] has no role"):
-        same(said(), {})
+        same(assistant(), {})
 
 
-def test_a_form_holds_what_makes_a_message_what_it_is() -> None:
+def test_a_canonical_form_has_all_that_identifies_a_message() -> None:
     assert normalize({"role": "tool", "content": "7", "tool_call_id": "c", "name": "f", "x": 1}) == Canonical(
         role="tool", content="7", reasoning=None, tool_calls=(), tool_call_id="c", name="f"
     )
 
 
 SAME = {
-    "a part with an empty field": (said([part("a", cache=None)]), said("a"), frozenset({F.TEXT_PART})),
+    "a part with an empty field": (
+        assistant([part("a", cache=None)]),
+        assistant("a"),
+        frozenset({F.TEXT_PART}),
+    ),
     "reasoning twice and once": (
-        said(reasoning="t", reasoning_content="t"),
-        said(reasoning="t"),
+        assistant(reasoning="t", reasoning_content="t"),
+        assistant(reasoning="t"),
         frozenset({F.REASONING_NAME}),
     ),
     "reasoning twice and nothing else": (
-        said(reasoning="t", reasoning_content=""),
-        said(reasoning="t"),
+        assistant(reasoning="t", reasoning_content=""),
+        assistant(reasoning="t"),
         frozenset({F.EMPTY_REASONING}),
     ),
     "a flat call": (
@@ -124,10 +128,10 @@ SAME = {
         {"role": "tool", "tool_call_id": 1.0, "content": "7"},
         frozenset({F.NUMBERS}),
     ),
-    "a number for a thought": (said(reasoning=1), said(reasoning=1.0), frozenset({F.NUMBERS})),
+    "a number for a thought": (assistant(reasoning=1), assistant(reasoning=1.0), frozenset({F.NUMBERS})),
     "a number longer than Python writes": (
-        said([part("a", cache=10**5000), part("b")]),
-        said([part("a", cache=10**5000), part("b")], x=10**5000),
+        assistant([part("a", cache=10**5000), part("b")]),
+        assistant([part("a", cache=10**5000), part("b")], x=10**5000),
         frozenset({F.OTHER_KEYS}),
     ),
     "a number deep in a part": (
@@ -153,9 +157,9 @@ def test_a_receipt_names_what_differs_and_nothing_else(ours: Any, theirs: Any, r
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (said([part("a"), part("b", cache=None)]), said([part("a"), part("b")])),
-        (said(tool_calls=call()), said(tool_calls=[call()])),
-        (said(tool_calls="f"), said(tool_calls=["f"])),
+        (assistant([part("a"), part("b", cache=None)]), assistant([part("a"), part("b")])),
+        (assistant(tool_calls=call()), assistant(tool_calls=[call()])),
+        (assistant(tool_calls="f"), assistant(tool_calls=["f"])),
     ],
 )
 def test_these_are_the_same(ours: Any, theirs: Any) -> None:
@@ -164,26 +168,26 @@ def test_these_are_the_same(ours: Any, theirs: Any) -> None:
 
 
 DIFFERENT = {
-    "parts that are strings": (said(["a", "b"]), said(["a", "c"])),
-    "a part that says more": (said([part("a", cache=1)]), said("a")),
-    "a part of another type": (said([{"type": "refusal", "text": "a"}]), said("a")),
-    "a part whose text is none": (said([part(1)]), said("1")),
-    "two parts and their list": (said([part("a"), part("b")]), said(["a", "b"])),
-    "two reasonings": (said(reasoning="t", reasoning_content="u"), said(reasoning="t")),
+    "parts that are strings": (assistant(["a", "b"]), assistant(["a", "c"])),
+    "a part that says more": (assistant([part("a", cache=1)]), assistant("a")),
+    "a part of another type": (assistant([{"type": "refusal", "text": "a"}]), assistant("a")),
+    "a part whose text is none": (assistant([part(1)]), assistant("1")),
+    "two parts and their list": (assistant([part("a"), part("b")]), assistant(["a", "b"])),
+    "two reasonings": (assistant(reasoning="t", reasoning_content="u"), assistant(reasoning="t")),
     "two reasonings, in turn": (
-        said(reasoning="t", reasoning_content="u"),
-        said(reasoning="u", reasoning_content="t"),
+        assistant(reasoning="t", reasoning_content="u"),
+        assistant(reasoning="u", reasoning_content="t"),
     ),
     "calls that are no objects": (calling("f"), calling("g")),
     "odd calls": (calling({"id": "c", "x": 1}), calling({"id": "c", "x": 2})),
     "odd calls of other ids": (calling({"id": "c", "x": 1}), calling({"id": "d", "x": 1})),
-    "an odd call and none": (calling({"id": "c"}), said(None)),
+    "an odd call and none": (calling({"id": "c"}), assistant(None)),
     "arguments that are a list": (calling(call(function={"name": "f", "arguments": [1]})), calling(call())),
     "an empty list of arguments": (calling(call(function={"name": "f", "arguments": []})), calling(call())),
-    "an object and an array of pairs": (said({"a": 1}), said([["a", 1]])),
-    "not a number": (said({"a": math.inf}), said({"a": -math.inf})),
-    "infinity and its name": (said({"a": math.inf}), said({"a": "inf"})),
-    "a truth and its name": (said({"a": True}), said({"a": ["truth", True]})),
+    "an object and an array of pairs": (assistant({"a": 1}), assistant([["a", 1]])),
+    "not a number": (assistant({"a": math.inf}), assistant({"a": -math.inf})),
+    "infinity and its name": (assistant({"a": math.inf}), assistant({"a": "inf"})),
+    "a truth and its name": (assistant({"a": True}), assistant({"a": ["truth", True]})),
 }
 
 
@@ -220,20 +224,20 @@ DROPPED = frozenset((F.DROPPED_REASONING,))
 @pytest.mark.parametrize(
     ("ours", "theirs", "forgive", "receipt"),
     [
-        (said("a"), said("a "), WHITE, WHITE),
-        (said("a "), said("a\n"), WHITE, WHITE),
-        (said("a"), said("a"), WHITE, frozenset()),
-        (said(" a"), said("a"), WHITE, None),
-        (said(" \n"), said(""), WHITE, WHITE),
+        (assistant("a"), assistant("a "), WHITE, WHITE),
+        (assistant("a "), assistant("a\n"), WHITE, WHITE),
+        (assistant("a"), assistant("a"), WHITE, frozenset()),
+        (assistant(" a"), assistant("a"), WHITE, None),
+        (assistant(" \n"), assistant(""), WHITE, WHITE),
         ({"role": "user", "content": "a "}, {"role": "user", "content": "a"}, WHITE, None),
-        (said(reasoning="t"), said(), DROPPED, DROPPED),
-        (said(reasoning="t"), said(reasoning="t"), DROPPED, frozenset()),
-        (said(), said(reasoning="t"), DROPPED, None),  # it was never thought
-        (said(reasoning="t"), said(reasoning="u"), DROPPED, None),
+        (assistant(reasoning="t"), assistant(), DROPPED, DROPPED),
+        (assistant(reasoning="t"), assistant(reasoning="t"), DROPPED, frozenset()),
+        (assistant(), assistant(reasoning="t"), DROPPED, None),  # it was never thought
+        (assistant(reasoning="t"), assistant(reasoning="u"), DROPPED, None),
         ({"role": "user", "reasoning": "t"}, {"role": "user"}, DROPPED, None),
-        (said("a ", reasoning="t"), said("a"), WHITE | DROPPED, WHITE | DROPPED),
-        (said("a ", reasoning="t"), said("a"), WHITE, None),
-        (said("a ", reasoning="t"), said("a"), DROPPED, None),
+        (assistant("a ", reasoning="t"), assistant("a"), WHITE | DROPPED, WHITE | DROPPED),
+        (assistant("a ", reasoning="t"), assistant("a"), WHITE, None),
+        (assistant("a ", reasoning="t"), assistant("a"), DROPPED, None),
     ],
 )
 def test_what_a_policy_forgives_has_an_owner_and_a_direction(
@@ -276,16 +280,16 @@ def test_numbers_that_differ_in_a_late_digit_differ() -> None:
     assert same(written(f'{{"a": {"7" * 5000}}}'), written(f'{{"a": {"7" * 4999}8}}')) is None
 
 
-def test_a_form_is_its_own_and_none_in_a_part_says_nothing() -> None:
-    form = normalize(said())
+def test_each_canonical_form_is_distinct_and_none_in_a_part_is_ignored() -> None:
+    form = normalize(assistant())
     assert normalize(form) is form
     parts = [part("a"), part("b", cache=None)]
-    assert normalize(said(parts)) == normalize(said([part("a"), part("b")]))
-    assert normalize(said(parts)) != normalize(said([part("a"), part("b", cache=1)]))
-    assert normalize(said(parts)) != normalize(said([part("a"), part("c")]))
+    assert normalize(assistant(parts)) == normalize(assistant([part("a"), part("b")]))
+    assert normalize(assistant(parts)) != normalize(assistant([part("a"), part("b", cache=1)]))
+    assert normalize(assistant(parts)) != normalize(assistant([part("a"), part("c")]))
 
 
-def test_calls_that_are_none_are_alike_where_they_say_the_same() -> None:
+def test_invalid_tool_calls_with_equal_values_are_equal() -> None:
     assert same(calling({"id": "c", "kind": "x", "index": 0}), calling({"kind": "x", "id": "c"})) is not None
     assert same(calling({"id": "c", "kind": "x"}), calling({"id": "c", "kind": "y"})) is None
     assert same(calling("x"), calling("x")) is not None
@@ -293,7 +297,7 @@ def test_calls_that_are_none_are_alike_where_they_say_the_same() -> None:
     assert same(calling({"id": "c"}), calling({"id": "d"})) is None
 
 
-def test_an_id_that_two_clients_spell_apart_is_told_once() -> None:
+def test_a_call_of_no_known_form_is_compared_by_its_other_keys() -> None:
     """Where ids may be renamed, a call of no known form is compared by the rest of it."""
     forgive = frozenset((F.RENAMED_TOOL_IDS,))
     ours, theirs = (calling({"id": name, "kind": "x"}) for name in "cd")

@@ -34,7 +34,7 @@ def test_a_lone_text_part_becomes_its_string(message: Plain, cleaned: Plain) -> 
     assert clean([message]) == (cleaned,)
 
 
-def test_what_is_no_message_is_named() -> None:
+def test_an_invalid_message_is_named() -> None:
     with pytest.raises(InputError, match=r"^environment\[1\] has no role"):
         clean([user("a"), {}])
 
@@ -60,7 +60,7 @@ def test_a_developer_may_be_read_as_the_system() -> None:
         ({"x": 1}, {"x": 1}),
     ],
 )
-def test_more_is_said_where_something_can_be_said(content: Any, longer: Any) -> None:
+def test_a_refusal_has_a_hint_where_one_is_known(content: Any, longer: Any) -> None:
     assert lengthened([user(content), user(content)], [1]) == (user(content), user(longer))
 
 
@@ -76,10 +76,10 @@ def test_more_is_said_where_something_can_be_said(content: Any, longer: Any) -> 
         ([], False),
     ],
 )
-def test_what_the_world_says_is_found_anywhere(value: Any, found: bool) -> None:
+def test_a_word_of_the_new_messages_is_found_at_any_depth(value: Any, found: bool) -> None:
     assert says(value, "Zephyr") is found
 
 
-def test_letters_that_fold_are_alike() -> None:
+def test_letters_with_equal_case_folding_are_alike() -> None:
     assert says([user("STRASSE")], "straße")
     assert says([user("straße")], "STRASSE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.core import talk
+from tests.core import example
 from tito_core import (
     Forgiveness,
     Messages,
@@ -20,7 +20,7 @@ from tito_core.locate import Located
 from tito_core.normalization.tool_ids import restore_tool_ids
 from tito_core.seams.case import case_of
 
-SUFFIX = (talk.CLOSE,)
+SUFFIX = (example.CLOSE,)
 RENAMED = Policy(forgive=frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
 
 
@@ -38,22 +38,24 @@ def result(name: str, content: str = "7") -> dict[str, Any]:
 
 
 def called(prompt: Any, *names: str) -> Step:
-    ids = talk.tokenize(prompt, add_generation_prompt=True)
-    return Step(prompt=prompt, completion=[calling(*names)], prompt_ids=ids, completion_ids=[900, talk.CLOSE])
+    ids = example.tokenize(prompt, add_generation_prompt=True)
+    return Step(
+        prompt=prompt, completion=[calling(*names)], prompt_ids=ids, completion_ids=[900, example.CLOSE]
+    )
 
 
 def test_a_client_with_names_of_its_own_goes_on_turn_after_turn() -> None:
-    steps, chat = Trajectory([called([talk.user()], "ours0")]), [talk.user()]
+    steps, chat = Trajectory([called([example.user()], "ours0")]), [example.user()]
     for turn in range(4):
         chat += [calling(f"theirs{turn}"), result(f"theirs{turn}", str(turn))]
-        found = answer(stitch_questions(steps, chat, SUFFIX, policy=RENAMED), talk.tokenize)
+        found = answer(stitch_questions(steps, chat, SUFFIX, policy=RENAMED), example.tokenize)
         assert isinstance(found, Stitched)
         assert found.step is steps[-1]
         assert found.forgiven == {Forgiveness.RENAMED_TOOL_IDS}
         assert list(found.environment) == [result(f"ours{turn}", str(turn))]
         assert sum(found.ledger.mask()) == 2 * (turn + 1)
         steps = steps.append(
-            found.then(completion=[calling(f"ours{turn + 1}")], completion_ids=[900, talk.CLOSE])
+            found.then(completion=[calling(f"ours{turn + 1}")], completion_ids=[900, example.CLOSE])
         )
     assert [message.get("tool_call_id") for message in steps[-1].prompt][2::2] == [
         "ours0",
@@ -63,9 +65,9 @@ def test_a_client_with_names_of_its_own_goes_on_turn_after_turn() -> None:
     ]
 
 
-def test_a_place_speaks_of_calls_as_the_session_does() -> None:
-    step = called([talk.user()], "a", "b")
-    prompt = [talk.user(), calling("b", "a"), result("b", "one"), result("a", "two")]  # swapped
+def test_a_located_prompt_has_the_call_ids_of_the_session() -> None:
+    step = called([example.user()], "a", "b")
+    prompt = [example.user(), calling("b", "a"), result("b", "one"), result("a", "two")]  # swapped
     found = locate([step], prompt, policy=RENAMED)
     assert isinstance(found, Located)
     assert found.turn.message == calling("a", "b")
@@ -81,10 +83,10 @@ def answer_case(step: Step, *new: dict[str, Any]) -> Any:
     return case_of(found.turn, found.environment)
 
 
-def test_what_has_no_name_in_the_history_keeps_its_own() -> None:
-    ours = Messages.of([talk.user(), calling("a")])
+def test_an_id_without_a_name_in_the_history_is_kept() -> None:
+    ours = Messages.of([example.user(), calling("a")])
     odd: list[Any] = [
-        talk.user(),
+        example.user(),
         calling("x"),
         result("x"),
         {"role": "tool", "tool_call_id": None, "content": "?"},
@@ -96,7 +98,7 @@ def test_what_has_no_name_in_the_history_keeps_its_own() -> None:
         },
     ]
     assert restore_tool_ids(ours, odd) == (
-        talk.user(),
+        example.user(),
         calling("a"),
         result("a"),
         *odd[3:5],

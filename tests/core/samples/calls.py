@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
-from tests.core.talk import said, user
+from tests.core import example
+from tests.core.example import assistant, user
 from tito_core import Ids, Message, Step, Trajectory
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
@@ -23,7 +23,7 @@ def call(
     **more: Any,
 ) -> StoredCall:
     """Return a call; what is about ids alone has no messages."""
-    completion = [] if words is None else [said(words)]
+    completion = [] if words is None else [assistant(words)]
     truncated = more.pop("truncated", False)
     step = Step(
         prompt=list(prompt),
@@ -35,7 +35,7 @@ def call(
     return StoredCall(name=name, step=step, **more)
 
 
-FIRST = talk.step()
+FIRST = example.step()
 
 
 def rollout(turns: int, size: int = 1) -> list[StoredCall]:
@@ -44,7 +44,7 @@ def rollout(turns: int, size: int = 1) -> list[StoredCall]:
     for turn in range(turns):
         step = Step(
             prompt=prompt,
-            completion=[said(f"{turn}")],
+            completion=[assistant(f"{turn}")],
             prompt_ids=ids,
             completion_ids=[1_000 + turn] * size + [2],
         )

@@ -7,14 +7,14 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tests.core.samples.calls import call
 from tito_core import InputError
 from tito_core.samples.call import Ending, StoredCall, WeightVersion
 from tito_core.samples.experts import RoutedExperts
 from tito_core.samples.forest import Forest
 
-STEP = talk.step()
+STEP = example.step()
 ROWS = RoutedExperts(data=bytes(4), dtype="uint8", shape=(4, 1))
 BAD_CALLS: list[tuple[dict[str, Any], str]] = [
     ({"name": ""}, "name is ''"),

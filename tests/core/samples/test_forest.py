@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
+from tests.core.example import assistant, user
 from tests.core.samples.calls import call
-from tests.core.talk import said, user
 from tito_core import InputError
 from tito_core.samples.forest import Forest
 
@@ -33,15 +33,15 @@ def test_going_back_branches() -> None:
 def test_sub_agents_stay_apart_however_they_interleave() -> None:
     main = call("a1", [1, 5], [6], [user("hi")], "hello", order=1)
     sub = call("b1", [1, 7], [6], [user("help")], "hello", order=2)
-    on = call("a2", [1, 5, 6, 3], [6], [user("hi"), said("hello"), user("so?")], "well", order=3)
-    deeper = call("b2", [1, 7, 6, 3], [6], [user("help"), said("hello"), user("so?")], "well", order=4)
+    on = call("a2", [1, 5, 6, 3], [6], [user("hi"), assistant("hello"), user("so?")], "well", order=3)
+    deeper = call("b2", [1, 7, 6, 3], [6], [user("help"), assistant("hello"), user("so?")], "well", order=4)
     forest = Forest.of([deeper, main, on, sub])
     assert forest.trees == (("a1", "a2"), ("b1", "b2"))
     assert [node.name for node in forest.nodes] == ["a1", "b1", "a2", "b2"]
 
 
 def test_a_forest_refuses_what_is_no_call_and_two_of_a_name() -> None:
-    calls: list[Any] = [talk.step()]
+    calls: list[Any] = [example.step()]
     with pytest.raises(InputError, match="a forest holds calls, not Step"):
         Forest.of(calls)
     with pytest.raises(InputError, match="two calls have the name 'a'"):

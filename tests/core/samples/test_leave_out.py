@@ -40,7 +40,7 @@ def test_a_cut_turn_in_the_middle(
     assert row_set.rows[0].turns[-1].call == row_set.rows[0].name
 
 
-def test_one_kind_of_ending_is_not_the_other() -> None:
+def test_an_option_for_one_ending_leaves_other_endings_alone() -> None:
     assert shown(make_rows(CHAIN, SampleOptions(aborted=TurnRule.DROP))) == shown(make_rows(CHAIN))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.core.example import assistant, user
 from tests.core.samples.calls import call, counting, kinds, rollout
-from tests.core.talk import said, user
 from tito_core import Forgiveness
 from tito_core.samples.forest import Forest
 from tito_core.samples.node import EdgeKind
@@ -61,8 +61,8 @@ def test_no_ids_are_no_evidence() -> None:
 
 def test_a_history_that_was_rendered_again_is_a_rewrite() -> None:
     first = call("a", [1, 5], [6], [user("hi")], "hello")
-    second = call("b", [1, 5, 6, 7], [8, 9], [user("hi"), said("hello"), user("so?")], "well")
-    prompt = [user("hi"), said("hello"), user("so?"), said("well"), user("and?")]
+    second = call("b", [1, 5, 6, 7], [8, 9], [user("hi"), assistant("hello"), user("so?")], "well")
+    prompt = [user("hi"), assistant("hello"), user("so?"), assistant("well"), user("and?")]
     third = call("c", [1, 5, 6, 7, 88, 3], [9], prompt, "thus")
     fourth = call("d", [1, 55, 3], [9], prompt[:3], "thus")
     found = kinds(first, second, third, fourth)
@@ -87,7 +87,7 @@ def test_ids_count_where_messages_disagree() -> None:
 
 def test_an_injected_turn_is_environment() -> None:
     first = call("a", [1, 5], [6], [user("hi")], "hello")
-    prompt = [user("hi"), said("hello"), user("so?"), said("not sampled"), user("and?")]
+    prompt = [user("hi"), assistant("hello"), user("so?"), assistant("not sampled"), user("and?")]
     assert kinds(first, call("b", [1, 5, 6, 7], [8], prompt))["b"] == ("a", "CONTINUES", "a")
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.core.example import assistant, user
 from tests.core.samples.calls import call, kinds
-from tests.core.talk import said, user
 
 SUMMARY = "What was done so far:\n- looked at the sky"
 
@@ -25,24 +25,24 @@ SUMMARY = "What was done so far:\n- looked at the sky"
         (user(f"You did this: {SUMMARY}"), "COMPACTS"),
         (user(SUMMARY[:-1]), "UNRELATED"),
         (user("What was done so far:"), "UNRELATED"),
-        (said(SUMMARY), "UNRELATED"),
+        (assistant(SUMMARY), "UNRELATED"),
         (user("- looked at the sky"), "UNRELATED"),
     ],
 )
 def test_a_shorter_prompt_that_quotes_an_answer_compacts(message: dict[str, Any], kind: str) -> None:
-    long = [user("hi"), said("hello"), user("sum up")]
+    long = [user("hi"), assistant("hello"), user("sum up")]
     found = kinds(call("a", [1], [2], long, SUMMARY), call("b", [7], [8], [message]))
     assert found["b"][1] == kind
     assert found["b"][2] == ("a" if kind == "COMPACTS" else None)
 
 
 def test_a_short_answer_is_no_evidence_of_compaction() -> None:
-    long = [user("hi"), said("hello"), user("sum up")]
+    long = [user("hi"), assistant("hello"), user("sum up")]
     assert kinds(call("a", [1], [2], long, "yes"), call("b", [7], [8], [user("yes")]))["b"][1] == "UNRELATED"
 
 
 def test_a_prompt_is_no_compaction_of_a_later_call_or_of_a_shorter_one() -> None:
-    long = call("b", [1], [2], [user("hi"), said("hello"), user("sum up")], SUMMARY)
+    long = call("b", [1], [2], [user("hi"), assistant("hello"), user("sum up")], SUMMARY)
     assert kinds(long, call("a", [7], [8], [user(SUMMARY)]))["a"][1] == "UNRELATED"
     short = call("a", [1], [2], [user("sum up")], SUMMARY)
     assert kinds(short, call("b", [7], [8], [user(SUMMARY), user("go on")]))["b"][1] == "UNRELATED"
@@ -50,15 +50,15 @@ def test_a_prompt_is_no_compaction_of_a_later_call_or_of_a_shorter_one() -> None
 
 def test_a_compaction_has_the_same_system_text() -> None:
     system = {"role": "system", "content": "be brief"}
-    long = call("a", [1], [2], [system, user("hi"), said("hello"), user("sum up")], SUMMARY)
+    long = call("a", [1], [2], [system, user("hi"), assistant("hello"), user("sum up")], SUMMARY)
     assert kinds(long, call("b", [7], [8], [user(SUMMARY)]))["b"][1] == "UNRELATED"
     assert kinds(long, call("b", [7], [8], [system, user(SUMMARY)]))["b"] == (None, "COMPACTS", "a")
 
 
 def test_a_prompt_that_keeps_the_last_turn_compacts() -> None:
     system = {"role": "system", "content": "be brief"}
-    long = call("a", [1], [2], [system, user("hi"), said("hello"), user("so?")], "well")
-    kept = [system, user("so?"), said("well"), user("and?")]
+    long = call("a", [1], [2], [system, user("hi"), assistant("hello"), user("so?")], "well")
+    kept = [system, user("so?"), assistant("well"), user("and?")]
     assert kinds(long, call("b", [7], [8], kept))["b"] == (None, "COMPACTS", "a")
-    parted = [system, user("so?"), user("well?"), said("well")]
+    parted = [system, user("so?"), user("well?"), assistant("well")]
     assert kinds(long, call("b", [7], [8], parted))["b"][1] == "UNRELATED"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.core.example import user
 from tests.core.samples.calls import call, counting, rollout
-from tests.core.talk import user
 from tito_core.samples import trie
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest

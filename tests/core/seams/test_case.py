@@ -18,7 +18,7 @@ def call(identity: str = "c", name: str = "f", **more: Any) -> Plain:
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": "{}"}, **more}
 
 
-def said(**more: Any) -> Plain:
+def assistant(**more: Any) -> Plain:
     return {"role": "assistant", **more}
 
 
@@ -31,17 +31,17 @@ def user(content: Any = "hi", **more: Any) -> Plain:
 
 
 NAMED = [
-    (said(content="hi"), "user", (False, 0, "text")),
-    (said(content="hi", tool_calls=[]), "user", (False, 0, "text")),
-    (said(content="hi", tool_calls=None, audio=None), "user", (False, 0, "text")),
-    (said(content="", reasoning="t"), "user", (True, 0, "text")),  # its stand-in has a text
-    (said(reasoning_content="t"), "tool", (True, 0, "text")),
-    (said(content="hi", tool_calls=[call()]), "user", (False, 1, "text")),
-    (said(content="", tool_calls=[call()]), "user", (False, 1, "empty")),
-    (said(content=None, tool_calls=[call()]), "tool", (False, 1, "null")),
-    (said(tool_calls=[call("a"), call("b")]), "user", (False, 2, "absent")),
-    (said(tool_calls=[call("a"), call("b"), call("c")]), "user", (False, 2, "absent")),
-    (said(content="", tool_calls=[call(index=0)]), "user", (False, 1, "empty")),
+    (assistant(content="hi"), "user", (False, 0, "text")),
+    (assistant(content="hi", tool_calls=[]), "user", (False, 0, "text")),
+    (assistant(content="hi", tool_calls=None, audio=None), "user", (False, 0, "text")),
+    (assistant(content="", reasoning="t"), "user", (True, 0, "text")),  # its stand-in has a text
+    (assistant(reasoning_content="t"), "tool", (True, 0, "text")),
+    (assistant(content="hi", tool_calls=[call()]), "user", (False, 1, "text")),
+    (assistant(content="", tool_calls=[call()]), "user", (False, 1, "empty")),
+    (assistant(content=None, tool_calls=[call()]), "tool", (False, 1, "null")),
+    (assistant(tool_calls=[call("a"), call("b")]), "user", (False, 2, "absent")),
+    (assistant(tool_calls=[call("a"), call("b"), call("c")]), "user", (False, 2, "absent")),
+    (assistant(content="", tool_calls=[call(index=0)]), "user", (False, 1, "empty")),
 ]
 
 
@@ -54,39 +54,39 @@ def test_a_turn_is_of_a_kind(turn: Plain, before: str, kind: tuple[bool, int, st
 
 
 NAMELESS = {
-    "after a system text": (said(content="hi"), "system"),
-    "after another answer": (said(content="hi"), "assistant"),
-    "blank": (said(content=" \n"), "user"),
-    "in parts": (said(content=[{"type": "text", "text": "hi"}]), "user"),
-    "spoken aloud": (said(content="hi", audio={"id": "a"}), "user"),
-    "named": (said(content="hi", name="x"), "user"),
-    "a call that is no object": (said(tool_calls=["f"]), "user"),
-    "a call alone": (said(tool_calls=call()), "user"),
-    "a flat call": (said(tool_calls=[{"id": "c", "name": "f", "arguments": "{}"}]), "user"),
-    "a call with more to it": (said(tool_calls=[call(cache=1)]), "user"),
-    "a call without an id": (said(tool_calls=[{"function": {"name": "f", "arguments": "{}"}}]), "user"),
-    "a call whose id is a number": (said(tool_calls=[call(7)]), "user"),  # type: ignore[arg-type]  # as some send
-    "a name that may spell a close": (said(tool_calls=[call(name="f<|im_end|>")]), "user"),
-    "an id that may spell a close": (said(tool_calls=[call("c\n")]), "user"),
-    "a name that ends with a line": (said(tool_calls=[call(name="f\n")]), "user"),
-    "no name": (said(tool_calls=[call(name="")]), "user"),
-    "letters of other scripts": (said(tool_calls=[call(name="é")]), "user"),
-    "a very long name": (said(tool_calls=[call(name="f" * 129)]), "user"),
-    "one usual call of two": (said(tool_calls=[call(), call(name="f g")]), "user"),
+    "after a system text": (assistant(content="hi"), "system"),
+    "after another answer": (assistant(content="hi"), "assistant"),
+    "blank": (assistant(content=" \n"), "user"),
+    "in parts": (assistant(content=[{"type": "text", "text": "hi"}]), "user"),
+    "spoken aloud": (assistant(content="hi", audio={"id": "a"}), "user"),
+    "named": (assistant(content="hi", name="x"), "user"),
+    "a call that is no object": (assistant(tool_calls=["f"]), "user"),
+    "a call alone": (assistant(tool_calls=call()), "user"),
+    "a flat call": (assistant(tool_calls=[{"id": "c", "name": "f", "arguments": "{}"}]), "user"),
+    "a call with more to it": (assistant(tool_calls=[call(cache=1)]), "user"),
+    "a call without an id": (assistant(tool_calls=[{"function": {"name": "f", "arguments": "{}"}}]), "user"),
+    "a call whose id is a number": (assistant(tool_calls=[call(7)]), "user"),  # type: ignore[arg-type]  # as some send
+    "a name that may spell a close": (assistant(tool_calls=[call(name="f<|im_end|>")]), "user"),
+    "an id that may spell a close": (assistant(tool_calls=[call("c\n")]), "user"),
+    "a name that ends with a line": (assistant(tool_calls=[call(name="f\n")]), "user"),
+    "no name": (assistant(tool_calls=[call(name="")]), "user"),
+    "letters of other scripts": (assistant(tool_calls=[call(name="é")]), "user"),
+    "a very long name": (assistant(tool_calls=[call(name="f" * 129)]), "user"),
+    "one usual call of two": (assistant(tool_calls=[call(), call(name="f g")]), "user"),
 }
 
 
 @pytest.mark.parametrize(("turn", "before"), NAMELESS.values(), ids=NAMELESS.keys())
-def test_what_is_unusual_has_no_name(turn: Plain, before: str) -> None:
+def test_an_unusual_case_has_no_name(turn: Plain, before: str) -> None:
     assert TurnKind.of(turn, before) is None
 
 
 def test_a_usual_name_is_words() -> None:
     for name in ("f", "get_weather", "mcp:tool.v1-2", "f" * 128):
-        assert TurnKind.of(said(tool_calls=[call(name, name)]), "user") is not None
+        assert TurnKind.of(assistant(tool_calls=[call(name, name)]), "user") is not None
 
 
-CALLING = said(tool_calls=[call("a"), call("b")])
+CALLING = assistant(tool_calls=[call("a"), call("b")])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ CALLING = said(tool_calls=[call("a"), call("b")])
         ([user()], ("user",)),
         ([user(""), user("a")], ("user:empty", "user")),
         ([user(), user(), user()], ("user+",)),
-        ([user(), said(content="x"), user()], ("user", "assistant", "user")),
+        ([user(), assistant(content="x"), user()], ("user", "assistant", "user")),
         (
             [{"role": "system", "content": "x"}, {"role": "developer", "content": "x"}],
             ("system", "developer"),
@@ -122,7 +122,7 @@ def test_an_environment_has_a_shape(environment: list[Plain], shape: tuple[str, 
         [user(name="x")],
         [user(tool_call_id="a")],
         [user(cache=1)],
-        [said(content="x", tool_calls=[call()])],
+        [assistant(content="x", tool_calls=[call()])],
         [result("b"), result("a")],  # out of order
         [result("b")],
         [result("x")],
@@ -136,7 +136,7 @@ def test_an_unusual_environment_has_no_shape(environment: list[Plain]) -> None:
 
 
 def test_results_of_calls_that_share_an_id_have_no_shape() -> None:
-    assert shape_of([result("a"), result("a")], said(tool_calls=[call("a"), call("a")])) is None
+    assert shape_of([result("a"), result("a")], assistant(tool_calls=[call("a"), call("a")])) is None
 
 
 USUAL = [(kind, shape) for kind, shape in kinds()]
@@ -160,7 +160,7 @@ def test_a_sample_is_of_the_kind_and_the_shape_that_it_stands_for(many: int) -> 
         assert shape_of(environment, turn) == shape
 
 
-def test_a_sample_says_what_it_is_told_to() -> None:
+def test_a_stand_in_has_the_given_text() -> None:
     kind = TurnKind(before="user", reasoning=True, calls=2, content="null")
     turn = sample_turn(kind, ["f", "get_weather"])
     assert (turn["content"], bool(turn["reasoning"]), turn["reasoning_content"]) == (
@@ -188,6 +188,6 @@ def test_a_sample_says_what_it_is_told_to() -> None:
         (("tool", False, 0), "plain, in a tool loop"),
     ],
 )
-def test_a_kind_has_a_label(kind: tuple[str, bool, int], label: str) -> None:
+def test_every_kind_of_case_has_a_label(kind: tuple[str, bool, int], label: str) -> None:
     before, reasoning, calls = kind
     assert TurnKind(before=before, reasoning=reasoning, calls=calls, content="text").label == label

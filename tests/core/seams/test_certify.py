@@ -80,7 +80,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "kind", "shape", "reason", "detail", "renders"), REFUSED)
-def test_a_case_is_refused_with_its_reason(  # one row of the table
+def test_an_unproven_case_is_refused_with_its_reason(  # one row of the table
     name: str, kind: TurnKind, shape: tuple[str, ...], reason: Reason, detail: str, renders: int
 ) -> None:
     refused = Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=reason, detail=detail, renders=renders)

@@ -65,19 +65,19 @@ UNUSUAL: dict[str, dict[str, Any]] = {
 }
 
 
-def told(toy: Toy) -> Facts:
+def facts_of(toy: Toy) -> Facts:
     return answer(facts_questions(toy.suffix), toy)
 
 
 @pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=repr)
-def test_what_is_unusual_about_a_template_is_told_and_nothing_else(toy: Toy) -> None:
-    found = attrs.evolve(told(toy), opening=(), openers={})
+def test_only_unusual_facts_of_a_template_are_listed(toy: Toy) -> None:
+    found = attrs.evolve(facts_of(toy), opening=(), openers={})
     assert found == attrs.evolve(USUAL, **UNUSUAL.get(toy.name, {}))
 
 
 @pytest.mark.parametrize("name", ["ticking", "nonce"])
-def test_of_a_template_that_answers_in_two_ways_nothing_else_is_told(name: str) -> None:
-    assert told(BY_NAME[name]) == Facts(random=True)
+def test_a_template_that_is_not_deterministic_has_no_other_facts(name: str) -> None:
+    assert facts_of(BY_NAME[name]) == Facts(random=True)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_of_a_template_that_answers_in_two_ways_nothing_else_is_told(name: str) 
 def test_the_opening_is_how_a_conversation_begins(name: str, opening: str) -> None:
     toy = BY_NAME[name]
     speaks = {"alternating": "<turn>model\n"}.get(name, "<|im_start|>assistant\n")
-    assert toy.tokenizer.decode(told(toy).opening) == opening + speaks
+    assert toy.tokenizer.decode(facts_of(toy).opening) == opening + speaks
 
 
 def test_the_opening_is_without_a_system_text_where_none_is_taken() -> None:
@@ -120,11 +120,11 @@ def test_an_opener_stands_between_the_close_and_what_a_message_says(
     name: str, openers: dict[str, str]
 ) -> None:
     toy = BY_NAME[name]
-    found = {role: toy.tokenizer.decode(ids) for role, ids in told(toy).openers.items()}
+    found = {role: toy.tokenizer.decode(ids) for role, ids in facts_of(toy).openers.items()}
     assert openers.items() <= found.items()
 
 
-def test_a_template_that_refuses_everything_but_what_must_be_has_no_facts() -> None:
+def test_a_template_that_takes_one_conversation_only_has_no_facts() -> None:
     """One that takes a lone user, and answers it: all else cannot be told."""
 
     def lonely(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -144,7 +144,7 @@ def test_a_template_that_refuses_everything_but_what_must_be_has_no_facts() -> N
 
 
 @pytest.mark.parametrize(("form", "taken"), [("object", dict), ("text", str)])
-def test_the_form_of_arguments_that_is_taken_is_told(form: str, taken: type) -> None:
+def test_the_accepted_form_of_arguments_is_a_fact(form: str, taken: type) -> None:
     def picky(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         calls = [call for message in messages for call in message.get("tool_calls") or ()]
         if any(type(call["function"]["arguments"]) is not taken for call in calls):
@@ -160,5 +160,5 @@ def test_a_profile_without_cases_holds_the_suffix_the_stops_and_the_facts() -> N
     toy = BY_NAME["markers"]
     profile = answer(probe_questions(list(toy.stop_ids), cases=False), toy)
     assert (profile.suffix, profile.stop_ids, profile.cases) == (toy.suffix, toy.stop_ids, ())
-    assert profile.facts == told(toy)
+    assert profile.facts == facts_of(toy)
     assert {toy.tokenizer.decode([index]) for index in profile.markers} == {"<|user|>"}

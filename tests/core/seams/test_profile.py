@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import (
     InputError,
     Message,
@@ -35,7 +35,7 @@ PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
 ONE_CALL = TurnKind(before="user", reasoning=False, calls=1, content="text")
 
 
-def test_what_a_recipe_foretells_is_recognized() -> None:
+def test_a_tail_that_a_recipe_predicts_is_recognized() -> None:
     assert recognize(RECIPE, ANSWER) == TAIL[1:]
     assert recognize(attrs.evolve(RECIPE, rest=None), ANSWER) == TAIL[1:]
     assert recognize(attrs.evolve(RECIPE, rest=(7, 2, 3), close=(), speaks=()), ANSWER) == TAIL[3:]
@@ -68,11 +68,11 @@ def test_what_a_recipe_foretells_is_recognized() -> None:
         "nothing",
     ],
 )
-def test_anything_else_is_not(answer: tuple[int, ...]) -> None:
+def test_other_values_are_not_messages(answer: tuple[int, ...]) -> None:
     assert recognize(RECIPE, answer) is None
 
 
-def test_without_a_rest_a_close_must_be_there() -> None:
+def test_a_close_is_required_where_nothing_follows() -> None:
     assert recognize(attrs.evolve(RECIPE, rest=None), (50, 51, 7, 2, 1, 9)) is None
 
 
@@ -106,7 +106,7 @@ def naming(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[
     return [ord(letter) for letter in text + "<a>" * add_generation_prompt]
 
 
-def test_what_depends_on_the_call_is_in_no_recipe() -> None:
+def test_a_recipe_has_no_text_that_depends_on_the_call() -> None:
     case = answer(certify_questions(ONE_CALL, ("tool",), (2,)), naming)
     assert case.mode is Mode.FREE
     assert case.recipe is not None
@@ -135,38 +135,38 @@ def test_a_stop_that_opens_a_role_is_a_marker() -> None:
 
 
 class Cutting:
-    """`talk`, tokenizing no more than is asked for."""
+    """`example`, tokenizing no more than is asked for."""
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
     def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), talk.text(text)
+        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), example.text(text)
         starts = [i for i in range(len(ids)) if ids[i : i + len(sought)] == sought]
         return ids[starts[0] :] if len(starts) == 1 else ids
 
 
 def known(*shapes: tuple[str, ...], **more: Any) -> Profile:
-    cases = [answer(certify_questions(PLAIN, shape, (talk.CLOSE,)), Cutting()) for shape in shapes]
-    return Profile(suffix=(talk.CLOSE,), cases=tuple(cases), **more)
+    cases = [answer(certify_questions(PLAIN, shape, (example.CLOSE,)), Cutting()) for shape in shapes]
+    return Profile(suffix=(example.CLOSE,), cases=tuple(cases), **more)
 
 
 @pytest.mark.parametrize("words", ["What rhymes with Zephyr", "Zephyr", "zephyr more", "4096"])
-def test_the_world_may_say_what_the_kernel_asks_with(words: str) -> None:
-    step, profile = talk.step(), known(("user",))
-    prompt = talk.prompt(step, words)
+def test_new_messages_may_have_the_stand_in_texts(words: str) -> None:
+    step, profile = example.step(), known(("user",))
+    prompt = example.prompt(step, words)
     assert profile.cases[0].recipe is not None
     assert profile.cases[0].recipe.cut
     found = answer(stitch_questions([step], prompt, profile.suffix, profile=profile), Cutting())
     assert isinstance(found, Stitched)
-    assert list(found.bridge) == talk.tokenize([talk.user(words)], add_generation_prompt=True)
+    assert list(found.bridge) == example.tokenize([example.user(words)], add_generation_prompt=True)
     assert answer(recheck_questions(found, prompt), Cutting()) is True
 
 
-def test_a_check_sees_a_message_that_is_missing() -> None:
-    step = talk.step()
-    prompt = [*talk.prompt(step), talk.user("Zephyr"), talk.user("last")]
-    found = answer(stitch_questions([step], prompt, (talk.CLOSE,)), Cutting())
+def test_a_check_against_a_full_render_finds_a_missing_message() -> None:
+    step = example.step()
+    prompt = [*example.prompt(step), example.user("Zephyr"), example.user("last")]
+    found = answer(stitch_questions([step], prompt, (example.CLOSE,)), Cutting())
     assert isinstance(found, Stitched)
     assert answer(recheck_questions(found, prompt), Cutting()) is True
     for start in range(1, len(found.bridge)):
@@ -174,14 +174,14 @@ def test_a_check_sees_a_message_that_is_missing() -> None:
             answer(recheck_questions(attrs.evolve(found, bridge=found.bridge[start:]), prompt), Cutting())
             is False
         )
-    longer = attrs.evolve(found, bridge=(talk.CLOSE,) * 200)
+    longer = attrs.evolve(found, bridge=(example.CLOSE,) * 200)
     assert answer(recheck_questions(longer, prompt), Cutting()) is False
 
 
-def test_a_check_of_what_the_template_does_not_take_says_nothing() -> None:
-    step = talk.step()
-    prompt = talk.prompt(step)
-    found = answer(stitch_questions([step], prompt, (talk.CLOSE,)), talk.tokenize)
+def test_a_check_of_a_prompt_that_the_template_refuses_has_no_result() -> None:
+    step = example.step()
+    prompt = example.prompt(step)
+    found = answer(stitch_questions([step], prompt, (example.CLOSE,)), example.tokenize)
     assert isinstance(found, Stitched)
 
     def refusing(*_: Any, **__: Any) -> list[int]:
@@ -192,28 +192,28 @@ def test_a_check_of_what_the_template_does_not_take_says_nothing() -> None:
 
 
 def test_another_role_is_not_taken_for_one_that_is_known() -> None:
-    step, profile = talk.step(), known(("system",))
+    step, profile = example.step(), known(("system",))
     prompt = [*step.messages, {"role": "developer", "content": "be bad"}]
     found = answer(stitch_questions([step], prompt, profile.suffix, profile=profile), Cutting())
     assert isinstance(found, Stitched)
-    assert list(found.bridge) == talk.tokenize(prompt[len(step.messages) :], add_generation_prompt=True)
-    spoken = attrs.evolve(found, bridge=(talk.OPEN, talk.ROLES["system"], *found.bridge[2:]))
-    assert answer(recheck_questions(spoken, prompt), Cutting()) is False
+    assert list(found.bridge) == example.tokenize(prompt[len(step.messages) :], add_generation_prompt=True)
+    changed = attrs.evolve(found, bridge=(example.OPEN, example.ROLES["system"], *found.bridge[2:]))
+    assert answer(recheck_questions(changed, prompt), Cutting()) is False
 
 
 def test_a_profile_of_another_key_is_not_used() -> None:
     key = render_key([{"f": 1}])
-    step = talk.step(key=key)
+    step = example.step(key=key)
     calls: list[int] = []
 
     def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         calls.append(1)
-        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
     counts = []
     for profile in (known(("user",)), known(("user",), key=key), known(("user",), key=render_key())):
         calls.clear()
-        assert stitch([step], talk.prompt(step), (talk.CLOSE,), counting, key=key, profile=profile)
+        assert stitch([step], example.prompt(step), (example.CLOSE,), counting, key=key, profile=profile)
         counts.append(len(calls))
     assert counts[0] == counts[1] == 1 < counts[2]
 
@@ -226,26 +226,26 @@ def numbering(messages: Sequence[Message], *, add_generation_prompt: bool) -> li
         raise TemplateRefused("an id stands twice")
     for place, message in enumerate(messages):
         ids += [200 + place] if message["role"] == "tool" else []
-        ids += talk.tokenize([message], add_generation_prompt=False)
-    return [*ids, talk.OPEN, talk.ROLES["assistant"]] if add_generation_prompt else ids
+        ids += example.tokenize([message], add_generation_prompt=False)
+    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
 
 
 def test_a_case_is_not_free_where_no_unlike_history_is_taken() -> None:
     kind = TurnKind(before="tool", reasoning=False, calls=1, content="text")
-    case = answer(certify_questions(kind, ("tool",), (talk.CLOSE,)), numbering)
+    case = answer(certify_questions(kind, ("tool",), (example.CLOSE,)), numbering)
     assert (case.mode is Mode.FREE, case.reason) in {(False, Reason.UNPROVEN_TAIL), (False, None)}
 
 
 def quoting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     """Repeat a call's arguments in front of its result."""
     ids: list[int] = []
-    said = ""
+    assistant = ""
     for message in messages:
-        ids += talk.text(said) if message["role"] == "tool" else []
-        ids += talk.tokenize([message], add_generation_prompt=False)
+        ids += example.text(assistant) if message["role"] == "tool" else []
+        ids += example.tokenize([message], add_generation_prompt=False)
         for call in message.get("tool_calls") or ():
-            said = str(call["function"]["arguments"])
-    return [*ids, talk.OPEN, talk.ROLES["assistant"]] if add_generation_prompt else ids
+            assistant = str(call["function"]["arguments"])
+    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
 
 
 def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -255,16 +255,16 @@ def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> lis
     for message in messages:
         number += message["role"] == "tool"
         ids += [300 + number] if message["role"] == "tool" else []
-        ids += talk.tokenize([message], add_generation_prompt=False)
-    return [*ids, talk.OPEN, talk.ROLES["assistant"]] if add_generation_prompt else ids
+        ids += example.tokenize([message], add_generation_prompt=False)
+    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
 
 
 def test_a_tail_that_repeats_the_turn_is_no_case() -> None:
-    assert answer(certify_questions(ONE_CALL, ("tool",), (talk.CLOSE,)), quoting).mode is Mode.REFUSED
+    assert answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), quoting).mode is Mode.REFUSED
 
 
 def test_a_tail_that_depends_on_the_history_is_asked_in_the_real_one() -> None:
-    case = answer(certify_questions(ONE_CALL, ("tool",), (talk.CLOSE,)), counting)
+    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), counting)
     assert case.mode is Mode.HISTORY
 
     def looking(name: str, words: str) -> list[dict[str, Any]]:
@@ -273,18 +273,24 @@ def test_a_tail_that_depends_on_the_history_is_asked_in_the_real_one() -> None:
         result = {"role": "tool", "tool_call_id": name, "content": words}
         return [{"role": "assistant", "content": "Look.", "tool_calls": [call]}, result]
 
-    chat = [talk.user("a"), *looking("c1", "7"), talk.said("ok"), talk.user("b"), *looking("c2", "8")]
-    step = Step(prompt=chat[:5], completion=chat[5:6], prompt_ids=[1], completion_ids=[900, talk.CLOSE])
-    profile = Profile(suffix=(talk.CLOSE,), cases=(case,))
+    chat = [
+        example.user("a"),
+        *looking("c1", "7"),
+        example.assistant("ok"),
+        example.user("b"),
+        *looking("c2", "8"),
+    ]
+    step = Step(prompt=chat[:5], completion=chat[5:6], prompt_ids=[1], completion_ids=[900, example.CLOSE])
+    profile = Profile(suffix=(example.CLOSE,), cases=(case,))
     found = stitch([step], chat, profile.suffix, counting, profile=profile)
     right = counting(chat, add_generation_prompt=True)
-    assert found == [1, 900, talk.CLOSE, *right[right.index(302) :]]
+    assert found == [1, 900, example.CLOSE, *right[right.index(302) :]]
 
 
 @pytest.mark.parametrize("past", [-1, 1, 5])
-def test_a_recipe_of_a_history_that_there_is_not_is_no_recipe(past: int) -> None:
+def test_a_recipe_with_an_unknown_history_is_not_used(past: int) -> None:
     """A profile is data, and somebody may have edited it."""
-    step, profile = talk.step(), known(("user",))
+    step, profile = example.step(), known(("user",))
     case = profile.cases[0]
     assert case.recipe is not None
     assert case.recipe.past == 0
@@ -293,10 +299,10 @@ def test_a_recipe_of_a_history_that_there_is_not_is_no_recipe(past: int) -> None
 
     def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         asked.append(len(messages))
-        return talk.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
-    found = stitch([step], talk.prompt(step), profile.suffix, counting, profile=edited)
-    assert found == stitch([step], talk.prompt(step), profile.suffix, talk.tokenize)
+    found = stitch([step], example.prompt(step), profile.suffix, counting, profile=edited)
+    assert found == stitch([step], example.prompt(step), profile.suffix, example.tokenize)
     assert len(asked) > 1
 
 
@@ -304,12 +310,12 @@ def moving(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[
     """Write the system text in front of the last user's, wherever that is; a line closes every turn."""
     system = [m["content"] for m in messages if m["role"] == "system"]
     asked = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
-    told = [
+    lines = [
         f"{m['role']}:{''.join(system) if i == asked else ''}{m['content']}\n"
         for i, m in enumerate(messages)
         if m["role"] != "system"
     ]
-    return talk.text("".join(told) + "assistant:" * add_generation_prompt)
+    return example.text("".join(lines) + "assistant:" * add_generation_prompt)
 
 
 class Rewriting:
@@ -319,22 +325,22 @@ class Rewriting:
         return moving(messages, add_generation_prompt=add_generation_prompt)
 
     def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), talk.text(text)
+        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), example.text(text)
         return ids[max(i for i in range(len(ids)) if ids[i : i + len(sought)] == sought) :]
 
 
 def test_a_history_that_says_what_the_kernel_asks_with_is_not_cut_in_the_middle() -> None:
     """What came before may be written after the turn; the last place of a text is then another's."""
-    suffix = tuple(talk.text("\n"))
+    suffix = tuple(example.text("\n"))
     case = answer(certify_questions(PLAIN, ("user",), suffix), Rewriting())
     assert (case.mode, case.recipe is not None and case.recipe.cut) == (Mode.HISTORY, True)
     profile = Profile(suffix=suffix, cases=(case,))
-    said = [{"role": "system", "content": "You are Zephyr\nBe kind. "}, talk.user("hi")]
-    ids = moving(said, add_generation_prompt=True)
-    sampled = [*talk.text("hello"), *suffix]
-    step = Step(prompt=said, completion=[talk.said()], prompt_ids=ids, completion_ids=sampled)
-    prompt = [*step.messages, talk.user("why?")]
+    assistant = [{"role": "system", "content": "You are Zephyr\nBe kind. "}, example.user("hi")]
+    ids = moving(assistant, add_generation_prompt=True)
+    sampled = [*example.text("hello"), *suffix]
+    step = Step(prompt=assistant, completion=[example.assistant()], prompt_ids=ids, completion_ids=sampled)
+    prompt = [*step.messages, example.user("why?")]
     found = answer(stitch_questions([step], prompt, suffix, profile=profile), Rewriting())
-    right = moving([said[0], talk.user("why?")], add_generation_prompt=True)
+    right = moving([assistant[0], example.user("why?")], add_generation_prompt=True)
     assert not isinstance(found, Stitched) or list(found.bridge) == right
     assert stitch([step], prompt, suffix, moving, profile=profile) in (None, [*step.ids, *right])

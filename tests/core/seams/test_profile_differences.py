@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tests.core import talk
+from tests.core import example
 from tito_core import answer
 from tito_core.refusal import Reason
 from tito_core.seams.case import TurnKind
@@ -17,16 +17,16 @@ PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
 
 
 def known(*shapes: tuple[str, ...]) -> Profile:
-    profile = answer(probe_questions([talk.CLOSE], cases=False), talk.tokenize)
-    cases = [answer(certify_questions(PLAIN, shape, profile.suffix), talk.tokenize) for shape in shapes]
+    profile = answer(probe_questions([example.CLOSE], cases=False), example.tokenize)
+    cases = [answer(certify_questions(PLAIN, shape, profile.suffix), example.tokenize) for shape in shapes]
     return profile.then(*cases)
 
 
-def test_equal_profiles_say_the_same() -> None:
+def test_equal_profiles_have_no_differences() -> None:
     assert differences(known(("user",)), known(("user",))) == ()
 
 
-def test_what_only_one_has_met_is_no_difference() -> None:
+def test_a_case_that_only_one_profile_has_is_no_difference() -> None:
     assert differences(known(("user",)), known(("system",))) == ()
     assert differences(known(), known(("system",))) == ()
 
@@ -36,16 +36,16 @@ def test_everything_else_is_named() -> None:
     facts = attrs.evolve(one.facts, trims=None, opening=(1, 2))
     case = attrs.evolve(one.cases[0], mode=Mode.REFUSED, recipe=None, reason=Reason.UNPROVEN_TAIL)
     other = attrs.evolve(one, stop_ids=(7,), facts=facts, cases=(case,))
-    assert [said.split(":")[0] for said in differences(one, other)] == [
+    assert [assistant.split(":")[0] for assistant in differences(one, other)] == [
         "stop_ids",
         "trims",
         "opening",
         *["plain (text) before user"] * 2,
     ]
-    assert f"stop_ids: [{talk.CLOSE}] and [7]" in differences(one, other)
+    assert f"stop_ids: [{example.CLOSE}] and [7]" in differences(one, other)
 
 
-def test_the_order_of_stops_is_no_matter() -> None:
+def test_the_order_of_stops_does_not_matter() -> None:
     one = attrs.evolve(known(), stop_ids=(1, 2))
     assert differences(one, attrs.evolve(one, stop_ids=(2, 1))) == ()
 
@@ -56,8 +56,8 @@ def test_a_case_is_named_by_its_kind_and_shape_and_its_recipes_compared() -> Non
     assert case.recipe is not None
     other = one.then(attrs.evolve(case, recipe=attrs.evolve(case.recipe, close=(9,), mark=(8,), speaks=())))
     assert differences(one, other) == (
-        f"plain (text) before system, user: close: {(talk.CLOSE,)} and (9,)",
-        f"plain (text) before system, user: speaks: {(talk.OPEN, talk.ROLES['assistant'])} and ()",
+        f"plain (text) before system, user: close: {(example.CLOSE,)} and (9,)",
+        f"plain (text) before system, user: speaks: {(example.OPEN, example.ROLES['assistant'])} and ()",
     )
 
 

@@ -17,7 +17,7 @@ from tito_core.seams.seam import Seam, after, common_prefix, find_seam
         ([5, 6], [1, 5, 7, 5, 6], []),
     ],
 )
-def test_what_follows_a_text(text: list[int], ids: list[int], rest: list[int]) -> None:
+def test_the_ids_after_a_text(text: list[int], ids: list[int], rest: list[int]) -> None:
     assert after(text, ids) == tuple(rest)
 
 

@@ -42,7 +42,7 @@ def test_a_plain_turn_is_its_role_and_the_text() -> None:
     }
 
 
-def test_what_else_a_turn_has_stays_for_a_template_may_look_at_it() -> None:
+def test_other_keys_of_a_turn_are_kept_for_the_template() -> None:
     """A name, say, that a template writes after the text."""
     turn = {"role": "assistant", "content": "real", "name": "ann", "reasoning": "why", "x": None}
     assert TurnForm(turn).write("hi", "so") == {**turn, "content": "hi", "reasoning": "so"}
@@ -106,7 +106,7 @@ def test_a_flat_call_stays_flat_and_other_keys_are_left_out() -> None:
         (2, [(-1, False), (-1, True), (0, False), (0, True), (None, False), (None, True)]),
     ],
 )
-def test_the_likest_way_to_write_a_turn_comes_first(
+def test_the_most_similar_form_of_a_turn_comes_first(
     calls: int, shapes: list[tuple[int | None, bool]]
 ) -> None:
     message = turn(*[call("a", "f")] * calls)
@@ -208,13 +208,13 @@ TEXT: Plain = {"role": "system", "content": "real"}
         ("assistant", (ASKED,), [(ASKED, ANSWER)]),
     ],
 )
-def test_kin_of_the_real_history_hold_its_messages(
+def test_related_histories_have_the_messages_of_the_real_history(
     role: str, history: tuple[Plain, ...], kin: list[tuple[Plain, ...]]
 ) -> None:
     assert list(akin_histories(role, history)) == kin
 
 
-def test_kin_in_a_tool_loop_end_with_a_result_in_both_spellings() -> None:
+def test_related_histories_in_a_tool_loop_end_with_a_result_in_both_forms() -> None:
     first, second = akin_histories("tool", (TEXT, USER))
     assert first[:2] == second[:2] == (TEXT, USER)
     assert (lookup(first)[0], lookup(second)[0]) == ({"x": 3}, '{"x": 3}')

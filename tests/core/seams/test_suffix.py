@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.core import talk
+from tests.core import example
 from tito_core import InputError, Message, TemplateRefused, suffix_ids
 
 
@@ -22,40 +22,40 @@ class Template:
         if self.quirk == "first system" and "system" in roles[1:]:
             raise TemplateRefused("a system message comes first")
         for message in messages:
-            ids += talk.tokenize([message], add_generation_prompt=False)
+            ids += example.tokenize([message], add_generation_prompt=False)
             ids += [9] if message["role"] == "assistant" else []
         if self.quirk == "one user" and roles.count("user") > 1:
             raise TemplateRefused("a user speaks once")
         if self.quirk in {"open system", "one user"} and roles[-1] == "system":
             ids[ids.index(9)] = 8
         silent = self.quirk == "continues" and roles[-1] == "assistant"
-        return [*ids, talk.OPEN, 12] if add_generation_prompt and not silent else ids
+        return [*ids, example.OPEN, 12] if add_generation_prompt and not silent else ids
 
 
 def test_the_close_is_what_follows_less_what_makes_the_model_speak() -> None:
-    assert suffix_ids(Template()) == (talk.CLOSE, 9)
+    assert suffix_ids(Template()) == (example.CLOSE, 9)
 
 
 def test_a_template_that_lets_an_answer_go_on_writes_no_generation_prompt_after_it() -> None:
-    assert suffix_ids(Template("continues")) == (talk.CLOSE, 9)
+    assert suffix_ids(Template("continues")) == (example.CLOSE, 9)
 
 
 def test_a_system_text_that_may_only_come_first_is_not_asked_about() -> None:
-    assert suffix_ids(Template("first system")) == (talk.CLOSE, 9)
+    assert suffix_ids(Template("first system")) == (example.CLOSE, 9)
 
 
 def test_the_close_is_what_stands_before_any_message() -> None:
-    assert suffix_ids(Template("open system")) == (talk.CLOSE,)
+    assert suffix_ids(Template("open system")) == (example.CLOSE,)
 
 
-def test_a_user_who_may_not_speak_again_hides_no_other_message() -> None:
-    assert suffix_ids(Template("one user")) == (talk.CLOSE,)
+def test_a_template_without_consecutive_user_messages_has_a_suffix() -> None:
+    assert suffix_ids(Template("one user")) == (example.CLOSE,)
 
 
 def test_a_template_in_which_no_turn_can_be_located_has_no_suffix() -> None:
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        heard = [message for message in messages if message["role"] != "assistant"]
-        return talk.tokenize(heard, add_generation_prompt=add_generation_prompt)
+        without_assistant = [message for message in messages if message["role"] != "assistant"]
+        return example.tokenize(without_assistant, add_generation_prompt=add_generation_prompt)
 
     words = "^the chat template loses an assistant's content, or merges it: nothing can be stitched$"
     with pytest.raises(InputError, match=words):

@@ -1,4 +1,4 @@
-"""A tiny conversation and template for tests that are about something else."""
+"""An example conversation and chat template for tests that need any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tito_core import Message, Step, TemplateRefused
 OPEN, CLOSE, CALL = 1, 2, 3
 ROLES = {"system": 10, "user": 11, "assistant": 12, "tool": 13, "developer": 14}
 BASE = 100
-"""Text is one id a byte, from here on."""
+"""Each byte of text is one id, from this one on."""
 
 
 def text(words: str) -> list[int]:
@@ -34,7 +34,7 @@ def user(words: str = "hi") -> dict[str, Any]:
     return {"role": "user", "content": words}
 
 
-def said(words: str = "hello") -> dict[str, Any]:
+def assistant(words: str = "hello") -> dict[str, Any]:
     return {"role": "assistant", "content": words}
 
 
@@ -47,7 +47,7 @@ def step(
     """Return a step whose sampled ids are not those that its text would tokenize to."""
     prompt_ids = more.pop("prompt_ids", None) or tokenize(messages, add_generation_prompt=True)
     return Step(
-        prompt=messages, completion=[said(words)], prompt_ids=prompt_ids, completion_ids=sampled, **more
+        prompt=messages, completion=[assistant(words)], prompt_ids=prompt_ids, completion_ids=sampled, **more
     )
 
 
