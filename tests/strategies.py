@@ -41,8 +41,8 @@ class Choices:
 
     The first option is the simplest one. The number 0 chooses it everywhere.
 
-    >>> dice = Dice(7)
-    >>> dice.pick("abc"), dice.pick("abc"), dice.pick("abc")
+    >>> choices = Choices(7)
+    >>> choices.pick("abc"), choices.pick("abc"), choices.pick("abc")
     ('b', 'c', 'a')
     """
 
@@ -234,7 +234,7 @@ WRAPPERS: tuple[Callable[[dict[str, Any]], Any], ...] = (
 def respelled(choices: Choices, message: Mapping[str, Any]) -> Any:
     """Return the same message as another serializer would write it.
 
-    >>> respelled(Dice(0), {"role": "user", "content": "a"})
+    >>> respelled(Choices(0), {"role": "user", "content": "a"})
     {'role': 'user', 'content': 'a'}
     """
     rewritten = copy.deepcopy(dict(message))
