@@ -33,8 +33,8 @@ FAULTS = (
     Fault(
         "a replaced stop stays in the ledger",
         "stitch.py",
-        "return step.prompt_ids.then(sampled), len(sampled), overlap(",
-        "return step.prompt_ids.then(sampled), len(sampled) + 1, overlap(",
+        "kept, sampled, written = step.prompt_ids.then(text), len(text), overlap(",
+        "kept, sampled, written = step.prompt_ids.then(text), len(text) + 1, overlap(",
     ),
     Fault(
         "a cut turn is stitched though the policy refuses it",
@@ -45,7 +45,7 @@ FAULTS = (
     Fault(
         "media in the new messages are not seen",
         "locate.py",
-        "if step.messages.multimodal or told.multimodal:",
+        "if step.messages.multimodal or messages.multimodal:",
         "if step.messages.multimodal:",
     ),
     Fault(
@@ -56,8 +56,8 @@ FAULTS = (
     Fault(
         "a prompt that a step ends with is stitched",
         "locate.py",
-        "return best if longest < len(prompt) else _nothing_new(longest)",
-        "return best",
+        "if longest == len(prompt):",
+        "if False:",
     ),
     Fault(
         "the latest of equals is used though an earlier one is restated exactly",
@@ -68,8 +68,8 @@ FAULTS = (
     Fault(
         "a history in parts is read as parts",
         "locate.py",
-        "history=flattened((*told.opening[: len(before.opening)], *asked)),",
-        "history=(*told.opening[: len(before.opening)], *asked),",
+        "history=flattened((*messages.opening[: len(before.opening)], *last_user)),",
+        "history=(*messages.opening[: len(before.opening)], *last_user),",
     ),
     Fault(
         "what a prompt tells otherwise is read as it was",
@@ -80,8 +80,8 @@ FAULTS = (
     Fault(
         "a step keeps what a prompt tells otherwise",
         "stitch.py",
-        "return self._messages if self._messages.extends(messages) else messages.then(self.environment)",
-        "return self._messages",
+        "prompt=self._messages if shares else messages.then(self.environment),",
+        "prompt=self._messages,",
     ),
     Fault("True is 1", "normalization/canonical.py", 'return ("truth", value)', "return Decimal(value)"),
     Fault(
@@ -169,19 +169,19 @@ FAULTS = (
     Fault(
         "messages are handed out, not copied",
         "message.py",
-        "return map(_own, super().__iter__())",
+        "return map(_copy_of, super().__iter__())",
         "return super().__iter__()",
     ),
     Fault(
         "a close that is not the suffix is taken",
         "seams/prove.py",
-        "return 0 if begins else _mismatch()",
-        "return 0",
+        "if tail[:size] == turn.suffix or tail[:1] == (turn.stop,):",
+        "if True:",
     ),
     Fault(
         "the generation prompt counts as environment",
         "seams/prove.py",
-        "return len(found.seam.ids) - shared if shared > found.seam.place else 0",
+        "return len(located.seam.ids) - shared if shared > located.seam.place else 0",
         "return 0",
     ),
     Fault(

@@ -67,7 +67,7 @@ def facts(found: Stitched | Refusal) -> Any:
 def asking(
     stitch_input: StitchInput, steps: Sequence[Step]
 ) -> Generator[Question, Sequence[int], Stitched | Refusal]:
-    """Return the world's question, put to these steps."""
+    """Return the same stitch with these steps."""
     return stitch_questions(steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key)
 
 

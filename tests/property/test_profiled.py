@@ -56,7 +56,7 @@ def certified(toy: Toy, kind: TurnKind, shape: tuple[str, ...], *, cuts: bool) -
 
 
 def known(stitch_input: StitchInput, *, cuts: bool) -> Profile:
-    """Return a profile with the one case that the world needs, through its plain data."""
+    """Return a profile with the one case that the stitch needs, through its plain data."""
     located = locate(stitch_input.steps, stitch_input.prompt, policy=STRICT, key=stitch_input.key)
     named = None if isinstance(located, Refusal) else case_of(located.turn, located.environment)
     cases = () if named is None else (certified(stitch_input.toy, *named, cuts=cuts),)

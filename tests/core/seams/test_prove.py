@@ -122,7 +122,7 @@ def test_a_call_that_is_written_only_when_the_model_speaks_has_no_known_end() ->
 
 
 def test_a_generation_prompt_that_changes_the_close_is_unknown() -> None:
-    """Whatever follows the turn then counts as the world's: nothing shows where the prompt begins."""
+    """Whatever follows the turn then counts as environment: nothing shows where the prompt begins."""
 
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
