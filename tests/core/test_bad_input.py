@@ -12,29 +12,20 @@ import pytest
 from tests.core import example
 from tito_core import (
     InputError,
-    Ledger,
-    Located,
     Message,
-    OddStop,
-    Origin,
-    Policy,
     Reason,
     Refusal,
     Step,
     Stitched,
     TokenizeError,
     Trajectory,
-    Truncated,
     answer,
-    continue_questions,
-    locate,
     render_key,
     stitch,
     stitch_questions,
     suffix_ids,
 )
 from tito_core.normalization.compare import same
-from tito_core.normalization.receipts import Forgiveness
 from tito_core.seams.probe import probe
 from tito_core.seams.profile import Profile
 
@@ -55,46 +46,6 @@ def made(**wrong: Any) -> Step:
         "completion_ids": [3, 4],
     }
     return Step(**(right | wrong))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"logprobs": [-0.5]}, "logprobs has 1 values for 2 completion_ids"),
-        ({"logprobs": ["a", "b"]}, r"logprobs\[0\] is 'a'"),
-        ({"logprobs": [True, 0.0]}, r"logprobs\[0\] is True"),
-        ({"logprobs": [0.0, float("nan")]}, r"logprobs\[1\] is nan: give a number or None"),
-        ({"logprobs": 5}, "logprobs must be a list"),
-        ({"prompt_ids": [1, -2]}, r"prompt_ids\[1\] is -2"),
-        ({"prompt_ids": [1, 2**32]}, r"prompt_ids\[1\] is 4294967296"),
-        ({"prompt_ids": [1.0]}, r"prompt_ids\[0\] is 1.0"),
-        ({"completion_ids": [True]}, r"completion_ids\[0\] is True"),
-        ({"completion_ids": ["7"]}, r"completion_ids\[0\] is '7'"),
-        ({"completion_ids": "77"}, "completion_ids must be a sequence of ids, not str"),
-        ({"completion_ids": None}, "completion_ids must be a sequence of ids, not NoneType"),
-        ({"prompt": "hi"}, "prompt must be a list of messages, not str"),
-        ({"prompt": {"role": "user"}}, "prompt must be a list of messages, not dict"),
-        ({"prompt": [{"content": "x"}]}, r"prompt\[0\] has no role"),
-        ({"prompt": [{"role": 5}]}, r"prompt\[0\] has no role"),
-        ({"prompt": ["hi"]}, r"prompt\[0\] must be a message"),
-        ({"prompt": [{"role": "user", 5: "x"}]}, r"prompt\[0\] has the key 5"),
-        ({"prompt": [{"role": "user", "content": b"x"}]}, r"prompt\[0\] holds a bytes"),
-        ({"completion": [None]}, r"completion\[0\] must be a message"),
-        ({"truncated": "yes"}, "truncated is 'yes': give bool"),
-        ({"truncated": None}, "truncated is None: give bool"),
-        ({"key": 5}, "key is 5: give str or NoneType"),
-        ({"logprobs": ["a"] * 2}, r"logprobs\[0\] is 'a': give a number or None"),
-        ({"prompt_ids": [10**5000]}, r"prompt_ids\[0\] is a number of thousands of digits"),
-        ({"prompt_ledger": None}, "prompt_ledger is None: give Ledger"),
-        ({"prompt_ledger": [(Origin.PROMPT, 2)]}, r"prompt_ledger is \[.*: give Ledger"),
-        ({"logprobs": [0.0, "b"]}, r"logprobs\[1\] is 'b'"),
-        ({"logprobs": "ab"}, "logprobs must be a list of numbers, not str"),
-        ({"prompt_ledger": Ledger.prompt(3)}, "prompt_ledger covers 3 ids, prompt_ids has 2"),
-    ],
-)
-def test_a_step_names_what_is_wrong_with_it(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        made(**wrong)
 
 
 @pytest.mark.parametrize("prompt", ["hi", {"role": "user"}, None, 5, iter(())])
@@ -225,105 +176,11 @@ def test_a_template_that_rejects_the_new_messages_is_a_refusal() -> None:
     assert "no role critic" in found.detail
 
 
-def test_policies_for_odd_stops() -> None:
-    step = example.step(sampled=[900, 77])
-    assert refused([step], example.prompt(step), SUFFIX).reason is Reason.ODD_STOP
-    bridge = example.tokenize([example.user("more")], add_generation_prompt=True)
-    kept = stitch(
-        [step], example.prompt(step), SUFFIX, example.tokenize, policy=Policy(odd_stop=OddStop.KEEP)
-    )
-    assert kept == [*step.ids, example.CLOSE, *bridge]
-    put = stitch(
-        [step], example.prompt(step), SUFFIX, example.tokenize, policy=Policy(odd_stop=OddStop.REPLACE)
-    )
-    assert put == [*list(step.ids)[:-1], example.CLOSE, *bridge]
-
-
-@pytest.mark.parametrize(("stop_ids", "replaced"), [((), True), ((77, 78), True), ((78,), False)])
-def test_a_text_that_ended_a_turn_is_not_replaced(stop_ids: tuple[int, ...], replaced: bool) -> None:
-    """A stop string ends a turn with ids of text; where the stops are known, it is seen."""
-    step, policy = example.step(sampled=[900, 77]), Policy(odd_stop=OddStop.REPLACE)
-    profile = Profile(suffix=SUFFIX, stop_ids=stop_ids)
-    located = locate([step], example.prompt(step), policy=policy)
-    assert isinstance(located, Located)
-    for asking in (
-        stitch_questions([step], example.prompt(step), SUFFIX, policy=policy, profile=profile),
-        continue_questions(located, SUFFIX, profile=profile),
-    ):
-        found = answer(asking, example.tokenize)
-        if replaced:
-            assert isinstance(found, Stitched)
-            assert found.replaced_stop == 77
-        else:
-            assert isinstance(found, Refusal)
-            assert (found.reason, found.detail[:23]) == (Reason.ODD_STOP, "the turn ended with 77,")
-
-
-@pytest.mark.parametrize("choice", [OddStop.REPLACE, OddStop.KEEP])
-def test_a_turn_without_ids_has_no_stop_to_choose_about(choice: OddStop) -> None:
-    step = example.step(sampled=[])
-    found = refused([step], example.prompt(step), SUFFIX, policy=Policy(odd_stop=choice))
-    assert found.reason is Reason.ODD_STOP
-
-
-def test_policies_for_truncated_turns() -> None:
-    step = example.step(sampled=[900], truncated=True)
-    bridge = example.tokenize([example.user("more")], add_generation_prompt=True)
-    assert stitch([step], example.prompt(step), SUFFIX, example.tokenize) == [
-        *step.ids,
-        example.CLOSE,
-        *bridge,
-    ]
-    found = refused([step], example.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.REFUSE))
-    assert found.reason is Reason.TRUNCATED
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (
-            {"odd_stop": "refuse"},
-            "odd_stop is 'refuse': give OddStop.REFUSE or OddStop.REPLACE or OddStop.KEEP",
-        ),
-        ({"odd_stop": Truncated.REFUSE}, "odd_stop is <Truncated.REFUSE"),
-        ({"truncated": None}, "truncated is None: give Truncated.CLOSE or Truncated.REFUSE"),
-        ({"forgive": "dropped_reasoning"}, "forgive takes .*, not dropped_reasoning$"),
-        ({"forgive": [Forgiveness.DROPPED_REASONING, "x"]}, "forgive takes .*, not x$"),
-        ({"forgive": 5}, "forgive takes .*, not 5$"),
-    ],
-)
-def test_a_policy_takes_enum_members_and_no_strings(wrong: dict[str, Any], words: str) -> None:
-    """It would be taken for another."""
-    with pytest.raises(InputError, match=f"^{words}"):
-        Policy(**wrong)
-    assert Policy(forgive=Forgiveness.DROPPED_REASONING).forgive == {Forgiveness.DROPPED_REASONING}
-
-
-def test_a_policy_forgives_only_what_is_optional() -> None:
-    wrong = (Forgiveness.CALL_KEYS, Forgiveness.ABSENT)
-    with pytest.raises(InputError) as caught:
-        Policy(forgive=wrong)
-    message = str(caught.value).replace("Forgiveness.", "")
-    assert message == (
-        "forgive takes DROPPED_REASONING, RENAMED_TOOL_IDS, TRAILING_WHITESPACE, not ABSENT, CALL_KEYS"
-    )
-
-
 def nested(depth: int) -> Any:
     data: Any = "x"
     for _ in range(depth):
         data = [data]
     return data
-
-
-@pytest.mark.parametrize(
-    "run", [(Origin.SAMPLED, -3), ("sampled", 1), (Origin.PROMPT, 1.0), (Origin.PROMPT, True)]
-)
-def test_an_invalid_run_is_named(run: Any) -> None:
-    with pytest.raises(InputError, match=r"^a run is \("):
-        Ledger.prompt(2).then(run)
-    with pytest.raises(InputError, match=r"^a run is \("):
-        Ledger.of([run])
 
 
 class Elsewhere:

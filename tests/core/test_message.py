@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
+import pydantic
 import pytest
 
+from tests.core import example
 from tito_core import InputError, Messages
 from tito_core.message import MAX_DEPTH, copied, is_multimodal
 
@@ -201,3 +204,40 @@ def test_an_object_of_attrs_that_holds_itself_is_too_deep() -> None:
     loop.content = loop
     with pytest.raises(InputError, match=r"prompt\[0\] nests deeper"):
         copied([loop], "prompt")  # type: ignore[list-item]  # what a client library may hand over
+
+
+class Said(pydantic.BaseModel):
+    role: str
+    content: str | None = None
+
+
+@attrs.frozen
+class Spoken:
+    role: str
+    content: list[Any]
+
+
+def test_objects_of_client_libraries_become_plain_data() -> None:
+    messages: list[Any] = [Said(role="user", content="a"), Spoken("user", [Said(role="x")])]
+    assert copied(messages, "prompt") == (
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": [{"role": "x", "content": None}]},
+    )
+    with pytest.raises(InputError, match=r"prompt\[3\] holds a SimpleNamespace"):
+        copied([SimpleNamespace(role="user")], "prompt", 3)  # type: ignore[list-item]  # no fields to read
+
+
+def test_messages_know_their_opening_and_their_last_user() -> None:
+    system, user, reply = {"role": "system", "content": "s"}, example.user(), example.assistant()
+    start = Messages.of([system])
+    assert (start.opening, start.asked) == ((system,), -1)
+    longer = start.then([{**system, "role": "developer"}, user, system])
+    assert [message["role"] for message in longer.opening] == ["system", "developer"]
+    assert longer.asked == 2
+    last = longer.then([reply, user, reply])
+    assert last.opening == longer.opening
+    assert last.asked == 5
+    assert last.then([]) is last
+    assert Messages.of([user, system]).opening == ()
+    with pytest.raises(InputError, match=r"prompt\[7\] has no role"):
+        last.then([{"content": "x"}])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
 
 from tests.core import example
-from tito_core import Step, Trajectory
+from tito_core import Ids, InputError, Step, Trajectory
 
 FIRST = example.step()
 CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
@@ -66,3 +67,40 @@ def test_a_prompt_that_is_forgiven_stays_as_it_is(restated: dict[str, Any]) -> N
     first = Step(prompt=[example.user()], completion=[called([CALL])], prompt_ids=[1], completion_ids=[2])
     step = later(prompt=[example.user(), restated, example.user("more")], prompt_ids=[1, 2, 3])
     assert Trajectory([first, step])[1].prompt == [example.user(), restated, example.user("more")]
+
+
+def test_a_trajectory_is_a_sequence_of_steps() -> None:
+    first, second = example.step(), example.step(words="other")
+    trajectory = Trajectory([first]).append(second)
+    assert list(trajectory) == [first, second]
+    assert trajectory == [first, second]
+    assert trajectory != [first]
+    assert trajectory != [second, first]
+    assert trajectory != 5
+    assert trajectory[0] == first
+    assert trajectory[:1] == [first]
+    assert trajectory.older == [first]
+    assert Trajectory().older is None
+    assert trajectory.longest == 2
+    assert Trajectory().longest == 0
+    assert repr(trajectory) == "Trajectory(2 steps, longest 2 messages)"
+    with pytest.raises(TypeError):
+        hash(trajectory)
+    with pytest.raises(InputError, match=r"step is \{\}: give a Step"):
+        trajectory.append({})  # type: ignore[arg-type]  # what a newcomer tries
+
+
+def test_a_step_whose_sampled_ids_are_packed_shares_its_prompt_too() -> None:
+    first = example.step()
+    again = example.step(
+        example.prompt(first), prompt_ids=[*first.ids, 7], sampled=Ids.of([900, example.CLOSE]).packed()
+    )
+    stored = Trajectory([first, again])[1]
+    assert stored == again
+    assert stored.prompt_ids.extends(Trajectory([first])[0].ids) or stored.prompt_ids.parent is not None
+    assert all(isinstance(part, array) for part in stored.ids.parts())
+
+
+def test_a_step_that_already_shares_is_kept_as_it_is() -> None:
+    plain = Trajectory([example.step()])[0]
+    assert Trajectory([plain])[0] is plain

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
 
 from tito_core.seams.case import TurnKind, shape_of
-from tito_core.seams.probe import kinds
 from tito_core.seams.sample import sample_environment, sample_turn
 
 Plain = dict[str, Any]
@@ -137,27 +135,6 @@ def test_an_unusual_environment_has_no_shape(environment: list[Plain]) -> None:
 
 def test_results_of_calls_that_share_an_id_have_no_shape() -> None:
     assert shape_of([result("a"), result("a")], assistant(tool_calls=[call("a"), call("a")])) is None
-
-
-USUAL = [(kind, shape) for kind, shape in kinds()]
-
-
-def test_the_usual_cases_are_told_apart() -> None:
-    assert len(set(USUAL)) == len(USUAL)
-    assert {(kind.before, kind.reasoning, kind.calls) for kind, _ in USUAL} == set(
-        product(("user", "tool"), (False, True), (0, 1, 2))
-    )
-    assert {kind.content for kind, _ in USUAL if not kind.calls} == {"text"}
-    assert len({kind.label for kind, _ in USUAL}) == 12
-
-
-@pytest.mark.parametrize("many", [2, 3])
-def test_a_sample_is_of_the_kind_and_the_shape_that_it_stands_for(many: int) -> None:
-    for kind, shape in [*USUAL, (USUAL[0][0], ("user:empty", "assistant+"))]:
-        turn = sample_turn(kind, ["find"] * (many if kind.calls > 1 else kind.calls))
-        environment = sample_environment(shape, turn, many, "Well")
-        assert TurnKind.of(turn, kind.before) == kind
-        assert shape_of(environment, turn) == shape
 
 
 def test_a_stand_in_has_the_given_text() -> None:

@@ -1,0 +1,111 @@
+"""Which messages are the same, and what a policy may forgive."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tito_core import Forgiveness
+from tito_core.normalization.compare import same
+
+F = Forgiveness
+
+
+def assistant(content: Any = "a", **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+def calling(call: Any) -> dict[str, Any]:
+    return assistant(None, tool_calls=[call])
+
+
+def part(text: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": text, **more}
+
+
+def call(**more: Any) -> dict[str, Any]:
+    return {"id": "c", "function": {"name": "f", "arguments": "{}"}, **more}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (assistant([part("a"), part("b", cache=None)]), assistant([part("a"), part("b")])),
+        (assistant(tool_calls=call()), assistant(tool_calls=[call()])),
+        (assistant(tool_calls="f"), assistant(tool_calls=["f"])),
+    ],
+)
+def test_these_are_the_same(ours: Any, theirs: Any) -> None:
+    assert same(ours, theirs) is not None
+    assert same(theirs, ours) is not None
+
+
+DIFFERENT = {
+    "parts that are strings": (assistant(["a", "b"]), assistant(["a", "c"])),
+    "a part that says more": (assistant([part("a", cache=1)]), assistant("a")),
+    "a part of another type": (assistant([{"type": "refusal", "text": "a"}]), assistant("a")),
+    "a part whose text is none": (assistant([part(1)]), assistant("1")),
+    "two parts and their list": (assistant([part("a"), part("b")]), assistant(["a", "b"])),
+    "two reasonings": (assistant(reasoning="t", reasoning_content="u"), assistant(reasoning="t")),
+    "two reasonings, in turn": (
+        assistant(reasoning="t", reasoning_content="u"),
+        assistant(reasoning="u", reasoning_content="t"),
+    ),
+    "calls that are no objects": (calling("f"), calling("g")),
+    "odd calls": (calling({"id": "c", "x": 1}), calling({"id": "c", "x": 2})),
+    "odd calls of other ids": (calling({"id": "c", "x": 1}), calling({"id": "d", "x": 1})),
+    "an odd call and none": (calling({"id": "c"}), assistant(None)),
+    "arguments that are a list": (calling(call(function={"name": "f", "arguments": [1]})), calling(call())),
+    "an empty list of arguments": (calling(call(function={"name": "f", "arguments": []})), calling(call())),
+    "an object and an array of pairs": (assistant({"a": 1}), assistant([["a", 1]])),
+    "not a number": (assistant({"a": math.inf}), assistant({"a": -math.inf})),
+    "infinity and its name": (assistant({"a": math.inf}), assistant({"a": "inf"})),
+    "a truth and its name": (assistant({"a": True}), assistant({"a": ["truth", True]})),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_these_differ(ours: Any, theirs: Any) -> None:
+    assert same(ours, theirs) is None
+    assert same(theirs, ours) is None
+
+
+WHITE = frozenset((F.TRAILING_WHITESPACE,))
+
+
+DROPPED = frozenset((F.DROPPED_REASONING,))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "forgive", "receipt"),
+    [
+        (assistant("a"), assistant("a "), WHITE, WHITE),
+        (assistant("a "), assistant("a\n"), WHITE, WHITE),
+        (assistant("a"), assistant("a"), WHITE, frozenset()),
+        (assistant(" a"), assistant("a"), WHITE, None),
+        (assistant(" \n"), assistant(""), WHITE, WHITE),
+        ({"role": "user", "content": "a "}, {"role": "user", "content": "a"}, WHITE, None),
+        (assistant(reasoning="t"), assistant(), DROPPED, DROPPED),
+        (assistant(reasoning="t"), assistant(reasoning="t"), DROPPED, frozenset()),
+        (assistant(), assistant(reasoning="t"), DROPPED, None),  # it was never thought
+        (assistant(reasoning="t"), assistant(reasoning="u"), DROPPED, None),
+        ({"role": "user", "reasoning": "t"}, {"role": "user"}, DROPPED, None),
+        (assistant("a ", reasoning="t"), assistant("a"), WHITE | DROPPED, WHITE | DROPPED),
+        (assistant("a ", reasoning="t"), assistant("a"), WHITE, None),
+        (assistant("a ", reasoning="t"), assistant("a"), DROPPED, None),
+    ],
+)
+def test_what_a_policy_forgives_has_an_owner_and_a_direction(
+    ours: Any, theirs: Any, forgive: frozenset[F], receipt: frozenset[F] | None
+) -> None:
+    assert same(ours, theirs, forgive) == receipt
+
+
+def test_an_id_that_was_left_out_is_not_renamed() -> None:
+    forgive = frozenset((F.RENAMED_TOOL_IDS,))
+    named, nameless = (calling(call(id=name)) for name in ("c", None))
+    assert same(named, nameless, forgive) is None
+    assert same(nameless, named, forgive) is None
+    assert same(nameless, nameless, forgive) == frozenset()
