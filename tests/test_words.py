@@ -20,27 +20,16 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NAMES = frozenset(
-    (
-        *(
-            "told",
-            "retold",
-            "door",
-            "tap",
-            "fleet",
-            "thrift",
-            "dice",
-            "held",
-            "made",
-            "scene",
-            "talk",
-            "manner",
-        ),
-        *("manners", "heard", "babble", "kindred", "trouble", "somebody", "nobody", "whoever"),
+    re.findall(
+        r"\w+",
+        "told retold door tap fleet thrift dice held made scene talk manner manners heard babble kindred trouble "
+        "somebody nobody whoever",
     )
 )
 """Words that may be no part of a name; each has a plain one in the glossary or in the field."""
 PROSE = re.compile(
-    r"\b(?:is|are|was|were) (?-i:none)\b|\btold\b|\bnobody\b|\banybody\b|\bwhoever\b|, and (?:no|never) more\b"
+    r"\b(?:is|are|was|were) (?-i:none)\b|\btold\b|\bnobody\b|\banybody\b|\bwhoever\b"
+    r"|, and (?:no|never) more\b"
     r"|\bbabbl\w+|\bat the door\b|\bin the manner of\b|\bwithout a (?:word|thought)\b|\btells? of\b",
     re.IGNORECASE,
 )
