@@ -36,14 +36,15 @@ def drift() -> Picture:
     whole = family().ids([*first.messages, user(QUESTIONS[1])])
     rendered = _last_turn(whole, len(first.step.prompt_ids), sampled[-1])
     picture = Picture("Retokenization drift: a sampled turn and its re-render")
-    y = MARGIN + 12
-    picture.text(MARGIN, y, f"sampled by the engine: {len(sampled)} ids", "title")
-    picture.text(MARGIN, y + 18, f"rendered again from the message: {len(rendered)} ids", "title")
-    picture.text(MARGIN + 330, y, "upper row", "soft")
-    picture.text(MARGIN + 330, y + 18, "lower row; thick or dashed: not what was sampled", "soft")
-    y += 36
-    for row in _rows(list(_columns(sampled, rendered))):
-        x = MARGIN
+    names = ("sampled", "re-render")
+    left = MARGIN + LETTER * max(map(len, names)) + 12
+    y = MARGIN
+    for place, ids in zip((y, y + HEIGHT + GAP), (sampled, rendered), strict=True):
+        picture.text(MARGIN, place + 33, f"{len(ids)} ids", "soft")
+    for row in _rows(list(_columns(sampled, rendered)), WIDEST - left):
+        x = left
+        for place, name in zip((y, y + HEIGHT + GAP), names, strict=True):
+            picture.text(MARGIN, place + 17, name, "title")
         for above, below in row:
             picture.row(x, y, above)
             picture.row(x, y + HEIGHT + GAP, below)
@@ -53,6 +54,7 @@ def drift() -> Picture:
                     picture.rectangle(x, place, width - GAP, HEIGHT, "absent")
             x += width
         y += 2 * (HEIGHT + GAP) + 14
+    picture.text(left, y + 6, "green: the same ids; thick red: other ids; dashed: no id there", "soft")
     return picture
 
 
@@ -120,7 +122,8 @@ def branch() -> Picture:
         picture.rectangle(x, y, 230, 56, "plain")
         picture.text(x + 10, y + 18, node.name, "title")
         picture.text(x + 10, y + 34, str(node.call.step.prompt[-1]["content"]))
-        picture.text(x + 10, y + 50, f"{len(node.call.step.completion_ids)} ids sampled", "soft")
+        count = len(node.call.step.completion_ids)
+        picture.text(x + 10, y + 50, f"{count} {'id' if count == 1 else 'ids'} sampled", "soft")
         if node.parent is not None:
             above = places[node.parent]
             start = MARGIN + above[0] * 290 + 230, MARGIN + above[1] * 80 + 28
@@ -154,7 +157,24 @@ def _columns(sampled: list[int], rendered: list[int]) -> Iterator[tuple[list[Box
         if kind == "equal":
             yield from (([one], [other]) for one, other in zip(above, below, strict=True))
         else:
-            yield above, below
+            extra = _unmatched(above, below)
+            if extra:
+                yield above[:extra], []
+            yield above[extra:], below
+
+
+def _unmatched(above: Sequence[Box], below: Sequence[Box]) -> int:
+    """Return how many tokens stand before those that spell the text of `below`; 0 where none spell it.
+
+    >>> _unmatched([Box("<think>", "1"), Box("How", "2"), Box("ever", "3")], [Box("However", "4")])
+    1
+    """
+    text = _text(below)
+    return next((start for start in range(len(above)) if _text(above[start:]) == text), 0)
+
+
+def _text(boxes: Iterable[Box]) -> str:
+    return "".join(box.text for box in boxes)
 
 
 def _boxes(ids: Iterable[int], style: str) -> list[Box]:
@@ -162,14 +182,14 @@ def _boxes(ids: Iterable[int], style: str) -> list[Box]:
 
 
 def _rows(
-    columns: list[tuple[list[Box], list[Box]]],
+    columns: list[tuple[list[Box], list[Box]]], limit: float
 ) -> list[list[tuple[list[Box], list[Box]]]]:
-    """Break columns into rows that fit the page."""
+    """Break columns into rows of at most `limit` pixels."""
     rows: list[list[tuple[list[Box], list[Box]]]] = [[]]
     used = 0.0
     for column in columns:
         width = max(map(width_of, column))
-        if rows[-1] and used + width > WIDEST:
+        if rows[-1] and used + width > limit:
             rows.append([])
             used = 0.0
         rows[-1].append(column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,11 @@ def test_the_drift_picture_marks_ids_that_differ() -> None:
     styles = [element.get("class") for element in root.iter("{http://www.w3.org/2000/svg}rect")]
     assert styles.count("changed") > 3
     assert styles.count("sampled") > 10
+
+
+def test_the_re_rendered_word_stands_below_the_ids_that_were_sampled_for_it() -> None:
+    root = ET.fromstring((FOLDER / "drift.svg").read_text(encoding="utf-8"))  # noqa: S314  # our own
+    elements = list(root)
+    boxes = {after.text: box for box, after in pairwise(elements) if box.tag.endswith("rect") and after.text}
+    assert boxes["How"].get("x") == boxes["However"].get("x")
+    assert float(boxes["How"].attrib["y"]) < float(boxes["However"].attrib["y"])
