@@ -15,6 +15,7 @@ import orjson
 
 from tito_core import InputError, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
+from tito_io.cli.main import output_may_close
 from tito_io.cli.options import WholeRange, choices, family_option, html_option, json_option
 
 if TYPE_CHECKING:
@@ -186,7 +187,13 @@ def audit(**values: Any) -> None:
             _write_page(options.html, report, options)
     except TitoError as error:
         fail(error, BAD_INPUT)
-    if options.as_json:
+    with output_may_close():
+        _print_report(report, as_json=options.as_json)
+    sys.exit(status(report))
+
+
+def _print_report(report: AuditReport, *, as_json: bool) -> None:
+    if as_json:
         from .report import summary  # noqa: PLC0415  # heavy, and not needed for --help
 
         _print_json({"summary": summary(report)})
@@ -196,7 +203,6 @@ def audit(**values: Any) -> None:
         from .table import table  # noqa: PLC0415  # likewise
 
         Console().print(table(report))
-    sys.exit(status(report))
 
 
 def status(report: AuditReport) -> int:
@@ -224,7 +230,8 @@ def _audited(options: AuditOptions) -> AuditReport:
 
         def on_break(one: Break) -> None:
             if options.as_json:
-                _print_json(break_to_json(one), stdout)
+                with output_may_close():
+                    _print_json(break_to_json(one), stdout)
 
         try:
             for report in _growing_reports(options, reading, on_break, progress):  # noqa: B007  # the last is used

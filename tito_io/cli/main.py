@@ -81,10 +81,29 @@ def _run() -> int:
     return 0
 
 
+@contextmanager
+def output_may_close() -> Iterator[None]:
+    """Let the reader of standard output leave early, as `head` does: the rest is computed and not printed.
+
+    For commands whose exit status or files matter without their output.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        _discard_output()
+
+
+def _discard_output() -> None:
+    """Send the rest of the output nowhere, so that Python does not fail when it flushes it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
 def _close_output(error: OSError) -> None:
-    """Report that standard output takes no more, and keep Python from flushing it again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if not isinstance(error, BrokenPipeError):  # a reader such as `head` may leave
+    """Report that standard output takes no more, and discard what is left."""
+    _discard_output()
+    if not isinstance(error, BrokenPipeError):
         _complain(f"standard output: {error.strerror or error}; the rest of the output is lost")
 
 

@@ -13,6 +13,7 @@ import click
 
 from tito_core import Reason, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
+from tito_io.cli.main import output_may_close
 from tito_io.cli.options import FiniteRange, choices, html_option, json_option
 
 from .budget import SECONDS
@@ -138,18 +139,15 @@ def _lint(options: LintOptions) -> int:
     reports: list[LintReport] = []
     for report in _reports(options):
         if report.error is None:
-            _print_table(report, options)
+            with output_may_close():
+                _print_table(report, options)
         elif report.error not in {earlier.error for earlier in reports}:  # templates of a folder share errors
             complain(report.error)
         reports.append(report)
-    if options.as_json:
-        _print_json(reports)
-    elif any(report.looks for report in reports):
-        from .table import legend  # noqa: PLC0415  # what only this needs is imported here
-
-        _console().print(legend())
     if options.html is not None:
         _write_page(options.html, reports)
+    with output_may_close():
+        _print_rest(reports, options)
     return status(reports, options.accept)
 
 
@@ -190,6 +188,16 @@ def _print_table(report: LintReport, options: LintOptions) -> None:
 
     if not options.as_json:
         show(report, _console())
+
+
+def _print_rest(reports: Sequence[LintReport], options: LintOptions) -> None:
+    """Print what follows the last template: the reports as JSON, or the legend of the tables."""
+    if options.as_json:
+        _print_json(reports)
+    elif any(report.looks for report in reports):
+        from .table import legend  # noqa: PLC0415  # likewise
+
+        _console().print(legend())
 
 
 def _print_json(reports: Sequence[LintReport]) -> None:

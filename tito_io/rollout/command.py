@@ -25,7 +25,7 @@ from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.wire import root_of
 from tito_io.families.family import Family
 
-from .report import Report, report_of
+from .report import ClosableReport, Report, report_of
 from .run import Rollout
 from .script import default_script, load
 
@@ -193,7 +193,9 @@ async def _rollout(given: RolloutOptions) -> int:
         run = Rollout(conversation, script, given.turns or len(script.lines), compare=given.compare)
         run.waiting = given.waiting
         with _calls_written(run, given.calls), report_of(engine.name, as_json=given.as_json) as report:
-            return await _report(run, report, as_json=given.as_json)
+            # The file is wanted whole, even where the reader of standard output leaves early.
+            closable = report if given.calls is None else ClosableReport(report)
+            return await _report(run, closable, as_json=given.as_json)
 
 
 @contextmanager

@@ -224,6 +224,39 @@ def test_a_reader_who_leaves_is_no_verdict(options: tuple[str, ...]) -> None:
         assert run.stderr.read() == ""
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_files_are_written_whole_after_the_reader_leaves(form: tuple[str, ...], tmp_path: Path) -> None:
+    calls, folder = tmp_path / "calls.jsonl", write_family(tmp_path / "family")
+
+    def unread(*options: str) -> int:
+        with started(*options, *form) as run:
+            assert run.stdout is not None
+            assert run.stderr is not None
+            run.stdout.close()
+            try:
+                status = run.wait(60)
+            finally:
+                run.kill()
+            assert run.stderr.read() == ""
+            return status
+
+    assert unread("rollout", "--turns", "4", "--calls", str(calls)) == 0
+    assert len(calls.read_text(encoding="utf-8").splitlines()) == 4
+    pages = tmp_path / "audit.html", tmp_path / "lint.html"
+    assert unread("audit", str(calls), "--family", str(folder), "--html", str(pages[0])) == 1
+    assert unread("lint", str(folder), "--html", str(pages[1])) == lint_status(folder)
+    for page in pages:
+        assert page.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+def lint_status(folder: Path) -> int:
+    """Return the exit status of `tito lint` with a reader."""
+    with started("lint", str(folder)) as run:
+        run.communicate(timeout=60)
+    assert run.returncode != BAD_INPUT
+    return run.returncode
+
+
 def test_an_interrupt_ends_a_rollout_with_a_line() -> None:
     with started("rollout", "--turns", "100000", "--max-tokens", "1", "--json") as run:
         assert run.stdout is not None
