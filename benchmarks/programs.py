@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -70,7 +71,7 @@ def floor(history: History) -> Work:
     of the same `==`.
     """
     steps, prompt = history.unshared(), parsed(history.prompt)
-    stored, again = list(steps[-1].messages.peek(slice(None))), prompt[:-1]
+    stored, again = list(chain.from_iterable(steps[-1].messages.parts())), prompt[:-1]
     head, rest = list(steps[-1].prompt_ids), list(steps[-1].completion_ids)
     return lambda: (stored == again, head + rest)
 

@@ -22,8 +22,8 @@ PAGES = [
 NAMES = frozenset(
     re.findall(
         r"\w+",
-        "told retold door tap fleet thrift dice held made scene talk manner manners heard babble kindred trouble "
-        "somebody nobody whoever",
+        "told retold door tap fleet thrift dice held made scene talk manner manners heard babble kindred "
+        "trouble somebody nobody whoever",
     )
 )
 """Words that may be no part of a name; each has a plain one in the glossary or in the field."""

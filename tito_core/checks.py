@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import EnumType
 from itertools import chain
 from typing import Any
@@ -20,7 +20,17 @@ def require(value: object, kinds: type | tuple[type, ...], name: str, expected: 
     tito_core.errors.InputError: max_length is '5': give a whole number
     """
     if not isinstance(value, kinds):
-        raise InputError(f"{name} is {value!r:.60}: give {expected}")
+        raise InputError(f"{name} is {short_repr(value)}: give {expected}")
+
+
+def short_repr(value: object) -> str:
+    """Return the first 60 characters of a value's repr, or its type where the repr would show messages."""
+    if isinstance(value, Mapping | list | tuple):
+        return f"a {type(value).__name__}"
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # Python does not write numbers of more than 4,300 digits
+        return "a number of thousands of digits"
 
 
 def is_a(*kinds: type) -> Callable[[object, attrs.Attribute[Any], object], None]:

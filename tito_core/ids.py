@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from operator import index
-from typing import Self, SupportsIndex
+from typing import Self, SupportsIndex, cast
 
 import attrs
 
+from .checks import short_repr
 from .errors import InputError
 from .shared import Shared
 
@@ -67,11 +69,7 @@ class Ids(Shared[int]):
 
     def packed(self) -> Self:
         """Return the same ids stored at four bytes each; parts that are packed already stay shared."""
-        loose = []
-        for link in self.links():
-            if isinstance(link.part, array):
-                break
-            loose.append(link)
+        loose = list(takewhile(lambda link: not isinstance(link.part, array), self.links()))
         grown = loose[-1].older if loose else self
         for link in reversed(loose):
             grown = type(self)(array(PACKED, link.part), grown)
@@ -119,16 +117,16 @@ def _complaint(items: tuple[object, ...], name: str) -> str:
     """Return an error text that names the first item which cannot be an id."""
     for position, item in enumerate(items):
         if isinstance(item, bool) or not _is_id(item):
-            return f"{name}[{position}] is {_short_repr(item)}: an id is a whole number from 0 to 4294967295"
+            return f"{name}[{position}] is {short_repr(item)}: an id is a whole number from 0 to 4294967295"
     raise AssertionError("unreachable: one item was refused")  # pragma: no cover
 
 
-def _short_repr(item: object) -> str:
-    try:
-        return f"{item!r:.60}"
-    except ValueError:  # Python does not write numbers of more than 4,300 digits
-        return "a number of thousands of digits"
-
-
 def _is_id(item: object) -> bool:
-    return isinstance(item, SupportsIndex) and 0 <= index(item) < 2**32
+    try:
+        return 0 <= index(cast("SupportsIndex", item)) < 2**32
+    except (
+        TypeError,
+        OverflowError,
+        ValueError,
+    ):  # an array of several numbers has an `__index__` that raises
+        return False

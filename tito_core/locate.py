@@ -104,7 +104,7 @@ def locate(
         return Refusal(Reason.MULTIMODAL, "the prompt has media") if Messages.of(prompt).multimodal else match
     messages = _conversation(match, prompt)
     start = match.step.messages.length
-    message, environment = messages.peek(start - 1), messages.peek(slice(start, None))
+    message, environment = messages.peek(start - 1), map(messages.peek, range(start, messages.length))
     refusal = _unfit(match.step, messages, message, policy)
     if refusal is not None:
         return refusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, takewhile
 from typing import Any
 
 from .message import Message, Messages, copied
@@ -124,11 +124,7 @@ def chain_hash(messages: Messages) -> int:
     The hash ignores every difference that a policy can forgive. Unequal hashes prove that two histories
     differ; equal ones prove nothing and are followed by a comparison.
     """
-    missing: list[Messages] = []
-    for link in messages.links():
-        if link.memo is not None:
-            break
-        missing.append(link)
+    missing = list(takewhile(lambda link: link.memo is None, messages.links()))
     shared = missing[-1].older if missing else messages
     known = shared.memo if shared is not None and shared.memo is not None else 0
     for link in reversed(missing):

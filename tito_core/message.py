@@ -25,7 +25,9 @@ MAX_DEPTH = 100
 
 _TEXT = frozenset((str,))
 
-MEDIA = re.compile(r"(input_)?(audio|image|video|file)(_url|_embeds|_pil)?|document|prompt_embeds")
+MEDIA = re.compile(
+    r"(input_)?(audio|file|image|video)|(audio|image|video)_url|(audio|image|prompt)_embeds|image_pil|document"
+)
 """Content part types whose ids are more than the text around them."""
 BESIDE = ("audio", "images", "videos")
 """Keys of a message that hold media beside its content."""
@@ -100,12 +102,8 @@ class Messages(Shared[dict[str, Any]]):
         """Return copies of `messages`. Raises `InputError` that names the invalid one after `name`."""
         return messages if isinstance(messages, cls) else cls(copied(messages, name))
 
-    @overload
-    def peek(self, index: int) -> dict[str, Any]: ...
-    @overload
-    def peek(self, index: slice) -> Sequence[dict[str, Any]]: ...
-    def peek(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
-        """Return what is stored, uncopied: for callers that neither change it nor pass it on."""
+    def peek(self, index: int) -> dict[str, Any]:
+        """Return a message as it is stored, for callers that neither change it nor pass it on."""
         return super().__getitem__(index)
 
     def then(self, messages: Sequence[Message], name: str = "prompt") -> Messages:
@@ -193,10 +191,8 @@ def _fields(value: Any, where: str) -> Mapping[str, Any]:
 
 def _is_text(value: Any) -> bool:
     """Return whether a value holds no number and no truth value."""
-    if isinstance(value, dict):
-        return all(map(_is_text, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_text, value))
+    if isinstance(value, dict | list):
+        return all(map(_is_text, value.values() if isinstance(value, dict) else value))
     return value is None or type(value) is str
 
 

@@ -7,7 +7,7 @@ extend it. A rollout of T turns therefore stores its ids and messages once, not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, Self, TypeVar, cast, overload
 
 import attrs
@@ -31,12 +31,9 @@ class Chain:
 
     def extends(self, older: Chain) -> bool:
         """Return whether `older` itself, not an equal link, is part of this chain."""
-        for link in self.links():
-            if link is older:
-                return True
-            if link.length < older.length:
-                break
-        return False
+        return any(
+            link is older for link in takewhile(lambda link: link.length >= older.length, self.links())
+        )
 
 
 SHOWN = 8

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from .checks import short_repr
 from .errors import InputError
 from .ids import PACKED, Ids, checked
 from .ledger import Ledger, Origin
@@ -185,9 +186,10 @@ def continue_questions(
 
 
 def _checked(suffix: Sequence[int], profile: object) -> tuple[int, ...]:
-    if profile is not None and not hasattr(profile, "known_tail_questions"):
-        raise InputError(f"profile is {profile!r:.60}: give a Profile, such as probe returns, or None")
-    return checked(suffix, "suffix")
+    close = checked(suffix, "suffix")
+    if isinstance(profile, type) or not isinstance(profile, ProfileLike | None):
+        raise InputError(f"profile is {short_repr(profile)}: give a Profile, such as probe returns, or None")
+    return close
 
 
 def _join(

@@ -55,7 +55,7 @@ class Trajectory(Shared[Step]):
     def append(self, step: Step) -> Trajectory:
         """Return this trajectory followed by `step`. Raises `InputError` for anything else."""
         require(step, Step, "step", "a Step, such as Stitched.then returns")
-        longer = Trajectory.__new__(Trajectory)
+        longer = type(self).__new__(type(self))
         longer.__attrs_init__((_sharing(self, step),), self if self.length else None)
         return longer
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from tests.core import example
@@ -264,6 +265,7 @@ async def awaited(messages: Sequence[Message], *, add_generation_prompt: bool) -
             r"a mapping: give the list in it, .* input_ids$",
         ),
         (lambda *_, **__: [[1, 2]], TokenizeError, r"a batch: give the list of one conversation's ids$"),
+        (lambda *_, **__: np.array([[1, 2]]), TokenizeError, r"\[0\] is array\(\[1, 2\]\): an id is a whole"),
     ],
 )
 def test_an_invalid_tokenize_fn_is_named(tokenize_fn: Any, kind: type[Exception], expected: str) -> None:
@@ -272,11 +274,20 @@ def test_an_invalid_tokenize_fn_is_named(tokenize_fn: Any, kind: type[Exception]
         stitch([step], example.prompt(step), (example.CLOSE,), tokenize_fn)
 
 
+class Knows:
+    """Has one of the three things that the kernel needs of a profile."""
+
+    known_tail_questions = print
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         ({"key": 5}, r"^key is 5: give the string that render_key made"),
-        ({"profile": {}}, r"^profile is {}: "),
+        ({"profile": {}}, r"^profile is a dict: "),
+        ({"profile": Profile}, r"^profile is <class "),
+        ({"profile": Knows()}, r"^profile is <tests"),
+        ({"policy": 10**5000}, r"^policy is a number of thousands of digits: "),
     ],
 )
 def test_an_invalid_choice_is_named(given: dict[str, Any], expected: str) -> None:
@@ -294,7 +305,7 @@ def test_an_invalid_choice_is_named(given: dict[str, Any], expected: str) -> Non
         (lambda: probe(unasked, cast("Any", "ab")), r"^stop_ids must be a sequence of ids"),
         (lambda: render_key(cast("Any", "find")), r"^tools is 'find': give a list of tools, or None$"),
         (lambda: render_key(cast("Any", {})), r"^tools is {}: give a list of tools, or None$"),
-        (lambda: render_key([], cast("Any", [])), r"^template_args is \[\]: give an object, or None$"),
+        (lambda: render_key([], cast("Any", [])), r"^template_args is a list: give an object, or None$"),
     ],
 )
 def test_invalid_template_arguments_are_named(make: Callable[[], object], expected: str) -> None:

@@ -190,7 +190,7 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
         ({"reward": "0.5"}, "reward is '0.5': give a number or None"),
         ({"reward": True}, "reward is True"),
         ({"finish_reason": 1}, "finish_reason is 1"),
-        ({"metadata": [1]}, r"metadata is \[1\]: give a mapping"),
+        ({"metadata": [1]}, r"metadata is a list: give a mapping"),
         ({"weight_versions": [{"version": 1, "start": 0, "stop": 1}]}, r"weight_versions\[0\]: version is 1"),
         (
             {"weight_versions": [{"version": "v", "start": "0", "stop": 1}]},

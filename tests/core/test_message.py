@@ -241,3 +241,8 @@ def test_messages_know_their_opening_and_their_last_user() -> None:
     assert Messages.of([user, system]).opening == ()
     with pytest.raises(InputError, match=r"prompt\[7\] has no role"):
         last.then([{"content": "x"}])
+
+
+@pytest.mark.parametrize("kind", ["images", "document_x", "file_url", "image_file", "my_image", "text"])
+def test_a_part_of_another_type_than_the_known_ones_is_no_media(kind: str) -> None:
+    assert not is_multimodal([{"role": "user", "content": [{"type": kind, kind: "a"}]}])

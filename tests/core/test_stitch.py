@@ -166,7 +166,7 @@ def test_invalid_arguments_of_a_stitch_are_named_before_matching() -> None:
     with pytest.raises(InputError, match=r"^suffix\[0\] is -1"):
         next(stitch_questions([], [], [-1]))
     wrong: Any = {}
-    with pytest.raises(InputError, match=r"^profile is {}: give a Profile"):
+    with pytest.raises(InputError, match=r"^profile is a dict: give a Profile"):
         next(stitch_questions([], [], SUFFIX, profile=wrong))
 
 

@@ -86,7 +86,7 @@ def test_a_trajectory_is_a_sequence_of_steps() -> None:
     assert repr(trajectory) == "Trajectory(2 steps, longest 2 messages)"
     with pytest.raises(TypeError):
         hash(trajectory)
-    with pytest.raises(InputError, match=r"step is \{\}: give a Step"):
+    with pytest.raises(InputError, match="step is a dict: give a Step"):
         trajectory.append({})  # type: ignore[arg-type]  # what a newcomer tries
 
 
@@ -104,3 +104,16 @@ def test_a_step_whose_sampled_ids_are_packed_shares_its_prompt_too() -> None:
 def test_a_step_that_already_shares_is_kept_as_it_is() -> None:
     plain = Trajectory([example.step()])[0]
     assert Trajectory([plain])[0] is plain
+
+
+def test_an_error_about_a_step_shows_no_conversation_text() -> None:
+    with pytest.raises(InputError) as caught:
+        Trajectory([{"role": "user", "content": "SECRET"}])  # type: ignore[list-item]  # the mistake
+    assert str(caught.value) == "step is a dict: give a Step, such as Stitched.then returns"
+
+
+def test_a_subclass_of_a_trajectory_appends_to_its_own_kind() -> None:
+    class Named(Trajectory):
+        """A host's own trajectory."""
+
+    assert type(Named().append(example.step())) is Named

@@ -61,10 +61,6 @@ class Canonical:
     name: Value
 
 
-class _TooDeepError(ValueError):
-    """Arguments nested deeper than `MAX_DEPTH`, which are compared as text."""
-
-
 def normalize(message: Message | Canonical) -> Canonical:
     """Return the canonical form of `message`; a `Canonical` is returned as it is.
 
@@ -163,7 +159,7 @@ def _arguments(arguments: Any) -> Value:
         return arguments
     try:
         return _value(parsed)
-    except _TooDeepError:
+    except ValueError:  # nested deeper than a message may be
         return arguments
 
 
@@ -199,7 +195,7 @@ def _value(value: Any, depth: int = 0) -> Value:
     if isinstance(value, int | Decimal):
         return Decimal(value)
     if depth > MAX_DEPTH:
-        raise _TooDeepError
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict):
         return ("object", *((key, _value(value[key], depth + 1)) for key in sorted(value)))
     return ("array", *(_value(item, depth + 1) for item in value))

@@ -95,8 +95,8 @@ def _is_usual(call: Plain) -> bool:
 
 def case_of(turn: SampledTurn, environment: Sequence[Plain]) -> tuple[TurnKind, tuple[str, ...]] | None:
     """Return the kind of `turn` and the shape of the `environment` after it, None if either has no name."""
-    messages = flattened(environment)
-    kind, shape = TurnKind.of(turn.message, turn.after), shape_of(messages, turn.message)
+    kind = TurnKind.of(turn.message, turn.after)
+    shape = None if kind is None else shape_of(flattened(environment), turn.message)
     return None if kind is None or shape is None else (kind, shape)
 
 

@@ -128,7 +128,7 @@ def _unique(_: Any, __: Any, cases: Sequence[Case]) -> None:
 
 
 def _is_known(_: Any, __: Any, version: object) -> None:
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise InputError(
             f"version is {version!r:.20}, and this library reads {VERSION}: probe the template again"
         )

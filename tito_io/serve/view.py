@@ -195,7 +195,7 @@ def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun]
     commit = session.commits[node.name]
     step, above = commit.step, tree.above[node.name]
     before = 0 if above is None else len(session.commits[above].step.messages)
-    new = [*step.prompt.peek(slice(before, None)), *step.completion]
+    new = [*map(step.prompt.peek, range(before, len(step.prompt))), *step.completion]
     half = MOST_MESSAGES // 2
     shown = new if len(new) <= MOST_MESSAGES else [*new[:half], *new[-half:]]
     return TurnCard(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tito_core.seams.case import TurnKind, shape_of
+from tito_core.seams.case import TurnKind, case_of, shape_of
+from tito_core.seams.prove import SampledTurn
 from tito_core.seams.sample import sample_environment, sample_turn
 
 Plain = dict[str, Any]
@@ -168,3 +169,14 @@ def test_a_stand_in_has_the_given_text() -> None:
 def test_every_kind_of_case_has_a_label(kind: tuple[str, bool, int], label: str) -> None:
     before, reasoning, calls = kind
     assert TurnKind(before=before, reasoning=reasoning, calls=calls, content="text").label == label
+
+
+def test_a_call_whose_id_is_a_list_has_no_name() -> None:
+    call = {"id": ["x"], "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turn = SampledTurn(
+        message={"role": "assistant", "content": "", "tool_calls": [call]},
+        after="user",
+        history=(),
+        stop=None,
+    )
+    assert case_of(turn, [{"role": "user", "content": "?"}]) is None

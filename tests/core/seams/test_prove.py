@@ -10,7 +10,7 @@ import pytest
 
 from tests.core import example
 from tests.toys import STEADY
-from tito_core import Message, Reason, Refusal, Stitched, answer, stitch, stitch_questions
+from tito_core import Message, Reason, Refusal, Stitched, TemplateRefused, answer, stitch, stitch_questions
 from tito_core.seams.prove import (
     CallClose,
     LocatedTurn,
@@ -296,3 +296,19 @@ def test_a_tail_that_depends_on_the_role_before_the_turn_is_proven() -> None:
             *example.tokenize([example.user("more")], add_generation_prompt=True),
             *quiet,
         )
+
+
+def test_a_form_that_rendered_outranks_one_that_the_template_rejected() -> None:
+    """The first form loses the text, the second is rejected: the reason is that the text is lost."""
+
+    def tokenize(messages: Any, *, add_generation_prompt: bool) -> list[int]:
+        arguments = [call["function"]["arguments"] for m in messages for call in m.get("tool_calls", ())]
+        if any(isinstance(one, dict) for one in arguments):
+            raise TemplateRefused("arguments must be a string")
+        return [1, 2, 3] if add_generation_prompt else [1, 2]
+
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    calling = attrs.evolve(turn((2,)), message={"role": "assistant", "content": None, "tool_calls": [call]})
+    refusal = proved(calling, [{"role": "tool", "tool_call_id": "a", "content": "7"}], tokenize)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.UNPROVEN_TAIL

@@ -33,7 +33,8 @@ from tito_io.samples.entry import Entry
 from tito_io.samples.forms.tito import call_of
 
 FOLDER = os.environ.get("TITO_EXCHANGES")
-FILES = sorted(Path(FOLDER).glob("*.jsonl*")) if FOLDER else []
+FILES = sorted(Path(FOLDER).glob("[a-z]*-[0-9]*.jsonl*")) if FOLDER else []
+"""Recordings of the engines that have an adapter: `NAME-VERSION.jsonl`."""
 READERS = {".jsonl": jsonl.read, ".parquet": parquet.read, ".safetensors": tensors.read}
 
 
