@@ -17,10 +17,19 @@ from operator import attrgetter
 
 import attrs
 
+from ..checks import require
 from ..errors import InputError
 from .call import StoredCall
 from .lineage import make_nodes
 from .node import Node
+
+
+def _to_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    # A converter, not a validator: the other fields are computed from the nodes before validators run.
+    require(nodes, (tuple, list), "nodes", "a list of Node, or make the forest with Forest.of([...])")
+    for index, node in enumerate(nodes):
+        require(node, Node, f"nodes[{index}]", "a Node, or make the forest with Forest.of([...])")
+    return tuple(nodes)
 
 
 @attrs.frozen(repr=False)
@@ -36,7 +45,8 @@ class Forest:
         trees: Names of the calls that are connected by any kind of edge: one conversation each.
 
     Raises:
-        InputError: Two calls have one name, or a name that is looked up is unknown.
+        InputError: A value has the wrong type. Two calls have one name, or a name that is looked up is
+            unknown.
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids):
@@ -54,7 +64,7 @@ class Forest:
     (('b', 'c', 'd'), ('a', 'c'), (('a', 'b', 'c'), ('d',)))
     """
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...] = attrs.field(default=(), converter=_to_nodes)
     children: Mapping[str, tuple[str, ...]] = attrs.field(init=False, eq=False)
     _by_name: Mapping[str, Node] = attrs.field(init=False, eq=False)
 
@@ -127,6 +137,7 @@ class Forest:
 
 def _sorted(calls: Iterable[StoredCall]) -> list[StoredCall]:
     """Return the calls sorted by key, or raise where one is not a call or a name repeats."""
+    require(calls, Iterable, "calls", "a list of StoredCall, as in Forest.of([call])")
     unsorted = list(calls)
     for call in unsorted:
         if not isinstance(call, StoredCall):

@@ -11,6 +11,7 @@ from itertools import chain
 
 import attrs
 
+from ..checks import require
 from ..errors import InputError
 from .call import StoredCall
 from .forest import Forest
@@ -66,8 +67,9 @@ def make_rows(
             another leaf's row would have trained moves to a row that contains it, or is reported.
 
     Raises:
-        InputError: `only` names a call that cannot have a row. Or a conversation has two different rewards
-            to broadcast. Or the routed experts of a row's calls differ in kind.
+        InputError: `forest` is not a `Forest`, or `options` not `SampleOptions`. `only` names a call that
+            cannot have a row. Or a conversation has two different rewards to broadcast. Or the routed
+            experts of a row's calls differ in kind.
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids, reward=None):
@@ -83,6 +85,8 @@ def make_rows(
     >>> last.rows[0].ids.tolist(), [(one.call, one.why.name) for one in last.untrained]
     ([1, 2, 3], [('b', 'NOT_ASKED_FOR'), ('c', 'TOO_LONG')])
     """
+    require(forest, Forest, "forest", "a Forest: Forest.of([...])")
+    require(options, SampleOptions, "options", "SampleOptions(...)")
     reasons = left_out(forest, options)
     drafts = [_draft(path, options) for path in _paths(forest, options, reasons, only)]
     owners = _owners(drafts, options)

@@ -50,6 +50,21 @@ def test_a_forest_refuses_what_is_no_call_and_two_of_a_name() -> None:
         Forest.of([call("a", [1], [2])])["c"]
 
 
+@pytest.mark.parametrize("make", [Forest, Forest.of])
+@pytest.mark.parametrize("wrong", [None, 5, call("a", [1], [2])])
+def test_a_value_that_is_no_list_makes_no_forest(make: Any, wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"^(nodes|calls) is .*: give a list of .*Forest\.of\(\["):
+        make(wrong)
+
+
+def test_calls_are_not_nodes() -> None:
+    calls: Any = [call("a", [1], [2])]
+    with pytest.raises(InputError, match=r"^nodes\[0\] is .*: give a Node, .* Forest\.of\(\["):
+        Forest(calls)
+    nodes: Any = list(Forest.of(calls).nodes)
+    assert Forest(nodes) == Forest.of(calls)
+
+
 def test_a_forest_survives_a_trip_to_another_process() -> None:
     forest = Forest.of([call("a", [1], [2]), call("b", [1, 2, 3], [4])])
     for again in (pickle.loads(pickle.dumps(forest)), copy.deepcopy(forest)):  # noqa: S301  # our own bytes

@@ -9,7 +9,7 @@ import pytest
 
 from tests.core.samples.calls import call
 from tests.core.samples.row_sets import CHAIN, FORK, LEFT, ROOT, missing, shown
-from tito_core import InputError
+from tito_core import InputError, Trajectory
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import (
     ConversationScope,
@@ -20,6 +20,18 @@ from tito_core.samples.options import (
     SampleOptions,
 )
 from tito_core.samples.rows import RowSet, make_rows
+
+
+@pytest.mark.parametrize("wrong", [None, [ROOT], ROOT, ROOT.step, Trajectory([ROOT.step])])
+def test_rows_are_made_of_a_forest(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"^forest is .*: give a Forest: Forest\.of\(\[\.\.\.\]\)$"):
+        make_rows(wrong)
+
+
+def test_options_of_rows_are_sample_options() -> None:
+    options: Any = {"max_length": 4}
+    with pytest.raises(InputError, match=r"^options is .*: give SampleOptions"):
+        make_rows(FORK, options)
 
 
 @pytest.mark.parametrize(
