@@ -39,7 +39,7 @@ class Stitched:
 
     ids: Ids
     step: Step
-    _messages: Messages
+    _messages: Messages = attrs.field(repr=False)
     bridge: tuple[int, ...]
     ledger: Ledger
     inserted_close: tuple[int, ...]

@@ -55,6 +55,12 @@ def test_a_stitched_prompt_says_where_all_of_it_comes_from() -> None:
     assert (found.replaced_stop, found.kept_stop, found.forgiven) == (None, None, frozenset())
 
 
+def test_a_stitched_prompt_is_printed_with_its_public_attributes_only() -> None:
+    text = repr(stitched(example.step()))
+    assert text.startswith("Stitched(ids=")
+    assert "messages=" not in text
+
+
 def test_the_next_step_holds_what_was_sampled_and_how_it_was_rendered() -> None:
     found = stitched(example.step(key="k"), key="k")
     step = found.then(completion=[example.assistant("b")], completion_ids=[905, 2], logprobs=[-0.5, None])
