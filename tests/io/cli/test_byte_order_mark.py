@@ -11,6 +11,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.io.lint.lint_folders import NO_TOOLS, folder
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
 from tito_io.samples.lines import lines
@@ -93,12 +94,10 @@ def test_a_key_is_the_key_without_the_mark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_a_template_s_mark_is_noted_since_engines_write_it(
-    place: Path, tmp_path: Path, *, bare: bool
-) -> None:
-    folder = write_family(tmp_path / "family")
-    path = folder / "chat_template.jinja"
-    options = (path, "--tokenizer", place / "family") if bare else (folder,)
+def test_a_template_s_mark_is_noted_since_engines_write_it(tmp_path: Path, *, bare: bool) -> None:
+    model = folder(tmp_path / "model", NO_TOOLS)
+    path = model / "chat_template.jinja"
+    options = (path, "--tokenizer", model) if bare else (model,)
     (plain,) = orjson.loads(run("lint", *options, "--json").stdout)
     path.write_bytes(BOM_UTF8 + path.read_bytes())
     (marked,) = orjson.loads(run("lint", *options, "--json").stdout)

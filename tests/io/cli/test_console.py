@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.io.lint.lint_folders import NO_TOOLS
+from tests.io.lint.lint_folders import folder as lint_folder
 from tito_io.cli.console import MIN_COLUMNS
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
@@ -22,7 +24,7 @@ COMMANDS = (
     ("rollout", "--turns", "3"),
     ("audit", "calls.jsonl", "--family", "family"),
     ("samples", "calls.jsonl", "-o", "rows.jsonl"),
-    ("lint", "family"),
+    ("lint", "plain"),
 )
 UP = "\x1b[1A"
 """What draws over the line before."""
@@ -33,6 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a model's folder in it, and calls."""
     folder = tmp_path_factory.mktemp("place")
     write_family(folder / "family")
+    lint_folder(folder / "plain", NO_TOOLS)  # to lint a template with tools takes ten times as long
     told = CliRunner().invoke(tito, ["rollout", "--turns", "3", "--calls", str(folder / "calls.jsonl")])
     assert told.exit_code == 0
     return folder
