@@ -19,7 +19,8 @@ A subclass of `HttpEngine` sets `name` and writes three methods:
 
 `render`
     Messages to ids. `served_tokenizer.ServedTokenizer.render` does it for servers with `/tokenize`; a server
-    without such a route needs a model folder (`families.family.Family.tokenize_fn`).
+    without such a route needs a model folder (`families.family.Family.tokenize_fn`), and
+    `local_tokenizer.LocalTokenizer` to parse messages.
 `from_messages`
     Build a body, wrap it in the `TurnRequest` and pass that to `_send`.
 `_sample`
@@ -28,7 +29,9 @@ A subclass of `HttpEngine` sets `name` and writes three methods:
 It may override `_select` (which listed model is meant), `_sendable` and `_vocabulary_size` (what ids there
 are), `limits`, and the class attributes `length_key` and `needs_max_tokens`.
 
-`registry.py` then gets a function that makes the engine from command-line options, and `ENGINES` its name.
+`registry.py` then gets a function that makes the engine from command-line options, and its `ENGINES` the name.
+`ENGINES` in `cli/options.py` says in a few words what the engine is. The import contracts in `pyproject.toml`
+list the adapters that may not import each other: add the package there.
 `tests/io/engines/test_http_engine.py` holds a complete small adapter.
 """
 

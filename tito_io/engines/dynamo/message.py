@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from tito_core import Message
+from tito_io.engines.local_tokenizer import LocalTokenizer
 from tito_io.engines.protocol import Reply
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
 from tito_io.engines.replies.output_parser import Hermes, with_message
@@ -24,21 +25,6 @@ from .replies import DynamoNotice
 
 NOT_COMPARED = re.compile(rf"\s|\ufffd|{THINK}|{THOUGHT}")
 """What parsers drop or write otherwise, rightly: white space, tags of reasoning, halves of characters."""
-
-
-@attrs.frozen
-class LocalTokenizer:
-    """A model folder's tokenizer, as `output_parser.AsyncTokenizer` wants one."""
-
-    family: Family
-
-    async def encode(self, text: str) -> Sequence[int]:
-        """Return the ids of a text alone."""
-        return self.family.encode(text)
-
-    async def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens included."""
-        return self.family.decode(ids)
 
 
 @attrs.frozen
