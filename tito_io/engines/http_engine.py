@@ -29,7 +29,7 @@ A subclass of `HttpEngine` sets `name` and writes three methods:
 It may override `_select` (which listed model is meant), `_sendable` and `_vocabulary_size` (what ids there
 are), `limits`, and the class attributes `length_key` and `needs_max_tokens`.
 
-`registry.py` then gets a function that makes the engine from command-line options, and its `ENGINES` the name.
+`registry.py` gets a function that makes the engine from command-line options, and its `ENGINES` the name.
 `ENGINES` in `cli/options.py` says in a few words what the engine is. The import contracts in `pyproject.toml`
 list the adapters that may not import each other: add the package there.
 `tests/io/engines/test_http_engine.py` holds a complete small adapter.
