@@ -175,10 +175,10 @@ class AuditOptions:
 @json_option("Print one JSON object per break, then one with the summary. Default: a table.")
 @html_option("Also write a page with the diffs, complete in itself. Default: no page.")
 def audit(**values: Any) -> None:
-    """Compare stored conversations with a fresh render of their messages, and explain each difference.
+    """Compare stored ids with a fresh render of their messages.
 
     Every later prompt of FILE is rendered and tokenized as by a stack that sends messages. The ids are
-    compared with those that the engine saw and sampled.
+    compared with those that the engine saw and sampled, and each difference is explained.
     """
     options = AuditOptions(**values)
     try:

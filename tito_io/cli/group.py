@@ -32,6 +32,8 @@ class Commands(click.Group):
             return None
         with deferred_interrupts():
             command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        # Click breaks a given summary over lines, and cuts one that it takes from the help itself.
+        command.short_help = (command.help or "").partition("\n")[0]
         for name, option in long_names(command).items():
             # Click's own prefix would name --json by its Python variable: TITO_ROLLOUT_AS_JSON.
             option.envvar = option.envvar or f"TITO_{cmd_name}_{name}".upper().replace("-", "_")

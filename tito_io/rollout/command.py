@@ -146,7 +146,7 @@ class RolloutOptions:
 )
 @options.json_option("Print JSON lines: an object for each turn, then one with the summary.")
 def rollout(**given: Any) -> None:
-    """Run a conversation of many turns with tools, and account for every sampled id.
+    """Run a conversation with tools, and account for every sampled id.
 
     Without options the embedded engine samples: a seeded sampler of random text, not a language model.
     """

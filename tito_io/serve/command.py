@@ -121,6 +121,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     "--host",
     default="127.0.0.1",
     show_default=True,
+    metavar="ADDRESS",
     help="Address to listen on; 0.0.0.0 for every network of this machine.",
 )
 @click.option(
@@ -134,6 +135,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     "--store",
     default="sqlite:tito-sessions.db",
     show_default=True,
+    metavar="memory|sqlite:PATH|redis://...",
     help=f"Where sessions are kept. {shared.choices(STORES)}",
 )
 @click.option(
@@ -174,9 +176,8 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 @click.option(
     "--special-tokens",
     type=click.Choice(list(SPECIAL_TOKENS)),
-    show_default="text with --family",
-    help="What happens where users or tools spell a special token; needs --family. "
-    f"{shared.choices(SPECIAL_TOKENS)}",
+    help="What happens where users or tools spell a special token; needs --family, or the embedded engine. "
+    f"{shared.choices(SPECIAL_TOKENS)} Default: text; where neither is given, the engine decides.",
 )
 @shared.truncated
 @shared.odd_stop
@@ -224,10 +225,11 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     help="How long an unused session is kept; then it is deleted.",
 )
 def serve(**given: Any) -> None:
-    """Serve token-exact rollouts to agents that send messages and need only a base URL.
+    """Serve token-exact rollouts to agents that send messages.
 
-    POST /sessions opens a session. Its base URL is http://HOST:PORT/sessions/ID/v1 for OpenAI's clients, and
-    the same without /v1 for Anthropic's. The gateway's URL is the first line on stdout.
+    Agents need only a base URL. POST /sessions opens a session, whose base URL is
+    http://HOST:PORT/sessions/ID/v1 for OpenAI's clients, and the same without /v1 for Anthropic's. The
+    gateway's URL is the first line on stdout.
     """
     limits = GatewayLimits(
         body_bytes=given.pop("max_body") * MIB,

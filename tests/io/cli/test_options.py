@@ -22,6 +22,8 @@ TESTS_OWN = frozenset(
     )
 )
 """Variables that this suite reads; an option that had one of them would change what the tests run."""
+ONE_LINE = 65
+"""How many characters of a summary fit beside the names of the commands in a terminal of 80 columns."""
 
 
 def run(*options: str, env: Mapping[str, str] | None = None) -> Result:
@@ -41,6 +43,30 @@ def test_h_is_help(command: tuple[str, ...]) -> None:
     short, long = run(*command, "-h"), run(*command, "--help")
     assert short.exit_code == 0
     assert short.stdout == long.stdout
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_summaries_of_commands_are_whole(columns: int) -> None:
+    text = run("--help", env={"COLUMNS": str(columns)}).stdout
+    commands = " ".join(text.partition("Commands:")[2].split())
+    assert "..." not in commands
+    for name in COMMANDS:
+        first, *_ = run(name, "--help", env={"COLUMNS": "200"}).stdout.split("\n\n")[1].split("\n")
+        assert f"{name} {first.strip()}" in commands
+        assert len(first.strip()) <= ONE_LINE
+
+
+def test_the_help_of_serve_tells_values_and_defaults() -> None:
+    text = " ".join(run("serve", "--help", env={"COLUMNS": "200"}).stdout.split())
+    for words in (
+        "--store memory|sqlite:PATH|redis://... Where",
+        "--host ADDRESS",
+        "comes as a whole, unless a client of the gateway streams it",
+        "Default: text; where neither is given, the engine decides.",
+    ):
+        assert words in text
+    assert "TEXT" not in text
+    assert "default: (" not in text
 
 
 @pytest.mark.parametrize(
