@@ -8,23 +8,20 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from tito_core import TitoError
-from tito_io.engines.protocol import EngineError
+from tito_io.engines.protocol import ArgumentError, EngineError
 
 from .engine_words import words
 
 BAD_INPUT, ENGINE_FAILED = 2, 3
 """Exit statuses of every command."""
-OPTIONS: Mapping[re.Pattern[str], str] = {
-    re.compile(r"\bSGLang\(vocab_size=\.\.\.\)"): "--vocab-size",
-    re.compile(r"^vocab_size(?=: )"): "--vocab-size",
-    re.compile(r"(?:\bthe )?(?<![\w/.])base_url\b"): "--base-url",
-    re.compile(r"(?<![\w/.])api_key\b"): "--api-key",
-    re.compile(r"`timeout`"): "--timeout",
-    re.compile(r"as `family`, or a `tokenize_fn`"): "with --family",
-    re.compile(r"with the `tokenize_fn` of a `[\w.]+\.Family`"): "with --family MODEL_FOLDER",
-    re.compile(r"\bhttp://embedded(?=/)"): "the embedded engine's ",
+OPTIONS: Mapping[str, str] = {
+    "api_key": "--api-key",
+    "base_url": "--base-url",
+    "family": "--family",
+    "timeout": "--timeout",
+    "vocab_size": "--vocab-size",
 }
-"""Names of arguments in the library's errors, and the options for them."""
+"""The options for arguments that the library's errors name as their `parameter`."""
 
 
 def complain(text: str) -> None:
@@ -43,15 +40,19 @@ def error_text(error: TitoError) -> str:
     r"""Return an error as one line: arguments as options, followed by the engine's own message.
 
     >>> from tito_io.engines.protocol import EngineAnswer
-    >>> error_text(EngineError("check the base_url", EngineAnswer(404, "no\nroute"), hint="see `answer`"))
+    >>> answer = EngineAnswer(404, "no\nroute")
+    >>> error_text(EngineError("check the base_url", answer, hint="see `answer`", parameter="base_url"))
     'check --base-url; it says: no route'
     """
-    text, answered = str(error), ""
-    if isinstance(error, EngineError):  # its hint tells programs where to find what is printed here
-        text, answered = error.message, _engine_text(error)
-    for argument, option in OPTIONS.items():
-        text = argument.sub(option, text)
-    return visible(text + answered)
+    text, answered, parameter = str(error), "", ""
+    if isinstance(error, EngineError | ArgumentError):  # the hint tells programs what is no use here
+        text, parameter = error.message, error.parameter
+    if isinstance(error, EngineError):
+        answered = _engine_text(error)
+    option = OPTIONS.get(parameter)
+    if option is not None:
+        text = re.sub(rf"(?:\bthe )?(?<![\w/.])`?\b{parameter}\b`?", option, text)
+    return visible(text.replace("http://embedded/", "the embedded engine's /") + answered)
 
 
 def _engine_text(error: EngineError) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from tito_core import Message, TitoError
+from tito_core import InputError, Message, TitoError
 from tito_core.samples import RoutedExperts, WeightVersion
 
 
@@ -237,6 +237,24 @@ class EngineAnswer:
 
     status: int
     body: Any = attrs.field(repr=False)
+
+
+class ArgumentError(InputError):
+    """An argument of an engine is missing or wrong.
+
+    Attributes:
+        parameter: The argument's name.
+        message: What is wrong, what was expected and what to do. The text of the error is `message`, followed
+            by `hint`.
+        hint: What a program does about it; may be empty.
+    """
+
+    def __init__(self, message: str, *, parameter: str, hint: str = "") -> None:
+        """Store the text and the argument's name."""
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.parameter = parameter
+        self.hint = hint
 
 
 class EngineError(TitoError):

@@ -20,7 +20,14 @@ from tito_core import Ids, InputError
 
 from .digits import Digits
 from .errors import fault
-from .protocol import EngineAnswer, EngineError, InvalidReplyError, TimedOutError, UnreachableError
+from .protocol import (
+    ArgumentError,
+    EngineAnswer,
+    EngineError,
+    InvalidReplyError,
+    TimedOutError,
+    UnreachableError,
+)
 
 CONNECT_SECONDS = 10.0
 DRAIN_SECONDS = 1.0
@@ -191,9 +198,13 @@ def root_of(base_url: str) -> httpx2.URL:
     try:
         url = httpx2.URL(base_url)
     except (httpx2.InvalidURL, TypeError) as error:
-        raise InputError(f"base_url: {error}; give http://HOST:PORT or https://HOST") from error
+        raise ArgumentError(
+            f"base_url: {error}; give http://HOST:PORT or https://HOST", parameter="base_url"
+        ) from error
     if url.scheme not in ("http", "https") or not url.host or not 0 <= (url.port or 0) <= 0xFFFF:  # noqa: PLR2004  # the last port
-        raise InputError("base_url: not an http address; give http://HOST:PORT or https://HOST")
+        raise ArgumentError(
+            "base_url: not an http address; give http://HOST:PORT or https://HOST", parameter="base_url"
+        )
     return url.copy_with(path=url.path.rstrip("/").removesuffix("/v1").rstrip("/"), query=None, fragment=None)
 
 

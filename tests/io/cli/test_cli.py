@@ -27,7 +27,7 @@ from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, error_text
 from tito_io.cli.group import COMMANDS, tito
 from tito_io.cli.main import INTERRUPTED
 from tito_io.embedded import write_family
-from tito_io.engines.protocol import AbortedError, EngineAnswer, EngineError, Reply, Usage
+from tito_io.engines.protocol import AbortedError, ArgumentError, EngineAnswer, EngineError, Reply, Usage
 from tito_io.extras import EXTRAS, extra_of, install
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -143,14 +143,25 @@ def test_words_that_the_error_has_are_not_repeated() -> None:
     assert error_text(error) == str(error)
 
 
-def test_the_library_s_names_become_options() -> None:
-    text = "vocab_size: unknown; pass SGLang(vocab_size=...), or check the base_url"
-    assert error_text(EngineError(text)) == "--vocab-size: unknown; pass --vocab-size, or check --base-url"
-    assert error_text(EngineError("GET http://h/base_url_x/api_key")) == "GET http://h/base_url_x/api_key"
-    assert error_text(EngineError("pass it as `family`, or a `tokenize_fn`")) == "pass it with --family"
-    class_text = "render here, with the `tokenize_fn` of a `tito_io.families.family.Family`"
-    assert error_text(EngineError(class_text)) == "render here, with --family MODEL_FOLDER"
-    assert error_text(EngineError("allow more with `timeout`")) == "allow more with --timeout"
+@pytest.mark.parametrize(
+    ("message", "parameter", "text"),
+    [
+        ("nothing answers; correct the base_url", "base_url", "nothing answers; correct --base-url"),
+        ("vocab_size: unknown; give the number", "vocab_size", "--vocab-size: unknown; give the number"),
+        ("pass the folder as `family`", "family", "pass the folder as --family"),
+        ("allow more with `timeout`", "timeout", "allow more with --timeout"),
+        (
+            "GET http://h/base_url_x: check the base_url",
+            "base_url",
+            "GET http://h/base_url_x: check --base-url",
+        ),
+        ("correct the base_url", "", "correct the base_url"),
+        ("give a route", "route", "give a route"),
+    ],
+)
+def test_the_argument_that_an_error_names_becomes_an_option(message: str, parameter: str, text: str) -> None:
+    assert error_text(EngineError(message, parameter=parameter, hint="for programs")) == text
+    assert error_text(ArgumentError(message, parameter=parameter, hint="for programs")) == text
 
 
 def test_a_turn_that_was_given_up_is_told_with_its_ids() -> None:

@@ -134,9 +134,10 @@ class Dynamo(HttpEngine):
             return self._tokenize_fn
         if self.family is None:
             raise UnsupportedError(
-                "Dynamo has no route that renders messages: pass the model's folder as `family`, or a "
-                "`tokenize_fn`. Nothing was sent",
+                "Dynamo has no route that renders messages: pass the model's folder as `family`. Nothing was "
+                "sent",
                 parameter="family",
+                hint="or pass a `tokenize_fn`",
             )
         return self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
 

@@ -33,6 +33,7 @@ from tito_io.engines.http_engine import (
     sole_model,
 )
 from tito_io.engines.protocol import (
+    ArgumentError,
     ModelLimits,
     OverlongError,
     Rendering,
@@ -196,9 +197,11 @@ class SGLang(HttpEngine):
     async def _sendable(self, ids: Sequence[int]) -> Ids:
         """Return a prompt's ids; an id outside the vocabulary would end the server, so its size is needed."""
         if await self._vocabulary_size() is None:
-            raise InputError(
+            raise ArgumentError(
                 "vocab_size: the server does not say how many ids its model has, and an id beyond them may "
-                "end it; pass SGLang(vocab_size=...), the `vocab_size` of the model's config.json"
+                "end it; give the number in the model's config.json",
+                parameter="vocab_size",
+                hint="pass SGLang(vocab_size=...)",
             )
         return await super()._sendable(ids)
 

@@ -109,8 +109,9 @@ class VLLM(HttpEngine):
         if isinstance(await parser.chosen(), Harmony):
             raise UnsupportedError(
                 f"{self._wire.where('POST', TOKENIZE)} renders harmony conversations wrongly; render them "
-                "here, with the `tokenize_fn` of a `tito_io.families.family.Family`. Nothing was sent",
-                parameter="tokenize_fn",
+                "here, with the model's folder as `family`. Nothing was sent",
+                parameter="family",
+                hint="pass the `tokenize_fn` of a `tito_io.families.Family`",
             )
         name = str(parser.tokenizer.encode_keys["model"])
         body = requests.render(name, messages, rendering, add_generation_prompt=add_generation_prompt)
