@@ -8,9 +8,16 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from starlette.routing import Route
 
-from tito_core import Reason
+from tito_core import Forgiveness, Reason
+from tito_core.normalization.receipts import OPTIONAL
 from tito_io.cli.group import COMMANDS
+from tito_io.engines.registry import embedded
+from tito_io.serve.app import app
+from tito_io.serve.client_noise import CHOICES, DEFAULT, NoiseRule, option_name
+from tito_io.serve.gateway import build_gateway
+from tito_io.serve.store import open_store
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 ROOMS = (
@@ -38,6 +45,28 @@ PLAIN = frozenset(("AsyncTokenizeFn", "Message", "Questions", "TIDY", "MODEL", "
 def test_every_reason_has_advice() -> None:
     page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     assert [reason.name for reason in Reason if f"| `{reason.name}` |" not in page] == []
+
+
+def test_every_forgiveness_has_a_row() -> None:
+    page = (DOCS / "reference" / "forgiveness.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    named = set(re.findall(r"`([\w-]+)`", " ".join(" ".join(row.split("|")[1:3]) for row in rows)))
+    names = {*(one.name for one in Forgiveness), *map(option_name, (*NoiseRule, *OPTIONAL))}
+    assert sorted(names - named) == []
+    off = [row.split("|")[2].strip(" `") for row in rows if row.endswith("| off |")]
+    assert off == [option_name(one) for one in CHOICES if one not in DEFAULT]
+
+
+def test_the_http_reference_has_every_route() -> None:
+    page = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
+    rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("|"))
+    gateway = build_gateway(embedded(seed=1), open_store("memory", idle_seconds=60.0), model="")
+    routes = [route for route in app(gateway).routes if isinstance(route, Route)]
+    paths = {re.sub(r"^/sessions?(/{session})?(?=/v1)", "", route.path) for route in routes}
+    shown = {path.replace("{session}", "ID").replace("/session/", "/sessions/ID/") for path in paths}
+    missing = [path for path in shown if f"{path}`" not in rows and "{path:path}" not in path]
+    assert len(paths) > 10
+    assert sorted(missing) == ["/session"]  # named in the text, as /session/view is
 
 
 def test_the_command_line_reference_is_of_the_whole_group() -> None:
