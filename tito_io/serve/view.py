@@ -23,6 +23,7 @@ from tito_io.client.conversation import Route
 from tito_io.engines.protocol import EngineError, Rendering
 from tito_io.pages import render
 
+from .client_noise import NoiseRule, option_name
 from .commit import Commit
 from .gateway import Gateway
 from .path_tokens import PathTokens, TokenRun, changed_ids
@@ -45,11 +46,15 @@ EDGES = {
 }
 """What the page says of a turn that does not simply continue another."""
 ROUTES = {Route.TITO.name: "sent by ids", Route.MITO.name: "sent by messages", Route.KEPT.name: "kept ids"}
+CLEANED = {option_name(rule): rule.value for rule in NoiseRule}
+"""What the page says of each change that was made to a request before matching."""
 ROLES = frozenset(("system", "developer", "user", "tool", "assistant"))
 MOST_LETTERS = 32
 """How many characters of a role a turn shows."""
 FIRST = 160
-"""How many characters of a message a turn shows."""
+"""How many characters of a text a turn shows."""
+MOST_LINES = 8
+"""How many lines of a text a turn shows."""
 MOST_MESSAGES = 6
 """How many new messages a turn shows, the first and the last ones."""
 MOST_CALLS = 4
@@ -65,13 +70,15 @@ class MessageLine:
     Attributes:
         role: The message's role.
         kind: The role if it is a known one, else `other`; a CSS class.
-        text: The first words of its content.
+        reasoning: The beginning of its reasoning.
+        text: The beginning of its content.
         calls: Its first tool calls, the first words of each.
         more: How many tool calls `calls` leaves out.
     """
 
     role: str
     kind: str
+    reasoning: str
     text: str
     calls: tuple[str, ...]
     more: int
@@ -89,6 +96,7 @@ class TurnCard:
         hidden: How many new messages `lines` leaves out.
         notes: What is unusual about it, each with whether it needs attention.
         facts: How it was sent, how long it is, and how it ended.
+        ignored: Lines about the differences in its prompt that were ignored.
         sampled: How many ids the model sampled.
         runs: Its tokens; None where its ids are not on the path that the page shows.
     """
@@ -100,6 +108,7 @@ class TurnCard:
     hidden: int
     notes: tuple[tuple[str, bool], ...]
     facts: str
+    ignored: tuple[str, ...]
     sampled: int
     runs: tuple[TokenRun, ...] | None
 
@@ -144,7 +153,6 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
         drift=None if drift is None else sum(drift),
         newest=cards[session.newest.name] if session.newest is not None else None,
         skipped=skipped,
-        ignored=_ignored(session),
         vocabulary=gateway.decode is not None,
         jumps=[card for card in cards.values() if card.number % JUMP == 0],
     )
@@ -206,6 +214,7 @@ def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun]
         hidden=len(new) - len(shown),
         notes=tuple(_notes(commit, node, tree)),
         facts=" · ".join(_facts(commit)),
+        ignored=tuple(_ignored(commit.origin.forgiven)),
         sampled=len(step.completion_ids),
         runs=None if runs is None else tuple(runs),
     )
@@ -217,16 +226,11 @@ def _line(message: Message) -> MessageLine:
     return MessageLine(
         role=role[:MOST_LETTERS],
         kind=role if role in ROLES else "other",
-        text=_first_words(_text(message.get("content")) or _reasoning(message)),
+        reasoning=_beginning(_text(message.get("reasoning_content") or message.get("reasoning"))),
+        text=_beginning(_text(message.get("content"))),
         calls=tuple(map(_call, calls[:MOST_CALLS])),
         more=max(len(calls) - MOST_CALLS, 0),
     )
-
-
-def _reasoning(message: Message) -> str:
-    """Return the reasoning of a message, after that word: what a turn shows that has no content."""
-    reasoning = _text(message.get("reasoning_content") or message.get("reasoning")).strip()
-    return f"reasoning: {reasoning}" if reasoning else ""
 
 
 def _text(content: Any) -> str:
@@ -242,6 +246,17 @@ def _call(call: Any) -> str:
     if not isinstance(function, dict):
         function = {}
     return _first_words(f"{function.get('name')} {function.get('arguments') or ''}")
+
+
+def _beginning(text: str) -> str:
+    r"""Return the beginning of a text with its line breaks.
+
+    >>> _beginning("\n two\r\n lines "), len(_beginning("x" * 999)), _beginning("a\n" * 99)
+    ('two\n lines', 161, 'a\na\na\na\na\na\na\na…')
+    """
+    whole = text.strip().replace("\r\n", "\n")
+    beginning = "\n".join(whole[:FIRST].split("\n")[:MOST_LINES])
+    return beginning if beginning == whole else beginning.rstrip() + "…"
 
 
 def _first_words(text: str) -> str:
@@ -275,20 +290,13 @@ def _facts(commit: Commit) -> Iterator[str]:
     )
     yield f"sampled {len(step.completion_ids):,} in {max(commit.at - origin.requested, 0):.1f} s"
     yield f"ended by {commit.call.finish_reason}"
-    if origin.forgiven:
-        yield "ignored: " + ", ".join(map(_plain_name, origin.forgiven))
 
 
-def _plain_name(name: str) -> str:
-    """Return the name of a difference as the page writes it.
-
-    >>> _plain_name("EMPTY_CONTENT")
-    'empty content'
-    """
-    return name.lower().replace("_", " ")
-
-
-def _ignored(session: Session) -> dict[str, str]:
-    """Return what each difference means that some turn of a session ignored."""
-    names = {name for commit in session.commits.values() for name in commit.origin.forgiven}
-    return {_plain_name(one.name): one.value for one in Forgiveness if one.name in names}
+def _ignored(names: Sequence[str]) -> Iterator[str]:
+    """Yield what was ignored to match a turn, and what was changed before that, in words."""
+    differences = [Forgiveness[name].value for name in names if name in Forgiveness.__members__]
+    if differences:
+        yield f"differences in restated messages that were ignored: {'; '.join(differences)}"
+    cleaned = [CLEANED.get(name, name) for name in names if name not in Forgiveness.__members__]
+    if cleaned:
+        yield f"done to the request before matching: {'; '.join(cleaned)}"

@@ -23,9 +23,11 @@ from tests.io.serve.gateway import (
     user,
 )
 from tito_core.ledger import Origin, Span
+from tito_core.normalization.receipts import Forgiveness
 from tito_io.embedded import TIDY
 from tito_io.serve import path_tokens
 from tito_io.serve.backend import Backend
+from tito_io.serve.client_noise import NoiseRule
 from tito_io.serve.path_tokens import PathTokens, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
 from tito_io.serve.view import LEGEND
@@ -111,6 +113,52 @@ async def test_names_roles_and_calls_are_escaped_too() -> None:
     assert "3 more messages" in parsed.text
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+async def test_reasoning_is_shown_whether_a_turn_has_content_or_calls() -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}, "id": "1"}
+    messages = [
+        user(),
+        {"role": "assistant", "content": "first", "reasoning_content": "thought of one"},
+        user(),
+        {"role": "assistant", "content": "second", "reasoning": "thought of two", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "done"},
+    ]
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        await chat(http, name, messages)
+        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
+    for words in ("reasoning: thought of one", "first", "reasoning: thought of two", "second", "f {}"):
+        assert words in text
+
+
+async def test_texts_keep_their_line_breaks_and_long_ones_end_early() -> None:
+    lines = "".join(f"line {number}\n" for number in range(20))
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        await chat(http, name, [user("def f():\n\n    return 1\n"), user(lines), user("x" * 999)])
+        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
+    assert "def f():\n\n    return 1" in text
+    assert "line 6\nline 7…" in text
+    assert "x" * 160 + "…" in text
+    assert "x" * 161 not in text
+
+
+async def test_what_was_ignored_is_shown_in_words() -> None:
+    first = {
+        "role": "user",
+        "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}],
+    }
+    async with client(scripted_gateway(Scripted(each=lambda sampled: f"answer {sampled}"))) as http:
+        name = await opened(http)
+        message = (await chat(http, name, [user("hi")]))["choices"][0]["message"]
+        await chat(http, name, [first, {**message, "name": None, "mood": "calm"}, user("go on")])
+        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
+    shown = [line for line in text.splitlines() if "ignored" in line or "before matching" in line]
+    assert len(shown) == 2
+    for one in (Forgiveness.ABSENT, Forgiveness.OTHER_KEYS):
+        assert one.value in shown[0]
+    assert shown[1] == f"done to the request before matching: {NoiseRule.CACHE_CONTROL.value}"
 
 
 async def test_every_token_is_shown_with_its_id_below_who_wrote_it() -> None:
