@@ -16,7 +16,7 @@ import orjson
 from tito_core import InputError, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.main import output_may_close
-from tito_io.cli.options import WholeRange, choices, family_option, html_option, json_option
+from tito_io.cli.options import HELP_NAMES, WholeRange, choices, family_option, html_option, json_option
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
@@ -105,7 +105,7 @@ class AuditOptions:
         )
 
 
-@click.command(epilog=STATUSES)
+@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("file", type=click.Path(path_type=Path))
 @family_option("The model folder whose chat template and tokenizer render the messages.", required=True)
 @click.option(

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from .config import ConfigFile, long_names, suggestion
 from .main import deferred_interrupts
+from .options import HELP_NAMES
 
 COMMANDS = {name: f"tito_io.{name}.command" for name in ("audit", "lint", "rollout", "samples", "serve")}
 """The commands, and the modules that hold them under the same name."""
@@ -79,7 +80,7 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
         ctx.meta[CONFIG] = ConfigFile.read(path, COMMANDS)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings=HELP_NAMES)
 @click.version_option(version("tito-kernel"), prog_name="tito")
 @click.option(
     "--config",

@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+"""Settings of every command. Click keeps the help option that a command made when it first ran, so a command
+that inherited the names from the group would lack -h if it was run by itself before."""
 
 
 class WholeRange(click.IntRange):

@@ -14,7 +14,7 @@ import click
 from tito_core import Reason, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.main import output_may_close
-from tito_io.cli.options import FiniteRange, choices, html_option, json_option
+from tito_io.cli.options import HELP_NAMES, FiniteRange, choices, html_option, json_option
 
 from .budget import SECONDS
 from .report import LintReport
@@ -70,7 +70,7 @@ class LintOptions:
         return LintSettings(args=args, stops=self.stop_id, seconds=self.seconds)
 
 
-@click.command(epilog=STATUSES)
+@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--tokenizer",

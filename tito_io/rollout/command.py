@@ -87,7 +87,7 @@ class RolloutOptions:
         return partial(waiting_reported, shown, self.timeout)
 
 
-@click.command(epilog=STATUSES)
+@click.command(epilog=STATUSES, context_settings=options.HELP_NAMES)
 @options.engine
 @options.base_url
 @options.model

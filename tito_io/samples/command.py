@@ -16,7 +16,7 @@ from tito_core import InputError
 from tito_core.samples import SampleOptions
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, complain, fail
-from tito_io.cli.options import choices, json_option
+from tito_io.cli.options import HELP_NAMES, choices, json_option
 from tito_io.samples.forms.exchange import ID_FIELDS
 
 from .conversation import Problem
@@ -122,7 +122,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     return SampleOptions(**{**values, **choices})
 
 
-@click.command(epilog=STATUSES)
+@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--output",

@@ -105,7 +105,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     return click.option(flag, type=number, default=default, show_default=True, metavar=metavar, help=help)
 
 
-@click.command(epilog=STATUSES)
+@click.command(epilog=STATUSES, context_settings=shared.HELP_NAMES)
 @shared.engine
 @shared.base_url
 @shared.model

@@ -45,6 +45,13 @@ def test_h_is_help(command: tuple[str, ...]) -> None:
     assert short.stdout == long.stdout
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_by_itself_has_both_names_of_help(name: str) -> None:
+    command = tito.get_command(tito.make_context("tito", [name], resilient_parsing=True), name)
+    assert command is not None
+    assert command.make_context(name, [], resilient_parsing=True).help_option_names == ["-h", "--help"]
+
+
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_summaries_of_commands_are_whole(columns: int) -> None:
     text = run("--help", env={"COLUMNS": str(columns)}).stdout
