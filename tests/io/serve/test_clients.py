@@ -341,7 +341,7 @@ async def test_a_session_that_is_not_there_is_told_to_anthropic_s_client() -> No
             with pytest.raises(AnthropicNotFoundError) as caught:
                 await call
             error: Any = caught.value.body
-            words = "session not found: session_id=nope; this is not an id. "
+            words = "session not found: session_id=nope; there is no such session. An id has "
             assert error["error"]["message"].startswith(words)
 
 
