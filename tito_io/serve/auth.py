@@ -23,8 +23,8 @@ from .refusals import RequestRefused, not_found
 HEADER = "x-tito-session"
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 NO_ID = (
-    "; there is no such session. An id has 32 hexadecimal digits: POST /sessions returns one. For the session "
-    f"that an API key or the header {HEADER} names, use /session with the same key and header"
+    "; there is no such session. An id has 32 hexadecimal digits: POST /sessions returns one. For the "
+    f"session that an API key or the header {HEADER} names, use /session with the same key and header"
 )
 LONGEST = 256
 """How much of a name or key is read."""
