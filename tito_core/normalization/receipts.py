@@ -14,15 +14,17 @@ class Forgiveness(Enum):
 
     ABSENT = "a key was missing on one side and None on the other"
     EMPTY_CONTENT = "an assistant's content was None, empty or absent"
-    TEXT_PART = "one text part against its string"
+    TEXT_PART = "content was one text part on one side and a string on the other"
     ARGUMENTS = "arguments spelled differently: text or object, order of keys, spacing, format of numbers"
-    REASONING_NAME = "reasoning against reasoning_content"
+    REASONING_NAME = "reasoning was named reasoning on one side and reasoning_content on the other"
     EMPTY_REASONING = "reasoning was None, empty or absent"
     EMPTY_CALLS = "tool_calls was None, empty or absent"
-    CALL_KEYS = "keys of a tool call beside its id, name and arguments, or a call outside of a list"
+    CALL_KEYS = (
+        "keys of a tool call besides its id, name and arguments, or a single call that was not in a list"
+    )
     OTHER_KEYS = "keys that are no part of a message's identity"
     NUMBERS = "a number outside of arguments written differently, such as 1 and 1.0"
-    OBJECT = "an object of a client library against a mapping"
+    OBJECT = "an object of a client library on one side and a mapping on the other"
     TRAILING_WHITESPACE = "white space at the end of an assistant's content (only where a policy says so)"
     DROPPED_REASONING = "an assistant's reasoning was not echoed (only where a policy says so)"
     RENAMED_TOOL_IDS = "tool call ids renamed consistently (only where a policy says so)"
