@@ -28,7 +28,7 @@ BAD_CALLS: list[tuple[dict[str, Any], str]] = [
     ({"reward": "good"}, "reward is 'good'"),
     ({"reward": True}, "reward is True"),
     ({"reward": float("nan")}, "reward is nan"),
-    ({"metadata": [1]}, r"metadata is \[1\]"),
+    ({"metadata": [1]}, r"metadata is a list"),
     ({"weight_versions": "v1"}, "weight_versions is 'v1'"),
     ({"weight_versions": ["v1"]}, r"weight_versions\[0\] is 'v1'"),
     ({"weight_versions": [WeightVersion(version="a", start=0, stop=4)]}, "covers 0 to 4 of 3"),

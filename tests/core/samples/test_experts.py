@@ -23,7 +23,7 @@ ROWS = RoutedExperts(data=bytes(4), dtype="uint8", shape=(4, 1))
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"data": [1]}, r"data of routed experts is \[1\]: give bytes"),
+        ({"data": [1]}, r"data of routed experts is a list: give bytes"),
         ({"dtype": "float"}, "dtype of routed experts is 'float': give one of uint8"),
         ({"shape": (3, 1)}, r"4 bytes, uint8 of shape \(3, 1\) needs 3"),
         ({"shape": (4, 0)}, "shape of routed experts is"),
