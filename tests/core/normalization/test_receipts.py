@@ -6,26 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.core.normalization.messages import assistant, call, calling, part
 from tito_core import Forgiveness
 from tito_core.normalization.compare import same
 
 F = Forgiveness
-
-
-def assistant(content: Any = "a", **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content, **more}
-
-
-def calling(call: Any) -> dict[str, Any]:
-    return assistant(None, tool_calls=[call])
-
-
-def part(text: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "text", "text": text, **more}
-
-
-def call(**more: Any) -> dict[str, Any]:
-    return {"id": "c", "function": {"name": "f", "arguments": "{}"}, **more}
 
 
 SAME = {
