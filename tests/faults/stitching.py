@@ -80,7 +80,7 @@ FAULTS = (
     Fault(
         "a step keeps what a prompt tells otherwise",
         "stitch.py",
-        "prompt=self._messages if shares else messages.then(self.environment),",
+        "prompt=self._messages if shares else self.step.messages.then(self.environment),",
         "prompt=self._messages,",
     ),
     Fault("True is 1", "normalization/canonical.py", 'return ("truth", value)', "return Decimal(value)"),

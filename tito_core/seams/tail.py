@@ -6,7 +6,7 @@ is not what the profile predicts, everything is proven anew.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import attrs
 
@@ -28,7 +28,6 @@ class ProvenTail:
     generation_prompt: int
 
 
-@runtime_checkable
 class ProfileLike(Protocol):
     """What the kernel needs of a `Profile`. It does not import the class: most callers have none."""
 
