@@ -94,7 +94,7 @@ class NodeEnvironment:
                 return
             say(f"installing {self.requirements.name} into {self.folder}, which takes some minutes")
             if shutil.which("npm") is None:
-                raise RuntimeError("it needs npm, and there is none")
+                raise RuntimeError("it needs npm, which is not on the PATH")
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / "package.json").write_text(self.requirements.read_text())
             # no scripts: those of agents download programs from elsewhere
@@ -131,7 +131,7 @@ def newer_python(version: str) -> str:
     for path in filter(None, found):
         if subprocess.run([path, "-c", "import ssl, venv"], capture_output=True, check=False).returncode == 0:
             return path
-    raise RuntimeError(f"it needs Python {version}, and there is none")
+    raise RuntimeError(f"it needs Python {version}, which was not found")
 
 
 @contextmanager

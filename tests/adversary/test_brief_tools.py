@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.io.client.test_certificates import ANSWER, SYSTEM, TOOLS, USER, Counted
+from tests.io.client.test_certificates import ANSWER, SYSTEM, TOOLS, USER, Counted, sampled_step
 from tests.io.serve.gateway import Scripted
-from tito_core import OddStop, Policy, Step, Trajectory, render_key
+from tito_core import OddStop, Policy, Trajectory
 from tito_io.client import TokenClient
 from tito_io.client import certificates as module
 from tito_io.embedded import write_family
@@ -44,13 +44,7 @@ async def test_a_reminder_in_long_conversations_without_calls_is_not_lost(
 ) -> None:
     monkeypatch.setattr(module, "LONG", long)
     family, first = changed(tmp_path), [SYSTEM, USER, ANSWER, USER]
-    step = Step(
-        prompt=first,
-        prompt_ids=family.ids(first, tools=TOOLS, add_generation_prompt=True),
-        completion=[ANSWER],
-        completion_ids=[900, family.stop_ids[0]],
-        key=render_key(TOOLS, {}),
-    )
+    step = sampled_step(family, first, ANSWER)
     client = TokenClient(
         Scripted(), Policy(odd_stop=OddStop.KEEP), lambda one: Counted(family, one, list[Any]())
     )

@@ -55,7 +55,7 @@ def _final_answer_script(place: Place) -> Script:
 
 
 def _text_script(_: Place) -> Script:
-    """Return a script for an agent without tools, which is told one thing after the other."""
+    """Return a script for an agent without tools, which gets one message after another."""
     return Script(lambda number: f"{thought(number)}Note {number + 1} names a width.", lambda *_: True)
 
 

@@ -48,7 +48,7 @@ class Exchange:
         path: Its path.
         headers: Its headers.
         body: Its body.
-        status: The answer's status; 0 while there is none.
+        status: The answer's status; 0 until it is sent.
         answer: The answer's body, as far as it came.
         began: When the request came, by the monotonic clock.
         first_byte: Seconds until the first byte of the answer's body.

@@ -29,7 +29,7 @@ from .loopback import Exchange, Recorder, listening
 from .program import NOTES, Place, Program
 
 CLOSED = "http://127.0.0.1:9"
-"""A proxy where nobody listens: what does not go to the loopback goes nowhere."""
+"""The proxy of all requests that do not go to the loopback. No program listens there, so that they fail."""
 QUIET = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"), CLOSED),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),

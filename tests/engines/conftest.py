@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tito_io.families import Family
+
 from .dynamo import Deployment, dynamo, mocker
 from .server import Server
 from .sglang import sglang
@@ -38,6 +40,12 @@ def vllm_server(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], N
     asked_for("vllm")
     with vllm(say, tmp_path_factory.mktemp("vllm") / "vllm.log") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def folder(vllm_server: Server) -> Family:
+    """Load the folder of the model that vLLM serves."""
+    return Family.load(vllm_server.family)
 
 
 @pytest.fixture(scope="session")

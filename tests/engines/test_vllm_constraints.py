@@ -45,12 +45,6 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-def folder(vllm_server: Server) -> Family:
-    """Load the served model's folder here."""
-    return Family.load(vllm_server.family)
-
-
 def sampling(family: Family, constraint: Constraint, seed: int, **tags: float) -> Sampling:
     """Return parameters with which a random model writes neither white space nor reasoning for ever."""
     blank = [one for one in range(family.vocab_size) if not family.decode([one]).strip(" \n\t\r")]

@@ -41,12 +41,6 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-def folder(vllm_server: Server) -> Family:
-    """Load the served model's folder here."""
-    return Family.load(vllm_server.family)
-
-
 @attrs.define
 class Heard:
     """Keeps what it is told of a turn, and of its siblings."""

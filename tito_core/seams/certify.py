@@ -98,6 +98,13 @@ class CaseSample:
     turn: SampledTurn
     environment: Environment
 
+    @property
+    def histories(self) -> tuple[Context, ...]:
+        """The short histories in which the tail must be the same."""
+        pasts = contexts(self.turn.after)
+        akin = akin_histories(self.turn.after, self.turn.history)
+        return (*pasts.likely, *pasts.unlike, *pasts.looped, *akin)
+
 
 def _certified(wanted: CaseToShow) -> Questions[Case]:
     """Try short histories first, then whole ones."""
@@ -157,12 +164,7 @@ def _free(sample: CaseSample) -> Questions[list[Shown] | Refusal]:
         return proof
     agreed: int = 0
     unlike: list[int] = []
-    for history in (
-        *pasts.likely,
-        *pasts.unlike,
-        *pasts.looped,
-        *akin_histories(sample.turn.after, sample.turn.history),
-    ):
+    for history in sample.histories:
         try:
             ids = yield from ask(proof.located.unlike(history))
         except TemplateRefused:
@@ -196,13 +198,8 @@ def _whole(sample: CaseSample) -> Questions[list[Shown] | Refusal]:
 
 
 def _written(sample: CaseSample, form: TurnForm) -> Questions[list[Shown] | Refusal]:
-    pasts, found = contexts(sample.turn.after), []
-    for history in (
-        *pasts.likely,
-        *pasts.unlike,
-        *pasts.looped,
-        *akin_histories(sample.turn.after, sample.turn.history),
-    ):
+    found = []
+    for history in sample.histories:
         proof = yield from show_questions(sample.turn, sample.environment, (history,), (form,))
         if isinstance(proof, Refusal) and proof.reason is Reason.TEMPLATE_REFUSED:
             continue

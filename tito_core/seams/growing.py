@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeVar
 
 import attrs
 
@@ -12,6 +13,13 @@ from .case import case_of
 from .certify import certify_questions
 from .profile import Profile
 from .prove import RETRIED, Environment, Proof, SampledTurn
+
+T = TypeVar("T")
+
+
+def for_certificate(asking: Questions[T]) -> Questions[T]:
+    """Ask what `asking` asks, each question as one for a certificate (see `Question.certifies`)."""
+    return relayed(asking, partial(attrs.evolve, certifies=True))
 
 
 @attrs.define
@@ -63,8 +71,7 @@ class GrowingProfile:
                 break
             case = self.profile.case(*name)
             if case is None:
-                certifying = certify_questions(*name, self.suffix, self.stop_ids)
-                case = yield from relayed(certifying, partial(attrs.evolve, certifies=True))
+                case = yield from for_certificate(certify_questions(*name, self.suffix, self.stop_ids))
                 self.profile = self.profile.then(case)
             if case.reason not in RETRIED:
                 break

@@ -39,12 +39,13 @@ class KnownRendering:
     Attributes:
         profile: The template's profile; None until something was asked.
         apart: Whether the tools' texts change nothing but a part of the opening; None until it was asked.
+        brief: The rendering with few words of its tools (see `brief_rendering`).
         store: Called with the profile when it has grown.
     """
 
     profile: Profile | None = None
     apart: bool | None = None
-
+    brief: Rendering | None = None
     store: Callable[[Profile], None] | None = attrs.field(default=None, repr=False)
 
     def learn(self, profile: Profile) -> None:
@@ -81,6 +82,7 @@ class Certificates:
         key = render_key(rendering.tools, rendering.template_args)
         if key not in self._known:
             begun = KnownRendering() if self.begin is None else await self.begin(rendering)
+            begun.brief = brief_rendering(rendering)
             while len(self._known) >= self.most:
                 del self._known[next(iter(self._known))]
             self._known.setdefault(key, begun)  # another conversation may have been faster

@@ -24,9 +24,8 @@ from tito_core import (
     suffix_questions,
 )
 from tito_core.message import copied
-from tito_core.questions import relayed
 from tito_core.recheck import recheck_questions
-from tito_core.seams.growing import GrowingProfile
+from tito_core.seams.growing import GrowingProfile, for_certificate
 from tito_core.seams.profile import Profile
 from tito_io.engines.protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, Watch
 
@@ -125,8 +124,7 @@ class Conversation:
     async def close(self) -> tuple[int, ...]:
         """Return the ids that close a turn in the template."""
         if self.suffix is None:
-            certifying = relayed(suffix_questions(), partial(attrs.evolve, certifies=True))
-            self.suffix = await answer(certifying, self.render)
+            self.suffix = await answer(for_certificate(suffix_questions()), self.render)
         return self.suffix
 
     @property

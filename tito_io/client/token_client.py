@@ -16,7 +16,7 @@ import attrs
 from tito_core import Message, Policy, Reason, Step, Trajectory
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
 
-from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering, brief_rendering
+from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
 from .conversation import ClientTurn, Conversation, Route, reply_message
 from .driver import AsyncTokenizeFn
 from .sampling import parse_sampling
@@ -155,10 +155,10 @@ class TokenClient:
 
     def _render(self, rendering: Rendering, known: KnownRendering) -> AsyncTokenizeFn:
         """Return the function that renders messages; where tools are long, with another for certificates."""
-        full, brief = self._rendered(rendering), brief_rendering(rendering)
-        if brief is None:
+        full = self._rendered(rendering)
+        if known.brief is None:
             return full
-        return CertifyingRender(full, BriefRender(full, self._rendered(brief), rendering.tools, known))
+        return CertifyingRender(full, BriefRender(full, self._rendered(known.brief), rendering.tools, known))
 
     def _rendered(self, rendering: Rendering) -> AsyncTokenizeFn:
         return self.renderer(rendering) if self.renderer else partial(self.engine.render, rendering=rendering)

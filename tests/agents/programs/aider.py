@@ -1,4 +1,4 @@
-"""Aider, told one thing after the other: `URL WAY TASK`."""
+"""Aider, with one message after another: `URL WAY TASK`."""
 
 from __future__ import annotations
 

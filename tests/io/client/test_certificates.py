@@ -82,17 +82,21 @@ class Counted:
         return bound(messages, add_generation_prompt=add_generation_prompt)
 
 
-def conversation(family: Family) -> tuple[Step, list[list[Message]]]:
-    """Return a first turn that calls a tool, and prompts that go on from it."""
-    first = [SYSTEM, USER]
-    step = Step(
-        prompt=first,
-        prompt_ids=family.ids(first, tools=TOOLS, add_generation_prompt=True),
-        completion=[CALLING],
+def sampled_step(family: Family, prompt: list[Message], turn: Message) -> Step:
+    """Return a step that sampled a turn after a prompt with all tools."""
+    return Step(
+        prompt=prompt,
+        prompt_ids=family.ids(prompt, tools=TOOLS, add_generation_prompt=True),
+        completion=[turn],
         completion_ids=[900, family.stop_ids[0]],
         key=render_key(TOOLS, {}),
     )
-    return step, [
+
+
+def conversation(family: Family) -> tuple[Step, list[list[Message]]]:
+    """Return a first turn that calls a tool, and prompts that go on from it."""
+    first = [SYSTEM, USER]
+    return sampled_step(family, first, CALLING), [
         [*first, CALLING, RESULT],
         [*first, CALLING, RESULT, SYSTEM],
         [*first, CALLING, RESULT, USER],

@@ -61,7 +61,7 @@ def test_the_caller_s_arguments_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "text"),
     [
         ({"max_tokens": 1, "max_completion_tokens": 2}, "mean the same"),
         ({"max_tokens": 0}, "max_tokens is 0; give at least 1"),
@@ -83,13 +83,13 @@ def test_the_caller_s_arguments_stay_as_they_are() -> None:
         ({"extra_body": {"tools": []}}, "pass `tools`"),
     ],
 )
-def test_an_argument_that_is_wrong_is_named(given: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_an_argument_that_is_wrong_is_named(given: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
         parse_sampling(given)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [
         ("maxtokens", "'maxtokens' is unknown; did you mean 'max_tokens'?"),
         ("max_token", "did you mean 'max_tokens'?"),
@@ -101,10 +101,10 @@ def test_an_argument_that_is_wrong_is_named(given: Any, told: str) -> None:
     ],
 )
 @pytest.mark.parametrize("within", [False, True])
-def test_an_unknown_name_is_an_error_that_suggests_the_right_one(name: str, told: str, within: bool) -> None:
+def test_an_unknown_name_is_an_error_that_suggests_the_right_one(name: str, text: str, within: bool) -> None:
     with pytest.raises(InputError) as caught:
         parse_sampling({"extra_body": {name: 3}} if within else {name: 3})
-    assert told in str(caught.value)
+    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_openai_s_chat_calls_it_is_a_constraint(given: Any, meant: Constrai
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "text"),
     [
         ({"tool_choice": "none"}, "forbids calls: pass no `tools`"),
         ({"tool_choice": "any"}, "tool_choice is 'any'; give"),
@@ -157,20 +157,20 @@ def test_what_openai_s_chat_calls_it_is_a_constraint(given: Any, meant: Constrai
         ),
     ],
 )
-def test_a_constraint_that_is_malformed_is_named(given: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_constraint_that_is_malformed_is_named(given: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
         parse_sampling(given)
 
 
 @pytest.mark.parametrize(
-    ("choice", "tools", "told"),
+    ("choice", "tools", "text"),
     [
         ("required", [], "a call is demanded, and there are no tools"),
         ({"type": "function", "function": {"name": "a"}}, [LOOK], "'a' is not one of the tools"),
     ],
 )
-def test_a_call_is_demanded_of_tools_alone(choice: Any, tools: list[Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_call_is_demanded_of_tools_alone(choice: Any, tools: list[Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
         parse_sampling({"tool_choice": choice}).among(tools)
 
 

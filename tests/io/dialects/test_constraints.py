@@ -201,8 +201,8 @@ def test_a_malformed_schema_is_a_bad_request_that_names_the_field(*, stream: boo
     wanted: Any = {"format": {"type": "json_schema", "schema": broken}}
     said: Any = [{"role": "user", "content": ASK}]
     with claude(gateway()) as client_:
-        told = r"output_config\.format\.schema\.properties\.a\.type"
-        with pytest.raises(anthropic.BadRequestError, match=told):
+        path = r"output_config\.format\.schema\.properties\.a\.type"
+        with pytest.raises(anthropic.BadRequestError, match=path):
             client_.messages.create(
                 model="m", messages=said, max_tokens=9, stream=stream, output_config=wanted
             )

@@ -125,8 +125,8 @@ def test_what_would_change_the_samples_is_refused(
 
 
 def test_named_fields_are_accepted_even_where_they_would_be_refused() -> None:
-    told = Responses(ignoring=frozenset(("prompt", "temprature")), strict=True)
-    asked = told.parse({"input": "hi", "prompt": {"id": "p"}, "temprature": 1})
+    dialect = Responses(ignoring=frozenset(("prompt", "temprature")), strict=True)
+    asked = dialect.parse({"input": "hi", "prompt": {"id": "p"}, "temprature": 1})
     assert asked.ignored == ("prompt", "temprature")
     assert asked.sampling == {}
 

@@ -72,8 +72,8 @@ def test_tools_that_a_search_has_found_can_be_called() -> None:
     assert asked.call_items["web__look"]["namespace"] == "web"
     server = {**found[0], "execution": "server", "id": "s", "status": "completed"}
     del server["call_id"]
-    called, told = RESPONSES.parse({"input": [HELLO, server, HELLO]}).messages[1:3]
-    assert (called["tool_calls"][0]["id"], told["tool_call_id"]) == ("s", "s")
+    called, result = RESPONSES.parse({"input": [HELLO, server, HELLO]}).messages[1:3]
+    assert (called["tool_calls"][0]["id"], result["tool_call_id"]) == ("s", "s")
 
 
 @given(calls=st.lists(st.tuples(st.sampled_from(NAMES), ARGUMENTS | INPUTS), min_size=1, max_size=3))
@@ -109,8 +109,8 @@ def test_calls_have_the_form_of_their_tool() -> None:
     asked = RESPONSES.parse({"input": "hi", "tools": TOOLS})
     message = {"role": "assistant", "content": None, "tool_calls": made}
     found = RESPONSES.answer_body(asked, answer(message))["output"]
-    told = [{k: v for k, v in one.items() if k not in ("id", "status", "call_id")} for one in found]
-    assert told == [
+    plain = [{k: v for k, v in one.items() if k not in ("id", "status", "call_id")} for one in found]
+    assert plain == [
         {"type": "function_call", "name": "look", "namespace": "web", "arguments": "{}"},
         {"type": "custom_tool_call", "name": "patch", "input": "*** Begin"},
         {

@@ -94,7 +94,7 @@ def test_every_keyword_that_is_honoured_is_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "text"),
     [
         ({"type": "string", "pattern": "a+"}, "schema.pattern is not supported"),
         ({"properties": {"a": {"multipleOf": 2}}}, "schema.properties.a.multipleOf is not supported"),
@@ -107,13 +107,13 @@ def test_every_keyword_that_is_honoured_is_tried() -> None:
         ([], "schema is not a JSON schema"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(schema: Any, told: str) -> None:
-    with pytest.raises(UnsupportedGrammarError, match=told):
+def test_what_cannot_be_drawn_is_named(schema: Any, text: str) -> None:
+    with pytest.raises(UnsupportedGrammarError, match=text):
         check_schema(schema, "schema")
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "text"),
     [
         ({"type": "integer", "minimum": 3, "maximum": 2}, "no integer lies between"),
         ({"required": ["a"], "additionalProperties": False}, "no object has the required 'a'"),
@@ -126,11 +126,11 @@ def test_what_cannot_be_drawn_is_named(schema: Any, told: str) -> None:
         ),
     ],
 )
-async def test_a_schema_without_values_is_a_bad_request(schema: Any, told: str) -> None:
+async def test_a_schema_without_values_is_a_bad_request(schema: Any, text: str) -> None:
     body = {"prompt": [5], "structured_outputs": {"json": schema}, "max_tokens": 99}
     async with client() as opened:
         answer = await opened.post(COMPLETIONS, json=body)
-    assert (answer.status_code, told in answer.text) == (400, True), answer.text
+    assert (answer.status_code, text in answer.text) == (400, True), answer.text
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ async def test_both_routes_take_a_schema(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "text"),
     [
         ({"structured_outputs": {"regex": "a"}}, "structured_outputs.regex"),
         ({"structured_outputs": {"json": "{"}}, "Invalid JSON grammar"),
@@ -191,10 +191,10 @@ async def test_both_routes_take_a_schema(fields: dict[str, Any]) -> None:
         ({"response_format": {"type": "json_schema"}}, "json_schema"),
     ],
 )
-async def test_a_constraint_that_cannot_be_read_is_a_bad_request(fields: dict[str, Any], told: str) -> None:
+async def test_a_constraint_that_cannot_be_read_is_a_bad_request(fields: dict[str, Any], text: str) -> None:
     async with client() as opened:
         answer = await opened.post(CHAT, json={"messages": HELLO, **fields})
-    assert (answer.status_code, told in answer.text) == (400, True), answer.text
+    assert (answer.status_code, text in answer.text) == (400, True), answer.text
 
 
 async def test_a_forced_call_keeps_to_the_tool() -> None:

@@ -31,20 +31,27 @@ async def session(http: httpx2.AsyncClient, key: str = "first-key") -> str:
     return str((await http.post("/sessions", headers=bearer(key))).json()["session_id"])
 
 
+OF_SESSION = [
+    ("GET", "/sessions/{}"),
+    ("DELETE", "/sessions/{}"),
+    ("GET", "/sessions/{}/view"),
+    ("POST", "/sessions/{}/samples"),
+    ("GET", "/sessions/{}/v1/models"),
+    ("GET", "/sessions/{}/health"),
+    ("POST", "/sessions/{}/v1/chat/completions"),
+    ("POST", "/sessions/{}/v1/messages"),
+    ("POST", "/sessions/{}/v1/messages/count_tokens"),
+    ("POST", "/sessions/{}/v1/responses"),
+]
+"""Routes that are about one session."""
+
+
 @pytest.mark.parametrize("headers", [{}, bearer("wrong"), bearer(""), {"x-api-key": "first-ke"}])
 @pytest.mark.parametrize(
     ("method", "path"),
     [
         ("POST", "/sessions"),
-        ("GET", "/sessions/{}"),
-        ("DELETE", "/sessions/{}"),
-        ("GET", "/sessions/{}/view"),
-        ("POST", "/sessions/{}/samples"),
-        ("GET", "/sessions/{}/v1/models"),
-        ("GET", "/sessions/{}/health"),
-        ("POST", "/sessions/{}/v1/chat/completions"),
-        ("POST", "/sessions/{}/v1/messages"),
-        ("POST", "/sessions/{}/v1/messages/count_tokens"),
+        *OF_SESSION,
         ("POST", "/v1/chat/completions"),
         ("POST", "/v1/responses"),
         ("GET", "/v1/models"),
@@ -208,21 +215,7 @@ async def test_names_of_one_key_are_not_another_s() -> None:
     assert found[0] != found[1]
 
 
-OTHER_S = [
-    ("GET", "/sessions/{}"),
-    ("DELETE", "/sessions/{}"),
-    ("GET", "/sessions/{}/view"),
-    ("POST", "/sessions/{}/samples"),
-    ("GET", "/sessions/{}/v1/models"),
-    ("GET", "/sessions/{}/health"),
-    ("POST", "/sessions/{}/v1/chat/completions"),
-    ("POST", "/sessions/{}/v1/messages"),
-    ("POST", "/sessions/{}/v1/messages/count_tokens"),
-    ("POST", "/sessions/{}/v1/responses"),
-]
-
-
-@pytest.mark.parametrize(("method", "path"), OTHER_S)
+@pytest.mark.parametrize(("method", "path"), OF_SESSION)
 async def test_with_keys_a_session_is_there_only_for_the_key_that_opened_it(method: str, path: str) -> None:
     """Another valid key is told just what it is told of a session that does not exist."""
     engine = Scripted()
