@@ -92,12 +92,13 @@ def open_conversation(history: History, *, parsed_prompt: bool = False) -> Serve
     server = Server(history.renderer.stop)
     engine = VLLM(BASE, transport=server, model=MODEL, vocab_size=VOCABULARY)
     conversation = Conversation(engine=engine, sampling=SAMPLING)
-    steps = [attrs.evolve(step, key=conversation.key) for step in history.trajectory]
+    steps = [attrs.evolve(step, key=conversation.rendering.key) for step in history.trajectory]
     recording = RecordingTokenize(history.renderer.tokenize)
-    profile = attrs.evolve(history.profile, key=conversation.key)
+    profile = attrs.evolve(history.profile, key=conversation.rendering.key)
     prompt = [*(parsed(history.messages) if parsed_prompt else history.messages), QUESTION]
     stitched = answer(
-        stitch_questions(steps, prompt, profile.suffix, key=conversation.key, profile=profile), recording
+        stitch_questions(steps, prompt, profile.suffix, key=conversation.rendering.key, profile=profile),
+        recording,
     )
     assert isinstance(stitched, Stitched)  # noqa: S101  # the benchmark measures stitches, not refusals
     conversation.trajectory, conversation.known.profile = Trajectory(steps), profile
@@ -166,7 +167,9 @@ def parts(history: History) -> Parts:
     again = replayed.replayed
 
     def stitch() -> Stitched:
-        asking = stitch_questions(trajectory, prompt, profile.suffix, key=conversation.key, profile=profile)
+        asking = stitch_questions(
+            trajectory, prompt, profile.suffix, key=conversation.rendering.key, profile=profile
+        )
         stitched = answer(asking, again)
         assert isinstance(stitched, Stitched)  # noqa: S101  # likewise
         return stitched

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from tito_core import Message, TemplateRefused, render_key
+from tito_core import Message, TemplateRefused
 from tito_core.seams.profile import Profile
 from tito_io.engines.protocol import Rendering
 
@@ -79,7 +79,7 @@ class Certificates:
 
     async def of(self, rendering: Rendering) -> KnownRendering:
         """Return what is known of a `rendering`."""
-        key = render_key(rendering.tools, rendering.template_args)
+        key = rendering.key
         if key not in self._known:
             begun = KnownRendering() if self.begin is None else await self.begin(rendering)
             begun.brief = brief_rendering(rendering)

@@ -20,7 +20,6 @@ from tito_core import (
     Trajectory,
     continue_questions,
     locate,
-    render_key,
     suffix_questions,
 )
 from tito_core.message import copied
@@ -132,14 +131,9 @@ class Conversation:
         """The function that renders messages to ids: `tokenize_fn`, or else the engine."""
         return self.tokenize_fn or partial(self.engine.render, rendering=self.rendering)
 
-    @property
-    def key(self) -> str:
-        """The key of the rendering: equal keys mean equal tools and template arguments."""
-        return render_key(self.rendering.tools, self.rendering.template_args)
-
     async def _stitch(self, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return the prompt's ids, continued from an earlier step, or why it cannot be continued."""
-        located = locate(self.trajectory, prompt, policy=self.policy, key=self.key)
+        located = locate(self.trajectory, prompt, policy=self.policy, key=self.rendering.key)
         if isinstance(located, Refusal):
             return located
         try:
@@ -153,7 +147,7 @@ class Conversation:
         return await self._checked(stitched, prompt) if isinstance(stitched, Stitched) and due else stitched
 
     async def _base_profile(self) -> Profile:
-        return Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.key)
+        return Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.rendering.key)
 
     async def _checked(self, stitched: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return the prompt if a render of the whole conversation ends as it does, else a refusal."""
@@ -172,7 +166,7 @@ class Conversation:
             completion_ids=reply.completion_ids,
             logprobs=reply.logprobs,
             truncated=reply.truncated,
-            key=self.key,
+            key=self.rendering.key,
         )
 
     def _keep(self, turn: ClientTurn) -> ClientTurn:

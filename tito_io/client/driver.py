@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
@@ -59,9 +59,34 @@ def _awaitable(answered: Awaitable[T]) -> Awaitable[T]:
     return answered
 
 
+SHORT = 4_096
+"""Up to how many characters of messages are rendered here: in the time that a thread takes to begin."""
+
+
+async def rendered(messages: Sequence[Message], work: Callable[[], T]) -> T:
+    """Return what `work` makes of messages; long ones are rendered in a thread, while other turns go on."""
+    if length(messages) > SHORT:
+        return await anyio.to_thread.run_sync(work)
+    await anyio.lowlevel.checkpoint()  # a seam may be proved with many short renders
+    return work()
+
+
+def length(value: object) -> int:
+    """Return how many characters of text a value holds.
+
+    >>> length([{"role": "user", "content": [{"type": "text", "text": "hello"}]}])
+    13
+    """
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(length, value.values()))
+    return sum(map(length, value)) if isinstance(value, list | tuple) else 0
+
+
 @attrs.frozen
 class InThread:
-    """A model folder's `tokenize_fn` as an `AsyncTokenizeFn`: it renders in a worker thread.
+    """A model folder's `tokenize_fn` as an `AsyncTokenizeFn`: it renders long messages in a worker thread.
 
     Attributes:
         bound: The template and tokenizer, as `Family.tokenize_fn` returns them.
@@ -71,12 +96,13 @@ class InThread:
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
-        render = partial(self.bound, messages, add_generation_prompt=add_generation_prompt)
-        return await anyio.to_thread.run_sync(render)
+        return await rendered(
+            messages, partial(self.bound, messages, add_generation_prompt=add_generation_prompt)
+        )
 
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids from `text` on; see `tito_core.Question.put`."""
         render = partial(self.bound.since, messages, text, add_generation_prompt=add_generation_prompt)
-        return await anyio.to_thread.run_sync(render)
+        return await rendered(messages, render)

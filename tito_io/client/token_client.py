@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Policy, Reason, Step, Trajectory
-from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
+from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
 
 from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
 from .conversation import ClientTurn, Conversation, Route, reply_message
@@ -133,11 +133,31 @@ class TokenClient:
         """
         args = parse_sampling(sampling, self.sampling_names).among(tools or ())
         rendering = Rendering(tools=tuple(tools or ()), template_args=args.template_args)
+        return await self.sample(steps, prompt, rendering, args.sampling, watch=watch)
+
+    async def sample(
+        self,
+        steps: Sequence[Step],
+        prompt: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> CompletedTurn:
+        """Sample the turn after `prompt`, as `turn` does, with arguments that were read before.
+
+        Args:
+            steps: The conversation's steps so far, and those of its branches.
+            prompt: The whole conversation so far.
+            rendering: The tools, and the arguments of the template.
+            sampling: How to sample.
+            watch: Called with every delta of the reply as it comes.
+        """
         known = await self._certificates.of(rendering)
         conversation = Conversation(
             engine=self.engine,
             rendering=rendering,
-            sampling=args.sampling,
+            sampling=sampling,
             policy=self.policy,
             tokenize_fn=self._render(rendering, known),
             trajectory=steps if isinstance(steps, Trajectory) else Trajectory(steps),

@@ -6,12 +6,14 @@ reasons have the same names and meanings here for every engine.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import attrs
 
-from tito_core import InputError, Message, TitoError
+from tito_core import InputError, Message, TitoError, render_key
 from tito_core.samples import RoutedExperts, WeightVersion
 
 from .constraint import Constraint
@@ -55,6 +57,14 @@ class Rendering:
 
     tools: tuple[Mapping[str, Any], ...] = ()
     template_args: Mapping[str, Any] = attrs.field(factory=dict)
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the rendering: equal keys mean equal tools and template arguments.
+
+        A key spells out all tools, so equal ones are one string.
+        """
+        return sys.intern(render_key(self.tools, self.template_args))
 
 
 @attrs.frozen(kw_only=True)

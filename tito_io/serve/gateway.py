@@ -14,7 +14,7 @@ import attrs
 import orjson
 from starlette.requests import Request
 
-from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused, render_key
+from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused
 from tito_io.client.certificates import Certificates, KnownRendering
 from tito_io.dialects.protocol import TokenText, as_id
 from tito_io.engines.protocol import Engine, Rendering
@@ -212,5 +212,5 @@ async def _stored(family: Family, rendering: Rendering) -> KnownRendering:
         stored = await anyio.to_thread.run_sync(find)
     except (InputError, TemplateRefused):  # a turn says so when it asks
         return KnownRendering()
-    profile = attrs.evolve(stored.profile, key=render_key(rendering.tools, rendering.template_args))
+    profile = attrs.evolve(stored.profile, key=rendering.key)
     return KnownRendering(profile, store=stored.learn)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import attrs
 from starlette.datastructures import Headers
 
-from tito_core import Ids, Message, Step, render_key
+from tito_core import Ids, Message, Step
 from tito_io.client.sampling import parse_sampling
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.engines.protocol import Reply
@@ -29,7 +29,7 @@ from .prompt import AnsweredPrompt, SessionPrompt
 from .records import stored_reply
 from .resume import last_step, without_stop
 from .session import Session
-from .turns import TurnTaker, UnreceivedTurn, own_fields
+from .turns import RequestStamp, TurnTaker, UnreceivedTurn, own_fields
 
 RETRY_KEY = "idempotency-key"
 """As in the IETF's draft `draft-ietf-httpapi-idempotency-key-header`; OpenAI's and Anthropic's libraries send
@@ -47,9 +47,7 @@ async def recover(
     session: Session,
     request: ParsedRequest,
     prompt: SessionPrompt,
-    *,
-    dialect: str,
-    retry_key: str | None,
+    stamp: RequestStamp,
 ) -> UnreceivedTurn | None:
     """Return the stored turn that answers a request which is repeated; None for any other request.
 
@@ -58,14 +56,13 @@ async def recover(
         session: The session.
         request: The client's request.
         prompt: Its conversation.
-        dialect: The name of the request's API.
-        retry_key: A digest of the request's idempotency key.
+        stamp: What the request is known by.
     """
-    candidates = list(_candidates(session, retry_key))
+    candidates = list(_candidates(session, stamp.retry_key))
     if not candidates:
         return None
     args, fields = parse_sampling(request.sampling), own_fields(request)
-    key = render_key(prompt.tools, args.template_args)
+    key = turns.rendering(prompt.tools, args.template_args).key
     if request.continue_final_message:
         last = last_step(session.trajectory, prompt, key, turns.policy.forgive)
         asked = _Asked(prompt, list(last.prompt), without_stop(last)[0])
@@ -74,7 +71,7 @@ async def recover(
         asked = _Asked(prompt, list(matched.messages), forgiven=matched.forgiven)
     for commit in candidates:
         origin, step = commit.origin, commit.step
-        same = step.key == key and origin.dialect == dialect and origin.request == fields
+        same = step.key == key and origin.dialect == stamp.dialect and origin.request == fields
         if same and asked.is_of(step):
             return await _handed_out(session, commit, args.sampling.n, asked.answered(commit))
     return None

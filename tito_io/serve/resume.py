@@ -7,16 +7,14 @@ text and the new text together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajectory
 from tito_core.locate import matches
 from tito_core.normalization.compare import same
 from tito_io.client.conversation import ClientTurn, Route, reply_message
-from tito_io.client.sampling import parse_sampling
 from tito_io.client.token_client import CompletedTurn
-from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Watch
+from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
 
 from .prompt import SessionPrompt
 from .refusals import RequestRefused
@@ -28,9 +26,9 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
     engine: Engine,
     steps: Trajectory,
     prompt: SessionPrompt,
-    key: str,
+    rendering: Rendering,
+    sampling: Sampling,
     *,
-    sampling: Mapping[str, Any],
     forgive: frozenset[Forgiveness],
     watch: Watch | None,
     stopped: Sequence[Step] = (),
@@ -41,21 +39,19 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
         engine: Where it is sampled.
         steps: The session's steps.
         prompt: The conversation; its last message is continued.
-        key: What the prompt is rendered with.
-        sampling: Sampling arguments of the request.
+        rendering: What the prompt is rendered with.
+        sampling: How to sample.
         forgive: Differences to ignore.
         watch: Called with each delta.
         stopped: Steps that a stop string ended: their ids spell the string, their messages lack it.
     """
-    step = last_step(steps, prompt, key, forgive)
+    step = last_step(steps, prompt, rendering.key, forgive)
     if any(step.ids == one.ids for one in stopped):
         raise _refused("the last message ended at a stop string, which its ids hold and its text does not")
     ids, ledger = without_stop(step)
-    args = parse_sampling(sampling).among(prompt.tools)
-    if args.sampling.constraint is not None:
+    if sampling.constraint is not None:
         raise _refused("a turn that is continued cannot be constrained")
-    rendering = Rendering(tools=tuple(prompt.tools), template_args=args.template_args)
-    reply = await engine.from_ids(ids, args.sampling, rendering, watch=watch)
+    reply = await engine.from_ids(ids, sampling, rendering, watch=watch)
     if reply.finish_reason == "abort":
         error = AbortedError("the engine gave the turn up", hint="what it had sampled is in `partial`")
         error.partial = reply

@@ -16,7 +16,7 @@ import anyio
 import attrs
 import orjson
 
-from tito_core import InputError, Trajectory
+from tito_core import InputError, Message, Trajectory
 from tito_core.samples import Forest
 
 from .commit import Commit, decode, encode
@@ -114,6 +114,12 @@ class Session:
     def forest(self) -> Forest:
         """The turns as a forest; linear in what is new in each."""
         return Forest.of(commit.call for commit in self.commits.values())
+
+    @property
+    def known_messages(self) -> Sequence[Message]:
+        """The messages of the last answered prompt, as they came, where `==` compares them exactly."""
+        last = None if self.last_prompt is None else self.last_prompt.prompt
+        return last.received if last is not None and last.only_texts else ()
 
     @property
     def newest(self) -> Commit | None:

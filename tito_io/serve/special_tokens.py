@@ -16,16 +16,18 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import anyio.to_thread
 import attrs
 from tokenizers import Tokenizer
 
 from tito_core import InputError, Message
+from tito_io.client.driver import rendered
 from tito_io.engines.protocol import Rendering
 from tito_io.families.family import Bound, Family
 
 ROLES = frozenset(("user", "tool"))
 """Whose texts are searched. System texts are the operator's, and assistants' are the model's own."""
+KEPT = 256
+"""How many renderings' templates are kept."""
 
 
 @attrs.frozen(eq=False)
@@ -43,6 +45,8 @@ class SpecialTokenGuard:
     known: Mapping[str, str]
     ids: Mapping[int, tuple[int, ...]]
     pattern: re.Pattern[str]
+    _templates: dict[str, GuardedTemplate] = attrs.field(factory=dict, init=False, repr=False)
+    """Templates by the keys of their renderings."""
 
     @classmethod
     def of(cls, family: Family, *, guarded: bool = True) -> SpecialTokenGuard:
@@ -70,9 +74,13 @@ class SpecialTokenGuard:
 
     def tokenize_fn(self, rendering: Rendering) -> GuardedTemplate:
         """Return what renders messages with tools and template arguments."""
-        return GuardedTemplate(
-            self, self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
-        )
+        known = self._templates.get(rendering.key)
+        if known is None:
+            while len(self._templates) >= KEPT:
+                del self._templates[next(iter(self._templates))]
+            bound = self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+            known = self._templates[rendering.key] = GuardedTemplate(self, bound)
+        return known
 
     def hidden(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages with stand-ins for spelled special tokens."""
@@ -147,14 +155,14 @@ class GuardedTemplate:
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
         render = partial(self.bound, add_generation_prompt=add_generation_prompt)
-        return await anyio.to_thread.run_sync(self._ids, messages, render)
+        return await rendered(messages, partial(self._ids, messages, render))
 
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids from `text` on; see `tito_core.Ask`."""
         render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
-        return await anyio.to_thread.run_sync(self._ids, messages, render)
+        return await rendered(messages, partial(self._ids, messages, render))
 
     def _ids(self, messages: Sequence[Message], render: Callable[[list[Message]], list[int]]) -> list[int]:
         return self.guard.shown(render(self.guard.hidden(messages)))

@@ -1,8 +1,12 @@
 """A store in one SQLite file: what it acknowledged survives the process, even if that is killed.
 
-It uses SQLite's write-ahead log and one connection, in a thread. A row survives the process as soon as the
-operating system has it; `durable` waits for the disk too, so that the row survives a power cut. One gateway
-owns the file.
+It uses SQLite's write-ahead log and one connection. A row survives the process as soon as the operating
+system has it; `durable` waits for the disk too, so that the row survives a power cut. One gateway owns the
+file.
+
+What may wait for the disk, or read much, runs in a thread. A row is written without one, unless it is
+`durable` or the connection is in use: a thread takes longer than the write, which only copies into the
+system's memory.
 """
 
 from __future__ import annotations
@@ -41,6 +45,12 @@ TURN = "SELECT 1 FROM turns WHERE name = ? AND place = ?"
 RECEIVED = "DELETE FROM unreceived WHERE name = ? AND place = ?"
 
 
+UNSAVED = 4 << 20
+"""How many bytes of rows the log may hold before it is copied into the file, which waits for the disk."""
+BUSY_MILLISECONDS = 5_000
+"""How long a thread waits while another program writes to the file."""
+
+
 def _in_thread(
     work: Callable[Concatenate[SqliteStore, P], T],
 ) -> Callable[Concatenate[SqliteStore, P], Coroutine[Any, Any, T]]:
@@ -49,18 +59,59 @@ def _in_thread(
     A cancelled caller waits for the end: whether a write took place must be known.
     """
 
-    def locked(self: SqliteStore, /, *args: P.args, **named: P.kwargs) -> T:
-        try:
-            with self._lock:
-                return work(self, *args, **named)
-        except sqlite3.Error as error:
-            raise StoreError(f"the store failed: {type(error).__name__}, {error}") from error
+    @wraps(work)
+    async def run(self: SqliteStore, /, *args: P.args, **named: P.kwargs) -> T:
+        return await anyio.to_thread.run_sync(partial(_locked, self, work, *args, **named))
+
+    return run
+
+
+def _at_once(
+    work: Callable[Concatenate[SqliteStore, P], T],
+) -> Callable[Concatenate[SqliteStore, P], Coroutine[Any, Any, T]]:
+    """Run a method without a thread, where that waits for nothing; raises `StoreError`."""
+    in_thread = _in_thread(work)
 
     @wraps(work)
     async def run(self: SqliteStore, /, *args: P.args, **named: P.kwargs) -> T:
-        return await anyio.to_thread.run_sync(partial(locked, self, *args, **named))
+        if self.durable or self._unsaved > UNSAVED or not self._lock.acquire(blocking=False):
+            return await in_thread(self, *args, **named)
+        try:
+            with _failures():
+                self._db.execute("PRAGMA busy_timeout = 0")
+                return work(self, *args, **named)
+        except BusyFileError:
+            pass
+        finally:
+            self._lock.release()
+        return await in_thread(self, *args, **named)
 
     return run
+
+
+def _locked(
+    self: SqliteStore, work: Callable[Concatenate[SqliteStore, P], T], *args: P.args, **named: P.kwargs
+) -> T:
+    """Run a method, alone; wait for other programs that use the file."""
+    with self._lock, _failures():
+        self._db.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
+        if self._unsaved > UNSAVED:
+            self._save()
+        return work(self, *args, **named)
+
+
+class BusyFileError(StoreError):
+    """Another program writes to the file; nothing was written."""
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+        kind = BusyFileError if busy else StoreError
+        raise kind(f"the store failed: {type(error).__name__}, {error}") from error
 
 
 @attrs.define(eq=False)
@@ -69,6 +120,7 @@ class SqliteStore:
 
     Attributes:
         path: The file.
+        durable: Whether each write waits for the disk.
         clock: Returns the time in seconds; for `sweep`.
     """
 
@@ -76,10 +128,13 @@ class SqliteStore:
     _db: sqlite3.Connection
     _owner: sqlite3.Connection
     """Holds the lock on the file beside it until the process ends."""
+    durable: bool = False
     shared: bool = attrs.field(default=False, init=False)
     clock: Callable[[], float] = time.time
     _lock: Lock = attrs.field(factory=Lock, init=False)
     """Allows one statement at a time: the threads share the connection."""
+    _unsaved: int = attrs.field(default=0, init=False)
+    """Bytes of rows that were written since the log was copied into the file."""
 
     @classmethod
     def open(cls, path: str | Path, *, durable: bool = False) -> Self:
@@ -99,7 +154,7 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             owner.close()
             raise InputError(f"--store sqlite:{file}: {error}; name another file") from error
-        return cls(file, db, owner)
+        return cls(file, db, owner, durable=durable)
 
     @_in_thread
     def check(self) -> None:
@@ -112,7 +167,7 @@ class SqliteStore:
         self._changed("INSERT OR IGNORE INTO secrets VALUES (0, ?)", proposed)
         return bytes(self._rows("SELECT value FROM secrets")[0][0])
 
-    @_in_thread
+    @_at_once
     def head(self, name: str) -> bytes | None:
         """Return a session's head."""
         return self._head(name)
@@ -123,7 +178,7 @@ class SqliteStore:
         sql = "INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?)"
         return self._changed(sql, name, head, first_epoch(), self.clock()) > 0
 
-    @_in_thread
+    @_at_once
     def claim(self, name: str, *, anew: bool = False) -> Claim:  # noqa: ARG002  # each claim is
         """Own a session."""
         sql = "UPDATE sessions SET epoch = epoch + 1, touched = ? WHERE name = ? RETURNING epoch"
@@ -145,7 +200,7 @@ class SqliteStore:
         unreceived = self._rows("SELECT place FROM unreceived WHERE name = ?", name)
         return StoredSession(head, dict(rows), frozenset(place for (place,) in unreceived))
 
-    @_in_thread
+    @_at_once
     def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Add a row."""
         with self._transaction():
@@ -154,13 +209,14 @@ class SqliteStore:
                 raise LostError
             self._changed("INSERT INTO turns VALUES (?, ?, ?)", name, place, row)
             self._changed("INSERT OR IGNORE INTO unreceived VALUES (?, ?)", name, place)
+        self._unsaved += len(row)
 
-    @_in_thread
+    @_at_once
     def received(self, name: str, places: Sequence[int]) -> None:
         """Note that a client has rows."""
         self._db.executemany(RECEIVED, [(name, place) for place in places])
 
-    @_in_thread
+    @_at_once
     def take_back(self, name: str, epoch: int, place: int) -> None:
         """Delete a row."""
         with self._transaction():
@@ -191,13 +247,20 @@ class SqliteStore:
             self._db.executemany("UPDATE sessions SET touched = ? WHERE name = ?", touches)
             for table in ("turns", "unreceived"):
                 self._changed(rows.format(table), now - idle_seconds)
-            return self._changed("DELETE FROM sessions WHERE touched < ?", now - idle_seconds)
+            gone = self._changed("DELETE FROM sessions WHERE touched < ?", now - idle_seconds)
+        self._save()
+        return gone
 
     @_in_thread
     def aclose(self) -> None:
         """Close the file."""
         self._db.close()
         self._owner.close()
+
+    def _save(self) -> None:
+        """Copy the log into the file, as far as no other program reads what it would replace."""
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._unsaved = 0
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         return self._db.execute(sql, values).fetchall()
@@ -265,6 +328,7 @@ def _lock_file(path: Path) -> sqlite3.Connection:
 def _prepared(db: sqlite3.Connection, *, durable: bool) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    db.execute("PRAGMA wal_autocheckpoint = 0")  # `_save` does it, in a thread
     version = db.execute("PRAGMA user_version").fetchone()[0]
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if version != VERSION and (version or tables):

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
+from tito_io.dialects import Chat
 from tito_io.dialects.protocol import (
     AnswerStream,
     Dialect,
@@ -41,13 +42,15 @@ from .session import Session
 from .sglang_fields import AddedFields, read_chat
 from .spans import TurnRecord
 from .store import GoneError
-from .turns import TurnEngine, UnreceivedTurn
+from .turns import RequestStamp, TurnEngine, UnreceivedTurn
 
 PREFIXES = {"chat": "chatcmpl-", "anthropic": "msg_", "responses": "resp_"}
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Headers that keep proxies from collecting a stream."""
+UNSENT = 1 << 16
+"""How many bytes are sent at once: what servers take without waiting for the client."""
 
 
 @attrs.define
@@ -65,7 +68,11 @@ class ClientConnection:
     gone: bool = attrs.field(default=False, init=False)
     begun: bool = attrs.field(default=False, init=False)
     over: bool = attrs.field(default=False, init=False)
-    _turns: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+    _turns: anyio.Lock = attrs.field(factory=partial(anyio.Lock, fast_acquire=True), init=False)
+    _parts: list[bytes] = attrs.field(factory=list, init=False)
+    """Parts of a stream that were not sent yet."""
+    _size: int = attrs.field(default=0, init=False)
+    _due: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     async def listen(self, receive: Receive, waiting: anyio.CancelScope) -> None:
         """Wait until the client goes away; then cancel what `waiting` holds."""
@@ -73,6 +80,20 @@ class ClientConnection:
             pass
         self.gone = True
         waiting.cancel()
+
+    async def flush(self, waiting: anyio.CancelScope) -> None:
+        """Send the parts of a stream, forever; if that fails, cancel what `waiting` holds.
+
+        An engine sends several events at once when it is faster than the gateway. What they become is sent
+        at once, too: a message of its own for each would cost more than all other work on it.
+        """
+        while True:
+            await self._due.wait()
+            self._due = anyio.Event()
+            try:
+                await self._send_parts()
+            except Exception:  # noqa: BLE001  # whatever it is, the client gets no more
+                waiting.cancel()
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Send the head of an answer."""
@@ -84,22 +105,36 @@ class ClientConnection:
         """Send JSON."""
         data = orjson.dumps(body)
         await self.start(status, {"content-type": JSON, "content-length": str(len(data)), **headers})
-        await self.more(data[:-1])
+        self._add(data[:-1])
         await self.last(data[-1:])
 
     async def more(self, data: bytes) -> None:
-        """Send a part of a stream."""
-        if data:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        """Send a part of a stream, soon; wait while the client takes less than comes."""
+        self._add(data)
+        if self._size > UNSENT:
+            await self._send_parts()
+        elif data:
+            self._due.set()
 
     async def last(self, data: bytes) -> None:
         """Send the end, unless the client went away before it took the rest."""
+        if self._size > UNSENT:
+            await self._send_parts()
         # A send waits until the server has room for it, and is dropped in silence if the client leaves then.
         await self._send({"type": "http.response.body", "body": b"", "more_body": True})
         await anyio.lowlevel.checkpoint()  # so that a client that went away meanwhile is noticed
         if not self.gone:
-            await self._send({"type": "http.response.body", "body": data, "more_body": False})
+            await self._send_parts(data, more=False)
             self.over = True
+
+    def _add(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._size += len(data)
+
+    async def _send_parts(self, end: bytes = b"", *, more: bool = True) -> None:
+        data, self._parts, self._size = b"".join((*self._parts, end)), [], 0
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def _send(self, message: Message) -> None:
         """Send a message after those before it; a client whose connection does not take it is gone."""
@@ -121,10 +156,8 @@ class TurnResponse:
         name: The session's id.
         body: The request's body.
         plain_errors: Whether errors have the form of the session protocol.
-        response: The response's id.
-        created: When the request came, in seconds since 1970.
-        begun: The same moment by a clock that only measures.
-        retry_key: A digest of the request's idempotency key.
+        begun: When the request came, by a clock that only measures.
+        stamp: What the request is known by. Of a turn that is handed out again, as it was the first time.
         stream: The stream, once it has begun.
         begin: Begins the stream, once the request is known.
         record: What becomes of the request, for its span.
@@ -135,25 +168,25 @@ class TurnResponse:
     name: str
     body: dict[str, Any]
     plain_errors: bool = attrs.field(default=False, kw_only=True)
-    response: str = attrs.field(init=False)
-    created: int = attrs.field(init=False)
     begun: float = attrs.field(factory=time.perf_counter, init=False)
-    retry_key: str | None = attrs.field(default=None, init=False)
+    stamp: RequestStamp = attrs.field(init=False)
     stream: AnswerStream | None = attrs.field(default=None, init=False)
     begin: Callable[..., Awaitable[AnswerStream]] | None = attrs.field(default=None, init=False)
     record: TurnRecord = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.response = PREFIXES.get(self.dialect.name, "") + secrets.token_hex(16)
-        self.created = int(self.gateway.clock())
-        self.record = TurnRecord(dialect=self.dialect.name, session=self.name, response=self.response)
+        dialect = self.dialect.name
+        response = PREFIXES.get(dialect, "") + secrets.token_hex(16)
+        self.stamp = RequestStamp(dialect=dialect, response=response, requested=self.gateway.clock())
+        self.record = TurnRecord(dialect=dialect, session=self.name, response=response)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client goes away first."""
-        self.retry_key = retry_key(Headers(scope=scope))
+        self.stamp = attrs.evolve(self.stamp, retry_key=retry_key(Headers(scope=scope)))
         connection = ClientConnection(send)
         async with anyio.create_task_group() as group:
             group.start_soon(connection.listen, receive, group.cancel_scope)
+            group.start_soon(connection.flush, group.cancel_scope)
             try:
                 async with self.gateway.sessions.using(self.name) as session:
                     await self._turn(session, connection, group)
@@ -168,9 +201,12 @@ class TurnResponse:
     async def _turn(self, session: Session, connection: ClientConnection, group: TaskGroup) -> None:
         """Sample a turn and send it."""
         body, added = self.body, AddedFields()
-        if self.dialect.name == "chat":
+        if isinstance(self.dialect, Chat):
             body, added = read_chat(body, session.head, later=self.gateway.options.later_wire)
-        request, turns = self.dialect.parse(body), self.gateway.turns
+            request = self.dialect.parse(body, session.known_messages)
+        else:
+            request = self.dialect.parse(body)
+        turns = self.gateway.turns
         self.gateway.ignored.count(self.dialect.name, request.ignored)
         model = request.model or await turns.model_name()
         self.record.model, self.record.stream = model, request.stream
@@ -184,9 +220,8 @@ class TurnResponse:
             stream = await begin(thinking=delta.thinking)
             await connection.more(stream.delta(delta))
 
-        dialect, key = self.dialect.name, self.retry_key
         try:
-            turn = await recover(turns, session, request, prompt, dialect=dialect, retry_key=key)
+            turn = await recover(turns, session, request, prompt, self.stamp)
             if turn is None:
                 with self.gateway.metrics.turns_running.track_inprogress():
                     turn = await turns.take(
@@ -194,16 +229,21 @@ class TurnResponse:
                         request,
                         prompt,
                         engine,
-                        response=self.response,
-                        dialect=dialect,
+                        stamp=self.stamp,
                         watch=watch if request.stream else None,
                     )
         finally:
             pinging.cancel()
-        self.response = self.record.response = turn.commits[0].response
+        first = turn.commits[0]
+        self.record.response = first.response
+        self.stamp = attrs.evolve(self.stamp, response=first.response, requested=first.origin.requested)
         self.record.turn, self.record.served = turn, turns.model
         answer = TurnAnswer.of(
-            turn.reply, id=self.response, created=self.created, model=model, token_text=self.gateway.spell
+            turn.reply,
+            id=self.stamp.response,
+            created=int(self.stamp.requested),
+            model=model,
+            token_text=self.gateway.spell,
         )
         try:
             if request.stream:
@@ -232,8 +272,8 @@ class TurnResponse:
         if self.stream is None:
             reading = StreamReading(thinking=thinking, hidden_reasoning=engine.by_messages)
             stamp = ReplyStamp(
-                id=self.response,
-                created=self.created,
+                id=self.stamp.response,
+                created=int(self.stamp.requested),
                 model=model,
                 token_text=self.gateway.spell,
                 reading=reading,
@@ -286,13 +326,10 @@ class TurnResponse:
         if turn.stored:
             self.gateway.metrics.recovered.inc(len(turn.commits))
             return turn.commits
-        key, commits = self.retry_key, turn.commits
-        if key is not None:
-            commits = tuple(attrs.evolve(c, origin=attrs.evolve(c.origin, retry_key=key)) for c in commits)
         try:
-            return await session.commit(commits)
+            return await session.commit(turn.commits)
         except GoneError:
-            self.gateway.metrics.uncommitted.inc(len(commits))
+            self.gateway.metrics.uncommitted.inc(len(turn.commits))
             return ()
 
     async def _fail(self, connection: ClientConnection, error: Exception) -> None:

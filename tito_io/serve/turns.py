@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import anyio
 import attrs
 
-from tito_core import Message, Policy, render_key
+from tito_core import Message, Policy
 from tito_core.samples import StoredCall
 from tito_io.client.certificates import Certificates
 from tito_io.client.conversation import ClientTurn, Conversation, Route
 from tito_io.client.sampling import SamplingArgs, parse_sampling
 from tito_io.client.token_client import CompletedTurn, Renderer, TokenClient
 from tito_io.dialects.protocol import ParsedRequest
+from tito_io.dialects.wire import dumps
 from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling, Watch
 from tito_io.engines.wrapper import EngineWrapper
 
@@ -86,6 +87,23 @@ class TurnEngine(EngineWrapper):
 
 
 @attrs.frozen(kw_only=True)
+class RequestStamp:
+    """What a request is known by.
+
+    Attributes:
+        dialect: The name of its API.
+        response: The id of its response.
+        requested: When it came, in seconds since 1970.
+        retry_key: A digest of its idempotency key; None where it had none.
+    """
+
+    dialect: str
+    response: str
+    requested: float
+    retry_key: str | None = None
+
+
+@attrs.frozen(kw_only=True)
 class UnreceivedTurn:
     """A sampled turn that no client has received yet.
 
@@ -129,6 +147,8 @@ class TurnTaker:
     places: anyio.CapacityLimiter = attrs.field(init=False)
     renderer: Renderer | None = attrs.field(init=False)
     certificates: Certificates = attrs.field(factory=Certificates)
+    _renderings: dict[bytes, Rendering] = attrs.field(factory=dict, init=False, repr=False)
+    """Those that requests had, by a digest of their JSON."""
 
     def __attrs_post_init__(self) -> None:
         self.places = anyio.CapacityLimiter(self.limits.calls)
@@ -163,8 +183,7 @@ class TurnTaker:
         prompt: SessionPrompt,
         engine: TurnEngine,
         *,
-        response: str,
-        dialect: str,
+        stamp: RequestStamp,
         watch: Watch | None = None,
     ) -> UnreceivedTurn:
         """Sample a turn. An error or a cancellation changes nothing.
@@ -174,39 +193,49 @@ class TurnTaker:
             request: The client's request.
             prompt: Its conversation, from `prompt()`.
             engine: The engine, from `turn_engine()`.
-            response: The id of the response.
-            dialect: The name of the request's API.
+            stamp: What the request is known by.
             watch: Called with each delta.
         """
-        requested = time.time()
+        begun = time.perf_counter()
         steps, forgive = session.trajectory, self.policy.forgive
-        args = parse_sampling(request.sampling)
-        key = render_key(prompt.tools, args.template_args)
+        args = parse_sampling(request.sampling).among(prompt.tools)
+        rendering = self.rendering(prompt.tools, args.template_args)
         if request.continue_final_message:
             commits = session.commits.values()
             sampled = await continue_turn(
                 engine,
                 steps,
                 prompt,
-                key,
-                sampling=request.sampling,
+                rendering,
+                args.sampling,
                 forgive=forgive,
                 watch=watch,
                 stopped=[one.step for one in commits if isinstance(one.origin.stop_reason, str)],
             )
             forgiven, answered = tuple[str, ...](), None
         else:
-            matched = self.matched(session, prompt, args, key)
+            matched = self.matched(session, prompt, args, rendering.key)
             client = TokenClient(engine, self.policy, self.renderer, certificates=self.certificates)
-            sampled = await client.turn(
-                steps, matched.messages, tools=prompt.tools, sampling=request.sampling, watch=watch
-            )
+            sampled = await client.sample(steps, matched.messages, rendering, args.sampling, watch=watch)
             forgiven = matched.forgiven
-            answered = AnsweredPrompt(prompt, response, forgiven)
-        origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), dialect, requested)
-        self.metrics.count_turn(origin, sampled.turn, time.time() - requested)
-        commits_of_turn = tuple(_commits(sampled, origin, response))
+            answered = AnsweredPrompt(prompt, stamp.response, forgiven)
+        origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), stamp)
+        self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - begun)
+        commits_of_turn = tuple(_commits(sampled, origin, stamp.response))
         return UnreceivedTurn(reply=sampled.turn.reply, commits=commits_of_turn, prompt=answered)
+
+    def rendering(self, tools: Sequence[Mapping[str, Any]], template_args: Mapping[str, Any]) -> Rendering:
+        """Return tools and arguments as one value, the same for all requests that repeat them.
+
+        Its key is then computed once; agents send all of their tools with every request.
+        """
+        data = dumps({"tools": tools, "args": template_args})
+        name = hashlib.blake2b(data, digest_size=16).digest()
+        if name not in self._renderings:
+            while len(self._renderings) >= self.certificates.most:
+                del self._renderings[next(iter(self._renderings))]
+            self._renderings[name] = Rendering(tools=tuple(tools), template_args=template_args)
+        return self._renderings[name]
 
     def matched(self, session: Session, prompt: SessionPrompt, args: SamplingArgs, key: str) -> MatchedPrompt:
         """Return a prompt with the session's own messages in the place of its history."""
@@ -253,21 +282,22 @@ def _after_last_turn(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _origin(
-    turn: ClientTurn, request: ParsedRequest, forgiven: tuple[str, ...], dialect: str, requested: float
+    turn: ClientTurn, request: ParsedRequest, forgiven: tuple[str, ...], stamp: RequestStamp
 ) -> TurnOrigin:
     expected = 0
     if turn.route is Route.TITO:  # a continued turn has all of its prompt's ids from the turn before
         expected = len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
     return TurnOrigin(
-        dialect=dialect,
+        dialect=stamp.dialect,
         route=turn.route.name,
-        requested=requested,
+        requested=stamp.requested,
         refusal=None if turn.refusal is None else turn.refusal.reason.name,
         forgiven=() if turn.stitched is None else forgiven,
         expected=expected,
         cached=turn.reply.usage.cached_tokens,
         stop_reason=turn.reply.stop_reason,
         instructed=request.instructed,
+        retry_key=stamp.retry_key,
         request=own_fields(request),
     )
 
@@ -280,13 +310,11 @@ def own_fields(request: ParsedRequest) -> dict[str, Any]:
 def _commits(sampled: CompletedTurn, origin: TurnOrigin, response: str) -> Iterator[Commit]:
     replies = (sampled.turn.reply, *sampled.turn.reply.siblings)
     for place, (step, reply) in enumerate(zip(sampled.steps, replies, strict=True)):
-        # A key spells out all tools, so turns with the same tools share one string.
-        key = None if step.key is None else sys.intern(step.key)
         # A step whose ids were not stitched here stands alone until the trajectory sees whose it continues.
         alone = origin.route != Route.TITO.name and step.prompt.parent is not None
         call = StoredCall(
             name=f"{response}.{place}" if place else response,
-            step=attrs.evolve(step, key=key, prompt=list(step.prompt) if alone else step.prompt),
+            step=attrs.evolve(step, prompt=list(step.prompt)) if alone else step,
             finish_reason=reply.finish_reason,
             weight_versions=reply.weight_versions,
             routed_experts=reply.routed_experts,

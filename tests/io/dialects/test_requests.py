@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tito_core import InputError, render_key
 from tito_io.client.sampling import parse_sampling
@@ -39,6 +41,34 @@ def test_chat_passes_messages_and_tools_as_they_are() -> None:
     image = {"role": "user", "content": [*PARTS, IMAGE]}
     asked = CHAT.parse({"messages": [HELLO, image], "tools": [TOOL], "stream": True})
     assert (asked.messages, asked.tools, asked.stream) == ((HELLO, image), (TOOL,), True)
+
+
+TEXTS = st.text(max_size=3) | st.none() | st.lists(st.text(max_size=2), max_size=2)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(("user", "assistant", "tool"))},
+        optional={"content": TEXTS, "name": st.text(max_size=1)},
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(messages=MESSAGES, earlier=MESSAGES, shared=st.integers(0, 5))
+def test_what_is_known_of_earlier_requests_changes_nothing(
+    messages: list[Any], earlier: list[Any], shared: int
+) -> None:
+    known = (*messages[:shared], *earlier[shared:])
+    body = {"messages": messages, "model": "m"}
+    assert CHAT.parse(body, known) == CHAT.parse(body)
+
+
+def test_errors_count_messages_that_were_known() -> None:
+    body = {"messages": [HELLO, HELLO, {"role": "function", "content": "1"}]}
+    with pytest.raises(UntranslatableError, match=r"messages\[2\]: is in the old form"):
+        CHAT.parse(body, (HELLO, HELLO))
+    with pytest.raises(InputError, match=r"messages\[1\] has no role"):
+        CHAT.parse({"messages": [HELLO, {"content": "a"}]}, (HELLO,))
 
 
 def test_sampling_is_understood_from_every_dialect() -> None:

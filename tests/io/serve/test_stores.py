@@ -9,8 +9,9 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 import anyio
 import anyio.abc
@@ -483,3 +484,61 @@ async def cutting(url: str) -> AsyncIterator[tuple[str, list[str]]]:
 async def test_redis_is_there_where_it_is_asked_for() -> None:
     if os.environ.get("TITO_REDIS") == "1":
         assert shutil.which(os.environ.get("TITO_REDIS_SERVER", "redis-server"))
+
+
+async def in_a_thread(*_: Any) -> NoReturn:
+    raise AssertionError("a thread is used")
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_row_is_written_without_a_thread_unless_it_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, durable: bool
+) -> None:
+    store = SqliteStore.open(tmp_path / "s.db", durable=durable)
+    await store.create(A, b"head")
+    with monkeypatch.context() as patch:
+        patch.setattr("anyio.to_thread.run_sync", in_a_thread)
+        waits = pytest.raises(AssertionError, match="thread") if durable else nullcontext()
+        with waits:
+            epoch = (await store.claim(A)).epoch
+            await store.put(A, epoch, 0, b"row 0")
+            await store.received(A, [0])
+            await store.put(A, epoch, 1, b"row 1", after=0)
+            await store.take_back(A, epoch, 1)
+            assert await store.head(A) == b"head"
+    found = await store.load(A)
+    assert (found.rows, found.unreceived) == ({} if durable else {0: b"row 0"}, frozenset())
+    await store.aclose()
+
+
+async def test_a_row_waits_in_a_thread_while_another_program_writes_to_the_file(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path / "s.db")
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as group:
+        group.start_soon(store.put, A, epoch, 0, b"row 0")
+        await anyio.wait_all_tasks_blocked()
+        assert group.cancel_scope.cancel_called is False
+        other.execute("ROLLBACK")
+    assert (await store.load(A)).rows == {0: b"row 0"}
+    other.close()
+    await store.aclose()
+
+
+async def test_the_log_is_copied_into_the_file_as_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tito_io.serve.sqlite.UNSAVED", 10_000)
+    store = SqliteStore.open(tmp_path / "s.db")
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    before = (tmp_path / "s.db").stat().st_size
+    sizes = []
+    for place in range(60):
+        await store.put(A, epoch, place, bytes(4_000))
+        sizes.append((tmp_path / "s.db-wal").stat().st_size)
+    assert (tmp_path / "s.db").stat().st_size - before > 55 * 4_000
+    assert sizes[59] == sizes[19]  # it is written again from its beginning
+    await store.aclose()

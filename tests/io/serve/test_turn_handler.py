@@ -16,6 +16,7 @@ from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.store import FencedError, MemoryStore, StoreError
+from tito_io.serve.turn_handler import UNSENT, ClientConnection
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
@@ -130,7 +131,7 @@ async def test_the_turn_is_safe_before_its_last_byte_leaves(stream: bool) -> Non
     assert one.seen == 1
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize("after", [1, 2])
 async def test_a_client_that_leaves_a_stream_changes_nothing(after: int) -> None:
     engine = Scripted(text="hello there")
     gateway = scripted_gateway(engine)
@@ -143,22 +144,82 @@ async def test_a_client_that_leaves_a_stream_changes_nothing(after: int) -> None
     assert await turns(gateway, name) == 1
 
 
+async def test_what_comes_in_the_same_moment_is_sent_together() -> None:
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message["body"])
+
+    connection = ClientConnection(send)
+    async with anyio.create_task_group() as group:
+        group.start_soon(connection.flush, group.cancel_scope)
+        for part in (b"a", b"b", b"c"):
+            await connection.more(part)
+        await anyio.wait_all_tasks_blocked()
+        assert sent == [b"abc"]
+        await connection.more(b"d")
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert sent == [b"abc", b"d"]
+
+
+async def test_a_stream_waits_for_a_client_that_takes_less_than_comes() -> None:
+    room, sent = anyio.Event(), list[int]()
+
+    async def send(message: Any) -> None:
+        await room.wait()
+        sent.append(len(message["body"]))
+
+    connection = ClientConnection(send)
+    parts = 0
+
+    async def stream() -> None:
+        nonlocal parts
+        for parts in range(1, 9):  # noqa: B007  # how many were taken
+            await connection.more(bytes(UNSENT // 2 + 1))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(connection.flush, group.cancel_scope)
+        group.start_soon(stream)
+        await anyio.wait_all_tasks_blocked()
+        assert (parts, sent) == (2, [])
+        room.set()
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert sum(sent) == 8 * (UNSENT // 2 + 1)
+
+
+async def test_a_stream_that_cannot_be_sent_ends_the_request() -> None:
+    async def send(_: Any) -> None:
+        raise OSError("broken pipe")
+
+    connection = ClientConnection(send)
+    async with anyio.create_task_group() as group:
+        group.start_soon(connection.flush, group.cancel_scope)
+        await connection.more(b"a")
+        await anyio.sleep_forever()
+    assert connection.gone
+    assert group.cancel_scope.cancel_called
+
+
 async def test_a_client_that_leaves_a_stream_ends_the_sampling() -> None:
     engine = Scripted(text="hello there", steps=anyio.Event())
     gateway = scripted_gateway(engine)
-    name, one = await session(gateway), Client(leaves_after=3)  # the first delta
+    name, one = await session(gateway), Client(leaves_after=2)  # the head, and what came first
     with anyio.fail_after(5):
         await one.ask(gateway, name, {"messages": HELLO, "stream": True})
     assert (engine.cancelled, engine.running) == (1, 0)
     assert await turns(gateway, name) == 0
 
 
-@pytest.mark.parametrize(("stream", "room"), [(False, 1), (False, 2), (True, 4)])
+@pytest.mark.parametrize(
+    ("stream", "length", "room"), [(False, 1, 1), (True, 1, 1), (False, 9_000, 1), (False, 9_000, 2)]
+)
 async def test_a_client_that_leaves_before_it_took_the_whole_answer_changes_nothing(
-    stream: bool, room: int
+    stream: bool, length: int, room: int
 ) -> None:
     """A server waits while a client reads slowly, and says nothing when it drops the rest of an answer."""
-    gateway = scripted_gateway(Scripted(text="hello there"))
+    gateway = scripted_gateway(Scripted(text="hello there " * length))
     name, one = await session(gateway), Client(room=room)
     async with anyio.create_task_group() as group:
         group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": stream})

@@ -8,10 +8,12 @@ known before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
+from tito_core import Message
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.dialects.wire import COMMENT, openai_error
 
@@ -35,9 +37,15 @@ class Chat:
     name: str = attrs.field(default="chat", init=False)
     ping: bytes = attrs.field(default=COMMENT, init=False, repr=False)
 
-    def parse(self, body: object) -> ParsedRequest:
-        """Parse a request's body; raises `UntranslatableError`."""
-        return parse_request(body, self.ignoring, strict=self.strict)
+    def parse(self, body: object, known: Sequence[Message] = ()) -> ParsedRequest:
+        """Parse a request's body; raises `UntranslatableError`.
+
+        Args:
+            body: The body.
+            known: Messages of an earlier request that hold texts alone. Where the body begins with them, only
+                the others are read: clients send the whole conversation with every request.
+        """
+        return parse_request(body, self.ignoring, strict=self.strict, known=known)
 
     answer_body = staticmethod(answer_body)
     stream = staticmethod(ChatStream)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tito_core import Message
 from tito_core.message import copied
 from tito_io.dialects.constraints import chat_constraint
 from tito_io.dialects.fields import ENGINE_ARGUMENTS, RequestFields, drop_tool
@@ -29,15 +30,17 @@ LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 NAMES = SAMPLING.union(TRANSLATED, ENGINE_ARGUMENTS, LIMITED)
 
 
-def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = False) -> ParsedRequest:
-    """Parse a request's body; `ignoring` are fields to accept without effect."""
+def parse_request(
+    body: object, ignoring: frozenset[str], *, strict: bool = False, known: Sequence[Message] = ()
+) -> ParsedRequest:
+    """Parse a request's body; `ignoring` are fields to accept without effect, `known` earlier messages."""
     given = RequestFields.of_body(body, ()).values
     fields = RequestFields.of_body(given, ignoring, strict=strict)
     _check(fields)
     declared = tuple(_tools(fields))
     tools = () if fields.values.get("tool_choice") == "none" else declared
     return ParsedRequest(
-        messages=_messages(fields),
+        messages=_messages(fields, known),
         tools=tools,
         sampling={**_sampling(fields), **chat_constraint(fields, tools)},
         model=fields.optional("model", str),
@@ -69,18 +72,24 @@ def _check(fields: RequestFields) -> None:
     fields.check_value("add_generation_prompt", (opened,), instead)
 
 
-def _messages(fields: RequestFields) -> tuple[dict[str, Any], ...]:
+def _messages(fields: RequestFields, known: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages unchanged; raises `InputError` for what is not a message."""
     given = fields.required("messages", list)
     if not given:
         raise UntranslatableError("messages", "is empty", "send at least one message")
-    for place, message in enumerate(given):
+    read = len(known) if given[: len(known)] == list(known) else 0
+    return (*known[:read], *_new_messages(given[read:], read))
+
+
+def _new_messages(given: list[Any], read: int) -> tuple[Message, ...]:
+    """Return messages; `read` others stand before them in the request."""
+    for place, message in enumerate(given, read):
         content = message.get("content") if isinstance(message, Mapping) else None
         for at, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(part, Mapping):
                 RequestFields(part, f"messages[{place}].content[{at}]").required("type", str)
-    messages = copied([_without_custom_calls(message) for message in given], "messages")
-    for place, message in enumerate(messages):
+    messages = copied([_without_custom_calls(message) for message in given], "messages", read)
+    for place, message in enumerate(messages, read):
         if message["role"] == "function" or message.get("function_call") is not None:
             why, instead = "is in the old form of function calls", "use tool_calls and the role tool"
             raise UntranslatableError(f"messages[{place}]", why, instead)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import attrs
 import httpx2
 
-from tito_core import Message, Messages, render_key
+from tito_core import Message, Messages
 from tito_core.match import NOTHING, PromptMatcher
 from tito_io.engines.protocol import (
     Delta,
@@ -110,7 +110,7 @@ class Miles(Closing):
         `watch` is called once, with the whole turn: the server streams nothing earlier.
         """
         body = requests.sampled(self.model, messages, rendering, sampling)
-        key = render_key(rendering.tools, rendering.template_args)
+        key = rendering.key
         conversation = self._continued(messages, key)
         if conversation is None:
             reply = await self._first(body, key)

@@ -19,8 +19,10 @@ from .invariants import Check
 Choice = dict[str, Any]
 Logprobs = tuple[float | None, ...]
 
-NAMED = re.compile(r"token_id:([0-9]+)")
-"""How vLLM writes a token as an id: before 0.32 on the generate route, elsewhere on request."""
+NAME = "token_id:"
+"""What stands before the number where vLLM writes a token as an id: before 0.32 on the generate route,
+elsewhere on request."""
+NAMED = re.compile(rf"({NAME}[0-9]+\n)*")
 
 
 @attrs.frozen
@@ -61,10 +63,10 @@ class Shape:
 
     def identified(self, choice: Choice) -> Choice:
         """Return a choice with its ids in `token_ids`, also where only its log-probabilities name them."""
-        names = named_ids(self.names(choice))
-        if choice.get("token_ids") is not None or names is None:
+        if choice.get("token_ids") is not None:
             return choice
-        return {**choice, "token_ids": names}
+        names = named_ids(self.names(choice))
+        return choice if names is None else {**choice, "token_ids": names}
 
     def names_ids(self, choice: Choice) -> bool:
         """Whether a choice would have its ids without the prompt's, too."""
@@ -130,8 +132,12 @@ def named_ids(tokens: Sequence[object]) -> list[int] | None:
     >>> named_ids(["token_id:7", "token_id:8"]), named_ids(["token_id:7", "eight"]), named_ids([])
     ([7, 8], None, [])
     """
-    matches = [NAMED.fullmatch(token) if isinstance(token, str) else None for token in tokens]
-    return [int(match[1]) for match in matches if match] if all(matches) else None
+    if not set(map(type, tokens)) <= {str}:
+        return None
+    lines = "".join(f"{token}\n" for token in tokens)
+    if NAMED.fullmatch(lines) is None or lines.count("\n") != len(tokens):
+        return None
+    return [int(line[len(NAME) :]) for line in lines.splitlines()]
 
 
 def _logprobs(choice: Choice, *names: str) -> object:

@@ -1,0 +1,56 @@
+"""Rendering for conversations: short messages at once, long ones in a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+import attrs
+import pytest
+
+from tito_core import Message
+from tito_io.client import InThread
+from tito_io.client.driver import SHORT, length
+from tito_io.families.family import Bound
+
+pytestmark = pytest.mark.anyio
+
+
+@attrs.define
+class Threads:
+    """Stands for a model folder, and notes in which thread it renders."""
+
+    used: list[int] = attrs.field(factory=list)
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        del messages, add_generation_prompt
+        self.used.append(threading.get_ident())
+        return [1]
+
+    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
+        del text
+        return self(messages, add_generation_prompt=add_generation_prompt)
+
+
+@pytest.mark.parametrize(("size", "here"), [(SHORT - 4, True), (SHORT - 3, False)])
+async def test_only_long_messages_are_rendered_in_a_thread(size: int, *, here: bool) -> None:
+    threads = Threads()
+    render = InThread(cast("Bound", threads))
+    messages = [{"role": "user", "content": "a" * size}]
+    assert await render(messages, add_generation_prompt=True) == [1]
+    assert await render.since(messages, "a", add_generation_prompt=True) == [1]
+    assert [one == threading.get_ident() for one in threads.used] == [here, here]
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ([], 0),
+        ([{"role": "user", "content": None}], 4),
+        ([{"role": "tool", "content": [{"type": "text", "text": "four"}]}], 12),
+        ([{"tool_calls": ({"function": {"name": "f", "arguments": {"n": 3, "s": "ab"}}},)}], 3),
+    ],
+)
+def test_the_length_of_messages_is_that_of_their_texts(value: Any, size: int) -> None:
+    assert length(value) == size
