@@ -31,7 +31,7 @@ def event(data: Mapping[str, Any], name: str = "") -> bytes:
     return b"%sdata: %s\n\n" % (head, dumps(data))
 
 
-def dumps(data: Mapping[str, Any]) -> bytes:
+def dumps(data: object) -> bytes:
     """Return JSON, of events and of whole bodies."""
     try:
         return orjson.dumps(data)

@@ -14,7 +14,7 @@ import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from tito_io.client.sampling import parse_sampling
@@ -213,8 +213,16 @@ async def _open(gateway: Gateway, request: Request) -> Response:
 
 
 async def _records(gateway: Gateway, request: Request) -> Response:
+    """Answer with a session's records, one after the other; other requests are answered between them."""
     async with gateway.sessions.using(await gateway.session_name(request)) as session:
-        return _json(session_records(session))
+        parts = session_records(session)
+
+    async def sent() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+            await anyio.lowlevel.checkpoint()
+
+    return StreamingResponse(sent(), media_type=JSON)
 
 
 async def _delete(gateway: Gateway, request: Request) -> Response:

@@ -1,15 +1,22 @@
-"""What `GET /sessions/ID` shows: the turns up to the newest one, as the session protocol records them."""
+"""What `GET /sessions/ID` shows: the turns up to the newest one, as the session protocol records them.
+
+Each record repeats the whole conversation and all ids, so records grow with the square of the turns. They are
+written one after the other, and what a record repeats is copied as text.
+"""
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from tito_core.samples import Forest
+from tito_core import Message
 from tito_io.dialects import Chat
 from tito_io.dialects.protocol import ParsedRequest, TurnAnswer
+from tito_io.dialects.wire import dumps
+from tito_io.engines.digits import Digits
 from tito_io.engines.protocol import Reply, Usage
 
 from .commit import Commit
@@ -24,17 +31,40 @@ PATHS = {
 }
 
 
-def session_records(session: Session) -> dict[str, Any]:
-    """Return a session's records and metadata; linear in what it shows."""
+def session_records(session: Session) -> Iterator[bytes]:
+    """Return the JSON of a session's records and metadata in parts, a record each; linear in its own size.
+
+    It is the session at the time of the call, whatever becomes of it while the parts are read.
+    """
+    metadata = dumps(session_metadata(session))
+    head = b'{"session_id":%b,"records":[' % orjson.dumps(session.name)
+    return _joined(head, _records(session.path(session.newest)), b'],"metadata":%b}' % metadata)
+
+
+def _joined(head: bytes, records: Iterator[bytes], end: bytes) -> Iterator[bytes]:
+    yield head
+    for place, record in enumerate(records):
+        yield b"," + record if place else record
+    yield end
+
+
+def _records(path: Sequence[Commit]) -> Iterator[bytes]:
+    """Yield the records of turns that continue each other, oldest first."""
+    digits, known, length = Digits(), b"", 0
+    for commit in path:
+        prompt = _with_messages(known, commit.step.prompt[length:])
+        yield _record(commit, b"[%b]" % prompt, digits.write(b"[", commit.step.prompt_ids, b"]"))
+        known, length = _with_messages(prompt, commit.step.completion), commit.step.messages.length
+
+
+def _with_messages(known: bytes, messages: Sequence[Message]) -> bytes:
+    """Return the JSON of messages, without brackets, after that of others."""
+    return b",".join((*filter(None, (known,)), *map(dumps, messages)))
+
+
+def session_metadata(session: Session) -> dict[str, Any]:
+    """Return what the protocol says of a session beside its records."""
     newest, forest = session.newest, session.forest
-    path = () if newest is None else forest.path(newest.name)
-    records = [_record(session.commits[name]) for name in path]
-    return {"session_id": session.name, "records": records, "metadata": session_metadata(session, forest)}
-
-
-def session_metadata(session: Session, forest: Forest | None = None) -> dict[str, Any]:
-    """Return what the protocol says of a session beside its records; `forest` is the session's, if known."""
-    newest, forest = session.newest, session.forest if forest is None else forest
     nodes = [
         _node(session.commits[node.name], node.parent)
         | ({"received": False} if node.name in session.unreceived else {})
@@ -63,14 +93,38 @@ def _node(commit: Commit, parent: str | None) -> dict[str, Any]:
     }
 
 
-def _record(commit: Commit) -> dict[str, Any]:
-    """Return one turn: its request with the whole conversation, and the engine's answer with all ids."""
+def _record(commit: Commit, messages: bytes, input_ids: bytes) -> bytes:
+    """Return one turn: its request with the whole conversation and all ids, and the engine's answer."""
+    request = {**commit.origin.request, **_rendering(commit), "messages": messages, "input_ids": input_ids}
+    return _object(
+        {
+            "timestamp": commit.at,
+            "request_timestamp": commit.origin.requested,
+            "method": "POST",
+            "path": PATHS.get(commit.origin.dialect, ""),
+            "request": _object(request),
+            "response": _response(commit),
+            "status_code": 200,
+        }
+    )
+
+
+def _object(fields: Mapping[str, Any]) -> bytes:
+    """Return the JSON of an object; bytes are JSON already.
+
+    >>> _object({"a": 1, "b": b"[2]"})
+    b'{"a":1,"b":[2]}'
+    """
+    texts = ((name, value if isinstance(value, bytes) else dumps(value)) for name, value in fields.items())
+    return b"{%b}" % b",".join(b"%b:%b" % (dumps(name), value) for name, value in texts)
+
+
+def _response(commit: Commit) -> dict[str, Any]:
+    """Return the engine's answer to one turn."""
     reply, body = stored_reply(commit), commit.origin.request
-    messages = list(commit.step.prompt)
     model = str(body.get("model") or "default")
     answer = TurnAnswer.of(reply, id=commit.response, created=int(commit.at), model=model)
-    request = ParsedRequest(messages=tuple(messages), logprobs=True, body=body)
-    response = Chat().answer_body(request, answer)
+    response = Chat().answer_body(ParsedRequest(messages=(), logprobs=True, body=body), answer)
     experts = commit.call.routed_experts
     routed = {} if experts is None else {"routed_experts": b64encode(experts.data).decode()}
     choice = response["choices"][0]
@@ -78,20 +132,7 @@ def _record(commit: Commit) -> dict[str, Any]:
     if choice["message"].get("tool_calls"):  # SGLang numbers them, in whole answers too
         calls = choice["message"]["tool_calls"]
         choice["message"]["tool_calls"] = [{**call, "index": place} for place, call in enumerate(calls)]
-    return {
-        "timestamp": commit.at,
-        "request_timestamp": commit.origin.requested,
-        "method": "POST",
-        "path": PATHS.get(commit.origin.dialect, ""),
-        "request": {
-            **body,
-            **_rendering(commit),
-            "messages": messages,
-            "input_ids": commit.step.prompt_ids.tolist(),
-        },
-        "response": response,
-        "status_code": 200,
-    }
+    return response
 
 
 def _rendering(commit: Commit) -> dict[str, Any]:
@@ -104,7 +145,7 @@ def stored_reply(commit: Commit) -> Reply:
     """Return the engine's reply as far as it is stored."""
     step, message = commit.step, commit.step.completion[0]
     return Reply(
-        prompt_ids=tuple(step.prompt_ids),
+        prompt_ids=step.prompt_ids,
         completion_ids=tuple(step.completion_ids),
         logprobs=step.logprobs,
         message=message,
