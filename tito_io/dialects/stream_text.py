@@ -8,7 +8,9 @@ that spell out a tag are text, so that everything else that looks like a tag wai
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
+from functools import cache
 from typing import ClassVar
 
 import attrs
@@ -185,7 +187,11 @@ def _before_tag(text: str, tags: tuple[str, ...]) -> tuple[str, str]:
     if places:
         place, tag = min(places)
         return text[:place], tag
-    longest = max(map(len, tags)) - 1
-    sizes = range(min(longest, len(text)), 0, -1)
-    begun = next((size for size in sizes if any(tag.startswith(text[-size:]) for tag in tags)), 0)
-    return text[: len(text) - begun], ""
+    begun = _begun(tags).search(text)
+    return (text if begun is None else text[: begun.start()]), ""
+
+
+@cache
+def _begun(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what matches the beginning of a tag at the end of a text."""
+    return re.compile("|".join(rf"{re.escape(tag[:size])}\Z" for tag in tags for size in range(1, len(tag))))

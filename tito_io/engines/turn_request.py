@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import cached_property
 from typing import Any, Protocol
 
 import attrs
@@ -154,9 +155,14 @@ class TurnRequest:
                 error.partial = self.partial(self.check(stream.body()), stream.body())
             raise
 
+    @cached_property
+    def where(self) -> str:
+        """The request as errors name it."""
+        return self.wire.where("POST", self.path)
+
     def check(self, answer: object) -> Check:
         """Return the checks of an answer."""
-        return Check(self.wire.where("POST", self.path), EngineAnswer(200, answer), self.vocab_size)
+        return Check(self.where, EngineAnswer(200, answer), self.vocab_size)
 
 
 def chunk_choices(check: Check, chunk: Mapping[str, Any]) -> list[dict[str, Any]]:

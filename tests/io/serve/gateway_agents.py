@@ -10,7 +10,7 @@ import attrs
 import httpx2
 import orjson
 
-from benchmarks.gateway_load import _streamed, _whole
+from benchmarks.gateway.agents import _streamed, _whole
 from tests.io.embedded.embedded_client import WEATHER
 from tests.io.serve.gateway import HELLO, opened, user
 

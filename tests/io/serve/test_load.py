@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import gateway_load
-from benchmarks.gateway_load import _whole, load
+from benchmarks.gateway import agents as gateway_load
+from benchmarks.gateway.agents import _whole, load
 from tests.io.serve.gateway import embedded_gateway, served
 from tito_io.serve.app import app
 from tito_io.serve.sqlite import SqliteStore

@@ -1,0 +1,43 @@
+"""A proxy that passes bytes on, with the gateway's own HTTP libraries: `python -m ...byte_proxy URL`.
+
+It is the floor of every gateway that is written with them: it neither reads nor keeps anything.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+
+import httpx2
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from benchmarks.gateway.processes import serve_here
+
+
+def application(upstream: str) -> Starlette:
+    """Return the proxy in front of a server."""
+    http = httpx2.AsyncClient(timeout=600, limits=httpx2.Limits(keepalive_expiry=2.0))
+
+    async def forward(request: Request) -> Response:
+        content = await request.body()
+        sent = http.build_request("POST", upstream + request.url.path, content=content)
+        answer = await http.send(sent, stream=True)
+        kind = answer.headers["content-type"]
+        if not kind.startswith("text/event-stream"):
+            return Response(await answer.aread(), media_type=kind)
+
+        async def parts() -> AsyncIterator[bytes]:
+            async for part in answer.aiter_raw():
+                yield part
+            await answer.aclose()
+
+        return StreamingResponse(parts(), media_type=kind)
+
+    return Starlette(routes=[Route("/{path:path}", forward, methods=["POST"])])
+
+
+if __name__ == "__main__":
+    serve_here(application(sys.argv[1]))
