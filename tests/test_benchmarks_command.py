@@ -36,8 +36,8 @@ def ended(*command: str) -> subprocess.CompletedProcess[str]:
         ("benchmarks.drift", "--conversations", "0"),
         ("benchmarks.drift", "--turns", "-1"),
         ("benchmarks.drift", "--together", "0"),
-        ("benchmarks.gateway_load", "--sessions", "0"),
-        ("benchmarks.gateway_load", "--turns", "some"),
+        ("benchmarks.gateway", "--sessions", "0"),
+        ("benchmarks.gateway", "--session-turns", "some"),
     ],
     ids=" ".join,
 )

@@ -134,7 +134,9 @@ def overlap(
     >>> overlap([56, 7], [6, 7, 1, 7], 4, [7])
     2
     """
-    close, end = tuple(tail[:closed]), tuple(turn[-closed - 1 :])
+    # A close that holds no stop of its own may be followed by one: the next role's marker.
+    close = tuple(tail[: closed + (not set(stops).intersection(tail[:closed]))])
+    end = tuple(turn[-closed - 1 :])
     same = [place + 1 for place, index in enumerate(close) if end and index == end[-1] and index in stops]
     if len(same) == 1:
         return same[0]

@@ -41,7 +41,8 @@ def test_an_overlap_is_the_largest(completion: list[int], bridge: list[int], clo
     [
         ([56, 7], 2, [7], 2),  # 5 and the 6 of the close were sampled as 56
         ([56, 7], 2, [], 0),
-        ([56, 7], 1, [7], 0),  # it stands after the close
+        ([56, 7], 1, [7], 2),  # the next role's marker, after a close without a stop
+        ([56, 7], 1, [6, 7], 0),  # it stands after a close with another stop
         ([6, 7], 2, [7], 2),
         ([5, 6], 2, [7], 0),  # the stop is missing: its 6 is text
         ([5, 6], 2, [6], 1),

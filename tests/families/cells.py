@@ -179,7 +179,7 @@ class Judge:
 
     def _bridged(self, case: Case, step: Step, truth: Tail, profile: Profile | None) -> tuple[Bridged, ...]:
         ids = step.ids.tolist()
-        right = [*ids, *truth.ids[len(step.completion_ids) - len(SAMPLED) :]]
+        right = [*ids, *self._rest(truth, step)]
         suffix = self.profile.suffix if self.profile is not None else ()
         stops = sorted(self.subject.stops)
         return bridged(case, ids, right, self.bound, stops=stops, suffix=suffix, profile=profile)
@@ -195,6 +195,13 @@ class Judge:
             completion_ids=[*SAMPLED, *([] if case.truncated else end)],
             truncated=case.truncated,
         )
+
+    def _rest(self, truth: Tail, step: Step) -> tuple[int, ...]:
+        """Return what follows the sampled ids: all after the stop, also if white space stands before that."""
+        end = step.completion_ids.tolist()[len(SAMPLED) :]
+        place = truth.ids.index(end[-1]) if end and end[-1] in truth.ids else 0
+        blank = not self.subject.family.decode(truth.ids[:place]).strip()
+        return truth.ids[place + 1 if place and blank else len(end) :]
 
     def _learnt(self, step: Step, case: Case, profile: Profile) -> Profile:
         """Return the profile with this case certified too."""
@@ -219,16 +226,11 @@ class Judge:
             again = answer(
                 stitch_questions([step], case.prompt, suffix, policy=policy, profile=profile), self.bound
             )
-            right = isinstance(again, Stitched) and _true(again, step, truth, 1)
+            kept = step.ids.tolist()[:-1]
+            right = isinstance(again, Stitched) and again.ids.tolist() == [*kept, *truth.ids]
             detail = "ODD_STOP: exact where the policy replaces the stop" if right else "ODD_STOP"
             return (REFUSED if right or isinstance(again, Refusal) else WRONG), detail, counting.asked
         if isinstance(found, Refusal):
             return REFUSED, f"{found.reason.name}: {found.detail}", counting.asked
-        return (EXACT if _true(found, step, truth, 0) else WRONG), "", counting.asked
-
-
-def _true(found: Stitched, step: Step, truth: Tail, dropped: int) -> bool:
-    """Tell whether the ids are the step's, then the rest of the true tail, the close standing once."""
-    kept = step.ids.tolist()[: len(step.ids) - dropped]
-    written = len(step.completion_ids) - len(SAMPLED) - dropped
-    return found.ids.tolist() == [*kept, *truth.ids[written:]]
+        right = found.ids.tolist() == [*step.ids, *self._rest(truth, step)]
+        return (EXACT if right else WRONG), "", counting.asked

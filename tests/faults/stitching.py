@@ -212,8 +212,32 @@ FAULTS = (
     Fault(
         "a close that is not the suffix is taken",
         "seams/prove.py",
-        "        if tail and tail[0] in (turn.stop, *turn.stops):",
-        "        if True:",
+        "    if tail and tail[0] in (turn.stop, *turn.stops):",
+        "    if True:",
+    ),
+    Fault(
+        "calls that the template leaves out are looked for",
+        "seams/prove.py",
+        "if calls_of(turn.message) and not (yield from _calls_unwritten(located)):",
+        "if calls_of(turn.message):",
+    ),
+    Fault(
+        "a stop after the suffix closes nothing",
+        "seams/prove.py",
+        "return Cut(0, (yield from _closed(turn, located)))",
+        "return Cut(0, size)",
+    ),
+    Fault(
+        "of several closes of a call none counts",
+        "seams/prove.py",
+        "return found if set(turn.stops).isdisjoint(turn.suffix) else found[:1]",
+        "return found",
+    ),
+    Fault(
+        "an unknown history never ends with a system message",
+        "seams/prove.py",
+        "else (*BEFORE, *OF_SYSTEM):",
+        "else BEFORE:",
     ),
     Fault(
         "the generation prompt counts as environment",

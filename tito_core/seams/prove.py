@@ -38,7 +38,7 @@ Environment = tuple[dict[str, Any], ...]
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
 """Refusals that another reading of the same environment may overcome."""
 BEFORE = ("user", "tool")
-"""Roles of the message before a turn that templates tell apart."""
+"""Roles of the message before a turn that templates tell apart, in turns that agents take."""
 HISTORY = "the tail depends on the history before it"
 UNLOCATED = Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
 
@@ -100,7 +100,7 @@ class SampledTurn:
         akin to the real one has its system texts and its last user message, since templates look for switches
         such as `/no_think`.
         """
-        for role in (self.after,) if self.history_known else BEFORE:
+        for role in (self.after,) if self.history_known else (*BEFORE, *OF_SYSTEM):
             yield contexts(role, call_ids, switched=self.switched).unlike
         if self.history_known and self.in_loop:
             yield contexts(self.after, call_ids, switched=self.switched).looped
@@ -338,13 +338,38 @@ def _cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
     After content that is the first id. After a tool call the rest of the call comes first.
     """
     tail, size = located.seam.tail, len(turn.suffix)
-    if not calls_of(turn.message):
-        if tail[:size] == turn.suffix:
-            return Cut(0, size)
-        if tail and tail[0] in (turn.stop, *turn.stops):
-            return Cut(0, 0)
-        return Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
-    return (yield from _call_cut(turn, located))
+    if calls_of(turn.message) and not (yield from _calls_unwritten(located)):
+        return (yield from _call_cut(turn, located))
+    if tail[:size] == turn.suffix:
+        return Cut(0, (yield from _closed(turn, located)))
+    if tail and tail[0] in (turn.stop, *turn.stops):
+        return Cut(0, 0)
+    return Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
+
+
+def _calls_unwritten(located: LocatedTurn) -> Questions[bool]:
+    """Return whether the template writes a turn's content and leaves out its calls."""
+    if located.form.place is not None:
+        return False
+    bare = {name: value for name, value in located.form.turn.items() if name != "tool_calls"}
+    said = attrs.evolve(located, form=attrs.evolve(located.form, turn=bare))
+    try:
+        ids = yield from ask(said.messages(located.environment), since=located.since)
+    except TemplateRefused:
+        return False
+    return located.seam.ends(ids, 0)
+
+
+def _closed(turn: SampledTurn, located: LocatedTurn) -> Questions[int]:
+    """Return how many ids close a turn: those of the suffix, or all up to a known stop after them.
+
+    Some templates write their stop only once something follows, where the suffix does not show it.
+    """
+    size = len(turn.suffix)
+    if not turn.stops or not set(turn.stops).isdisjoint(turn.suffix):
+        return size
+    always = yield from _always_written(located)
+    return next((place + 1 for place, index in enumerate(always) if index in turn.stops), size)
 
 
 def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
@@ -438,7 +463,8 @@ def _call_close(located: LocatedTurn) -> Questions[CallClose | None]:
     except TemplateRefused:
         return None
     text = located.seam.ids[common_prefix(located.seam.ids, other) : located.seam.place]
-    rest, quiet = after(text, speaking), after(text, silent)
+    quiet = after(text, silent)
+    rest = after(text, speaking) or quiet  # before a generation prompt some templates leave the last call out
     if rest is None:
         return None
     end = -1 if quiet is None else common_prefix(rest, quiet)
@@ -449,7 +475,9 @@ def _suffixes(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list
     """Return where the suffix stands in what is always written after the call, or right after that."""
     size = len(turn.suffix)
     places = [*range(call.shared - size + 1), *([call.end] if call.end == call.shared else [])]
-    return [i for i in places if size and tail[i : i + size] == turn.suffix]
+    found = [i for i in places if size and tail[i : i + size] == turn.suffix]
+    # No engine samples past a stop, so that of several closes with one the first is the turn's.
+    return found if set(turn.stops).isdisjoint(turn.suffix) else found[:1]
 
 
 def _stops(tail: tuple[int, ...], suffix: tuple[int, ...], call: CallClose, stop: int | None) -> list[Cut]:

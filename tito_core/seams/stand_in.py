@@ -116,9 +116,10 @@ def _contexts(
         )
     end = LAST[role]
     pairs = lookups(UNLIKELY, 25, call_ids) if role in OF_SYSTEM else ()
+    ends = (end, (USER, *end)) if role in OF_SYSTEM else (end,)  # roles may have to alternate
     return Contexts(
-        likely=((*opening, *end),),
-        rich=tuple((*past, *end) for past in pasts),
+        likely=tuple((*opening, *one) for one in ends),
+        rich=tuple((*past, *one) for one in ends for past in pasts),
         looped=tuple((*past, USER, *lookup, *end) for past, lookup in zip(pasts, pairs, strict=False)),
     )
 

@@ -65,7 +65,7 @@ REFUSED = [
     ("silent", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST, 16),
     ("nonce", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
     ("echoing", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
-    ("quoting", CALL, ("tool",), Reason.UNPROVEN_TAIL, WORDS, 24),
+    ("quoting", CALL, ("tool",), Reason.UNPROVEN_TAIL, WORDS, 26),
     ("alternating", CALL, ("tool",), Reason.TEMPLATE_REFUSED, "roles must alternate: found tool for user", 4),
     (
         "harmony",

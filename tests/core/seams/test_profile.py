@@ -397,7 +397,7 @@ def test_in_an_unknown_history_a_known_case_is_shown_in_all_kinds_of_histories()
     proof = known_tail(profile, unknown, example.user("more"), tokenize=counting)
     assert isinstance(proof, Proof)
     assert proof.ids == known_tail(profile, ASKED, example.user("more")).ids
-    assert {messages[-3]["role"] for messages in asked} == {"user", "tool"}
+    assert {messages[-3]["role"] for messages in asked} == {"user", "tool", "system", "developer"}
     assert any("/no_think" in messages[0]["content"] for messages in asked)
 
 

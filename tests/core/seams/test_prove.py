@@ -446,6 +446,8 @@ def test_a_turn_whose_history_is_unknown_stands_in_every_kind_that_templates_tel
     assert list(asked.histories(["x"])) == [
         contexts("user", ["x"]).unlike,
         contexts("tool", ["x"]).unlike,
+        contexts("system", ["x"]).unlike,
+        contexts("developer", ["x"]).unlike,
         contexts("user", ["x", "c"]).unlike,
         *((history,) for history in SWITCHED),
     ]

@@ -130,12 +130,16 @@ def roles(context: tuple[Plain, ...]) -> str:
     return "".join(message["role"][0] for message in context)
 
 
+PASTS = ("suat", "suat", "uat", "su", "u")
+"""What stands before the last answer of unlike histories."""
+
+
 @pytest.mark.parametrize(
     ("role", "likely", "unlike"),
     [
         ("user", ["u"], ["suatau", "suatau", "uatau", "suau", "uau"]),
-        ("system", ["s"], ["suatas", "suatas", "uatas", "suas", "uas"]),
-        ("developer", ["d"], ["suatad", "suatad", "uatad", "suad", "uad"]),
+        ("system", ["s", "us"], [*(f"{past}as" for past in PASTS), *(f"{past}aus" for past in PASTS)]),
+        ("developer", ["d", "ud"], [*(f"{past}ad" for past in PASTS), *(f"{past}aud" for past in PASTS)]),
         ("assistant", ["ua"], ["suataua", "suataua", "uataua", "suaua", "uaua"]),
     ],
 )
@@ -252,8 +256,8 @@ def test_several_earlier_calls_are_called_in_one_turn_and_answered_in_order() ->
         ("assistant", ["sua"]),
         ("tool", ["suat", "suat"]),
         ("function", ["suaf", "suaf"]),
-        ("system", ["s"]),
-        ("developer", ["d"]),
+        ("system", ["s", "us"]),
+        ("developer", ["d", "ud"]),
     ],
 )
 def test_a_likely_history_begins_with_a_system_text_as_the_real_one_does(

@@ -1,0 +1,130 @@
+"""Where a turn is over: templates that close it in unusual places continue, finished or cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.core.seams.test_adversaries import CALLING, HELLO, OPENERS, TWO, Write, encode, result, tokenizer
+from tito_core import Bridge, Extension, Message, Refusal, TemplateRefused
+from tito_core.seams.growing import GrowingProfile
+from tito_core.seams.probe import probe
+
+Plain = dict[str, Any]
+SAID: Plain = {"role": "assistant", "content": "Fjord"}
+BOTH: Plain = {**CALLING, "content": "Fjord"}
+MORE: Plain = {"role": "user", "content": "more"}
+ASIDE: Plain = {"role": "system", "content": "be brief"}
+
+
+def called(message: Message) -> str:
+    """Return the text of a message with its calls."""
+    calls = [f"[{call['function']['arguments']}]" for call in message.get("tool_calls") or ()]
+    return f"{message.get('content') or ''}{''.join(calls)}"
+
+
+def plain(message: Message) -> str:
+    """Return the text of a message without its calls."""
+    return str(message.get("content") or "")
+
+
+def written(close: Callable[[Message, bool], str], text: Callable[[Message], str]) -> Write:
+    """Return a template that writes a close after each message; the last may have another."""
+
+    def write(messages: Sequence[Message]) -> str:
+        last = len(messages) - 1
+        return "".join(OPENERS[m["role"]] + text(m) + close(m, i == last) for i, m in enumerate(messages))
+
+    return write
+
+
+def alternating(messages: Sequence[Message]) -> str:
+    """Refuse an assistant's message that follows no user's, as templates do that want the roles in turns."""
+    asked = ""
+    for message in messages:
+        if message["role"] == "assistant" and asked != "user":
+            raise TemplateRefused("roles must alternate")
+        asked = asked if message["role"] == "system" else message["role"]
+    return "".join(f"{OPENERS[m['role']]}{plain(m)}<e>" for m in messages)
+
+
+LATER = written(lambda _, last: "" if last else "\n<e>\n", plain)
+EITHER = written(lambda _, last: "<e>" if last else "\n<e>\n", plain)
+OPENED = written(lambda _, last: "\n", plain)  # noqa: ARG005  # the next role's marker is the stop
+TWICE = written(lambda m, _: "<e><think><e>" if m.get("tool_calls") else "<e>", called)
+CASES: dict[str, tuple[Write, list[Plain], Plain, list[Plain], str]] = {
+    "a stop only before more": (LATER, [HELLO], SAID, [MORE], "<e>"),
+    "another close at the end": (EITHER, [HELLO], SAID, [MORE], "<e>"),
+    "calls that are not written": (EITHER, [HELLO], BOTH, [result("7")], "<e>"),
+    "the next marker after a line break": (OPENED, [HELLO], SAID, [MORE], "<u>"),
+    "two stops after a call": (TWICE, [HELLO], CALLING, [result("7")], "<e>"),
+    "two stops after two calls": (TWICE, [HELLO], TWO, [result("7"), result("8", "c2")], "<e>"),
+    "a system text before the turn": (alternating, [HELLO, SAID, HELLO, ASIDE], SAID, [MORE], "<e>"),
+}
+
+
+def text_of(write: Write, turn: Plain) -> str:
+    return called(turn) if write is TWICE else plain(turn)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("profiled", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_a_turn_is_continued_after_the_first_stop_that_follows_it(
+    name: str, *, profiled: bool, cut: bool
+) -> None:
+    write, history, turn, new, mark = CASES[name]
+    tokenize, (stop,) = tokenizer(write), encode(mark)
+    said = encode(text_of(write, turn))
+    ids = [*tokenize(history, add_generation_prompt=True), *said, *([] if cut else [stop])]
+    whole = tokenize([*history, turn, *new], add_generation_prompt=True)
+    begin = next(i for i in reversed(range(len(whole))) if whole[i : i + len(said)] == said) + len(said)
+    rest = whole[begin:]
+    profile = GrowingProfile(probe(tokenize, [stop])) if profiled else None
+    bridge = Bridge(tokenize, [stop], profile=profile)
+    found = bridge.extend(ids, new, turn=turn, history=history, truncated=cut)
+    assert isinstance(found, Extension), found
+    assert found.added == tuple(rest if cut else rest[rest.index(stop) + 1 :])
+
+
+def skips_last_call(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Leave out the calls of the last message if the model is to speak next: they might go on."""
+    last = len(messages) - 1
+    texts = [
+        f"{OPENERS[m['role']]}{plain(m) if i == last and add_generation_prompt else called(m)}<e>"
+        for i, m in enumerate(messages)
+    ]
+    return encode("".join(texts) + "<a>" * add_generation_prompt)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_call_may_be_missing_where_it_is_the_last_message(*, cut: bool) -> None:
+    stop = encode("<e>")
+    ids = [*skips_last_call([HELLO], add_generation_prompt=True), *encode("[{}]"), *([] if cut else stop)]
+    found = Bridge(skips_last_call, stop).extend(
+        ids, [result("7")], turn=CALLING, history=[HELLO], truncated=cut
+    )
+    assert isinstance(found, Extension), found
+    assert found.added == (*(stop if cut else []), *encode("<t>7<e><a>"))
+
+
+def collects_system(messages: Sequence[Message]) -> str:
+    """Write a system text in front of the next user's."""
+    text, pending = "", ""
+    for message in messages:
+        if message["role"] == "system":
+            pending = plain(message)
+        else:
+            asked = message["role"] == "user"
+            text += f"{OPENERS[message['role']]}{pending * asked}{plain(message)}<e>"
+            pending = "" if asked else pending
+    return text
+
+
+@pytest.mark.parametrize("known", [{}, {"turn": SAID}, {"turn": SAID, "history": [HELLO, ASIDE]}])
+def test_a_system_text_that_waits_for_the_next_user_is_not_lost(known: Any) -> None:
+    tokenize, stop = tokenizer(collects_system), encode("<e>")
+    ids = [*tokenize([HELLO, ASIDE], add_generation_prompt=True), *encode("Fjord"), *stop]
+    assert isinstance(Bridge(tokenize, stop).extend(ids, [MORE], **known), Refusal)
