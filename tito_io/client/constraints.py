@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tito_core import InputError
-from tito_io.engines.constraint import ANY_OBJECT, Constraint, schema_fault
+from tito_io.engines.constraint import ANY_OBJECT, Constraint, schema_fault, tool_name
 
 CONSTRAINTS = frozenset(("tool_choice", "parallel_tool_calls", "response_format"))
 """The arguments that become a `Constraint`."""
-CHOICES = 'give "auto", "required" or {"type": "function", "function": {"name": NAME}}'
+CHOICES = (
+    'give "auto", "required", {"type": "function", "function": {"name": NAME}} or {"type": "allowed_tools", '
+    '"allowed_tools": {"mode": "auto" or "required", "tools": FUNCTIONS}}'
+)
 FORMATS = 'give {"type": "json_schema", "json_schema": {"schema": SCHEMA}}, json_object or text'
 
 
@@ -20,31 +23,40 @@ def take_constraint(given: dict[str, Any]) -> Constraint | None:
     A turn that must call a tool has no content, so that a schema has no effect on it.
 
     >>> take_constraint({"tool_choice": "required", "parallel_tool_calls": False})
-    Constraint(schema=None, must_call=(), one_call=True)
+    Constraint(schema=None, must_call=(), may_call=None, one_call=True)
     >>> take_constraint({"tool_choice": "auto", "response_format": {"type": "text"}})
     """
-    must_call = _must_call(given.pop("tool_choice", "auto"))
+    names, demanded = _choice(given.pop("tool_choice", "auto"))
     parallel = given.pop("parallel_tool_calls", True)
     if not isinstance(parallel, bool):
         raise InputError(f"sampling: parallel_tool_calls is {parallel!r:.60}; give True or False")
     schema = _schema(given.pop("response_format", {"type": "text"}))
     constraint = Constraint(
-        schema=schema if must_call is None else None, must_call=must_call, one_call=not parallel
+        schema=None if demanded else schema,
+        must_call=names if demanded else None,
+        may_call=None if demanded else names or None,
+        one_call=not parallel,
     )
     return None if constraint == Constraint() else constraint
 
 
-def _must_call(choice: object) -> tuple[str, ...] | None:
-    """Return the tools of which one must be called; None where no call is demanded."""
+def _choice(choice: object) -> tuple[tuple[str, ...], bool]:
+    """Return the names of the only tools that may be called (empty for any), and if a call is demanded."""
     if choice in ("auto", "required"):
-        return None if choice == "auto" else ()
+        return (), choice == "required"
     if choice == "none":
         raise InputError("sampling: tool_choice='none' forbids calls: pass no `tools` instead")
-    function = choice.get("function") if isinstance(choice, Mapping) else None
-    name = function.get("name") if isinstance(function, Mapping) else None
-    if not isinstance(name, str) or not name:
+    allowed = choice.get("allowed_tools") if isinstance(choice, Mapping) else None
+    tools = allowed.get("tools") if isinstance(allowed, Mapping) else [choice]
+    mode = allowed.get("mode") if isinstance(allowed, Mapping) else "required"
+    names = [tool_name(tool) if isinstance(tool, Mapping) else "" for tool in _listed(tools)]
+    if not names or not all(names) or mode not in ("auto", "required"):
         raise InputError(f"sampling: tool_choice is {choice!r:.60}; {CHOICES}")
-    return (name,)
+    return tuple(names), mode == "required"
+
+
+def _listed(tools: object) -> Sequence[object]:
+    return tools if isinstance(tools, Sequence) and not isinstance(tools, str | bytes) else ()
 
 
 def _schema(response_format: object) -> Mapping[str, Any] | None:

@@ -5,16 +5,20 @@ Forced or single tool calls, and JSON in place of text; `tito_io.client.constrai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tito_io.engines.constraint import schema_fault, tool_name
 
-from .fields import RequestFields
+from .fields import RequestFields, drop_tool
 from .protocol import UntranslatableError
 
 Tools = Sequence[Mapping[str, Any]]
-INSTEAD = "use auto, none, required, or name one function"
+INSTEAD = "use auto, none, required, allowed_tools, or name one function"
+ALLOWED = "allowed_tools"
+"""The type of a `tool_choice` that lists the only tools which may be called, while all stay in the prompt."""
+GOOGLE_MODES = {"AUTO": "auto", "ANY": "required", "VALIDATED": "auto"}
+"""Google's modes in which tools may be called, under OpenAI's names."""
 
 
 def chat_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
@@ -26,8 +30,11 @@ def chat_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
     choice = fields.values.get("tool_choice")
     if isinstance(choice, Mapping):
         named = fields.nested("tool_choice")
-        named.check_value("type", ("function",), INSTEAD)
-        keys = _named(named.nested("function", required=True), tools)
+        named.check_value("type", ("function", ALLOWED), INSTEAD)
+        if named.values.get("type") == ALLOWED:
+            keys = _some_of_chat(named.nested(ALLOWED, required=True), tools)
+        else:
+            keys = _named(named.nested("function", required=True), tools)
     else:
         keys = _word(fields, tools)
     given = fields.nested("response_format")
@@ -41,8 +48,10 @@ def responses_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
     """Return the sampling arguments for `tool_choice`, `parallel_tool_calls` and `text.format`."""
     if isinstance(fields.values.get("tool_choice"), Mapping):
         named = fields.nested("tool_choice")
-        named.check_value("type", ("function", "custom"), INSTEAD)  # both are offered as functions
-        keys = _named(named, tools)
+        named.check_value("type", ("function", "custom", ALLOWED), INSTEAD)  # both are offered as functions
+        keys = (
+            _some_of_responses(named, tools) if named.values.get("type") == ALLOWED else _named(named, tools)
+        )
     else:
         keys = _word(fields, tools)
     given = fields.nested("text").nested("format")
@@ -69,24 +78,30 @@ def anthropic_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
 def google_constraint(calling: RequestFields, tools: Tools) -> dict[str, Any]:
     """Return the sampling arguments for a `functionCallingConfig`.
 
+    VALIDATED is AUTO with calls that keep to their schemas. Pydantic AI sends it by default. It is honoured
+    where it names some of the functions, and else has no effect, as `strict` of a function has none.
+    https://ai.google.dev/api/caching#FunctionCallingConfig
+
     >>> tools = [{"type": "function", "function": {"name": "f"}}]
     >>> google_constraint(RequestFields({"mode": "ANY"}), tools)
     {'tool_choice': 'required'}
     """
-    calling.check_value("mode", ("AUTO", "ANY", "NONE", "MODE_UNSPECIFIED"), "use one of these")
+    calling.check_value("mode", (*GOOGLE_MODES, "NONE", "MODE_UNSPECIFIED"), "use one of these")
     given = calling.optional("allowedFunctionNames", list) or []
-    allowed = [calling.typed(name, str, calling.at("allowedFunctionNames")) for name in given]
-    if calling.values.get("mode") != "ANY":
-        calling.check_value("allowedFunctionNames", ([],), "set mode to ANY, or declare only these functions")
+    path = calling.at("allowedFunctionNames")
+    allowed = [calling.typed(name, str, path) for name in given]
+    mode = calling.values.get("mode")
+    if mode not in ("ANY", "VALIDATED"):
+        instead = "set mode to ANY or VALIDATED, or declare only these functions"
+        calling.check_value("allowedFunctionNames", ([],), instead)
         return {}
-    if not allowed or set(allowed) == set(map(tool_name, tools)):
+    if not allowed and mode == "ANY":
         return {"tool_choice": _required(calling.at("mode"), tools)}
-    if len(allowed) > 1:
-        instead = "name one function or all"
-        raise UntranslatableError(
-            calling.at("allowedFunctionNames"), "are only some of the functions", instead
-        )
-    return _named(calling.inner({"name": allowed[0]}, calling.at("allowedFunctionNames")), tools)
+    found = some_tools(GOOGLE_MODES[mode], allowed, tools, path) if allowed else {}
+    if not found:
+        why = "'VALIDATED' is AUTO here: a turn that may call any tool or none is not constrained"
+        calling.ignored.add(calling.at("mode"), why, "use AUTO")
+    return found
 
 
 def _word(fields: RequestFields, tools: Tools) -> dict[str, Any]:
@@ -109,6 +124,54 @@ def _named(choice: RequestFields, tools: Tools) -> dict[str, Any]:
     if name not in map(tool_name, tools):
         raise UntranslatableError(choice.at("name"), "is not one of the tools", "name one of them")
     return {"tool_choice": {"type": "function", "function": {"name": name}}}
+
+
+def _some_of_chat(choice: RequestFields, tools: Tools) -> dict[str, Any]:
+    """Return the argument for a choice of the chat API that lists the only tools which may be called."""
+    entries = _offered(choice, ("function",))
+    return _some(choice, [one.nested("function", required=True) for one in entries], tools)
+
+
+def _some_of_responses(choice: RequestFields, tools: Tools) -> dict[str, Any]:
+    """Return the same for a choice of the Responses API."""
+    return _some(choice, list(_offered(choice, ("function", "custom"))), tools)
+
+
+def _some(choice: RequestFields, functions: Sequence[RequestFields], tools: Tools) -> dict[str, Any]:
+    mode = choice.required("mode", str)
+    choice.check_value("mode", ("auto", "required"), "use one of these")
+    return some_tools(mode, [one.required("name", str) for one in functions], tools, choice.at("tools"))
+
+
+def _offered(choice: RequestFields, kinds: Sequence[str]) -> Iterator[RequestFields]:
+    """Yield the entries of the types that are offered as functions; others are dropped, like the tools."""
+    for tool in choice.nested_list("tools", required=True):
+        kind = tool.optional("type", str) or "function"
+        if kind in kinds:
+            yield tool
+        else:
+            drop_tool(tool, kind)
+
+
+def some_tools(mode: str, names: Sequence[str], tools: Tools, path: str) -> dict[str, Any]:
+    """Return the argument that allows calls of some tools alone, whose names stand at `path`.
+
+    >>> tools = [{"type": "function", "function": {"name": name}} for name in "fgh"]
+    >>> some_tools("required", ["f", "g", "h"], tools, "")
+    {'tool_choice': 'required'}
+    >>> some_tools("required", ["f"], tools, "")
+    {'tool_choice': {'type': 'function', 'function': {'name': 'f'}}}
+    """
+    offered = set(map(tool_name, tools))
+    if not names or not offered.issuperset(names):
+        why = "name a tool that is not offered" if names else "name no tool that can be offered"
+        raise UntranslatableError(path, why, "name some of the tools")
+    if offered == set(names):
+        return {"tool_choice": "required"} if mode == "required" else {}
+    listed = [{"type": "function", "function": {"name": name}} for name in dict.fromkeys(names)]
+    if mode == "required" and len(listed) == 1:
+        return {"tool_choice": listed[0]}
+    return {"tool_choice": {"type": ALLOWED, ALLOWED: {"mode": mode, "tools": listed}}}
 
 
 def _parallel(fields: RequestFields) -> dict[str, Any]:

@@ -35,36 +35,42 @@ class Constraint:
             demanded, the turn may call tools in place of such a content.
         must_call: Names of tools, of which the turn calls one or more and says nothing else. Empty for any
             tool; None where no call is demanded.
+        may_call: Names of the only tools that a turn may call of which no call is demanded; None for any.
         one_call: Whether the turn calls at most one tool, once.
-
-    >>> Constraint(schema={"type": "object"}).calls, Constraint(must_call=("look",)).calls
-    (False, True)
     """
 
     schema: Mapping[str, Any] | None = None
     must_call: tuple[str, ...] | None = None
+    may_call: tuple[str, ...] | None = None
     one_call: bool = False
 
     @property
-    def calls(self) -> bool:
-        """Whether it says anything about tool calls."""
-        return self.must_call is not None or self.one_call
+    def callable(self) -> tuple[str, ...]:
+        """The names of the only tools that may be called; empty for any.
+
+        >>> Constraint(may_call=("look",)).callable, Constraint(one_call=True).callable
+        (('look',), ())
+        """
+        return self.must_call or self.may_call or ()
 
     def among(self, tools: Sequence[Mapping[str, Any]]) -> Constraint | None:
         """Return what is left to constrain where these tools are offered; None where nothing is left.
 
         Raises:
-            InputError: A call is demanded of a tool that is not offered.
+            InputError: A call is demanded or allowed of a tool that is not offered.
 
         >>> Constraint(one_call=True).among([])
+        >>> Constraint(may_call=("f",)).among([{"type": "function", "function": {"name": "f"}}])
         """
         names = [tool_name(tool) for tool in tools]
-        absent = sorted(set(self.must_call or ()).difference(names))
+        absent = sorted(set(self.callable).difference(names))
         if absent:
             raise InputError(f"tool_choice: {absent[0]!r:.60} is not one of the tools; name one of them")
         if self.must_call is not None and not names:
             raise InputError("tool_choice: a call is demanded, and there are no tools; pass `tools`")
         left = self if names else attrs.evolve(self, one_call=False)
+        if set(names) == set(self.may_call or ()):
+            left = attrs.evolve(left, may_call=None)
         return None if left == Constraint() else left
 
     def unmet(self, message: Message) -> str | None:
@@ -79,8 +85,8 @@ class Constraint:
         called = [call["function"]["name"] for call in message.get("tool_calls") or ()]
         if self.must_call is not None and not called:
             return "it calls no tool, and a call was demanded"
-        if self.must_call and not set(called) <= set(self.must_call):
-            return "it calls another tool than was demanded"
+        if self.callable and not set(called) <= set(self.callable):
+            return "it calls another tool than was demanded or allowed"
         if self.one_call and len(called) > 1:
             return "it calls more than one tool, and at most one call was allowed"
         if self.schema is not None and not called and not _fits(message.get("content"), self.schema):

@@ -211,7 +211,7 @@ def answer_grammar(
     constraint: Constraint, tools: Sequence[Mapping[str, Any]], form: CallForm, tags: Tags
 ) -> Format:
     """Return the grammar of an answer for which tools are offered."""
-    allowed = [one for one in tools if not constraint.must_call or tool_name(one) in constraint.must_call]
+    allowed = [one for one in tools if not constraint.callable or tool_name(one) in constraint.callable]
     call = _either([_call(one, form, tags) for one in allowed])
     again = _sequence([*_literal(form.between, tags), call])
     calls = call if constraint.one_call else _sequence([call, {"type": "star", "content": again}])
@@ -219,7 +219,7 @@ def answer_grammar(
         return calls
     if constraint.schema is not None:
         return _either([calls, _json(constraint.schema)])
-    return _sequence([TEXT_BEFORE_CALLS, {"type": "optional", "content": call}])
+    return _sequence([TEXT_BEFORE_CALLS, {"type": "optional", "content": calls}])
 
 
 def _call(tool: Mapping[str, Any], form: CallForm, tags: Tags) -> Format:

@@ -16,6 +16,7 @@ from tito_io.engines.sglang import requests as sglang
 from tito_io.engines.vllm import requests as vllm
 
 LOOK = {"type": "function", "function": {"name": "look"}}
+WAIT = {"type": "function", "function": {"name": "wait"}}
 NAMED = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [1]}}}
 
 
@@ -119,6 +120,12 @@ def test_a_value_that_cannot_be_honoured_is_an_error(name: str, value: Any) -> N
         parse_sampling({name: value})
 
 
+def some(mode: str, *names: str) -> dict[str, Any]:
+    """Return a choice that allows these tools alone."""
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
@@ -126,6 +133,12 @@ def test_a_value_that_cannot_be_honoured_is_an_error(name: str, value: Any) -> N
         (
             {"tool_choice": {"type": "function", "function": {"name": "look"}}},
             Constraint(must_call=("look",)),
+        ),
+        ({"tool_choice": some("required", "look", "wait")}, Constraint(must_call=("look", "wait"))),
+        ({"tool_choice": some("auto", "look")}, Constraint(may_call=("look",))),
+        (
+            {"tool_choice": some("auto", "look"), "response_format": NAMED},
+            Constraint(may_call=("look",), schema={"enum": [1]}),
         ),
         ({"parallel_tool_calls": False}, Constraint(one_call=True)),
         ({"response_format": {"type": "json_object"}}, Constraint(schema={"type": "object"})),
@@ -148,6 +161,9 @@ def test_what_openai_s_chat_calls_it_is_a_constraint(given: Any, meant: Constrai
         ({"tool_choice": "none"}, "forbids calls: pass no `tools`"),
         ({"tool_choice": "any"}, "tool_choice is 'any'; give"),
         ({"tool_choice": {"type": "function", "function": {}}}, "tool_choice is .*; give"),
+        ({"tool_choice": some("any", "look")}, "tool_choice is .*; give"),
+        ({"tool_choice": some("auto")}, "tool_choice is .*; give"),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, "is .*; give"),
         ({"parallel_tool_calls": 1}, "parallel_tool_calls is 1; give True or False"),
         ({"response_format": "json"}, "response_format is 'json'; give"),
         ({"response_format": {"type": "json_schema"}}, "response_format is .*; give"),
@@ -167,6 +183,7 @@ def test_a_constraint_that_is_malformed_is_named(given: Any, text: str) -> None:
     [
         ("required", [], "a call is demanded, and there are no tools"),
         ({"type": "function", "function": {"name": "a"}}, [LOOK], "'a' is not one of the tools"),
+        (some("auto", "look", "a"), [LOOK], "'a' is not one of the tools"),
     ],
 )
 def test_a_call_is_demanded_of_tools_alone(choice: Any, tools: list[Any], text: str) -> None:
@@ -178,6 +195,12 @@ def test_without_tools_there_is_no_call_to_limit() -> None:
     limited = parse_sampling({"parallel_tool_calls": False})
     assert limited.among([]).sampling.constraint is None
     assert limited.among([LOOK]).sampling.constraint == Constraint(one_call=True)
+
+
+def test_all_of_the_tools_are_no_choice() -> None:
+    allowed = parse_sampling({"tool_choice": some("auto", "look")})
+    assert allowed.among([LOOK]).sampling.constraint is None
+    assert allowed.among([LOOK, WAIT]).sampling.constraint == Constraint(may_call=("look",))
 
 
 def test_a_default_that_is_spelled_out_changes_nothing() -> None:

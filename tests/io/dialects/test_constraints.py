@@ -78,6 +78,61 @@ def test_a_chat_is_forced_to_call_turn_by_turn(route: str, *, stream: bool) -> N
     assert routes(used) == {Route.MITO, Route.TITO}
 
 
+@pytest.mark.parametrize("route", ROUTES)
+def test_only_allowed_tools_are_called_and_the_prompt_keeps_all(route: str) -> None:
+    """Pydantic AI sends `allowed_tools` for a `tool_choice` that lists tools."""
+    allowed = [{"type": "function", "function": {"name": name}} for name in ("get_time", "wait")]
+    tools: Any = [WEATHER, OTHER, {"type": "function", "function": {"name": "wait"}}]
+    prompts, called = set(), []
+    for seed in range(8):
+        for mode in (None, "auto", "required"):
+            used = gateway(route, seed, attrs.evolve(TIDY, tool_calls=1.0, second_calls=0.5))
+            messages: list[Any] = [{"role": "user", "content": ASK}]
+            choice: Any = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
+            asked: Any = {"tool_choice": choice} if mode else {}
+            with chatting(used) as client:
+                for _ in range(2):
+                    made = client.chat.completions.create(
+                        model="m", messages=messages, tools=tools, max_tokens=LENGTH, **asked
+                    )
+                    message: Any = made.choices[0].message
+                    names = {call.function.name for call in message.tool_calls or ()}
+                    assert mode is None or names <= {"get_time", "wait"}
+                    assert mode != "required" or names
+                    called.append((mode, bool(names)))
+                    messages += [message.model_dump(exclude_none=True), *results(message)]
+            prompts.add(tuple(used.steps[0].prompt_ids))
+            assert routes(used) == {Route.MITO, Route.TITO}
+    assert len(prompts) == 1
+    assert {(None, True), ("auto", True), ("auto", False)} <= set(called)
+
+
+def results(message: Any) -> list[Any]:
+    """Return what comes after a message: the results of its calls, or a question."""
+    calls = message.tool_calls or ()
+    told = [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in calls]
+    return told or [{"role": "user", "content": "Another."}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_responses_allow_some_tools(*, stream: bool) -> None:
+    functions: Any = [{"type": "function", **FUNCTION}, {"type": "function", **OTHER["function"]}]
+    choice: Any = {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "function", "name": "get_time"}],
+    }
+    asked: Any = {"model": "m", "input": ASK, "tools": functions, "max_output_tokens": LENGTH}
+    with chatting(gateway()) as client:
+        if stream:
+            with client.responses.stream(**asked, tool_choice=choice) as events:
+                answer: Any = events.get_final_response()
+        else:
+            answer = client.responses.create(**asked, tool_choice=choice)
+    assert {item.name for item in answer.output if item.type == "function_call"} == {"get_time"}
+    assert answer.tool_choice.model_dump() == choice
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_claude_is_forced_to_call_one_tool(*, stream: bool) -> None:
     tool: Any = {"name": "get_weather", "input_schema": FUNCTION["parameters"]}

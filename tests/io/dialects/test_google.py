@@ -160,12 +160,22 @@ def test_sampling_arguments_have_the_engines_names() -> None:
     }
 
 
+def only(mode: str, *names: str) -> dict[str, Any]:
+    """Return a choice of these functions alone, in the form of the chat API."""
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
 @pytest.mark.parametrize(
     ("calling", "choice"),
     [
         ({"mode": "AUTO"}, None),
         ({"mode": "ANY"}, "required"),
-        ({"mode": "ANY", "allowedFunctionNames": ["find", "look"]}, "required"),
+        ({"mode": "ANY", "allowedFunctionNames": ["find", "look", "wait"]}, "required"),
+        ({"mode": "ANY", "allowedFunctionNames": ["wait", "look"]}, only("required", "wait", "look")),
+        ({"mode": "VALIDATED", "allowedFunctionNames": ["look"]}, only("auto", "look")),
+        ({"mode": "VALIDATED"}, None),
+        ({"mode": "VALIDATED", "allowedFunctionNames": ["find", "look", "wait"]}, None),
         (
             {"mode": "ANY", "allowedFunctionNames": ["look"]},
             {"type": "function", "function": {"name": "look"}},
@@ -173,9 +183,11 @@ def test_sampling_arguments_have_the_engines_names() -> None:
     ],
 )
 def test_calls_can_be_demanded(calling: Any, choice: Any) -> None:
-    tools = [{"functionDeclarations": [{"name": "look"}, {"name": "find"}]}]
+    tools = [{"functionDeclarations": [{"name": "look"}, {"name": "find"}, {"name": "wait"}]}]
     asked = parsed(tools=tools, toolConfig={"functionCallingConfig": calling})
     assert asked.sampling.get("tool_choice") == choice
+    loose = calling["mode"] == "VALIDATED" and choice is None
+    assert asked.ignored == (("toolConfig.functionCallingConfig.mode",) if loose else ())
 
 
 def test_json_can_be_demanded() -> None:

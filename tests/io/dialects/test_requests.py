@@ -21,12 +21,19 @@ STRICT_CHAT, STRICT_ANTHROPIC = Chat(strict=True), Anthropic(strict=True)
 STRICT_RESPONSES = Responses(strict=True)
 DIALECTS: tuple[Dialect, ...] = (CHAT, ANTHROPIC, RESPONSES)
 FUNCTION = TOOL["function"]
+ALLOWED_AT = "tool_choice.allowed_tools."
 PARTS = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 
 
 def chat(**fields: Any) -> ParsedRequest:
     return CHAT.parse({"messages": [HELLO], "model": "m", **fields})
+
+
+def some_functions(*functions: Any, mode: str = "auto") -> dict[str, Any]:
+    """Return a choice of some functions, in the form of the chat API."""
+    tools = [{"type": "function", "function": one} for one in functions]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
 
 
 def anthropic(*messages: Any, **fields: Any) -> ParsedRequest:
@@ -315,6 +322,42 @@ def test_a_count_needs_no_length() -> None:
     assert (asked.messages, asked.sampling, ANTHROPIC.count_body(7)) == ((HELLO,), {}, {"input_tokens": 7})
 
 
+@pytest.mark.parametrize(
+    ("mode", "names", "choice"),
+    [
+        ("auto", "fgh", None),
+        ("required", "hgf", "required"),
+        ("required", "g", {"type": "function", "function": {"name": "g"}}),
+        ("auto", "g", some_functions({"name": "g"})),
+        ("required", "hgh", some_functions({"name": "h"}, {"name": "g"}, mode="required")),
+    ],
+)
+def test_some_tools_can_be_allowed_while_all_stay_in_the_prompt(mode: str, names: str, choice: Any) -> None:
+    functions = [{"name": name} for name in "fgh"]
+    flat = [{"type": "function", "name": name} for name in names]
+    hosted = {"type": "web_search"}
+    found = [
+        chat(
+            tools=[{"type": "function", "function": one} for one in functions],
+            tool_choice=some_functions(*({"name": name} for name in names), mode=mode),
+        ),
+        responses(
+            tools=[hosted, *({"type": "function", **one} for one in functions)],
+            tool_choice={"type": "allowed_tools", "mode": mode, "tools": [*flat, hosted]},
+        ),
+    ]
+    assert [one.sampling.get("tool_choice") for one in found] == [choice, choice]
+    assert [len(one.tools) for one in found] == [3, 3]
+    assert found[1].ignored == ("tools[type=web_search]",)
+
+
+def test_a_custom_tool_can_be_allowed() -> None:
+    tools = [{"type": "custom", "name": "exec"}, {"type": "function", "name": "f"}]
+    choice = {"type": "allowed_tools", "mode": "required", "tools": tools[:1]}
+    sampling = responses(tools=tools, tool_choice=choice).sampling
+    assert sampling["tool_choice"] == {"type": "function", "function": {"name": "exec"}}
+
+
 def test_what_has_no_effect_is_listed() -> None:
     assert chat(user="u", store=True).ignored == ("store", "user")
     told = Chat(ignoring=frozenset(("verbosity", "parallel_tool_calls")))
@@ -342,7 +385,20 @@ def test_a_body_is_an_object(dialect: Dialect, body: object) -> None:
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": "any"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice.function.name"),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools"),
+        ({"tool_choice": some_functions()}, "tool_choice.allowed_tools.tools"),
+        ({"tool_choice": some_functions(FUNCTION)}, "tool_choice.allowed_tools.tools"),
+        ({"tool_choice": some_functions({"description": "x"})}, ALLOWED_AT + "tools[0].function.name"),
+        ({"tool_choice": some_functions(FUNCTION, mode="any")}, "tool_choice.allowed_tools.mode"),
+        (
+            {
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "auto", "tools": [{"type": "custom"}]},
+                }
+            },
+            "tool_choice.allowed_tools.tools[0].type",
+        ),
         ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
         ({"tools": {}}, "tools"),
@@ -490,6 +546,16 @@ def test_strict_anthropic_refuses_by_name(fields: dict[str, Any], field: str) ->
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice.name"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "allowed_tools", "tools": []}}, "tool_choice.mode"),
+        ({"tool_choice": {"type": "allowed_tools", "mode": "auto"}}, "tool_choice.tools"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp"}]}},
+            "tool_choice.tools[0].type",
+        ),
+        (
+            {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "f"}]}},
+            "tool_choice.tools",
+        ),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
         ({"background": True}, "background"),
         ({"truncation": "auto"}, "truncation"),

@@ -117,6 +117,15 @@ def test_a_schema_leaves_calls_possible_and_one_call_leaves_text_possible() -> N
     assert with_reasoning(free, [1], TAGS) == free
 
 
+def test_tools_that_are_not_allowed_are_not_in_the_grammar() -> None:
+    free = answer_grammar(Constraint(may_call=("look",)), [LOOK, LISTEN], FORM, TAGS)
+    between = {"type": "const_string", "value": "\n"}
+    assert flat(free) == [TEXT_BEFORE_CALLS, *call_of(LOOK), between, *call_of(LOOK)]
+    assert free["elements"][1]["type"] == "optional"
+    either = answer_grammar(Constraint(may_call=("look",), schema=SCHEMA), [LOOK, LISTEN], FORM, TAGS)
+    assert flat(either) == [*call_of(LOOK), between, *call_of(LOOK), JSON]
+
+
 def test_a_name_is_written_as_json() -> None:
     odd = {"type": "function", "function": {"name": 'a"b\\'}}
     parts = flat(answer_grammar(Constraint(must_call=(), one_call=True), [odd], FORM, TAGS))

@@ -255,8 +255,9 @@ class VLLM(HttpEngine):
         if sampling.constraint is None:
             return sampling
         answer = await self._format(sampling, rendering)
-        native = requests.native_constraint(sampling.constraint)
-        return constrained(sampling, native if answer is None else requests.grammar(answer))
+        if answer is not None:
+            return constrained(sampling, requests.grammar(answer))
+        return constrained(sampling, requests.native_constraint(sampling.constraint))
 
     async def _bound(
         self, turn: TurnAfterIds, parser: TurnParser, *, ends_reasoning: bool = False

@@ -14,7 +14,7 @@ from tito_io.engines.constraint import Constraint
 from tito_io.engines.grammar import Format, structural_tag
 from tito_io.engines.http_engine import TurnAfterIds
 from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
-from tito_io.engines.protocol import Rendering, Sampling
+from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
 
 REASONING = "reasoning"
 """The one key of reasoning that this server reads; it drops `reasoning_content` silently."""
@@ -79,9 +79,19 @@ def chat(model: str, messages: Sequence[Message], rendering: Rendering, sampling
 def native_constraint(constraint: Constraint) -> dict[str, Any]:
     """Return the chat route's own keys for a constraint; the server then chooses the form of calls.
 
+    Raises:
+        UnsupportedError: Only some of the tools may be called. The server's `tool_choice` takes one name or
+            none (`ChatCompletionRequest` in `vllm/entrypoints/openai/chat_completion/protocol.py`).
+
     >>> native_constraint(Constraint(must_call=("f",)))
     {'tool_choice': {'type': 'function', 'function': {'name': 'f'}}}
     """
+    if constraint.may_call or len(constraint.callable) > 1:
+        raise UnsupportedError(
+            "tool_choice: allowed_tools cannot be honoured for this model: its chat template writes calls in "
+            "a form for which no grammar is known here, and vLLM takes one tool or all. Nothing was sent",
+            parameter="sampling",
+        )
     keys: dict[str, Any] = {"parallel_tool_calls": False} if constraint.one_call else {}
     if constraint.must_call is not None:
         named = constraint.must_call

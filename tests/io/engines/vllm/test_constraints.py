@@ -115,6 +115,18 @@ async def test_calls_in_another_form_are_the_server_s_to_force(
     assert mock.bodies(COMPLETIONS) == []
 
 
+@pytest.mark.parametrize(
+    "constraint", [Constraint(must_call=("look", "wait")), Constraint(may_call=("look",))]
+)
+async def test_some_of_the_tools_cannot_be_named_to_the_server(constraint: Constraint) -> None:
+    engine, mock = mocked(templated(XML))
+    sampling = attrs.evolve(FORCED, constraint=constraint)
+    for turn in (engine.from_messages(HELLO, TOOLED, sampling), engine.from_ids(PROMPT, sampling, TOOLED)):
+        with pytest.raises(UnsupportedError, match=r"tool_choice: allowed_tools .* Nothing was sent"):
+            await turn
+    assert mock.bodies(CHAT) == mock.bodies(COMPLETIONS) == []
+
+
 async def test_what_the_server_told_apart_comes_at_the_end_of_a_stream() -> None:
     heard: list[Delta] = []
 
