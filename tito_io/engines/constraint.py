@@ -53,6 +53,21 @@ class Constraint:
         """
         return self.must_call or self.may_call or ()
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is constrained, in words for counts: `json`, `call`, `allowed` and `one-call`.
+
+        >>> Constraint(must_call=("look",), one_call=True).kinds
+        ('call', 'allowed', 'one-call')
+        """
+        found = {
+            "json": self.schema is not None,
+            "call": self.must_call is not None,
+            "allowed": bool(self.callable),
+            "one-call": self.one_call,
+        }
+        return tuple(kind for kind, holds in found.items() if holds)
+
     def among(self, tools: Sequence[Mapping[str, Any]]) -> Constraint | None:
         """Return what is left to constrain where these tools are offered; None where nothing is left.
 

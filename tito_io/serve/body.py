@@ -58,7 +58,10 @@ def decoded(data: bytes, coding: str, most: int) -> bytes:
         return data
     if name not in CODINGS:
         text = f"content-encoding {coding!r:.40} is not read; use gzip, deflate or zstd, or none"
-        raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedEncodingError", text)
+        accepted = {"accept-encoding": "gzip, deflate, zstd"}  # RFC 9110, 15.5.16
+        raise RequestRefused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedEncodingError", text, headers=accepted
+        )
     try:
         whole = CODINGS[name](data, most + 1)
     except MemoryError:

@@ -147,7 +147,7 @@ class Gateway:
     def count_error(self, reply: RequestRefused) -> dict[str, str]:
         """Count an error that a request is answered with; return its headers."""
         self.metrics.declined.labels(str(reply.status), reply.kind).inc()
-        return {"x-should-retry": "false"} if reply.final else {}
+        return {**reply.headers, **({"x-should-retry": "false"} if reply.final else {})}
 
 
 def build_gateway(

@@ -6,6 +6,7 @@ most 256 of those, of at most 80 characters, and `other` for the rest.
 Metrics:
     tito_turns_total{route,dialect}: Turns that were sampled.
     tito_refusals_total{reason}: Turns whose prompt was sent as messages although the session had a step.
+    tito_constrained_turns_total{kind}: Turns that were sampled under a constraint, by each of its kinds.
     tito_committed_total: Turns that were committed.
     tito_unreceived_total: Turns that were sampled but that no client received.
     tito_uncommitted_total: Turns that were answered, but not committed: their session was deleted meanwhile.
@@ -34,6 +35,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from tito_io.client.conversation import ClientTurn
+from tito_io.engines.constraint import Constraint
 
 from .commit import TurnOrigin
 
@@ -56,6 +58,11 @@ class Metrics:
         self.turns = self._counter("turns", "Turns that were sampled", "route", "dialect")
         self.refusals = self._counter(
             "refusals", "Turns whose prompt was sent as messages although the session had a step", "reason"
+        )
+        self.constrained_turns = self._counter(
+            "constrained_turns",
+            "Turns that were sampled under a constraint, by each of its kinds",
+            "kind",
         )
         self.committed = self._counter("committed", "Turns that were committed")
         self.unreceived = self._counter("unreceived", "Turns that were sampled but that no client received")
@@ -121,6 +128,11 @@ class Metrics:
             # An engine caches prefixes, and the expected ids are a prefix: the smaller number is the overlap.
             self.cached_ids.inc(min(origin.cached, origin.expected))
         self.turn_seconds.observe(seconds)
+
+    def count_constrained(self, constraint: Constraint | None) -> None:
+        """Count a turn that was sampled under a constraint."""
+        for kind in () if constraint is None else constraint.kinds:
+            self.constrained_turns.labels(kind).inc()
 
     def count_forgiven(self, counts: Mapping[str, int]) -> None:
         """Count differences that were ignored, by their names."""

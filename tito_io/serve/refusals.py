@@ -71,10 +71,18 @@ class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failur
         kind: A word for the error, which clients, metrics and logs see.
         parameter: The field of the request that is wrong; None where the error is about no field.
         final: Whether the same request would fail again; client libraries then do not repeat it.
+        headers: Headers of the answer that say what would be taken instead.
     """
 
     def __init__(
-        self, status: int, kind: str, message: str, *, parameter: str | None = None, final: bool = True
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        parameter: str | None = None,
+        final: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Take the message as the client will read it; it begins with the `parameter`, if there is one.
 
@@ -82,6 +90,7 @@ class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failur
         """
         super().__init__(visible(message))
         self.status, self.kind, self.final = status, kind, final
+        self.headers = dict(headers or {})
         self.parameter = None if parameter is None else visible(parameter)
 
 
@@ -109,9 +118,13 @@ def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
 
 
 def no_websocket() -> RequestRefused:
-    """Return the error for a websocket's upgrade. Codex goes on over HTTP at once after 426 alone."""
+    """Return the error for a websocket's upgrade. Codex goes on over HTTP at once after 426 alone.
+
+    Such an answer must name a protocol that is served (RFC 9110, 15.5.22), as an option of this connection.
+    """
     text = "websockets are not served; send the request with POST"
-    return RequestRefused(HTTPStatus.UPGRADE_REQUIRED, "WebSocketError", text)
+    headers = {"upgrade": "HTTP/1.1", "connection": "upgrade"}
+    return RequestRefused(HTTPStatus.UPGRADE_REQUIRED, "WebSocketError", text, headers=headers)
 
 
 def limit_reached(what: str, count: int, most: int, option: str) -> RequestRefused:

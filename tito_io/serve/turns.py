@@ -221,6 +221,7 @@ class TurnTaker:
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)
         origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), stamp)
         self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - begun)
+        self.metrics.count_constrained(args.sampling.constraint)
         commits_of_turn = tuple(_commits(sampled, origin, stamp.response))
         return UnreceivedTurn(reply=sampled.turn.reply, commits=commits_of_turn, prompt=answered)
 

@@ -10,7 +10,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gateway, user
+from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, opened, scripted_gateway, user
 from tito_io.engines.protocol import Reply, Sampling, Watch
 from tito_io.serve import metrics
 from tito_io.serve.metrics import Metrics
@@ -83,6 +83,35 @@ def test_what_an_earlier_turn_had_is_expected_and_the_rest_of_a_prompt_is_not() 
     (first, _), (_, _), (third, half) = engine.found
     assert [one["tito_expected_ids_total"] for one in counters] == [0, first + 2, first + 2 + third]
     assert [one["tito_cached_ids_total"] for one in counters] == [0, first + 2, first + 2 + half]
+
+
+async def counted_kinds(choices: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the counts of constrained turns after a turn with each of these fields."""
+    tools = [{"type": "function", "function": {"name": name}} for name in ("look", "wait")]
+    async with client(embedded_gateway()) as http:
+        for fields in choices:
+            path = f"/sessions/{await opened(http)}/v1/chat/completions"
+            body = {"messages": HELLO, "tools": tools, "max_tokens": 900, **fields}
+            assert (await http.post(path, json=body)).status_code == 200
+        lines = (await http.get("/metrics")).text.splitlines()
+    found = (line.rsplit(" ", 1) for line in lines if line.startswith("tito_constrained_turns_total{"))
+    return {name.split('"')[1]: float(count) for name, count in found}
+
+
+def test_constrained_turns_are_counted_by_what_constrains_them() -> None:
+    look = {"type": "function", "function": {"name": "look"}}
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [look]}}
+    choices: list[dict[str, Any]] = [
+        {},
+        {"tool_choice": "auto", "parallel_tool_calls": True, "response_format": {"type": "text"}},
+        {"tool_choice": "required"},
+        {"tool_choice": look, "parallel_tool_calls": False},
+        {"tool_choice": allowed},
+        {"response_format": {"type": "json_object"}},
+        {"tools": None, "parallel_tool_calls": False},
+    ]
+    found = anyio.run(counted_kinds, choices)
+    assert found == {"call": 2.0, "allowed": 2.0, "one-call": 1.0, "json": 1.0}
 
 
 def test_the_module_lists_every_metric() -> None:

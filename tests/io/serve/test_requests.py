@@ -158,7 +158,9 @@ async def test_an_unknown_encoding_is_named() -> None:
         for coding in ("br", "gzip, gzip"):
             answer = await http.post(path, content=b"x", headers={"content-encoding": coding})
             assert answer.status_code == 415
-            assert f"content-encoding '{coding}' is not read" in answer.json()["error"]["message"]
+            text = answer.json()["error"]["message"]
+            assert f"content-encoding '{coding}' is not read; use gzip, deflate or zstd" in text
+            assert answer.headers["accept-encoding"] == "gzip, deflate, zstd"
 
 
 # Probes.
@@ -185,7 +187,10 @@ def test_an_upgrade_to_a_websocket_is_answered_so_that_codex_uses_http(tmp_path:
         port = int(process.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=60) as wire:
             wire.sendall(upgrade.encode())
-            assert wire.recv(65_536).startswith(b"HTTP/1.1 426 ")
+            head, _, _ = wire.recv(65_536).partition(b"\r\n\r\n")
+            first, *lines = head.decode().lower().splitlines()
+            assert first.startswith("http/1.1 426 ")
+            assert {"upgrade: http/1.1", "connection: upgrade"} <= set(lines)  # RFC 9110, 15.5.22 and 7.8
         assert process.stop() == 0
         assert process.warnings() == []  # uvicorn would advise to install a library
 
