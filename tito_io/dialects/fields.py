@@ -207,8 +207,7 @@ class RequestFields(Fields):
         return sorted(name for name in others if self.values[name] not in (None, []))
 
     def _ignore(self, name: str) -> None:
-        instead = "leave it out; the gateway accepts it without effect unless --strict is set"
-        self.ignored.add(self.at(name), "is not known here", instead)
+        self.ignored.add(self.at(name), "is not known here, and would have no effect", "leave it out")
 
     def expect_value(self, name: str, allowed: Collection[Any], instead: str) -> None:
         """Accept another value than those in `allowed` without effect."""

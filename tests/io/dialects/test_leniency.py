@@ -100,16 +100,16 @@ REFUSED: tuple[tuple[Dialect, dict[str, Any], str], ...] = (
     (CHAT, {"messages": [HELLO, {"role": "function", "name": "f", "content": "x"}]}, "old form"),
     (ANTHROPIC, {"n": 2}, "leave it out"),
     (ANTHROPIC, {"stop": "x"}, "leave it out"),
-    (ANTHROPIC, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "clears nothing"),
+    (ANTHROPIC, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "nothing is cleared"),
     (ANTHROPIC, {"context_management": {"edits": [{**KEEP_ALL, "keep": None}]}}, "clear reasoning"),
     (ANTHROPIC, {"thinking": {"type": "between"}}, "enabled, disabled or adaptive"),
     (RESPONSES, {"max_tokens": 9}, "leave it out"),
     (RESPONSES, {"background": True}, "wait for the answer"),
     (RESPONSES, {"conversation": "c"}, "previous_response_id"),
-    (RESPONSES, {"prompt": {"id": "p"}}, "stores no prompts"),
-    (RESPONSES, {"context_management": [{"type": "compaction"}]}, "cuts and clears nothing"),
+    (RESPONSES, {"prompt": {"id": "p"}}, "no prompts are stored"),
+    (RESPONSES, {"context_management": [{"type": "compaction"}]}, "nothing is cut or cleared"),
     (RESPONSES, {"include": ["message.output_text.logprobs"]}, "chat completions"),
-    (RESPONSES, {"input": [{"type": "item_reference", "id": "x"}]}, "keeps no single items"),
+    (RESPONSES, {"input": [{"type": "item_reference", "id": "x"}]}, "single items are not kept"),
     (RESPONSES, {"input": [{"type": "compaction", "encrypted_content": "gAAA"}]}, "not written here"),
     (RESPONSES, {"input": [{"type": "compaction", "encrypted_content": "tito:?"}]}, "not written here"),
     (RESPONSES, {"input": [{"type": "hologram"}]}, "cannot be translated"),
@@ -247,7 +247,7 @@ def test_documents_in_plain_text_are_text() -> None:
     assert [one["text"] for one in parts] == ["t", "body"]
     assert [one["text"] for one in hits] == ["t\nu", "a"]
     assert name == "look"
-    with pytest.raises(UntranslatableError, match="reads no files"):
+    with pytest.raises(UntranslatableError, match="files are not read"):
         roles({"role": "user", "content": [{"type": "document", "source": {"type": "base64"}}]})
 
 

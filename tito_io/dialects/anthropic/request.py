@@ -103,10 +103,10 @@ def _check(fields: RequestFields) -> None:
     management = fields.nested("context_management")
     management.check_names(("edits",))
     for edit in management.nested_list("edits"):
-        edit.check_value("type", (KEEP_THINKING,), "leave it out: the gateway clears nothing from a context")
+        edit.check_value("type", (KEEP_THINKING,), "leave it out: nothing is cleared from a context")
         if edit.values.get("keep") != "all":
             why = "would clear reasoning from the context"
-            raise UntranslatableError(edit.at("keep"), why, "use 'all': the gateway clears nothing")
+            raise UntranslatableError(edit.at("keep"), why, "use 'all': nothing is cleared")
         fields.ignored.add("context_management", "has no effect here", "leave it out")
 
 
@@ -368,7 +368,7 @@ def _document(block: RequestFields) -> Iterator[dict[str, Any]]:
         if (text := block.optional(name, str)) is not None:
             yield {"type": "text", "text": text}
     source = block.nested("source", required=True)
-    source.check_value("type", ("text", "content"), "send its text: the gateway reads no files")
+    source.check_value("type", ("text", "content"), "send its text: files are not read")
     if source.values.get("type") == "text":
         yield {"type": "text", "text": source.required("data", str)}
     elif isinstance(source.values.get("content"), str):

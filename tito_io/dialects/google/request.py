@@ -59,7 +59,7 @@ def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = Fals
     given = GoogleFields.of_body(body, ()).values
     fields = GoogleFields.of_body(given, ignoring, strict=strict)
     fields.check_body(NAMES)
-    fields.check_value("cachedContent", (), "send the contents: the gateway keeps none under a name")
+    fields.check_value("cachedContent", (), "send the contents: none are kept under a name")
     config = fields.nested("generationConfig")
     sampling = _sampling(config)
     calling = fields.nested("toolConfig").nested("functionCallingConfig")

@@ -27,9 +27,9 @@ TRANSLATED = (
 )
 LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "background": ((False,), "wait for the answer"),
-    "context_management": ((), "ask for /responses/compact: the gateway cuts and clears nothing by itself"),
+    "context_management": ((), "compact or shorten the conversation: nothing is cut or cleared here"),
     "conversation": ((), "send the items, or previous_response_id"),
-    "prompt": ((), "send the text: the gateway stores no prompts"),
+    "prompt": ((), "send the text: no prompts are stored"),
     "top_logprobs": ((0,), "ask the chat completions for log-probabilities"),
 }
 """Fields of which only some values can be translated: those values, and what to do instead."""
