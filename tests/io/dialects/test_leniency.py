@@ -100,7 +100,11 @@ REFUSED: tuple[tuple[Dialect, dict[str, Any], str], ...] = (
     (CHAT, {"messages": [HELLO, {"role": "function", "name": "f", "content": "x"}]}, "old form"),
     (ANTHROPIC, {"n": 2}, "leave it out"),
     (ANTHROPIC, {"stop": "x"}, "leave it out"),
-    (ANTHROPIC, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "nothing is cleared"),
+    (
+        ANTHROPIC,
+        {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
+        "nothing is cleared",
+    ),
     (ANTHROPIC, {"context_management": {"edits": [{**KEEP_ALL, "keep": None}]}}, "clear reasoning"),
     (ANTHROPIC, {"thinking": {"type": "between"}}, "enabled, disabled or adaptive"),
     (RESPONSES, {"max_tokens": 9}, "leave it out"),

@@ -160,13 +160,13 @@ class ChatStream:
             raise StreamMismatchError("the turn's ids do not begin with those that were streamed")
         ids = list(choice.completion_ids[len(sent.ids) :]) if self.request.return_token_ids else []
         delta = _text_delta(sent.text.remaining(choice.message))
-        calls = AssistantParts.of(choice.message).calls
-        if calls:
-            delta["tool_calls"] = [{"index": i, **call.chat_form()} for i, call in enumerate(calls)]
         if choice.message.get("content") == "":
             delta = {"content": "", **delta}
         entries = _logprobs(self.request, answer, choice, sent.scored)
         rest = self._chunk(index, delta, entries, ids) if delta or ids or entries else b""
+        # OpenAI streams one call at a time, and LlamaIndex reads the first call of a chunk alone.
+        for place, call in enumerate(AssistantParts.of(choice.message).calls):
+            rest += self._chunk(index, {"tool_calls": [{"index": place, **call.chat_form()}]})
         reason = {"finish_reason": choice.finish_reason, "stop_reason": choice.stop_reason}
         last: dict[str, Any] = {"index": index, "delta": {}, "logprobs": None, **reason}
         with_prompt = self.request.return_token_ids and index == 0
