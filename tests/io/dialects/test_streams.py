@@ -222,18 +222,19 @@ def test_a_turn_that_came_whole_is_streamed_too(
     adds_up(dialect, asking(dialect, tools=True), iter(()), end, StreamReading(buffered=True))
 
 
-def test_a_chat_streams_each_call_in_a_chunk_of_its_own() -> None:
-    """LlamaIndex reads the first call of a chunk alone (`update_tool_calls`), as OpenAI sends no more."""
+def test_a_chat_streams_reasoning_content_and_each_call_in_chunks_of_their_own() -> None:
+    """LlamaIndex reads the first call of a chunk alone, gptme puts content before reasoning of a chunk."""
     calls = [
         {"id": name, "type": "function", "function": {"name": "look", "arguments": "{}"}} for name in "abc"
     ]
-    end = answer({"role": "assistant", "content": "So", "tool_calls": calls})
+    end = answer({"role": "assistant", "reasoning": "hm", "content": "So", "tool_calls": calls})
     found = streamed(CHAT, asking(CHAT, tools=True), iter(()), end)
     deltas = [choice["delta"] for one in found for choice in one["choices"]]
     assert [one["tool_calls"] for one in deltas if "tool_calls" in one] == [
         [{"index": place, **call}] for place, call in enumerate(calls)
     ]
-    assert not any("content" in one and "tool_calls" in one for one in deltas)
+    kinds = [[name for name in one if name != "reasoning_content"] for one in deltas]
+    assert kinds == [["role"], ["reasoning"], ["content"], *[["tool_calls"]] * 3, []]
 
 
 def shown(dialect: Dialect, raw: bytes) -> list[str]:

@@ -123,9 +123,7 @@ class ChatStream:
         ids = list(delta.ids) if self.request.return_token_ids else []
         choice.ids += ids
         choice.sampled += len(delta.ids)
-        if not (text.reasoning or text.content or ids or entries):
-            return opened
-        return opened + self._chunk(delta.index, _text_delta(text), entries, ids)
+        return opened + self._text_chunks(delta.index, _text_deltas(text), entries, ids)
 
     def finish(self, answer: TurnAnswer) -> bytes:
         """Return what is left, the token counts where they are wanted, and the end."""
@@ -159,11 +157,11 @@ class ChatStream:
         if list(choice.completion_ids[: len(sent.ids)]) != sent.ids:
             raise StreamMismatchError("the turn's ids do not begin with those that were streamed")
         ids = list(choice.completion_ids[len(sent.ids) :]) if self.request.return_token_ids else []
-        delta = _text_delta(sent.text.remaining(choice.message))
+        deltas = _text_deltas(sent.text.remaining(choice.message))
         if choice.message.get("content") == "":
-            delta = {"content": "", **delta}
+            deltas.append({"content": ""})
         entries = _logprobs(self.request, answer, choice, sent.scored)
-        rest = self._chunk(index, delta, entries, ids) if delta or ids or entries else b""
+        rest = self._text_chunks(index, deltas, entries, ids)
         # OpenAI streams one call at a time, and LlamaIndex reads the first call of a chunk alone.
         for place, call in enumerate(AssistantParts.of(choice.message).calls):
             rest += self._chunk(index, {"tool_calls": [{"index": place, **call.chat_form()}]})
@@ -172,6 +170,15 @@ class ChatStream:
         with_prompt = self.request.return_token_ids and index == 0
         prompt = {"prompt_token_ids": list(answer.prompt_ids)} if with_prompt else {}
         return opened + rest + self._event(choices=[last], **prompt)
+
+    def _text_chunks(
+        self, index: int, deltas: Sequence[dict[str, Any]], entries: Entries | None, ids: Sequence[int]
+    ) -> bytes:
+        """Return chunks of text; log-probabilities and ids are in the first, which may have no text."""
+        if not deltas:
+            return self._chunk(index, {}, entries, ids) if entries or ids else b""
+        first, *others = deltas
+        return self._chunk(index, first, entries, ids) + b"".join(self._chunk(index, one) for one in others)
 
     def _chunk(
         self, index: int, delta: dict[str, Any], entries: Entries | None = None, ids: Sequence[int] = ()
@@ -186,5 +193,6 @@ class ChatStream:
         return event({**head, **fields})
 
 
-def _text_delta(text: CertainText) -> dict[str, Any]:
-    return {**_reasoning(text.reasoning), **({"content": text.content} if text.content else {})}
+def _text_deltas(text: CertainText) -> list[dict[str, Any]]:
+    """Return reasoning, then content. Together in one delta, clients take them for text in either order."""
+    return [one for one in (_reasoning(text.reasoning), {"content": text.content}) if any(one.values())]
