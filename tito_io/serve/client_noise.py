@@ -26,7 +26,7 @@ class NoiseRule(Enum):
     BILLING_HEADER = "remove a client's billing line from the system text, new each time"
     TEXT_PARTS = "join several text parts of one message with line breaks"
     DEVELOPER = "make a developer message a system message"
-    TEXT_ECHO = "match a turn that comes back with its stop string, or with its calls as text"
+    TEXT_ECHO = "match a turn that comes back with its stop string, or with its calls or reasoning as text"
 
 
 CHOICES = tuple(one for one in Forgiveness if one in OPTIONAL)

@@ -120,12 +120,13 @@ def match_prompt(
     commits: Mapping[str, Commit],
     key: str,
     forgive: frozenset[Forgiveness],
-    stops: Sequence[str] = (),
+    stops: Sequence[str] | None = None,
 ) -> MatchedPrompt:
     """Find a prompt's history in the session, and put the session's own messages in its place.
 
     The kernel then recognizes the history by identity, and compares nothing again. A turn that is not found
-    as it came is looked for as text, by the `stops` of the request, and under other ids of tool calls.
+    as it came is looked for as text, by the `stops` of the request, unless those are None, and under other ids
+    of tool calls.
     """
     if prompt.multimodal:  # images may stand in the history, which the kernel must see as it was sent
         return MatchedPrompt(prompt.messages)
@@ -156,7 +157,7 @@ def match_prompt(
 def _readings(
     messages: Sequence[Message],
     forgive: frozenset[Forgiveness],
-    stops: Sequence[str],
+    stops: Sequence[str] | None,
     found: Callable[[], int],
 ) -> Iterator[tuple[Sequence[Message], tuple[str, ...], frozenset[Forgiveness]]]:
     """Yield the ways to read a history, the cheapest first: messages, their receipts, and what to forgive.
@@ -167,7 +168,8 @@ def _readings(
     optional = forgive - {Forgiveness.RENAMED_TOOL_IDS}
     yield messages, (), optional
     same = messages[: found()]
-    echoed = [*same, *(undone(one, stops) for one in messages[len(same) :])] if stops else messages
+    later = messages[len(same) :]
+    echoed = [*same, *(later if stops is None else (undone(one, stops) for one in later))]
     if any(map(operator.is_not, echoed, messages)):
         yield echoed, (TEXT_ECHO,), optional
     if optional != forgive:
@@ -179,7 +181,7 @@ def _answered(
     commits: Mapping[str, Commit],
     key: str,
     forgive: frozenset[Forgiveness],
-    stops: Sequence[str],
+    stops: Sequence[str] | None,
 ) -> MatchedPrompt | None:
     """Match a prompt that repeats the previous one and its answer; None for any other.
 
@@ -206,13 +208,13 @@ def _alone(commit: Commit, commits: Mapping[str, Commit]) -> bool:
 
 
 def _same_turn(
-    ours: Message, theirs: Message, forgive: frozenset[Forgiveness], stops: Sequence[str]
+    ours: Message, theirs: Message, forgive: frozenset[Forgiveness], stops: Sequence[str] | None
 ) -> tuple[str, ...] | None:
     """Return what was forgiven to recognize a turn, as it came or as text; None where it is another."""
     forgiven = same(ours, theirs, forgive)
     if forgiven is not None:
         return _names(forgiven)
-    echoed = undone(theirs, stops)
+    echoed = theirs if stops is None else undone(theirs, stops)
     forgiven = None if echoed is theirs else same(ours, echoed, forgive)
     return None if forgiven is None else (TEXT_ECHO, *_names(forgiven))
 

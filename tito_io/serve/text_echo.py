@@ -1,9 +1,12 @@
-r"""Undo what some agents write into the turns that they send back: the stop string, and calls as text.
+r"""Undo what some agents write into the turns that they send back: stop string, calls and reasoning as text.
 
 smolagents 1.26 adds the stop string that ended a turn to its text again (`CodeAgent` in `agents.py`), and
 repeats calls as "Calling tools:\n" and a Python list (`ActionStep.to_messages` in `memory.py`). Both begin
 with a stop string of the request, which the model cannot have sampled. Only a repetition is undone. Text that
 an agent adds after a stop string and that says anything new stays, and so does the branch that it starts.
+
+gptme 0.35 writes reasoning between tags before the content (`stream` in `llm/llm_openai.py`). GitHub's Copilot
+CLI 1.0 writes it in the place of a content that is empty, beside the reasoning and the calls.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tito_core import Message
+from tito_io.engines.replies.hermes import THINK, THOUGHT
 
 CALLING = "Calling tools:"
 INTERPRETER = "python_interpreter"
@@ -26,10 +30,29 @@ def undone(message: Message, stops: Sequence[str]) -> Message:
 
     >>> undone({"role": "assistant", "content": "<code>f()</code>"}, ["</code>"])
     {'role': 'assistant', 'content': '<code>f()'}
+    >>> undone({"role": "assistant", "content": "<think>hm</think>So"}, [])
+    {'role': 'assistant', 'content': 'So', 'reasoning': 'hm'}
     """
     content = message.get("content")
-    if message.get("role") != "assistant" or not isinstance(content, str) or message.get("tool_calls"):
+    if message.get("role") != "assistant" or not isinstance(content, str):
         return message
+    told = _without_reasoning(message, content)
+    return told if message.get("tool_calls") else _without_stop(told, told["content"], stops)
+
+
+def _without_reasoning(message: Message, content: str) -> Message:
+    """Return a message whose content does not repeat the reasoning, or stand for it."""
+    reasoning = message.get("reasoning") or message.get("reasoning_content")
+    if reasoning:
+        repeated = bool(message.get("tool_calls")) and content.strip() == str(reasoning).strip()
+        return {**message, "content": ""} if repeated else message
+    thought, closed, text = content.partition(THOUGHT)
+    if not closed or not thought.lstrip().startswith(THINK):
+        return message
+    return {**message, "reasoning": thought.lstrip().removeprefix(THINK), "content": text}
+
+
+def _without_stop(message: Message, content: str, stops: Sequence[str]) -> Message:
     text, calls = _without_calls(content) if CALLING in stops else (content, [])
     stop = next((stop for stop in stops if text.endswith(stop)), "")
     if len(text) == len(content) and not stop:

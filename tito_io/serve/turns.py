@@ -240,7 +240,7 @@ class TurnTaker:
 
     def matched(self, session: Session, prompt: SessionPrompt, args: SamplingArgs, key: str) -> MatchedPrompt:
         """Return a prompt with the session's own messages in the place of its history."""
-        stops = args.sampling.stop if NoiseRule.TEXT_ECHO in self.noise.rules else ()
+        stops = args.sampling.stop if NoiseRule.TEXT_ECHO in self.noise.rules else None
         forgive = self.policy.forgive
         return match_prompt(prompt, session.trajectory, session.commits, key, forgive, stops)
 

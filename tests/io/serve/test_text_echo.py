@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_core import Forgiveness
 from tito_core.normalization.compare import same
+from tito_io.embedded import TIDY
 from tito_io.serve.client_noise import parse_rules
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.text_echo import LONGEST, undone
 
-from .gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
+from .gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, scripted_gateway, user
 
 STOPS = ("Observation:", "Calling tools:", "</code>")
 WHITE = frozenset((Forgiveness.OUTER_WHITESPACE,))
@@ -63,6 +65,49 @@ def test_an_echo_is_no_other_turn(ours: dict[str, Any], theirs: dict[str, Any], 
 def test_a_message_without_a_stop_string_is_unchanged(turn: dict[str, Any]) -> None:
     assert undone(turn, STOPS) is turn
     assert undone(echoed(turn, ""), ()) == echoed(turn, "")
+
+
+def gptme_echo(turn: dict[str, Any]) -> dict[str, Any]:
+    """Return a turn as gptme 0.35 sends it back: reasoning between tags, before the content."""
+    told = {name: value for name, value in turn.items() if name != "reasoning"}
+    thought = turn.get("reasoning")
+    return {**told, "content": f"<think>\n{thought}\n</think>\n\n{turn['content']}\n"} if thought else told
+
+
+def copilot_echo(turn: dict[str, Any]) -> dict[str, Any]:
+    """Return a turn as GitHub's Copilot CLI 1.0 sends it back: reasoning as a content that was empty."""
+    bare = turn.get("tool_calls") and not turn["content"]
+    return {**turn, "content": turn["reasoning"]} if bare and turn.get("reasoning") else turn
+
+
+THOUGHTS = st.text(st.sampled_from("ab \n<>"), min_size=1, max_size=6)
+THOUGHTFUL = st.builds(lambda turn, thought: {**turn, "reasoning": thought}, TURNS, THOUGHTS)
+ECHOES = st.sampled_from((gptme_echo, copilot_echo))
+
+
+def called_alike(turn: dict[str, Any]) -> bool:
+    """Return whether a turn that calls says in words what it thought; of such a turn the ids tell."""
+    return bool(turn.get("tool_calls")) and turn["content"].strip() == turn["reasoning"].strip()
+
+
+@given(THOUGHTFUL, ECHOES)
+def test_reasoning_as_text_is_the_turn_again(turn: dict[str, Any], echo: Any) -> None:
+    assert same(turn, undone(echo(turn), ()), WHITE) is not None or called_alike(turn)
+
+
+@given(THOUGHTFUL | TURNS, THOUGHTFUL | TURNS, ECHOES)
+def test_reasoning_as_text_is_no_other_turn(ours: dict[str, Any], theirs: dict[str, Any], echo: Any) -> None:
+    found = same(ours, undone(echo(theirs), ()), WHITE)
+    alike = "reasoning" in theirs and called_alike(theirs)
+    assert found is None or alike or same(ours, theirs, WHITE) is not None
+
+
+@pytest.mark.parametrize("content", ["hm</think>So", "So<think>hm</think>", "<think>hm", "<think>hm</thin>"])
+def test_what_is_no_thought_before_the_content_stays(content: str) -> None:
+    message = assistant(content)
+    assert undone(message, ()) is message
+    mine = {**message, "reasoning": content}
+    assert undone(mine, ()) is mine  # without calls it is an answer
 
 
 CODE = "print(1)"
@@ -145,3 +190,28 @@ async def test_without_the_rule_an_echo_starts_a_branch() -> None:
 async def test_an_edit_after_the_stop_starts_a_branch() -> None:
     gateway = scripted_gateway(Scripted(text="a", stop_reason="Observation:"))
     assert await routes(gateway, "aObservation: 7") == [("MITO",), ("MITO",)]
+
+
+WEATHER = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+THINKS = attrs.evolve(TIDY, reasoning=1.0, tool_calls=1.0, drifts=1.0)
+
+
+@pytest.mark.parametrize("echo", [gptme_echo, copilot_echo])
+async def test_an_agent_that_writes_reasoning_as_text_goes_on_by_ids(echo: Any) -> None:
+    gateway = embedded_gateway(fault_rates=THINKS, seed=3)
+    async with client(gateway) as http:
+        name = await opened(http)
+        messages: list[Any] = list(HELLO)
+        for _ in range(3):
+            answer = await chat(http, name, messages, tools=[WEATHER], max_tokens=900)
+            turn = {"content": "", **answer["choices"][0]["message"]}
+            turn.pop("reasoning_content")
+            assert turn["reasoning"]
+            calls = turn.get("tool_calls") or ()
+            told = [{"role": "tool", "tool_call_id": one["id"], "content": "7"} for one in calls]
+            messages += [echo({**turn, "content": turn["content"] or ""}), *(told or [user()])]
+        async with gateway.sessions.using(name) as session:
+            found = [
+                (one.origin.route, "TEXT_ECHO" in one.origin.forgiven) for one in session.commits.values()
+            ]
+    assert found == [("MITO", False), ("TITO", True), ("TITO", True)]
