@@ -125,8 +125,8 @@ def match_prompt(
     """Find a prompt's history in the session, and put the session's own messages in its place.
 
     The kernel then recognizes the history by identity, and compares nothing again. A turn that is not found
-    as it came is looked for as text, by the `stops` of the request, unless those are None, and under other ids
-    of tool calls.
+    as it came is looked for as text, by the `stops` of the request, unless those are None, and under other
+    ids of tool calls.
     """
     if prompt.multimodal:  # images may stand in the history, which the kernel must see as it was sent
         return MatchedPrompt(prompt.messages)

@@ -5,8 +5,8 @@ repeats calls as "Calling tools:\n" and a Python list (`ActionStep.to_messages` 
 with a stop string of the request, which the model cannot have sampled. Only a repetition is undone. Text that
 an agent adds after a stop string and that says anything new stays, and so does the branch that it starts.
 
-gptme 0.35 writes reasoning between tags before the content (`stream` in `llm/llm_openai.py`). GitHub's Copilot
-CLI 1.0 writes it in the place of a content that is empty, beside the reasoning and the calls.
+gptme 0.35 writes reasoning between tags before the content (`stream` in `llm/llm_openai.py`). GitHub's
+Copilot CLI 1.0 writes it in the place of a content that is empty, beside the reasoning and the calls.
 """
 
 from __future__ import annotations
