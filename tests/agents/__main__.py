@@ -43,7 +43,7 @@ class Line:
     def good(self) -> bool:
         """Whether the agent ran to its end and every sampled id trains once."""
         found = self.outcome
-        ended = found is not None and found.status == 0 and not found.refused
+        ended = found is not None and found.status == 0 and not found.refused and not found.mislabelled
         return found is not None and ended and found.sampled == found.trained
 
     def cells(self) -> tuple[str, ...]:

@@ -77,6 +77,7 @@ class Outcome:
         turns: The stored turns in their order.
         rows: Number of training rows of the conversation.
         beside: Number of rows of calls beside the conversation.
+        mislabelled: Names of rows whose label `auxiliary` is not what the script says of their calls.
         sampled: The ids of each turn that the engine sampled, with how often.
         trained: The ids of each turn that trains, with how often.
         warnings: What the gateway logged.
@@ -91,6 +92,7 @@ class Outcome:
     turns: list[Turn]
     rows: int
     beside: int
+    mislabelled: list[str]
     sampled: Counter[tuple[int, ...]]
     trained: Counter[tuple[int, ...]]
     warnings: list[str]
@@ -135,7 +137,7 @@ class Outcome:
             self.program,
             f"status    {self.status} after {self.seconds:.1f} s",
             f"turns     {talking}; by messages: {self.by_messages}",
-            f"rows      {self.rows}, and {self.beside} beside",
+            f"rows      {self.rows}, and {self.beside} beside; wrong labels: {self.mislabelled}",
             f"ids       {_total(self.sampled)} sampled, {_total(self.trained)} trained",
             f"rendered  {len(self.renders)} times",
             *(
@@ -170,7 +172,7 @@ def run(program: Program, environment: Path, folder: Path, *flags: str) -> Outco
         seconds = time.monotonic() - began
         gateway.stop()
     session = anyio.run(_stored, folder / STORE, name)
-    turns, rows, beside, trained = _read(session, engine)
+    turns, talking, mislabelled, trained = _read(session, engine)
     return Outcome(
         program=program.name,
         status=status,
@@ -179,8 +181,9 @@ def run(program: Program, environment: Path, folder: Path, *flags: str) -> Outco
         exchanges=agent.exchanges,
         renders=[one for one in upstream.exchanges if one.path == "/tokenize"],
         turns=turns,
-        rows=rows,
-        beside=beside,
+        rows=sum(talking),
+        beside=len(talking) - sum(talking),
+        mislabelled=mislabelled,
         sampled=Counter(tuple(reply.ids) for reply in engine.replies),
         trained=trained,
         warnings=gateway.warnings(),
@@ -234,8 +237,10 @@ async def _stored(path: Path, name: str) -> Session:
         await store.aclose()
 
 
-def _read(session: Session, engine: ScriptedEngine) -> tuple[list[Turn], int, int, Counter[tuple[int, ...]]]:
-    """Return a session's turns, how many rows it has in the conversation and beside it, and what trains."""
+def _read(
+    session: Session, engine: ScriptedEngine
+) -> tuple[list[Turn], list[bool], list[str], Counter[tuple[int, ...]]]:
+    """Return a session's turns, if each row is of the conversation, wrong labels of rows, and what trains."""
     script = engine.script
     turns = [
         Turn(
@@ -248,6 +253,7 @@ def _read(session: Session, engine: ScriptedEngine) -> tuple[list[Turn], int, in
     ]
     rows = make_rows(session.forest).rows
     talking = [script.talks(session.commits[row.turns[0].call].step.prompt_ids.tolist()) for row in rows]
+    mislabelled = [row.name for row, talks in zip(rows, talking, strict=True) if row.auxiliary is talks]
     trained: Counter[tuple[int, ...]] = Counter()
     for row in rows:
         ids = row.ids.tolist()
@@ -255,4 +261,4 @@ def _read(session: Session, engine: ScriptedEngine) -> tuple[list[Turn], int, in
             mask = row.loss_mask[turn.start : turn.stop]
             kept = [index for index, train in zip(ids[turn.start : turn.stop], mask, strict=True) if train]
             trained[tuple(kept)] += bool(kept)
-    return turns, sum(talking), len(talking) - sum(talking), +trained
+    return turns, talking, mislabelled, +trained

@@ -32,6 +32,7 @@ def test_an_agent_runs_to_its_end_and_every_sampled_id_trains_once(
     assert found.status == 0, found.report()
     assert found.refused == [], found.report()
     assert found.rows == program.rows, found.report()
+    assert found.mislabelled == [], found.report()
     assert len(found.by_messages) == program.rows - 1, found.report()
     assert found.drifted == found.sampled.total(), found.report()
     assert found.sampled == found.trained, found.report()

@@ -44,7 +44,15 @@ def test_a_program_that_changes_what_it_was_told_makes_rows(tmp_path: Path) -> N
 def test_a_call_without_tools_is_beside_the_conversation(tmp_path: Path) -> None:
     found = outcome(plain("titles"), tmp_path)
     assert (found.status, found.rows, found.beside) == (0, 1, 1), found.report()
+    assert found.mislabelled == []
     assert [turn.talks for turn in found.turns] == [False, *[True] * (CALLS + 1)]
+
+
+def test_a_call_beside_the_conversation_that_is_not_labelled_so_is_reported(tmp_path: Path) -> None:
+    found = outcome(plain("tooled titles"), tmp_path)
+    assert (found.status, found.rows, found.beside) == (0, 1, 1), found.report()
+    assert len(found.mislabelled) == 1
+    assert not Line("plain 1", found).good
 
 
 def test_an_error_of_the_gateway_is_reported(tmp_path: Path) -> None:

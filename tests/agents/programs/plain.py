@@ -22,6 +22,7 @@ TOOL = {
         },
     },
 }
+SET_TITLE: Any = {"type": "function", "function": {"name": "set_title"}}
 
 
 def read_note(path: str, lines: int) -> str:
@@ -44,6 +45,8 @@ def main(url: str, way: str, task: str) -> None:
     unknown: dict[str, Any] = {"tool_choice": "no such choice"} if way == "errs" else {}
     if way == "titles":
         client.chat.completions.create(model="any", messages=messages)
+    if way == "tooled titles":
+        client.chat.completions.create(model="any", messages=messages, tools=[SET_TITLE])
     while True:
         asked: Any = {"messages": messages, "tools": [TOOL], **unknown}
         answer = client.chat.completions.create(model="any", **asked)
