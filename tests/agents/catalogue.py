@@ -78,6 +78,59 @@ wire_api = "responses"
 """
 
 
+def _cline_config(place: Place) -> str:
+    name, address = "openai-compatible", f"{place.url}/v1"
+    settings = {"provider": name, "apiKey": "none", "model": "any", "baseUrl": address}
+    entry = {"settings": settings, "updatedAt": "2026-11-22T00:00:00.000Z", "tokenSource": "manual"}
+    return json.dumps({"version": 1, "lastUsedProvider": name, "modes": {}, "providers": {name: entry}})
+
+
+def _continue_config(place: Place) -> str:
+    model = {
+        "name": "any",
+        "provider": "openai",
+        "model": "any",
+        "apiBase": f"{place.url}/v1",
+        "apiKey": "none",
+        "capabilities": ["tool_use"],
+    }
+    return json.dumps({"name": "any", "version": "1.0.0", "schema": "v1", "models": [model]})
+
+
+def _vibe_config(place: Place) -> str:
+    return f"""
+active_model = "any"
+enable_telemetry = false
+[[providers]]
+name = "gateway"
+api_base = "{place.url}/v1"
+api_key_env_var = "GATEWAY_KEY"
+[[models]]
+name = "any"
+provider = "gateway"
+"""
+
+
+def _copilot(api: str) -> Program:
+    """Return GitHub's Copilot CLI with one of the APIs that it knows."""
+    kind = "anthropic" if api == "anthropic" else "openai"
+    return Program(
+        name=f"copilot ({api})",
+        agent="copilot",
+        package="@github/copilot",
+        command=lambda place: [node(place, "copilot"), "-p", TASK, "--allow-all-tools"],
+        settings=lambda place: {
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_MODEL": "any",
+            "COPILOT_PROVIDER_TYPE": kind,
+            "COPILOT_PROVIDER_BASE_URL": place.url if api == "anthropic" else f"{place.url}/v1",
+            "COPILOT_PROVIDER_API_KEY": "none",
+            "COPILOT_PROVIDER_WIRE_API": "responses" if api == "responses" else "completions",
+        },
+        script=calling(lambda place, number: Call("view", {"path": place.note(number)})),
+    )
+
+
 def _opencode_config(place: Place) -> str:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
@@ -103,6 +156,7 @@ LIBRARIES = (
     library("pydantic-ai", "chat", package="pydantic-ai-slim"),
     library("pydantic-ai", "responses", package="pydantic-ai-slim"),
     library("pydantic-ai", "anthropic", package="pydantic-ai-slim"),
+    library("pydantic-ai", "google", package="pydantic-ai-slim"),
     library("langgraph", "chat"),
     library("langgraph", "anthropic"),
     library("litellm", "chat"),
@@ -113,6 +167,15 @@ LIBRARIES = (
     library("crewai"),
     library("strands-agents"),
     library("agno"),
+    library("llama-index", package="llama-index-core"),
+    library("haystack", package="haystack-ai"),
+    library("camel", package="camel-ai"),
+    attrs.evolve(
+        library("semantic-kernel"),
+        script=calling(
+            lambda place, number: Call("Notes-read_note", {"path": place.note(number), "lines": number + 1})
+        ),
+    ),
     attrs.evolve(
         library("google-adk"),
         settings=lambda place: {"GOOGLE_GEMINI_BASE_URL": place.url, "GOOGLE_API_KEY": "none"},
@@ -223,6 +286,70 @@ CODERS = (
         settings=lambda place: {"PI_CODING_AGENT_DIR": str(place.home / "pi")},
         files=lambda place: {str(place.home / "pi" / "models.json"): _pi_config(place)},
         script=calling(lambda place, number: Call("read", {"path": place.note(number)})),
+    ),
+    _copilot("chat"),
+    _copilot("responses"),
+    _copilot("anthropic"),
+    Program(
+        name="cline",
+        agent="cline",
+        package="cline",
+        command=lambda place: [node(place, "cline"), TASK],
+        files=lambda place: {
+            str(place.home / ".cline" / "data" / "settings" / "providers.json"): _cline_config(place)
+        },
+        script=calling(lambda place, number: Call("read_files", {"files": [{"path": place.note(number)}]})),
+    ),
+    Program(
+        name="continue",
+        agent="continue",
+        package="@continuedev/cli",
+        command=lambda place: [
+            node(place, "cn"),
+            *("--config", str(place.home / "config.yaml"), "--auto", "-p", TASK),
+        ],
+        settings=lambda _: {"CONTINUE_TELEMETRY_ENABLED": "0"},
+        files=lambda place: {str(place.home / "config.yaml"): _continue_config(place)},
+        script=calling(lambda place, number: Call("Read", {"filepath": place.note(number)})),
+    ),
+    Program(
+        name="letta-code",
+        agent="letta-code",
+        package="@letta-ai/letta-code",
+        command=lambda place: [
+            node(place, "letta"),
+            *("--backend", "local", "-m", "lmstudio/any", "--yolo", "-p", TASK),
+        ],
+        settings=lambda place: {"LMSTUDIO_BASE_URL": f"{place.url}/v1", "LMSTUDIO_API_KEY": "none"},
+        script=calling(lambda place, number: Call("Read", {"file_path": place.note(number)})),
+    ),
+    Program(
+        name="mistral-vibe",
+        agent="mistral-vibe",
+        package="mistral-vibe",
+        command=lambda place: [
+            str(place.environment / "bin" / "vibe"),
+            *("--agent", "auto-approve", "--trust", "-p", TASK),
+        ],
+        settings=lambda place: {"VIBE_HOME": str(place.home / "vibe"), "GATEWAY_KEY": "none"},
+        files=lambda place: {str(place.home / "vibe" / "config.toml"): _vibe_config(place)},
+        script=calling(lambda place, number: Call("read_file", {"path": place.note(number)})),
+    ),
+    Program(
+        name="gptme",
+        agent="gptme",
+        package="gptme",
+        command=lambda place: [
+            str(place.environment / "bin" / "gptme"),
+            *("--non-interactive", "--tool-format", "tool", "-m", "local/any", TASK),
+        ],
+        settings=lambda place: {"OPENAI_BASE_URL": f"{place.url}/v1", "OPENAI_API_KEY": "none"},
+        script=lambda place: Script.of(
+            lambda number: Call("shell", {"command": f"cat {place.note(number)}"}),
+            written(Call("complete", {})),
+        ),
+        rows=2,
+        why="it runs the first of two parallel calls, and leaves the other out of its history",
     ),
     Program(
         name="openhands",

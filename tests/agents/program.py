@@ -14,7 +14,7 @@ from .engine import CALLS, Call, Script
 
 HERE = Path(__file__).parent
 PINS = HERE / "pins"
-NEWER_PYTHON = {"openhands": "3.12"}
+NEWER_PYTHON = {"mistral-vibe": "3.12", "openhands": "3.12"}
 """Agents that do not run with the oldest Python of this project."""
 NOTES = [f"Note {number}: the river is {10 * number} metres wide.\n" for number in range(1, CALLS + 1)]
 TASK = "Read the notes in this folder, one after the other, and say how wide the river is."

@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI: `URL WAY TASK`, where WAY is chat, responses or anthropic."""
+"""An agent of Pydantic AI: `URL WAY TASK`, where WAY is chat, responses, anthropic or google."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from pydantic_ai import Agent
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 
@@ -17,6 +19,8 @@ def model(url: str, way: str) -> Model:
     """Return the model of an API."""
     if way == "anthropic":
         return AnthropicModel("any", provider=AnthropicProvider(api_key="none", base_url=url))
+    if way == "google":  # with a model of this name, the mode of function calls is VALIDATED
+        return GoogleModel("gemini-3-pro-preview", provider=GoogleProvider(api_key="none", base_url=url))
     provider = OpenAIProvider(base_url=f"{url}/v1", api_key="none")
     return {"chat": OpenAIChatModel, "responses": OpenAIResponsesModel}[way]("any", provider=provider)
 
