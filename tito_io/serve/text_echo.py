@@ -36,8 +36,8 @@ def undone(message: Message, stops: Sequence[str]) -> Message:
     content = message.get("content")
     if message.get("role") != "assistant" or not isinstance(content, str):
         return message
-    told = _without_reasoning(message, content)
-    return told if message.get("tool_calls") else _without_stop(told, told["content"], stops)
+    plain = _without_reasoning(message, content)
+    return plain if message.get("tool_calls") else _without_stop(plain, plain["content"], stops)
 
 
 def _without_reasoning(message: Message, content: str) -> Message:
