@@ -108,8 +108,9 @@ def _routes(gateway: Gateway) -> list[Route]:
             ("GET", f"{at}/v1/models/{{path:path}}", _model),
             ("POST", f"{at}/v1/messages/count_tokens", _count_anthropic),
         ]
-        model = f"{at}/v1beta/models/{{model:path}}"
-        of_clients += [("POST", f"{model}:{method}", answer) for method, answer in GOOGLE.items()]
+        for version in GOOGLE_VERSIONS:
+            model = f"{at}/{version}/models/{{model:path}}"
+            of_clients += [("POST", f"{model}:{method}", answer) for method, answer in GOOGLE.items()]
         of_clients += [("POST", at + path, partial(_turn, dialect=one)) for path, one in turns.items()]
     of_clients += [(method, BY_ID + "/{path:path}", _forward) for method in METHODS]
     return [*(_route(gateway, *one, own=True) for one in own), *(_route(gateway, *one) for one in of_clients)]
@@ -347,3 +348,5 @@ GOOGLE: Mapping[str, Endpoint] = {
     "countTokens": _count_google,
 }
 """What Google's API can do with a model; the path names it after the model."""
+GOOGLE_VERSIONS = ("v1beta", "v1")
+"""Versions in the paths of Google's API; its library `google-genai` takes v1 since its own version 3."""

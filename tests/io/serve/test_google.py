@@ -99,3 +99,20 @@ async def test_errors_have_google_s_form(path: str, status: int, word: str) -> N
         lost = await http.post(f"/sessions/{'0' * 32}/{path}?alt=sse", json={"contents": [HELLO]})
     assert (answer.status_code, answer.json()["error"]["status"]) == (status, word)
     assert (lost.status_code, lost.json()["error"]["status"]) == (404, "NOT_FOUND")
+
+
+async def test_the_library_s_newer_version_of_the_api_is_the_same() -> None:
+    """`google-genai` 3.4, which Pydantic AI uses, sends this request; its mode of function calls is the same."""
+    config = {"functionCallingConfig": {"mode": "VALIDATED"}}
+    body = {"contents": [HELLO], "tools": TOOLS, "toolConfig": config}
+    body["generationConfig"] = {"maxOutputTokens": 120}
+    async with client(embedded_gateway()) as http:
+        at = f"/sessions/{await opened(http)}/v1/models/gemini-3-pro-preview"
+        answer = await http.post(f"{at}:generateContent", json=body)
+        streamed = await http.post(f"{at}:streamGenerateContent?alt=sse", json=body)
+        counted = await http.post(f"{at}:countTokens", json={"contents": [HELLO]})
+        named = await http.get(f"{at}:generateContent")
+    assert [one.status_code for one in (answer, streamed, counted)] == [200, 200, 200], answer.text
+    assert answer.json()["candidates"][0]["content"]["role"] == "model"
+    assert added_up(streamed.content)["role"] == "model"
+    assert named.status_code == 404  # a model of that name is asked for
