@@ -102,7 +102,7 @@ async def test_errors_have_google_s_form(path: str, status: int, word: str) -> N
 
 
 async def test_the_library_s_newer_version_of_the_api_is_the_same() -> None:
-    """`google-genai` 3.4, which Pydantic AI uses, sends this request; its mode of function calls is the same."""
+    """`google-genai` 3.4 sends requests there, and Pydantic AI such a mode with Gemini's models."""
     config = {"functionCallingConfig": {"mode": "VALIDATED"}}
     body = {"contents": [HELLO], "tools": TOOLS, "toolConfig": config}
     body["generationConfig"] = {"maxOutputTokens": 120}
