@@ -225,6 +225,23 @@ def _exit_status(program: Program, place: Place, log: Path) -> int:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        while left := _at_home(place.home):
+            for one in left:
+                with suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
+
+
+def _at_home(home: Path) -> list[int]:
+    """Return the processes with a home folder: cline starts one that leaves its group, and stays.
+
+    Elsewhere than on Linux no process is found.
+    """
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
+            if f"HOME={home}".encode() in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+    return found
 
 
 async def _stored(path: Path, name: str) -> Session:

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import attrs
+import pytest
 
 from .__main__ import Line, markdown
 from .engine import CALLS
 from .program import Program, library
-from .run import LATE, Outcome, run
+from .run import LATE, Outcome, _at_home, run
 
 
 def plain(way: str = "") -> Program:
@@ -66,6 +67,14 @@ def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     found = outcome(attrs.evolve(plain("hangs"), seconds=1), tmp_path)
     assert found.status == LATE
     assert "plain (hangs)" in found.report()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_no_process_stays_that_a_program_started(tmp_path: Path) -> None:
+    """The program of cline leaves one behind, in a session of its own."""
+    found = outcome(plain("stays"), tmp_path)
+    assert found.status == 0, found.report()
+    assert _at_home(tmp_path / "home") == []
 
 
 def test_the_table_has_a_line_for_each_program(tmp_path: Path) -> None:

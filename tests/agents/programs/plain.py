@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -40,6 +41,8 @@ def main(url: str, way: str, task: str) -> None:
     """Read notes until the model has enough."""
     if way == "hangs":
         time.sleep(600)
+    if way == "stays":
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": task}]
     unknown: dict[str, Any] = {"tool_choice": "no such choice"} if way == "errs" else {}
