@@ -16,6 +16,12 @@ from .template_values import called
 
 _NAMED_TEMPLATES = "additional_chat_templates"
 _DEFAULTS = ("default", "tool_use")
+LARGEST_SETTINGS = 1 << 25
+"""Bytes of a JSON file with settings. Those of 100,000 added tokens have a third of it."""
+LARGEST_TEMPLATE = 1 << 20
+"""Bytes of a template."""
+LARGEST_TOKENIZER = 1 << 27
+"""Bytes of a tokenizer.json. The largest vocabularies in use have a quarter of it."""
 
 
 class FolderError(TitoError, ValueError):
@@ -88,16 +94,28 @@ class Folder:
         """Return the template in a file of the folder, or in a file anywhere."""
         for file in (self.path / wanted, Path(wanted)):
             if file.suffix == ".jinja" and file.is_file():
-                return _source(file)
+                return _source(file, self.path)
         known = sorted({*self.templates, *(file.name for file in self.path.glob("*.jinja"))})
         raise FolderError(f"{self.path}: has no template {wanted}; it has {', '.join(known) or 'none'}")
 
 
-def _text(file: Path) -> str:
+def content(file: Path, largest: int) -> bytes:
+    """Return the bytes of a file; raises `FolderError` for a device, a pipe, or more than `largest` bytes."""
+    if not file.is_file():
+        raise FolderError(f"{file}: is not a file; copy the file anew")
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            read = opened.read(largest + 1)
     except OSError as error:
         raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
+    if len(read) > largest:
+        raise FolderError(f"{file}: has more than {largest} bytes, which no such file needs; copy it anew")
+    return read
+
+
+def _text(file: Path, largest: int) -> str:
+    try:
+        return content(file, largest).decode()
     except UnicodeDecodeError as error:
         raise FolderError(f"{file}: not a UTF-8 text, at byte {error.start}; copy the file anew") from error
 
@@ -106,7 +124,7 @@ def _object(file: Path) -> dict[str, Any]:
     """Return the JSON object in `file`; an empty one if the file does not exist."""
     if not file.exists():
         return {}
-    text = _text(file)
+    text = _text(file, LARGEST_SETTINGS)
     try:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -128,8 +146,24 @@ def generation_stops(file: Path) -> tuple[int, ...]:
         raise FolderError(f"{file}: {error}; correct the file") from error
 
 
-def _source(file: Path) -> Source:
-    return Source(_text(file), str(file))
+def _source(file: Path, folder: Path) -> Source:
+    """Return the template in a file; a link in the folder must not lead out of it.
+
+    A template is printed into prompts and pages. A stranger's folder could link to any text on this machine.
+    """
+    linked = any(place.is_symlink() for place in (file, file.parent) if folder in place.parents)
+    if linked and not any(file.resolve().is_relative_to(place) for place in _own_places(folder)):
+        raise FolderError(
+            f"{file}: is a link that leads out of the folder; copy the file there, or name {file.resolve()} "
+            "as the template"
+        )
+    return Source(_text(file, LARGEST_TEMPLATE), str(file))
+
+
+def _own_places(folder: Path) -> tuple[Path, ...]:
+    """Return where files of a folder may be. In the cache of the Hugging Face hub, links lead to `blobs`."""
+    real = folder.resolve()
+    return (real, real.parent.parent / "blobs") if real.parent.name == "snapshots" else (real,)
 
 
 def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
@@ -138,7 +172,7 @@ def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
     default = folder / "chat_template.jinja"
     if default.is_file():
         files = {"default": default, **files}
-    return {name: _source(file) for name, file in files.items()} or _configured(folder, config)
+    return {name: _source(file, folder) for name, file in files.items()} or _configured(folder, config)
 
 
 def _configured(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:

@@ -6,26 +6,17 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jinja2 import nodes, pass_context
+from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension
-from jinja2.runtime import Context
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-from .limits import RenderMeter
+from .limits import INTEGER_BITS, LimitReached
+from .meter import STEP, meter
 
 if TYPE_CHECKING:
     from jinja2.parser import Parser
-
-METER = " meter"
-"""The variable that holds a render's `RenderMeter`. No template can name it, because of the space."""
-
-
-def meter(context: Context) -> RenderMeter:
-    """Return the meter of the render that `context` belongs to."""
-    render_meter: RenderMeter = context.parent[METER]
-    return render_meter
 
 
 class Raised(TemplateError):  # noqa: N818  # named after the function that raises it
@@ -84,10 +75,15 @@ def raise_exception(message: Any) -> NoReturn:
     raise Raised(str(message))
 
 
-@pass_context
-def strftime_now(context: Context, format: str) -> str:  # noqa: A002  # templates may pass it by name
+LONGEST_TIME = 1000
+"""Characters of a time's format: one sign may stand for a long text."""
+
+
+def strftime_now(format: str) -> str:  # noqa: A002  # templates may pass it by name
     """Return the time of the render, which is the same throughout."""
-    return meter(context).now.strftime(format)
+    if len(format) > LONGEST_TIME:
+        raise LimitReached(f"a time's format of {len(format)} characters, where {LONGEST_TIME} are allowed")
+    return meter().now.strftime(format)
 
 
 def tojson(
@@ -103,23 +99,48 @@ TICK = " tick"
 WEIGHED = " weighed"
 """The filter that refuses values too large to walk through."""
 
+COUNTED = " counted"
+"""The filter that counts the memory of a new value."""
+
+_LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.BinExpr, nodes.UnaryExpr)
+"""What makes small values without a call that could count them."""
+
 
 class Guards(NodeTransformer):
-    """Adds filters to a parsed template: loops count their rounds, comparisons weigh their values."""
+    """Adds filters to a parsed template: repeated bodies count steps, comparisons and slices their values."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  # jinja2 finds it by this name
         """Count each round of a loop, also those that its condition skips."""
-        self.generic_visit(node)
-        tick = _through(TICK, nodes.Const(True), node.lineno)  # noqa: FBT003  # nodes take no keywords
-        node.body.insert(0, nodes.ExprStmt(tick, lineno=node.lineno))
+        self._count_steps(node)
         if node.test is not None:
-            node.test = nodes.And(tick, node.test, lineno=node.lineno)
+            node.test = nodes.And(_tick(node, STEP), node.test, lineno=node.lineno)
         return node
 
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802  # likewise
-        """Weigh both sides of a comparison, unless one is a literal, which keeps the comparison short."""
+    def _count_steps(self, node: nodes.For | nodes.Macro | nodes.CallBlock | nodes.Block) -> nodes.Node:
+        """Count a step wherever `node.body` begins, with the values that it may make."""
+        size = STEP * (1 + sum(1 for part in node.body for _ in part.find_all(_LITERALS)))
         self.generic_visit(node)
-        if not any(_is_constant(side) for side in (node.expr, *(op.expr for op in node.ops))):
+        node.body.insert(0, nodes.ExprStmt(_tick(node, size), lineno=node.lineno))
+        return node
+
+    visit_Macro = visit_CallBlock = visit_Block = _count_steps  # noqa: N815  # likewise
+
+    def visit_Const(self, node: nodes.Const) -> nodes.Node:  # noqa: N802  # likewise
+        """Refuse a number that no operation may make either."""
+        if isinstance(node.value, int) and node.value.bit_length() > INTEGER_BITS:
+            raise LimitReached(f"line {node.lineno}: an integer wider than {INTEGER_BITS} bits")
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802  # likewise
+        """Count the copy that a slice is."""
+        self.generic_visit(node)
+        return _through(COUNTED, node, node.lineno) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802  # likewise
+        """Weigh both sides of a comparison, unless a literal keeps the comparison short."""
+        self.generic_visit(node)
+        searches = any(op.op in {"in", "notin"} and not _is_constant(op.expr) for op in node.ops)
+        if searches or not any(_is_constant(side) for side in (node.expr, *(op.expr for op in node.ops))):
             node.expr = _through(WEIGHED, node.expr, node.lineno)
             for op in node.ops:
                 op.expr = _through(WEIGHED, op.expr, node.lineno)
@@ -129,6 +150,11 @@ class Guards(NodeTransformer):
         """Weigh a new tuple: it may become a key, and hashing a key walks through all that it holds."""
         self.generic_visit(node)
         return node if node.ctx != "load" or _is_constant(node) else _through(WEIGHED, node, node.lineno)
+
+
+def _tick(node: nodes.Node, size: int) -> nodes.Expr:
+    """Return an expression that is true and counts a step of `size` bytes."""
+    return _through(TICK, nodes.Const(size), node.lineno)
 
 
 def _through(name: str, value: nodes.Expr, line: int) -> nodes.Expr:

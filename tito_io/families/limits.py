@@ -1,4 +1,4 @@
-"""Limits of what a chat template may use while it renders: text, values and processor time.
+"""Limits of what a chat template may use while it renders: text, values, memory and processor time.
 
 Templates are untrusted and run in this process, where nothing can interrupt a single operation of the
 interpreter. So the size of an operation's result is computed before the operation runs.
@@ -6,23 +6,22 @@ interpreter. So the size of an operation's result is computed before the operati
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 from jinja2.exceptions import SecurityError
 from jinja2.utils import Namespace
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
 SCALARS = frozenset({str, int, float, bool, type(None)})
 """Types that hold no other values."""
 
-INTEGER_BITS = 1 << 16
+INTEGER_BITS = 1 << 9
 """The widest integer that a template may compute. Templates that are in use count messages."""
+
+WORK = 32
+"""An operation may take this many times as long as copying the longest text: half a second by default."""
 
 _CONTAINERS: tuple[type, ...] = (
     list,
@@ -33,7 +32,6 @@ _CONTAINERS: tuple[type, ...] = (
     type({}.values()),
     type({}.items()),
 )
-_TICKS_PER_LOOK = 16
 
 
 class LimitReached(SecurityError):  # noqa: N818  # not an error of this library but an event of a render
@@ -49,11 +47,13 @@ class TemplateLimits:
         items: Longest list, and the most parts of a value, counted through all levels.
         seconds: Processor time of the rendering thread. Wall time would make a busy machine refuse what an
             idle one renders.
+        memory: Bytes that the values of one render may hold together. One operation may need as much again.
     """
 
     characters: int = 1 << 25
     items: int = 1 << 20
     seconds: float = 20.0
+    memory: int = 1 << 29
 
     def text(self, length: int) -> int:
         """Return `length` if a text may be that long.
@@ -70,6 +70,14 @@ class TemplateLimits:
         if length > self.items:
             raise LimitReached(f"a list of {length} items, where {self.items} are allowed")
         return length
+
+    def work(self, size: int, factor: int) -> None:
+        """Refuse an operation that takes `factor` times as long as copying `size` characters.
+
+        >>> TemplateLimits(characters=10).work(2, 5)
+        """
+        if size * factor > WORK * self.characters:
+            raise LimitReached(f"an operation as long as copying {size * factor} characters")
 
     def integer(self, bits: float) -> None:
         """Refuse an integer of more than `INTEGER_BITS`."""
@@ -122,14 +130,9 @@ class TemplateLimits:
             self.count(len(result))
         elif isinstance(result, tuple):
             self.weigh(result)
+        elif isinstance(result, int):
+            self.integer(result.bit_length())
         return result
-
-    def printable(self, value: Any) -> Any:
-        """Return `value` if it is small enough to print, to compare or to hash."""
-        if type(value) in SCALARS:
-            return value
-        self.weigh(value)
-        return value
 
 
 def _parts(item: Any) -> tuple[int, Iterable[Any]]:
@@ -147,21 +150,3 @@ def _parts(item: Any) -> tuple[int, Iterable[Any]]:
     if issubclass(kind, Namespace):
         return _parts(object.__getattribute__(item, "_Namespace__attrs"))
     return 2, ()
-
-
-class RenderMeter:
-    """The time of one render, and the processor time that it has left."""
-
-    __slots__ = ("_ends", "_ticks", "now")
-
-    def __init__(self, limits: TemplateLimits, now: datetime) -> None:
-        """Start the meter for a render at `now`."""
-        self.now = now
-        self._ends = time.thread_time() + limits.seconds
-        self._ticks = 0
-
-    def tick(self) -> None:
-        """Count a step. The clock is read at every 16th only, because reading it costs more than a step."""
-        self._ticks += 1
-        if self._ticks % _TICKS_PER_LOOK == 0 and time.thread_time() > self._ends:
-            raise LimitReached("more processor time than the template is allowed")

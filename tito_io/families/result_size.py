@@ -1,4 +1,4 @@
-"""Compute how large the result of an operation would be, before the operation runs.
+"""Compute how large the result of an operation would be, and how long it takes, before the operation runs.
 
 Most operations add, and their results are measured afterwards. The operations here multiply: a short template
 makes a long text out of one number. Each function returns a length or raises `LimitReached`. Functions for
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from .limits import LimitReached
 
 if TYPE_CHECKING:
     from .limits import TemplateLimits
@@ -42,6 +44,7 @@ def pattern(limits: TemplateLimits, left: Any, right: Any) -> None:
         return
     values = right if isinstance(right, tuple) else (right,)
     text = left if isinstance(left, str) else left.decode("latin-1")
+    limits.count(text.count("%"))
     widths = [number for part in text.split("%")[1:] for number in _widths(part)]
     if "*" in text:
         widths += [abs(value) for value in values if isinstance(value, int)]
@@ -97,6 +100,33 @@ def _bytes(_limits: TemplateLimits, _number: Any, length: int = 1, *_: Any, **__
     return length
 
 
+def _searched(limits: TemplateLimits, text: Any, part: Any = None, *_: Any, **__: Any) -> int:
+    """Weigh a search that compares `part` anew at each place, as Python does from a text's end."""
+    limits.work(len(text), len(part) if part else 1)
+    return 0
+
+
+def _encoded(_limits: TemplateLimits, text: Any, encoding: str = "utf-8", *_: Any, **__: Any) -> int:
+    """Weigh a conversion; those of domain names take the square of a text's length."""
+    if encoding.lower().replace("_", "-") not in _FAST_ENCODINGS:
+        raise LimitReached(f"the encoding {encoding:.40}, which may be slow; use utf-8")
+    return len(text)
+
+
+_FAST_ENCODINGS = frozenset({"ascii", "latin-1", "utf8", "utf-8", "utf-16", "utf-32"})
+
+
+def _in_case(_limits: TemplateLimits, text: Any, *_: Any) -> int:
+    """One character may have three in the other case."""
+    return len(text) * 3
+
+
+def _stripped_tags(limits: TemplateLimits, text: Any, *_: Any) -> int:
+    """Weigh the removal of HTML, which copies the text for each comment in it."""
+    limits.work(len(text), _TAGS * (1 + text.count("<!--")))
+    return len(text)
+
+
 METHODS: Mapping[str, Callable[..., int]] = {
     "ljust": _width,
     "rjust": _width,
@@ -107,6 +137,22 @@ METHODS: Mapping[str, Callable[..., int]] = {
     "join": _put_together,
     "translate": _translated,
     "to_bytes": _bytes,
+    "strip": _searched,
+    "lstrip": _searched,
+    "rstrip": _searched,
+    "rfind": _searched,
+    "rindex": _searched,
+    "rpartition": _searched,
+    "rsplit": _searched,
+    "encode": _encoded,
+    "decode": _encoded,
+    "upper": _in_case,
+    "lower": _in_case,
+    "casefold": _in_case,
+    "swapcase": _in_case,
+    "capitalize": _in_case,
+    "title": _in_case,
+    "striptags": _stripped_tags,
 }
 
 
@@ -166,6 +212,48 @@ def _formatted(limits: TemplateLimits, value: Any, *args: Any, **kwargs: Any) ->
     return 0
 
 
+def _slow(factor: int) -> Callable[..., int]:
+    """Return what weighs a filter that takes `factor` times as long as a copy of its value."""
+
+    def weighed(limits: TemplateLimits, value: Any, *_: Any, **__: Any) -> int:
+        limits.work(limits.weigh(value), factor)
+        return 0
+
+    return weighed
+
+
+_TAGS = 10
+_LONGEST_PATH = 4
+_ROUNDED = 400
+"""Digits of a number that a float can have."""
+
+
+def _rounded(_limits: TemplateLimits, _value: Any, precision: int = 0, *_: Any, **__: Any) -> int:
+    if abs(precision) > _ROUNDED:
+        raise LimitReached(f"rounding to {precision} digits, where {_ROUNDED} are allowed")
+    return 0
+
+
+def _read_along(_limits: TemplateLimits, _value: Any, *args: Any, **kwargs: Any) -> int:
+    """Weigh the path of an attribute, which is looked up in each item."""
+    for path in (*args, *kwargs.values()):
+        if isinstance(path, str) and path.count(".") > _LONGEST_PATH:
+            raise LimitReached(f"an attribute's path with more than {_LONGEST_PATH} dots")
+    return 0
+
+
+def _trimmed(limits: TemplateLimits, value: Any, chars: Any = None) -> int:
+    return _searched(limits, str(value), chars)
+
+
+def _tags_of(limits: TemplateLimits, value: Any) -> int:
+    return _stripped_tags(limits, str(value))
+
+
+def _cased(limits: TemplateLimits, s: Any) -> int:
+    return _in_case(limits, str(s))
+
+
 FILTERS: Mapping[str, Callable[..., int]] = {
     "center": _centred,
     "indent": _indented,
@@ -175,4 +263,17 @@ FILTERS: Mapping[str, Callable[..., int]] = {
     "batch": _filled,
     "slice": _filled,
     "format": _formatted,
+    "round": _rounded,
+    "trim": _trimmed,
+    "upper": _cased,
+    "lower": _cased,
+    "capitalize": _cased,
+    "striptags": _tags_of,
+    **dict.fromkeys(("groupby", "map", "max", "min", "reject", "rejectattr"), _read_along),
+    **dict.fromkeys(("select", "selectattr", "sort", "sum", "unique"), _read_along),
+    # Measured against a copy of as many characters: regular expressions and loops of Python.
+    "pprint": _slow(360),
+    "title": _slow(500),
+    "urlencode": _slow(160),
+    "wordcount": _slow(100),
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from .folder import Folder, FolderError
+from .folder import LARGEST_TOKENIZER, Folder, FolderError, content
 
 _OPTIONS = frozenset({"single_word", "lstrip", "rstrip", "normalized", "special"})
 
@@ -28,8 +28,8 @@ def load_tokenizer(folder: Folder) -> tuple[Tokenizer, str]:
 
     Returns the tokenizer and a hash of all files that it was made from.
     """
-    content = _file_content(folder)
-    tokenizer = _load(folder, content)
+    file_content = _file_content(folder)
+    tokenizer = _load(folder, file_content)
     try:
         declared, further = _declared(folder, tokenizer), _further(folder.config)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -42,27 +42,24 @@ def load_tokenizer(folder: Folder) -> tuple[Tokenizer, str]:
                 f" {tokenizer.token_to_id(token.content)}; the files belong to different models"
             )
     settings = json.dumps([dict(folder.config), dict(folder.added)])
-    return tokenizer, sha256(content + settings.encode()).hexdigest()
+    return tokenizer, sha256(file_content + settings.encode()).hexdigest()
 
 
 def _file_content(folder: Folder) -> bytes:
     file = folder.path / "tokenizer.json"
     if not file.is_file():
         raise FolderError(f"{file}: is missing; save the tokenizer in the fast format (tokenizer.json)")
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
+    return content(file, LARGEST_TOKENIZER)
 
 
-def _load(folder: Folder, content: bytes) -> Tokenizer:
+def _load(folder: Folder, file_content: bytes) -> Tokenizer:
     file = folder.path / "tokenizer.json"
     if folder.config.get("fix_mistral_regex"):
         raise FolderError(
             f"{folder.path}: asks for fix_mistral_regex; save tokenizer.json with the fix in it"
         )
     try:
-        tokenizer = Tokenizer.from_buffer(content)
+        tokenizer = Tokenizer.from_buffer(file_content)
     except Exception as error:  # the library raises nothing more precise
         raise FolderError(f"{file}: not a tokenizer file: {error}; copy the file anew") from error
     tokenizer.no_truncation()  # a file may keep the truncation and padding of the training run

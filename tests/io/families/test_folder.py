@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from tests.io.families.family_folder import CONFIG, load, tiny_folder, write
 from tito_core import TitoError
 from tito_io.families.family import Family
-from tito_io.families.folder import FolderError
+from tito_io.families.folder import LARGEST_SETTINGS, LARGEST_TEMPLATE, LARGEST_TOKENIZER, FolderError
 
 
 def refused(path: Path, template: str | None = None) -> str:
@@ -60,7 +59,7 @@ def test_a_folder_without_any_configuration_still_renders(tmp_path: Path) -> Non
         ("{{ " + "9" * 5000 + " }}", "chat_template.jinja"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "chat_template.jinja"),
         ("{% for x in y %}" * 50 + "{% endfor %}" * 50, "chat_template.jinja"),
-        ("x" * (2**20 + 1), "chat_template.jinja: a chat template has at most 1048576 characters"),
+        ("x" * (2**18 + 1), "chat_template.jinja: a chat template has at most 262144 characters"),
     ],
 )
 def test_a_template_that_does_not_compile_names_its_line(tmp_path: Path, source: str, said: str) -> None:
@@ -106,11 +105,15 @@ def test_a_broken_tokenizer(tmp_path: Path, content: str) -> None:
 
 
 def test_a_tokenizer_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
+    usual = Path.open
+
+    def refuse(self: Path, *args: Any, **options: Any) -> Any:
+        if self.name == "tokenizer.json":
+            raise PermissionError(13, "Permission denied")
+        return usual(self, *args, **options)
 
     path = tiny_folder(tmp_path, "x")
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     assert "tokenizer.json: cannot be read: Permission denied" in refused(path)
 
 
@@ -200,9 +203,73 @@ def test_a_fix_that_only_transformers_makes_is_not_left_out_in_silence(tmp_path:
     assert "fix_mistral_regex" in refused(tiny_folder(tmp_path, "x", **configured(fix_mistral_regex=True)))
 
 
-def test_links_out_of_the_folder_are_followed_and_nothing_else_is_read(tmp_path: Path) -> None:
-    path = tiny_folder(tmp_path / "folder")
-    (tmp_path / "template").write_text("L")
-    (path / "chat_template.jinja").symlink_to(tmp_path / "template")
-    assert load(path).text([{"role": "user"}]) == "L"
-    assert json.loads((path / "tokenizer_config.json").read_text()) == CONFIG
+def linked(folder: Path, name: str, target: Path) -> Path:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to(target)
+    return folder
+
+
+def test_a_template_that_is_a_link_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.jinja"
+    secret.write_text("{{ 'key' }}")
+    for name in ("chat_template.jinja", "additional_chat_templates/default.jinja", "other.jinja"):
+        path = linked(tiny_folder(tmp_path / name.replace("/", "-")), name, secret)
+        said = refused(path, "other.jinja" if name.startswith("other") else None)
+        assert f"{path / name}: is a link that leads out of the folder; copy the file there" in said
+    path = tiny_folder(tmp_path / "whole")
+    (tmp_path / "default").mkdir()
+    (tmp_path / "default" / "default.jinja").write_text("x")
+    assert "leads out of the folder" in refused(
+        linked(path, "additional_chat_templates", tmp_path / "default")
+    )
+    named = Family.load(tiny_folder(tmp_path / "named"), template=str(secret))
+    assert named.text([{"role": "user"}]) == "key"
+
+
+def test_links_within_a_folder_and_into_the_hub_s_cache_are_followed(tmp_path: Path) -> None:
+    inside = tiny_folder(tmp_path / "inside")
+    (inside / "data").mkdir()
+    (inside / "data" / "real").write_text("inside")
+    linked(inside, "chat_template.jinja", Path("data") / "real")
+    model = tmp_path / "models--a--b"
+    (model / "blobs").mkdir(parents=True)
+    (model / "blobs" / "0123").write_text("blob")
+    snapshot = linked(
+        tiny_folder(model / "snapshots" / "main"), "chat_template.jinja", Path("../../blobs/0123")
+    )
+    elsewhere = tmp_path / "link-to-folder"
+    elsewhere.symlink_to(snapshot)
+    said = [load(path).text([{"role": "user"}]) for path in (inside, snapshot, elsewhere)]
+    assert said == ["inside", "blob", "blob"]
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer_config.json", "added_tokens.json", "generation_config.json", "tokenizer.json"]
+)
+def test_a_device_or_a_pipe_is_not_read(tmp_path: Path, name: str) -> None:
+    path = tiny_folder(tmp_path, "x")
+    (path / name).unlink(missing_ok=True)
+    (path / name).symlink_to("/dev/zero")
+    said = refused(path)
+    assert f"{name}: is " in said
+
+
+@pytest.mark.parametrize(
+    ("name", "largest"),
+    [
+        ("tokenizer_config.json", LARGEST_SETTINGS),
+        ("chat_template.jinja", LARGEST_TEMPLATE),
+        ("tokenizer.json", LARGEST_TOKENIZER),
+    ],
+)
+def test_a_file_of_gigabytes_is_not_read(tmp_path: Path, name: str, largest: int) -> None:
+    path = tiny_folder(tmp_path, "x")
+    with (path / name).open("wb") as file:
+        file.truncate(1 << 40)  # no byte of it is on the disk
+    assert f"{name}: has more than {largest} bytes" in refused(path)
+
+
+def test_settings_that_nest_deeply_are_refused(tmp_path: Path) -> None:
+    path = tiny_folder(tmp_path, "x")
+    (path / "tokenizer_config.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+    assert "tokenizer_config.json: not valid JSON" in refused(path)

@@ -16,7 +16,8 @@ import pytest
 
 from tito_core import TemplateRefused
 from tito_io.families.folder import Source
-from tito_io.families.limits import LimitReached, RenderMeter, TemplateLimits
+from tito_io.families.limits import LimitReached, TemplateLimits
+from tito_io.families.meter import RenderMeter
 from tito_io.families.template import ChatTemplate
 
 NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001  # templates print the wall clock, which has no zone

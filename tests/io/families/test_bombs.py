@@ -1,0 +1,135 @@
+"""Short templates that would take minutes or gigabytes end soon and in little memory.
+
+All run in one process of their own, whose memory and processor time have hard limits. So a template that gets
+through ends that process, and not the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SECONDS = 1.0
+"""Processor time that one render is allowed."""
+LONGEST = 12.0
+"""Processor time that it may really take: the longest single operation included, on a slow machine."""
+LARGEST = 1400
+"""Megabytes of the process: the values of one render, and the operands of one operation."""
+_KEEP = (
+    "{%% set ns = namespace(x=[]) %%}%s"
+    "{%% for i in range(100000) %%}{%% set ns.x = [ns.x, %s] %%}{%% endfor %%}"
+)
+
+RENDERS = {
+    "quadratic-sum": "{{ ([[1] * 9] * 99000) | sum(start=[]) | length }}",
+    "growing-sum": "{{ ([[1] * 1000] * 100000) | sum(start=[]) | length }}",
+    "clock": "{{ strftime_now('%c' * 8000000) }}",
+    "percent-encoding": "{{ ('é' * 16000000) | urlencode }}",
+    "title": "{{ ('a b' * 9000000) | title }}",
+    "words": "{{ ('a b' * 9000000) | wordcount }}",
+    "pretty": "{{ ('a ' * 10000000) | pprint }}",
+    "rounding": "{{ 1 | round(99999999, 'ceil') }}",
+    "strip": "{{ ('a' * 16000000).strip('b' * 16000000 ~ 'a') }}",
+    "trim": "{{ ('a' * 16000000) | trim('b' * 16000000 ~ 'a') }}",
+    "search-from-the-end": "{{ ('ab' * 8000000).rfind('b' * 8000000) }}",
+    "tags": "{{ ('<!---->' * 4000000) | striptags }}",
+    "domain-name": "{{ ('é' * 1000000).encode('punycode') }}",
+    "integer-of-bytes": "{{ (1).from_bytes(('a' * 33000000).encode(), 'big') // 7 }}",
+    "integer-of-text": "{{ ('f' * 30000000) | int(0, 16) // 7 }}",
+    "sorted-letters": "{{ ('ab' * 16000000) | sort }}",
+    "mapped-letters": "{{ ('ab' * 16000000) | map('upper') | list }}",
+    "unique-letters": "{{ ('ab' * 16000000) | unique | list }}",
+    "many-conversions": "{{ ('%s' * 16000000) % ((1,) * 1000000) }}",
+    "many-fields": "{{ ('{0}' * 10000000).format(1) }}",
+    "marked-center": "{{ ('x' | safe).center(900000000) }}",
+    "marked-tabs": "{{ ('\t' | safe).expandtabs(900000000) }}",
+    "marked-replace": "{{ (('x' * 30000) | safe).replace('x', 'y' * 30000) }}",
+    "long-path": "{{ ([{'a': {}}] * 1000000) | map(attribute='a" + ".a" * 1000 + "') | list }}",
+    "compared": "{% set x = [[1] * 1000] * 1000 %}{% set y = [[1] * 1000] * 1000 %}" + "{{ x == y }}" * 2000,
+    "contained": "{% set x = 'a' * 33000000 %}" + "{{ 'b' in x }}" * 3000,
+    "printed": "{% set x = [0] * 1000000 %}" + "{{ (x ~ '') | length }}" * 1000,
+    "kept-texts": _KEEP % ("", "'a' * 30000000 ~ i"),
+    "kept-middle-texts": _KEEP % ("{% set a = 'a' * 60000 %}", "a ~ i"),
+    "kept-short-texts": "{% for j in range(1000) %}"
+    + _KEEP % ("", ", ".join(["'a' * 200 ~ i"] * 50))
+    + "{% endfor %}",
+    "kept-slices": _KEEP % ("{% set a = 'a' * 30000000 %}", "a[1:]"),
+    "kept-lists": _KEEP % ("", "[0] * 1000000"),
+    "kept-literals": _KEEP % ("", ", ".join(["[]"] * 5000)),
+    "kept-pieces": "{% macro m() %}{% for i in range(100000) %}"
+    "{{ 'a' * 30000000 ~ i }}{% endfor %}{% endmacro %}"
+    "{{ m() }}",
+    "nested-tuples": "{% set ns = namespace(x=(1,)) %}{% for j in range(100000) %}{% set ns.x = (ns.x,) %}"
+    "{% endfor %}{{ {ns.x: 1} }}",
+    "nested-iterators": "{% set ns = namespace(x=[1]) %}{% for j in range(100000) %}"
+    "{% set ns.x = ns.x | map('string') %}{% endfor %}{{ ns.x | first }}",
+    "nested-lists": "{% set ns = namespace(x=[1]) %}{% for j in range(100000) %}{% set ns.x = [ns.x] %}"
+    "{% endfor %}{{ ns.x | tojson }}",
+}
+"""Templates that are refused when they render. Several held the interpreter for minutes, or gigabytes."""
+COMPILED = {
+    "terms": "{{ " + "1+" * 100000 + "1 }}",
+    "comparisons": "{{ a" + "<a" * 100000 + " }}",
+    "names-in-branches": "".join(f"{{{{v{i}}}}}" for i in range(3000)) + "{%if a%}{%endif%}" * 1500,
+    "macros": "".join(f"{{%macro m{i}()%}}{{%endmacro%}}" for i in range(8000)),
+    "blocks": "".join(f"{{%block b{i}%}}{{%endblock%}}" for i in range(8000)),
+    "literals": "{{ [" + "[]," * 80000 + "] }}",
+    "digits": "{{ 0x" + "f" * 200000 + " // 7 }}",
+    "long": " " * 300000,
+}
+"""Templates that are refused when they are compiled."""
+
+_CHILD = """
+import json, resource, sys, time
+from datetime import datetime
+from tests.io.families.test_bombs import COMPILED, RENDERS, SECONDS
+from tito_core import TemplateRefused
+from tito_io.families.folder import FolderError, Source
+from tito_io.families.limits import TemplateLimits
+from tito_io.families.template import ChatTemplate
+
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+for name, source in {**RENDERS, **COMPILED}.items():
+    used = time.process_time()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 40, resource.RLIM_INFINITY))
+    try:
+        template = ChatTemplate.compile(Source(source, "bomb.jinja"), TemplateLimits(seconds=SECONDS))
+        said = f"rendered {len(template.render({'messages': []}, now=datetime.min))}"
+    except (TemplateRefused, FolderError) as error:
+        said = str(error)
+    template = None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(json.dumps([name, time.process_time() - used, peak, said[:300]]), flush=True)
+"""
+
+
+@cache
+def results() -> dict[str, tuple[float, int, str]]:
+    ran = subprocess.run(
+        [sys.executable, "-c", _CHILD],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        check=False,
+    )
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(lines) == len(RENDERS) + len(COMPILED), (lines[-1:], ran.stderr[-2000:])
+    return {name: (seconds, peak, said) for name, seconds, peak, said in lines}
+
+
+@pytest.mark.parametrize("name", [*RENDERS, *COMPILED])
+def test_a_bomb_ends_soon_and_in_little_memory(name: str) -> None:
+    seconds, peak, said = results()[name]
+    assert seconds < LONGEST
+    assert peak < LARGEST
+    assert "MemoryError" not in said
+
+
+def test_all_are_refused_but_a_sum_of_lists_which_takes_linear_time() -> None:
+    rendered = {name for name, (_, _, said) in results().items() if said.startswith("rendered")}
+    assert rendered == {"quadratic-sum"}
