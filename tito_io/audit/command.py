@@ -16,7 +16,15 @@ import orjson
 from tito_core import InputError, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.main import output_may_close
-from tito_io.cli.options import HELP_NAMES, WholeRange, choices, family_option, html_option, json_option
+from tito_io.cli.options import (
+    HELP_NAMES,
+    WholeRange,
+    choices,
+    family_option,
+    html_option,
+    json_option,
+    max_line_option,
+)
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
@@ -86,6 +94,7 @@ class AuditOptions:
     form: str | None
     group: str
     id_field: str | None
+    max_line: int
     block_size: int
     show: int
     ray: str | None
@@ -152,6 +161,7 @@ class AuditOptions:
     help="The field with a line's conversation id; dots go into objects, as in meta.session. Default: the "
     "field of the format.",
 )
+@max_line_option
 @click.option(
     "--block-size",
     type=WholeRange(1),
@@ -214,7 +224,12 @@ def _audited(options: AuditOptions) -> AuditReport:
 
     from .report import AuditReport, break_to_json  # noqa: PLC0415  # likewise
 
-    reading = ReadOptions(form=options.form, group=Group[options.group.upper()], id_field=options.id_field)
+    reading = ReadOptions(
+        form=options.form,
+        group=Group[options.group.upper()],
+        id_field=options.id_field,
+        max_line=options.max_line,
+    )
     report = AuditReport(choice=BreakSelection(options.show))
     with (
         shown_progress(options.file, prints_rows=options.as_json) as progress,

@@ -57,6 +57,8 @@ ODD_STOP: Mapping[str, str] = {
 }
 TIMEOUT = 600.0
 """Seconds. A turn that is not streamed sends no byte before it is whole, so that a long one takes minutes."""
+LONGEST_LINE = 1 << 28
+"""Bytes; `tito_io.samples.lines` says why, and takes a while to import."""
 LARGEST_SEED = 2**63 - 1
 
 
@@ -85,6 +87,14 @@ def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # 
     return click.option("--family", type=folder, metavar="FOLDER", required=required, help=help)
 
 
+max_line_option = click.option(
+    "--max-line",
+    type=WholeRange(1),
+    default=LONGEST_LINE,
+    show_default=True,
+    metavar="BYTES",
+    help="Refuse a file with a longer line. What is read of a line may take ten times as much memory.",
+)
 engine = click.option(
     "--engine",
     type=click.Choice(list(ENGINES)),

@@ -19,7 +19,7 @@ from tito_core import InputError
 from tito_core.samples import SampleOptions
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, complain, fail
-from tito_io.cli.options import HELP_NAMES, choices, json_option
+from tito_io.cli.options import HELP_NAMES, choices, json_option, max_line_option
 from tito_io.samples.forms.exchange import ID_FIELDS
 
 from .conversation import Problem
@@ -123,6 +123,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     help="The field with a line's conversation id; dots go into objects, as in meta.session. "
     f"Default: the first field present of {', '.join(ID_FIELDS)}.",
 )
+@max_line_option
 @_kernel_options
 @click.option(
     "--columns",
@@ -176,8 +177,10 @@ def samples(
     """
     try:
         _require_other_file(file, output)
-        reading = ReadOptions(form=form, group=Group[group.upper()], id_field=id_field)
-        columns, target, expand = (values.pop(name) for name in ("columns", "target", "expand"))
+        columns, target, expand, longest = (
+            values.pop(name) for name in ("columns", "target", "expand", "max_line")
+        )
+        reading = ReadOptions(form=form, group=Group[group.upper()], id_field=id_field, max_line=longest)
         _require_effect(target, expand=expand)
         if target is not None:
             _convert(file, output, reading, WRITABLE[target], expand=expand, as_json=as_json)

@@ -18,7 +18,7 @@ from tito_core.samples import SampleOptions
 from .conversation import Problem
 from .forms import FORMS
 from .line_groups import LineGrouper, ReadOptions
-from .lines import FileLine, require_plain_file, whole_object
+from .lines import FileLine, read_line, require_plain_file
 from .progress import RunProgress
 from .ray import check_address, spread
 from .read import StoredConversation, conversations_in, line_groups
@@ -61,9 +61,9 @@ def conversations_at(place: GroupPlace, reading: ReadOptions) -> Iterator[Stored
         with place.path.open("rb") as file:
             for number, start in zip(place.numbers, place.starts, strict=True):
                 file.seek(start)
-                raw = file.readline()
+                raw = read_line(file, start, reading.max_line)
                 # These lines made one group before, so none of them may be a problem or begin another group.
-                for one in grouper.add(FileLine(number, start, raw if start else whole_object(raw, file))):
+                for one in grouper.add(FileLine(number, start, raw)):
                     detail = one if isinstance(one, Problem) else f"line {number}: it begins a conversation"
                     yield Problem(place.numbers[0], f"the file has changed: {detail}")
                     return

@@ -20,7 +20,7 @@ from tito_io.samples.forms.form import at, first_id
 
 from .conversation import OpenConversation, Problem
 from .forms import FORMS, Batch, Record, StoredForm
-from .lines import FileLine
+from .lines import MAX_LINE, FileLine
 from .progress import RunProgress
 
 PATIENCE = 20
@@ -51,6 +51,7 @@ class ReadOptions:
         form: The name of the lines' format; None to recognise it by the first readable line.
         group: Which lines are one conversation. With `Group.ID`, lines without an id in a row are one, too.
         id_field: The field with a line's conversation id, such as `meta.session`; None for the format's own.
+        max_line: Bytes of the longest line. Values that are read from it take some ten times as much memory.
 
     Raises:
         InputError: There is no format of that name.
@@ -59,6 +60,7 @@ class ReadOptions:
     form: str | None = attrs.field(default=None)
     group: Group = Group.ID
     id_field: str | None = None
+    max_line: int = MAX_LINE
 
     @form.validator
     def _is_known(self, _: object, value: str | None) -> None:

@@ -9,19 +9,32 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import attrs
 
 from tito_core import InputError
+from tito_io.extras import install
 
 HEAD = 4096
 """Bytes at the beginning that are searched for a NUL, which no text file has."""
 BUFFER = 1 << 18
 """Bytes of one read; progress is reported after each, also inside a long line."""
-CHUNK = 1 << 17
-"""Compressed bytes that are decompressed at a time."""
+CHUNK = 1 << 10
+"""Compressed bytes that are decompressed at a time: 32 MB at most, because 4 bytes may stand for 128 kB."""
+WINDOW = 1 << 27
+"""The most bytes that a Zstandard file may refer back, which is the memory that it takes. The program zstd
+has the same limit."""
+RATIO = 2048
+"""The most bytes that a byte of Zstandard may stand for. Lines that repeat the line before them reach some
+1,000, and blank bytes 30,000. gzip cannot exceed 1,032."""
+UNMEASURED = 1 << 24
+"""Bytes that are decompressed before their ratio counts."""
+MAX_LINE = 1 << 28
+"""Bytes of the longest line, by default. A call with the routed experts of 100,000 ids, of 8 in each of 64
+layers, has 70 million."""
 
 
 @attrs.frozen
@@ -44,11 +57,14 @@ class FileLine:
         return self.raw if self.start else self.raw.removeprefix(BOM_UTF8)
 
 
-def lines(path: Path, on_read: Callable[[int], None] = lambda _: None) -> Iterator[FileLine]:
+def lines(
+    path: Path, on_read: Callable[[int], None] = lambda _: None, max_line: int = MAX_LINE
+) -> Iterator[FileLine]:
     """Yield the lines that are not blank; call `on_read` with the number of bytes read so far.
 
     For a compressed file `on_read` counts compressed bytes. A pipe is read as it comes. Raises `InputError`
-    if the file does not exist, is a folder, is not text, cannot be decompressed or cannot be read to its end.
+    if the file does not exist, is a folder, is not text, cannot be decompressed or cannot be read to its end,
+    or if a line has more than `max_line` bytes.
     """
     start = 0
     with _open(path, on_read) as file:
@@ -58,26 +74,34 @@ def lines(path: Path, on_read: Callable[[int], None] = lambda _: None) -> Iterat
             raise InputError(f"{path} is not a text file: give a file with one JSON object per line")
         text: BinaryIO = file
         if path.suffix in COMPRESSED:
-            text = cast("BinaryIO", COMPRESSED[path.suffix](file))
+            text = cast("BinaryIO", io.BufferedReader(COMPRESSED[path.suffix](file), BUFFER))
         with text, _read_errors(path):
-            for number, first in enumerate(text, 1):
-                raw = first if start else whole_object(first, text)
-                line = FileLine(number, start, raw)
-                if line.text.strip():
+            for number in count(1):
+                raw = read_line(text, start, max_line)
+                if len(raw) > max_line:
+                    raise InputError(
+                        f"{path}, line {number}: has more than {max_line} bytes; "
+                        "write one call or conversation per line, or raise --max-line"
+                    )
+                if not raw:
+                    return
+                if not raw.isspace() and (line := FileLine(number, start, raw)).text.strip():
                     yield line
                 start += len(raw)
 
 
-def whole_object(first: bytes, file: BinaryIO) -> bytes:
-    r"""Return the first line of a file, with all others if an object is written over them.
+def read_line(file: BinaryIO, start: int, most: int) -> bytes:
+    r"""Return the next line, which begins at `start`; of one with more than `most` bytes, one byte more.
 
-    Harbor and others indent what they write. A line of JSON lines is never `{` alone.
+    The first line of a file has all others with it if an object is written over them: Harbor and others
+    indent what they write. A line of JSON lines is never `{` alone.
 
-    >>> whole_object(b"{\n", io.BytesIO(b'"a": 1}'))
+    >>> read_line(io.BytesIO(b'{\n"a": 1}'), 0, 100)
     b'{\n"a": 1}'
     """
-    opens = first.removeprefix(BOM_UTF8).strip() == b"{"
-    return first + file.read() if opens else first
+    line = file.readline(most + 1)
+    opens = not start and line.removeprefix(BOM_UTF8).strip() == b"{"
+    return line + file.read(most + 1 - len(line)) if opens else line
 
 
 def require_plain_file(path: Path) -> None:
@@ -135,11 +159,12 @@ class ZstdFrames(io.RawIOBase):
             self._library: Any = import_module("zstandard")
         except ImportError:
             raise InputError(
-                "a .zst file needs the package zstandard: install it, or decompress it"
+                f"a .zst file needs the package zstandard: {install('zst')}; or decompress the file"
             ) from None
         self._file = file
         self._frame: Any = None
-        self._rest = b""
+        self._rest = memoryview(b"")
+        self._read, self._written = 0, 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -153,16 +178,26 @@ class ZstdFrames(io.RawIOBase):
                 if self._frame is not None:
                     raise EOFError("it ends inside a frame")
                 return 0
-            self._rest = self._decompress(chunk)
+            self._rest = memoryview(self._decompress(chunk))
+            self._require_proportion(len(chunk))
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
+
+    def _require_proportion(self, size: int) -> None:
+        """Raise `ValueError` once `size` more bytes stand for too many."""
+        self._read, self._written = self._read + size, self._written + len(self._rest)
+        if self._written > max(UNMEASURED, RATIO * self._read):
+            raise ValueError(f"one byte stands for more than {RATIO}")
+
+    def _decompressor(self) -> Any:
+        return self._library.ZstdDecompressor(max_window_size=WINDOW)
 
     def _decompress(self, chunk: bytes) -> bytes:
         """Return the bytes of a chunk, in which one frame may end and another begin."""
         parts = []
         while chunk:
-            self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            self._frame = self._frame or self._decompressor().decompressobj()
             try:
                 parts.append(self._frame.decompress(chunk))
             except self._library.ZstdError as error:
@@ -174,6 +209,6 @@ class ZstdFrames(io.RawIOBase):
 
 COMPRESSED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
-    ".zst": lambda file: io.BufferedReader(ZstdFrames(file)),
+    ".zst": ZstdFrames,
 }
 """What decompresses a file, by its suffix."""

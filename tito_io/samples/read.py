@@ -72,7 +72,7 @@ def line_groups(
     reading, progress = reading or ReadOptions(), progress or RunProgress()
     grouper = LineGrouper(path, reading, make_calls=make_calls, progress=progress)
     first_without_id, count = 0, 0
-    for line in lines(path, progress.on_read):
+    for line in lines(path, progress.on_read, reading.max_line):
         for one in grouper.add(line):
             if isinstance(one, MissingId):
                 first_without_id, count = first_without_id or one.line, count + 1
