@@ -124,14 +124,13 @@ class Gateway:
         most, length = self.options.limits.body_bytes, request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > most:
             raise body_too_long(most, int(length))
-        parts, size = [], 0
+        body = bytearray()  # a list of its parts would take eight bytes for each part, which may have one
         async with aclosing(request.stream()) as stream:
             async for part in stream:
-                size += len(part)
-                if size > most:
+                body += part
+                if len(body) > most:
                     raise body_too_long(most)
-                parts.append(part)
-        return decoded(b"".join(parts), request.headers.get("content-encoding", ""), most)
+        return decoded(bytes(body), request.headers.get("content-encoding", ""), most)
 
     async def json(self, request: Request) -> dict[str, Any]:
         """Return a request's body, a JSON object; an empty body is an empty object."""

@@ -167,6 +167,8 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 """The status of each error, subclasses before their bases. An outage is never a client's error."""
 OVERLONG = "prompt is too long, it exceeds the model's maximum context length"
 """Agents that shorten their history look for these words of their APIs."""
+DEEPEST = 100
+"""Levels of a body that are always read. Deeper ones are, too, unless Python's functions end first."""
 PASSED_ON = frozenset((400, 404, 408, 413, 422, 429))
 """Statuses of an engine that are about the request; the client gets these unchanged."""
 
@@ -185,6 +187,8 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
     if status is None and isinstance(error, RequestError):
         answered = 400 if error.answer is None else error.answer.status
         status = answered if answered in PASSED_ON else 502
+    if isinstance(error, RecursionError) and _depth(body) > DEEPEST:
+        return bad_request(f"the body nests its values more than {DEEPEST} levels deep")
     if status is None:
         text = f"the gateway failed ({type(error).__name__}); its log says where"
         return RequestRefused(500, "InternalError", text, final=False)
@@ -195,6 +199,19 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     parameter = field if isinstance(field, str) else None
     return RequestRefused(status, type(error).__name__, words, parameter=parameter, final=False)
+
+
+def _depth(body: object) -> int:
+    """Return how deep JSON values nest.
+
+    >>> _depth({"a": [[1]]})
+    3
+    """
+    level, depth = [body], 0
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [part for one in level for part in (one.values() if isinstance(one, dict) else one)]
+    return depth
 
 
 def error_body(reply: RequestRefused, dialect: Dialect | None) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import gzip
 import logging
 import re
 import socket
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import zstandard
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
+from starlette.requests import Request
 
 from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, opened, scripted_gateway
 from tests.io.serve.gateway_process import started
@@ -273,3 +275,43 @@ async def test_the_head_of_the_base_url_is_answered() -> None:
         answer: httpx2.Response = await http.head("/")
         assert answer.status_code == 200
         assert (await http.get("/")).json()["status"] == "ok"
+
+
+async def test_a_body_in_parts_of_one_byte_takes_no_more_than_a_whole_one() -> None:
+    """A client chooses the parts, and a list of them would take eight times the limit."""
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(body_bytes=LIMIT)))
+    left = LIMIT
+
+    async def receive() -> dict[str, Any]:
+        nonlocal left
+        left -= 1
+        return {"type": "http.request", "body": b" ", "more_body": left > 0}
+
+    tracemalloc.start()
+    try:
+        assert len(await gateway.body(Request({"type": "http", "headers": []}, receive))) == LIMIT
+        assert tracemalloc.get_traced_memory()[1] < 3 * LIMIT
+    finally:
+        tracemalloc.stop()
+
+
+DEEP = b"[" * 1000 + b"]" * 1000
+
+
+@pytest.mark.parametrize(
+    "field", ["messages", "tools", "metadata", "stop", "chat_template_kwargs", "content", "arguments"]
+)
+async def test_what_nests_deeply_is_the_client_s_error(field: str) -> None:
+    """The JSON reader takes a thousand levels, which Python's own functions do not walk through."""
+    body: dict[str, Any] = {**BODY, field: [{"a": 1}]}
+    if field == "content":
+        body = {**BODY, "messages": [{"role": "user", "content": "deep"}]}
+    if field == "arguments":
+        function = {"name": "f", "arguments": "deep"}
+        calls = [{"id": "a", "type": "function", "function": function}]
+        body = {**BODY, "messages": [*HELLO, {"role": "assistant", "tool_calls": calls}]}
+    text = orjson.dumps(body).replace(b'"deep"', DEEP).replace(b'[{"a":1}]', DEEP)
+    assert DEEP in text
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post(f"/sessions/{await opened(http)}/v1/chat/completions", content=text)
+        assert answer.status_code in {200, 400}, answer.text
