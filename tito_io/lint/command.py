@@ -17,6 +17,7 @@ from tito_io.cli.main import output_may_close
 from tito_io.cli.options import HELP_NAMES, FiniteRange, choices, html_option, json_option
 
 from .budget import SECONDS
+from .gate import Gate
 from .report import LintReport, to_json
 from .run import LintSettings, lint_subject
 from .subject import LintError, Subject, SubjectOptions, subjects
@@ -32,10 +33,17 @@ REASONS = {
     Reason.CLOSE_MISMATCH.name: "template closes turns differently",
     Reason.UNPROVEN_TAIL.name: "text after the turn unproven",
 }
+FORMATS = {
+    "text": "tables",
+    "json": "a list with one object per template",
+    "github": "annotations of a GitHub workflow",
+    "sarif": "a SARIF 2.1.0 log, for code scanning",
+    "junit": "JUnit's XML, for test reports",
+}
 STATUSES = """\b
 Exit status:
-  0    every case is exact
-  1    some cases are refused (see --accept)
+  0    every case is exact; with --diff, the templates do the same
+  1    some cases are refused (see --accept and --baseline); with --diff, something differs
   2    something could not be linted: a wrong path, a broken or hostile template, a wrong option
   130  interrupted
 """
@@ -52,9 +60,31 @@ class LintOptions:
     special_token: tuple[str, ...]
     arg: tuple[str, ...]
     accept: tuple[str, ...]
+    baseline: Path | None
     seconds: float
+    form: str
     as_json: bool
+    diff: bool
     html: Path | None
+
+    def __attrs_post_init__(self) -> None:
+        """Reject options that contradict each other."""
+        if self.as_json and self.form not in ("text", "json"):
+            raise LintError(f"--json and --format {self.form} contradict each other: give one of them")
+        if not self.diff:
+            return
+        if len(self.paths) != 2:  # noqa: PLR2004  # a comparison
+            raise LintError(f"--diff compares two templates, and {len(self.paths)} PATH is given: give two")
+        for name in ("accept", "baseline", "html"):
+            if getattr(self, name):
+                raise LintError(f"--{name} has no effect with --diff: leave it out")
+        if self.format not in ("text", "json"):
+            raise LintError(f"--format {self.form} has no effect with --diff: give text or json")
+
+    @property
+    def format(self) -> str:
+        """How the results are printed."""
+        return "json" if self.as_json else self.form
 
     @property
     def subject_options(self) -> SubjectOptions:
@@ -111,13 +141,34 @@ class LintOptions:
     f"{choices(REASONS)}",
 )
 @click.option(
+    "--baseline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="What `tito lint --format json` printed earlier: the exit status ignores the refusals in it. "
+    "Default: no refusal is ignored.",
+)
+@click.option(
     "--seconds",
     type=FiniteRange(0, min_open=True),
     default=SECONDS,
     show_default=True,
     help="Processor time for each template. A template that needs more is refused as hostile.",
 )
-@json_option("Print a JSON list with one object per template. Default: tables.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="text",
+    show_default=True,
+    help=f"How the results are printed. {choices(FORMATS)}",
+)
+@json_option("The same as --format json.")
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Compare two templates: print what the second PATH changes in seams, verdicts and histories. "
+    "Default: each template by itself.",
+)
 @html_option("Also write a page, complete in itself. Default: no page.")
 def lint(**values: Any) -> None:
     """Show what chat templates do to sampled ids.
@@ -126,9 +177,9 @@ def lint(**values: Any) -> None:
     a model on the Hugging Face hub. Each template is rendered with a tool and without. If it has a switch for
     thinking, it is rendered with that on and off, too.
     """
-    options = LintOptions(**values)
     try:
-        sys.exit(_lint(options))
+        options = LintOptions(**values)
+        sys.exit(_diff(options) if options.diff else _lint(options))
     except TitoError as error:
         fail(error, BAD_INPUT)
 
@@ -136,9 +187,10 @@ def lint(**values: Any) -> None:
 def _lint(options: LintOptions) -> int:
     if options.html is not None and not options.html.parent.is_dir():
         raise LintError(f"--html {options.html}: give a file in a folder that exists")
+    gate = Gate.of(options.accept, options.baseline)
     reports: list[LintReport] = []
     for report in _reports(options):
-        if report.error is None and not options.as_json:
+        if report.error is None and options.format == "text":
             from .table import show  # noqa: PLC0415  # what only some calls need is imported here
 
             with output_may_close():
@@ -150,16 +202,36 @@ def _lint(options: LintOptions) -> int:
     if options.html is not None:
         _write_page(options.html, reports)
     with output_may_close():
-        _print_rest(reports, options)
-    return status(reports, options.accept)
+        _print_rest(reports, options.format, gate)
+    return status(reports, gate)
 
 
-def status(reports: Sequence[LintReport], accepted: Sequence[str] = ()) -> int:
+def status(reports: Sequence[LintReport], gate: Gate) -> int:
     """Return the exit status of some reports."""
     if any(report.error is not None for report in reports):
         return BAD_INPUT
-    refused = any(one.refused and one.reason not in accepted for report in reports for one in report.findings)
-    return REFUSED if refused else 0
+    return REFUSED if any(map(gate.fails, reports)) else 0
+
+
+def _diff(options: LintOptions) -> int:
+    """Print what two templates do differently, and return the exit status."""
+    from .diff import differences  # noqa: PLC0415  # what only some calls need is imported here
+
+    reports = list(_reports(options))
+    for report in reports:
+        if report.error is not None:
+            raise LintError(report.error)
+    if [report.path for report in reports] != list(options.paths):
+        raise LintError(
+            "--diff compares two templates, and a folder has several: choose with --template NAME"
+        )
+    found = differences(*reports)
+    with output_may_close():
+        if options.format == "json":
+            click.echo(json.dumps([attrs.asdict(one) for one in found], ensure_ascii=False, indent=2))
+        else:
+            click.echo("\n".join(map(str, found)) or "the templates do the same in every case")
+    return REFUSED if found else 0
 
 
 def _reports(options: LintOptions) -> Iterator[LintReport]:
@@ -185,9 +257,18 @@ def _with_progress(subject: Subject, settings: LintSettings) -> LintReport:
         return lint_subject(subject, settings, lambda done: progress.update(task, completed=done))
 
 
-def _print_rest(reports: Sequence[LintReport], options: LintOptions) -> None:
-    """Print what follows the last template: the reports as JSON, or the legend of the tables."""
-    if options.as_json:
+def _print_rest(reports: Sequence[LintReport], form: str, gate: Gate) -> None:
+    """Print what follows the last template: the reports for programs, or the legend of the tables."""
+    if form in ("github", "sarif", "junit"):
+        from .results import github, junit, results, sarif  # noqa: PLC0415  # likewise
+
+        if form == "github":
+            click.echo(github(results(reports, gate)), nl=False)
+        elif form == "sarif":
+            click.echo(json.dumps(sarif(results(reports, gate)), indent=2))
+        else:
+            click.echo(junit(reports, gate))
+    elif form == "json":
         import orjson  # noqa: PLC0415  # likewise
 
         data = [to_json(report) for report in reports]

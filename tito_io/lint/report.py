@@ -193,6 +193,7 @@ class LintReport:
         template: The template's name in its folder, or its file.
         notes: What was changed in order to lint it, and renderings that it rejects.
         looks: One for each rendering, the usual rendering first.
+        source: The file that holds it, if it could be loaded.
         error: Why it could not be linted.
         advice: What to know about it.
         stops: The stop ids, and whether each opens another role's message.
@@ -203,6 +204,7 @@ class LintReport:
     template: str
     notes: tuple[str, ...] = ()
     looks: tuple[Look, ...] = ()
+    source: str = ""
     error: str | None = None
     advice: tuple[str, ...] = ()
     stops: tuple[tuple[Token, bool], ...] = ()

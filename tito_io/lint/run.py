@@ -53,6 +53,7 @@ def lint_subject(subject: Subject, settings: LintSettings, on_share: OnShare = l
     report = LintReport(path=subject.path, template=subject.template)
     try:
         family, notes = subject.load()
+        report = attrs.evolve(report, source=family.templates["default"].source.origin)
         stop_ids = tuple(_stop_id(family, one) for one in settings.stops) or family.stop_ids
         lint = _TemplateLint(attrs.evolve(family, clock=ticking_clock()), stop_ids, Budget(settings.seconds))
         return lint.report(attrs.evolve(report, notes=notes), settings.args, on_share)

@@ -30,7 +30,7 @@ HOSTILE = {
     "surrogate": "{{ '\\ud800' }}" + EXACT,
     "nested": "{% if 1 %}" * 500 + "x" + "{% endif %}" * 500,
     "brackets": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
-    "long": "x" * ((1 << 20) + 1),
+    "long": "x" * ((1 << 18) + 1),
     "syntax": "{% for %}",
     "empty": " \n",
     "mute": "{% if false %}x{% endif %}{{ '' }}",
