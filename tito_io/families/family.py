@@ -20,7 +20,7 @@ from .limits import TemplateLimits
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
 from .template_values import plain_messages
-from .tokenizer import load_tokenizer, special_tokens
+from .tokenizer import encoded, load_tokenizer, special_tokens
 from .tokenizer_family import Messages, TokenizerFamily
 
 
@@ -264,12 +264,7 @@ class Family(RenderingFamily[Bound]):
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`. A special token in it is one id; no token is added around it."""
-        try:
-            return self.tokenizer.encode(text, add_special_tokens=False).ids
-        except TypeError as error:  # what the library raises for a text that UTF-8 cannot represent
-            raise InputError(
-                f"text: cannot be encoded; does it have half a surrogate pair? {error}"
-            ) from error
+        return encoded(self.tokenizer, text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`, with special tokens."""

@@ -11,11 +11,33 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Encoding, Tokenizer
+
+from tito_core import InputError
 
 from .folder import LARGEST_TOKENIZER, Folder, FolderError, content
 
+_PANIC = "PanicException"
+"""What the library raises where its own code fails, as at a regular expression that takes too long. It is no
+`Exception`, and no module exports it."""
 _OPTIONS = frozenset({"single_word", "lstrip", "rstrip", "normalized", "special"})
+
+
+def encoded(tokenizer: Tokenizer, text: str) -> Encoding:
+    """Return the ids of a text, with the characters that each covers; raises `InputError` where it has none.
+
+    No token is added around it.
+    """
+    try:
+        return tokenizer.encode(text, add_special_tokens=False)
+    except TypeError as error:  # what the library raises for a text that UTF-8 cannot represent
+        raise InputError(f"text: cannot be encoded; does it have half a surrogate pair? {error}") from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise InputError(
+            f"text: the tokenizer fails on it: {error}; is a pattern in tokenizer.json too slow?"
+        ) from error
 
 
 def special_tokens(folder: Folder) -> dict[str, str]:
@@ -60,7 +82,9 @@ def _load(folder: Folder, file_content: bytes) -> Tokenizer:
         )
     try:
         tokenizer = Tokenizer.from_buffer(file_content)
-    except Exception as error:  # the library raises nothing more precise
+    except BaseException as error:  # the library raises nothing more precise
+        if not (isinstance(error, Exception) or type(error).__name__ == _PANIC):
+            raise
         raise FolderError(f"{file}: not a tokenizer file: {error}; copy the file anew") from error
     tokenizer.no_truncation()  # a file may keep the truncation and padding of the training run
     tokenizer.no_padding()

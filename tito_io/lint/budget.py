@@ -12,6 +12,7 @@ from tokenizers import Encoding
 from tito_core import InputError, Message, TemplateRefused, TitoError
 from tito_io.families.family import Bound
 from tito_io.families.limits import LimitReached
+from tito_io.families.tokenizer import encoded
 
 HEAVY = 3
 """How many renders may run into a limit of one render. Templates for conversations run into none."""
@@ -101,7 +102,7 @@ class LintBudget:
     def encoded(self, text: str) -> Encoding:
         """Return the ids of a text, with the characters that each covers."""
         with self.budget.charge(), _text_errors():
-            return self.bound.family.tokenizer.encode(text, add_special_tokens=False)
+            return encoded(self.bound.family.tokenizer, text)
 
 
 @contextmanager
@@ -109,5 +110,5 @@ def _text_errors() -> Iterator[None]:
     """Turn the tokenizer's error into a template's refusal: the messages of a lint are plain ASCII."""
     try:
         yield
-    except (InputError, TypeError) as error:
-        raise TemplateRefused(f"the template writes text that is not valid UTF-8: {error}") from error
+    except InputError as error:
+        raise TemplateRefused(f"the template writes text that cannot be encoded: {error}") from error

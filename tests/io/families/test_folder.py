@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.io.families.family_folder import CONFIG, load, tiny_folder, write
-from tito_core import TitoError
+from tito_core import InputError, TitoError
 from tito_io.families.family import Family
 from tito_io.families.folder import LARGEST_SETTINGS, LARGEST_TEMPLATE, LARGEST_TOKENIZER, FolderError
 
@@ -273,3 +274,14 @@ def test_settings_that_nest_deeply_are_refused(tmp_path: Path) -> None:
     path = tiny_folder(tmp_path, "x")
     (path / "tokenizer_config.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
     assert "tokenizer_config.json: not valid JSON" in refused(path)
+
+
+def test_a_pattern_of_the_tokenizer_that_takes_too_long_is_an_error_and_no_panic(tmp_path: Path) -> None:
+    """The library gives a regular expression up after ten million steps, by what is no `Exception`."""
+    path = tiny_folder(tmp_path, "{{ messages[0].content }}")
+    settings = json.loads((path / "tokenizer.json").read_text())
+    pattern = {"Regex": "(a|a)*$"}
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    (path / "tokenizer.json").write_text(json.dumps({**settings, "pre_tokenizer": split}))
+    with pytest.raises(InputError, match=r"the tokenizer fails on it: .*is a pattern in tokenizer.json"):
+        load(path).ids([{"role": "user", "content": "a" * 40 + "c"}])

@@ -56,6 +56,16 @@ def test_a_hostile_template_ends_in_time_with_a_reason(name: str, tmp_path: Path
     assert all(text.isprintable() and len(text) < 3000 for text in told)
 
 
+def test_a_tokenizer_that_fails_at_every_text_is_an_error(tmp_path: Path) -> None:
+    path = folder(tmp_path / "slow", chatml(before="a" * 40 + "c"))
+    settings = json.loads((path / "tokenizer.json").read_text())
+    split = {"type": "Split", "pattern": {"Regex": "(a|a)*$"}, "behavior": "Isolated", "invert": False}
+    (path / "tokenizer.json").write_text(json.dumps({**settings, "pre_tokenizer": split}))
+    report = lint(path)
+    assert report.error is not None
+    assert "the tokenizer fails on it" in report.error
+
+
 def test_the_other_paths_go_on(tmp_path: Path) -> None:
     bad = folder(tmp_path / "bad", HOSTILE["gigabytes"])
     good = folder(tmp_path / "good", EXACT)
