@@ -102,6 +102,9 @@ WEIGHED = " weighed"
 COUNTED = " counted"
 """The filter that counts the memory of a new value."""
 
+ARGUMENTS = " arguments"
+"""The filter that refuses too many arguments of a call."""
+
 _LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.BinExpr, nodes.UnaryExpr)
 """What makes small values without a call that could count them."""
 
@@ -118,7 +121,7 @@ class Guards(NodeTransformer):
 
     def _count_steps(self, node: nodes.For | nodes.Macro | nodes.CallBlock | nodes.Block) -> nodes.Node:
         """Count a step wherever `node.body` begins, with the values that it may make."""
-        size = STEP * (1 + sum(1 for part in node.body for _ in part.find_all(_LITERALS)))
+        size = STEP * (1 + sum(map(_literals, node.body)))
         self.generic_visit(node)
         node.body.insert(0, nodes.ExprStmt(_tick(node, size), lineno=node.lineno))
         return node
@@ -130,6 +133,15 @@ class Guards(NodeTransformer):
         if isinstance(node.value, int) and node.value.bit_length() > INTEGER_BITS:
             raise LimitReached(f"line {node.lineno}: an integer wider than {INTEGER_BITS} bits")
         return node
+
+    def _limit_arguments(self, node: nodes.Call | nodes.Filter | nodes.Test) -> nodes.Node:
+        """Count the arguments that `*values` would make, before a tuple holds them."""
+        self.generic_visit(node)
+        if node.dyn_args is not None:
+            node.dyn_args = _through(ARGUMENTS, node.dyn_args, node.lineno)
+        return node
+
+    visit_Call = visit_Filter = visit_Test = _limit_arguments  # noqa: N815  # likewise
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802  # likewise
         """Count the copy that a slice is."""
@@ -150,6 +162,14 @@ class Guards(NodeTransformer):
         """Weigh a new tuple: it may become a key, and hashing a key walks through all that it holds."""
         self.generic_visit(node)
         return node if node.ctx != "load" or _is_constant(node) else _through(WEIGHED, node, node.lineno)
+
+
+def _literals(node: nodes.Node) -> int:
+    """Return how many values the literals and the operators in `node` make at most."""
+    found = [node, *node.find_all(_LITERALS)] if isinstance(node, _LITERALS) else node.find_all(_LITERALS)
+    total = sum(1 + len(getattr(one, "items", ())) // 8 for one in found)
+    # Python makes no list of the constants in `role in ["user", "tool"]`.
+    return total - sum(1 for one in node.find_all(nodes.Operand) if _is_constant(one.expr))
 
 
 def _tick(node: nodes.Node, size: int) -> nodes.Expr:

@@ -53,7 +53,7 @@ class TemplateLimits:
     characters: int = 1 << 25
     items: int = 1 << 20
     seconds: float = 20.0
-    memory: int = 1 << 29
+    memory: int = 1 << 30
 
     def text(self, length: int) -> int:
         """Return `length` if a text may be that long.

@@ -47,7 +47,7 @@ class RenderMeter:
         used: Bytes that were counted and not given back.
     """
 
-    __slots__ = ("_ends", "_held", "_limits", "_next", "_steps", "now", "used")
+    __slots__ = ("_ends", "_held", "_limits", "_next", "_sizes", "_steps", "now", "used")
 
     def __init__(self, limits: TemplateLimits, now: datetime) -> None:
         """Start the meter for a render at `now`."""
@@ -57,6 +57,7 @@ class RenderMeter:
         self._ends = time.thread_time() + limits.seconds
         self._steps = _STEPS
         self._held: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
         self._next = limits.memory // _SHARE
 
     def tick(self, size: int = STEP, work: int = 0) -> None:
@@ -69,9 +70,14 @@ class RenderMeter:
         if self._steps <= 0:
             self._look()
 
-    def count(self, value: T) -> T:
-        """Count a new value, and return it."""
-        size = getsizeof(value)
+    def count(self, value: T, further: int = 0) -> T:
+        """Count a new value, which holds `further` bytes that are new, too; return the value."""
+        if isinstance(value, str) and len(value) < STEP:  # most values
+            self.used += SMALL // 2
+            return value
+        size = getsizeof(value) + further
+        if isinstance(value, list | tuple):
+            size += STEP * len(value)
         self.used += size
         if size >= SMALL:
             self._hold(value, size)
@@ -81,7 +87,9 @@ class RenderMeter:
         """Remember a value, so that it can be given back; one that is known was counted before."""
         if id(value) in self._held:
             self.used -= size
-        self._held[id(value)] = value
+        else:
+            self._held[id(value)] = value
+            self._sizes[id(value)] = size
         if self.used > self._next:
             self._look()
 
@@ -95,7 +103,8 @@ class RenderMeter:
     def _give_back(self) -> None:
         for key, count in _references(self._held):
             if count <= _UNUSED:
-                self.used -= getsizeof(self._held.pop(key))
+                del self._held[key]
+                self.used -= self._sizes.pop(key)
         share = self._limits.memory // _SHARE
         self._next = self.used + share
         if self._next > self._limits.memory:

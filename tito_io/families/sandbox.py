@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from itertools import chain
+from sys import getsizeof
 from types import BuiltinMethodType, MethodType
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from markupsafe import Markup
 
 from . import result_size
 from .jinja_extensions import (
+    ARGUMENTS,
     COUNTED,
     TICK,
     WEIGHED,
@@ -37,7 +39,7 @@ from .jinja_extensions import (
     tojson,
 )
 from .limits import SCALARS, LimitReached, TemplateLimits
-from .meter import meter
+from .meter import STEP, meter
 
 _SHALLOW = frozenset(
     {"attr", "batch", "count", "d", "default", "first", "items", "last", "length", "list"}
@@ -59,6 +61,9 @@ _COMPARING = frozenset(
 
 _MISSING = frozenset({"random", "urlize", "wordwrap"})
 """Filters that are left out: one is random, the others take too long on a long text."""
+
+MANY = 16
+"""Arguments of a call that are not looked at for their number."""
 
 LONG = 1 << 12
 """Reading so many characters counts as a step."""
@@ -164,8 +169,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.filters = {name: _weighing(self, name, one) for name, one in self.filters.items()}
         self.filters |= {name: _absent(name) for name in _MISSING}
         self.filters |= {TICK: _tick, COUNTED: _count, WEIGHED: self.examined}
+        self.filters[ARGUMENTS] = self._arguments
         tests: dict[str, Any] = self.tests
         self.tests = {**tests, **{name: _comparing(self, tests[name]) for name in _COMPARING}}
+
+    def _arguments(self, values: Any) -> Any:
+        values = self.limits.listed(values) if isinstance(values, Iterator) else values
+        self.limits.count(len(values))
+        return values
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
         """Add `Guards` to a parsed template; make its code join the operands of `~` by our methods."""
@@ -213,11 +224,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call `obj` from a template, after its arguments have been weighed."""
         meter().tick()
+        if (many := len(args) + len(kwargs)) > MANY:  # from `*values`, in a tuple that the callee may keep
+            meter().tick(STEP * self.limits.count(many))
         if type(obj) is Macro:
             return super().call(context, obj, *args, **kwargs)
         scope = {name: kwargs.pop(name) for name in _SCOPES if name in kwargs}
         args, kwargs = self._weighed(obj, args, kwargs)
-        return self._measured(super().call(context, obj, *args, **kwargs, **scope))
+        result = self.limits.measured(super().call(context, obj, *args, **kwargs, **scope))
+        return meter().count(result, 0 if type(result) in SCALARS else _beside(obj, result))
 
     def _weighed(
         self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -294,9 +308,29 @@ def _weighing(environment: Sandbox, name: str, function: Callable[..., Any]) -> 
         if expected is not None:
             limits.text(expected(limits, value, *args[first + 1 :], **kwargs))
         result = function(*args[:first], value, *args[first + 1 :], **kwargs)
-        return meter().count(limits.measured(result))
+        return _with_lists(name, meter().count(limits.measured(result)))
 
     return bounded
+
+
+def _with_lists(name: str, result: Any) -> Any:
+    """Count the new lists that the result of a filter holds or yields."""
+    if name in ("batch", "slice"):
+        return map(meter().count, result)
+    if name == "groupby":
+        for group in result:
+            meter().count(group[1])
+    return result
+
+
+def _beside(method: Any, result: Any) -> int:
+    """Return the bytes of what a call made beside its result: pieces of a text, names of a namespace."""
+    owner = getattr(method, "__self__", None) if isinstance(method, BuiltinMethodType | MethodType) else None
+    if isinstance(owner, str | bytes) and isinstance(result, list | tuple):
+        return getsizeof(owner)
+    if type(result) is TemplateNames:
+        return getsizeof(object.__getattribute__(result, "_Namespace__attrs"))
+    return 0
 
 
 def _sum(add: Callable[..., Any]) -> Callable[..., Any]:

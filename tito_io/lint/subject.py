@@ -19,7 +19,7 @@ SHOWN = 12
 """Missing tokens that a note names."""
 MARK = "\ufeff"
 """The byte order mark that some editors write. Engines pass it to Jinja like any other character."""
-LIMITS = TemplateLimits(characters=1 << 17, items=1 << 14, seconds=2.0, memory=1 << 27)
+LIMITS = TemplateLimits(characters=1 << 17, items=1 << 14, seconds=2.0, memory=1 << 28)
 """Limits of one render, far above what the short conversations of a lint need."""
 MARKED = (
     "the template begins with a byte order mark, which engines write at the start of every prompt, as the "
