@@ -223,7 +223,9 @@ def main() -> int:
     given = arguments()
     if given.plot is not None:
         check(given.plot)
-    with TemporaryDirectory() as folder, Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    with TemporaryDirectory() as folder, bar as progress:
         results = measured(given, Path(folder), progress)
     if given.json:
         print(json.dumps(attrs.asdict(results)))

@@ -101,6 +101,7 @@ COMPILED = {
 _CHILD = """
 import json, resource, sys, time
 from datetime import datetime
+from tests.memory import peak_megabytes
 from tests.io.families.test_bombs import COMPILED, MEMORY, RENDERS, SECONDS
 from tito_core import TemplateRefused
 from tito_io.families.folder import FolderError, Source
@@ -119,8 +120,7 @@ for name, source in {**RENDERS, **COMPILED}.items():
     except (TemplateRefused, FolderError) as error:
         said = str(error)
     template = None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(json.dumps([name, time.process_time() - used, peak, said[:300]]), flush=True)
+    print(json.dumps([name, time.process_time() - used, peak_megabytes(), said[:300]]), flush=True)
 """
 
 

@@ -28,6 +28,7 @@ SECONDS = 30
 _CHILD = """
 import json, resource, sys
 from pathlib import Path
+from tests.memory import peak_megabytes
 from tito_core import InputError
 from tito_io.samples.lines import lines
 
@@ -40,7 +41,7 @@ try:
 except InputError as error:
     said = str(error)
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps([count, said, used.ru_maxrss >> 10, used.ru_utime + used.ru_stime]))
+print(json.dumps([count, said, peak_megabytes(), used.ru_utime + used.ru_stime]))
 """
 
 
