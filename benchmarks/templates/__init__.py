@@ -1,0 +1,1 @@
+"""What the kernel makes of every chat template that packages on the index bundle."""
