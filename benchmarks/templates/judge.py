@@ -152,13 +152,13 @@ def judged(entry: Entry) -> Judged:
         return attrs.evolve(result, error=str(error))
     names = undeclared(Sandbox(family.templates["default"].limits).parse(entry.text))
     seen: dict[tuple[str, ...], None] = {}
-    found = []
+    found: list[Rendered] = []
     for label, arguments in renderings(names):
         judge = Judge.of(family, arguments)
         texts = judge.texts()
         if texts not in seen:
             seen[texts] = None
-            found.append(judge.rendered(label))
+            found += [judge.rendered(label)] if judge.located or not found else []
     return attrs.evolve(result, renderings=tuple(found), seconds=time.process_time() - began)
 
 
@@ -204,11 +204,14 @@ class Judge:
         known = family.with_markers(judge.texts())
         if known is not family:
             judge.bound = known.tokenize_fn(**arguments)
-        located = {
-            shape: (one, found) for shape, (one, found) in judge.known.items() if isinstance(found, Truth)
-        }
-        judge.stops = stops(judge.write, located, known.markers() - {ODD})
+        judge.stops = stops(judge.write, judge.located, known.markers() - {ODD})
         return judge
+
+    @property
+    def located(self) -> dict[str, tuple[Conversation, Truth]]:
+        """The conversations in which the oracle sees the end of the turn."""
+        known = self.known.items()
+        return {shape: (one, found) for shape, (one, found) in known if isinstance(found, Truth)}
 
     @property
     def family(self) -> RememberingFamily:
@@ -317,23 +320,15 @@ class Judge:
         if conversation.calls and span is None:
             return Sampled(step, lost=found.lost, unclear="no stop ends the turn with calls")
         if conversation.end is End.STOP and span is not None:
-            return Sampled(step, found.lost, self.family.encode(found.after[span[1] :]))
-        tail = self.family.encode(found.after[self._close_begins(conversation, found, span) :])
-        return Sampled(step, found.lost, tail, unclosed=span is None)
+            return Sampled(step, found.lost, (self.family.encode(found.after[span[1] :]),))
+        tails = (self.family.encode(found.after[place:]) for place in closes(conversation, found, span))
+        return Sampled(step, found.lost, tuple(tails), unclosed=span is None)
 
     def _prompt_ids(self, conversation: Conversation) -> list[int]:
         try:
             return self.family.encode(self.write(conversation.history))
         except TemplateRefused:  # it takes the whole conversation, and not its beginning
             return spelled("?")
-
-    def _close_begins(self, conversation: Conversation, found: Truth, span: tuple[int, int] | None) -> int:
-        """Return where the turn's close begins: right after its words; after the rest of a call."""
-        if not conversation.calls or span is None:
-            return 0
-        before = self.stops.close.removesuffix(self.stops.plain or "")
-        begin = span[0] - len(before)
-        return begin if begin >= 0 and found.after[begin : span[0]] == before else span[0]
 
     def _asks(
         self, sampled: Sampled, conversation: Conversation, profile: Profile
@@ -374,22 +369,22 @@ class Sampled:
     Attributes:
         step: The step.
         lost: The role of a new message that the template drops; None if it drops none.
-        tail: The ids that should follow the step's; None where that is unclear.
+        tails: The ids that should follow the step's, any of them; none where that is unclear.
         unclear: Why it is unclear.
         unclosed: Whether no stop ends the turn in what the template writes.
     """
 
     step: Step
     lost: str | None = None
-    tail: list[int] | None = None
+    tails: tuple[list[int], ...] = ()
     unclear: str = ""
     unclosed: bool = False
 
-    def right(self, policy: Policy) -> list[int] | None:
-        """Return the ids of the next prompt; None where they are unclear."""
+    def right(self, policy: Policy) -> list[list[int]]:
+        """Return the ids that the next prompt may have; none where they are unclear."""
         ids = self.step.ids.tolist()
-        replaced = policy.odd_stop is OddStop.REPLACE
-        return None if self.tail is None else [*(ids[:-1] if replaced else ids), *self.tail]
+        kept = ids[:-1] if policy.odd_stop is OddStop.REPLACE else ids
+        return [[*kept, *tail] for tail in self.tails]
 
 
 def _verdict(way: str, ask: Callable[[Policy], Any], conversation: Conversation, sampled: Sampled) -> Answer:
@@ -402,7 +397,7 @@ def _verdict(way: str, ask: Callable[[Policy], Any], conversation: Conversation,
     odd = isinstance(found, Refusal) and found.reason is Reason.ODD_STOP
     strict = conversation.odd_stop is OddStop.REFUSE
     if strict and conversation.end is End.ODD:
-        return Answer(way, *((EXACT, "") if odd else _compared(found, sampled, None, "an odd stop")))
+        return Answer(way, *((EXACT, "") if odd else _compared(found, sampled, [], "an odd stop")))
     if strict and conversation.end is End.STOP and sampled.unclosed:
         policy = Policy(odd_stop=OddStop.KEEP)
         verdict, reason = _compared(ask(policy), sampled, sampled.right(policy), "")
@@ -412,7 +407,7 @@ def _verdict(way: str, ask: Callable[[Policy], Any], conversation: Conversation,
     return Answer(way, *_compared(found, sampled, sampled.right(policy), ""))
 
 
-def _compared(found: Any, sampled: Sampled, right: list[int] | None, never: str) -> tuple[str, str]:
+def _compared(found: Any, sampled: Sampled, right: list[list[int]], never: str) -> tuple[str, str]:
     """Return the verdict on an answer, and its reason. `never` is what must be refused."""
     if isinstance(found, Refusal):
         if sampled.lost is not None:
@@ -422,9 +417,9 @@ def _compared(found: Any, sampled: Sampled, right: list[int] | None, never: str)
         return WRONG, f"answered, and the template drops a new {sampled.lost} message"
     if never:
         return WRONG, f"answered after {never}"
-    if right is None:
+    if not right:
         return UNCLEAR, f"answered: {sampled.unclear}"
-    return (EXACT, "") if found.ids.tolist() == right else (WRONG, "other ids")
+    return (EXACT, "") if found.ids.tolist() in right else (WRONG, "other ids")
 
 
 def _worth(found: Found) -> int:
@@ -444,6 +439,17 @@ def _takes_only_parts(bound: Bound) -> bool:
         except TemplateRefused:
             continue
     return False
+
+
+def closes(conversation: Conversation, found: Truth, span: tuple[int, int] | None) -> tuple[int, ...]:
+    """Return where the close of a turn may begin that was cut, or that ended with an odd stop.
+
+    After a plain turn that is right after its words. A call that was cut may be closed at the stop, or at the
+    white space before it: which of that is the call's cannot be seen.
+    """
+    if span is None or not (conversation.calls and found.calls):
+        return (0,)
+    return span[0], len(found.after[: span[0]].rstrip())
 
 
 def spelled(text: str) -> list[int]:

@@ -106,12 +106,10 @@ class Stops:
     Attributes:
         plain: What ends a plain turn; None if the template writes no marker there.
         all: Every stop.
-        close: What the template writes after a plain turn, up to its stop.
     """
 
     plain: str | None
     all: frozenset[str]
-    close: str = ""
 
 
 def stops(write: Write, found: Mapping[str, tuple[Conversation, Truth]], markers: Collection[str]) -> Stops:
@@ -137,7 +135,7 @@ def stops(write: Write, found: Mapping[str, tuple[Conversation, Truth]], markers
         if conversation.calls and first_stop(one, known) is None:
             own = _stop_of_calls(write, conversation, one, markers, opens=opens)
             known |= {own} if own else set()
-    return Stops(plain, frozenset(known), "" if opens else close)
+    return Stops(plain, frozenset(known))
 
 
 def _first_marker(after: str, markers: Collection[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -18,7 +19,10 @@ TOOL: Message = {
         "description": "Report the weather.",
         "parameters": {
             "type": "object",
-            "properties": {"days": {"type": "integer"}, "place": {"type": "object"}},
+            "properties": {
+                "days": {"type": "integer", "description": "How many days."},
+                "place": {"type": "object", "description": "Where."},
+            },
             "required": ["place"],
         },
     },
@@ -53,14 +57,19 @@ class Spelling:
     Attributes:
         content: The content beside the calls.
         as_object: Whether arguments are an object; else their JSON text.
+        is_tree: Whether they are a tree with a number; else one text, since some templates take nothing else.
     """
 
     content: str | None
     as_object: bool
+    is_tree: bool = True
 
 
 SPELLINGS = tuple(
-    Spelling(content, as_object) for content in ("", None, SPOKEN) for as_object in (True, False)
+    Spelling(content, as_object, is_tree)
+    for is_tree in (True, False)
+    for content in ("", None, SPOKEN)
+    for as_object in (True, False)
 )
 
 
@@ -119,8 +128,8 @@ class Conversation:
 
 def call(identifier: str, city: str, spelling: Spelling) -> dict[str, Any]:
     """Return a call. Its arguments are a tree; what is looked for stands at the end in any order of keys."""
-    words = f'{{"days": 2, "place": {{"city": "{city}"}}}}'
-    arguments: object = {"days": 2, "place": {"city": city}} if spelling.as_object else words
+    tree = {"days": 2, "place": {"city": city}} if spelling.is_tree else {"place": city}
+    arguments = tree if spelling.as_object else json.dumps(tree)
     return {"id": identifier, "type": "function", "function": {"name": "weather", "arguments": arguments}}
 
 
