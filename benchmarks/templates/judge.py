@@ -317,7 +317,7 @@ class Judge:
         )
         if isinstance(found, Unclear):
             return Sampled(step, unclear=found.why)
-        if conversation.calls and span is None:
+        if found.calls and span is None:
             return Sampled(step, lost=found.lost, unclear="no stop ends the turn with calls")
         if conversation.end is End.STOP and span is not None:
             return Sampled(step, found.lost, (self.family.encode(found.after[span[1] :]),))

@@ -31,10 +31,11 @@ LIMITS = TemplateLimits(characters=1 << 17, items=1 << 14, seconds=2.0)
 NOW = datetime(2026, 1, 15, 9, 30, 15)  # noqa: DTZ001  # templates print the wall clock, which has no zone
 MARKER = re.compile(
     r"<[|｜][^\s<>]{1,64}>|<[^\s<>]{1,64}[|｜]>"  # noqa: RUF001  # <|im_end|>, <|turn>, <turn|>, wide bars
-    r"|</?[A-Za-z][\w.:-]{0,47}>|\[/?[A-Z][A-Z_]{1,31}\]"  # <think>, </s>, [INST]
+    r"|</?[^\W\d][\w.:-]{0,47}>|\[/?[A-Z][A-Z_]{1,31}\]"  # <think>, </s>, [INST]
+    r"|\[\|[^\s\[\]]{1,64}\|\]"  # [|endofturn|], of EXAONE
     r"|\]~!?b[\[\]]|\[e~\["  # ]~b] and [e~[, of MiniMax
 )
-COMPOSED = re.compile(r"<\|[^\s<>|]{1,64}\|>")
+COMPOSED = re.compile(r"<\|[^\s<>|]{1,64}\|>|<｜[^\s<>｜]{1,64}｜>|\[\|[^\s\[\]|]{1,64}\|\]")  # noqa: RUF001  # wide bars
 """Markers that a template composes, as of `'<|' + role + '|>'`."""
 ODD = "<|stand-in-odd-stop|>"
 """A stop that no template writes."""
