@@ -15,24 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.templates import __main__ as command
-from benchmarks.templates import judge
+from benchmarks.templates import kernel
 from benchmarks.templates.corpus import CorpusError, Entry, among, bundled, distinct, sampled
-from benchmarks.templates.judge import (
-    DROPPED,
-    EXACT,
-    REFUSED,
-    UNCLEAR,
-    UNCLOSED,
-    UNRENDERED,
-    WAYS,
-    WRONG,
-    judged,
-)
+from benchmarks.templates.judge import judged
 from benchmarks.templates.oracle import Truth, Unclear, first_stop, stops, truth
 from benchmarks.templates.page import page
 from benchmarks.templates.report import counts, data, reasons, wrong
 from benchmarks.templates.shapes import SHAPES, SPELLINGS, Conversation, conversations
 from benchmarks.templates.stand_in import family_of
+from benchmarks.templates.verdict import DROPPED, EXACT, REFUSED, UNCLEAR, UNCLOSED, UNRENDERED, WAYS, WRONG
 from tito_core import Bridge, Extension, Refusal, Stitched, TemplateRefused
 from tito_core import answer as kernel_answer
 
@@ -229,7 +220,7 @@ def with_ids(change: Callable[[list[int]], list[int]]) -> Callable[[Any], Any]:
     ids=["end left out", "end twice", "order", "kept id changed", "kept id left out"],
 )
 def test_planted_ids_are_found(change: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "answer", planted(change))
+    monkeypatch.setattr(kernel, "answer", planted(change))
     judgement = judged(Entry("toy", CHATML))
     ways = {one.way for _, _, cell, one in wrong([judgement]) if cell.shape == "user"}
     assert ways == {"stitch", "profile"}
@@ -243,7 +234,7 @@ def test_a_close_that_is_written_twice_is_found(monkeypatch: pytest.MonkeyPatch)
         added = result.ids.tolist()[len(kept) :]
         return attrs.evolve(result, ids=type(result.ids).of([*kept, kept[-1], *added], "ids"))
 
-    monkeypatch.setattr(judge, "answer", planted(twice))
+    monkeypatch.setattr(kernel, "answer", planted(twice))
     assert verdicts(CHATML)["user"] == (WRONG, "other ids")
 
 
@@ -254,7 +245,7 @@ def test_an_answer_where_a_message_is_dropped_is_found(monkeypatch: pytest.Monke
         exact.extend([result] if isinstance(result, Stitched) else [])
         return exact[-1]
 
-    monkeypatch.setattr(judge, "answer", planted(answers_all))
+    monkeypatch.setattr(kernel, "answer", planted(answers_all))
     seen = verdicts(WITHOUT_TOOLS)
     assert seen["tool"] == (WRONG, "answered, and the template drops a new tool message")
     assert seen["user after an odd stop: refuse"] == (WRONG, "answered after an odd stop")
@@ -264,7 +255,7 @@ def test_a_kernel_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def raises(_: Any) -> Any:
         raise IndexError("planted")
 
-    monkeypatch.setattr(judge, "answer", planted(raises))
+    monkeypatch.setattr(kernel, "answer", planted(raises))
     assert verdicts(CHATML)["user"] == (WRONG, "raised IndexError: planted")
 
 
@@ -277,7 +268,7 @@ def test_a_wrong_bridge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             ids = result.ids.tolist()
             return attrs.evolve(result, ids=type(result.ids).of([*ids, ids[-1]], "ids"))
 
-    monkeypatch.setattr(judge, "Bridge", Longer)
+    monkeypatch.setattr(kernel, "Bridge", Longer)
     assert {way for way in WAYS if verdicts(CHATML, way)["user"][0] == WRONG} == set(WAYS[2:])
 
 
@@ -333,7 +324,7 @@ def test_the_command_prints_data_writes_a_page_and_ends_with_1_if_anything_is_wr
     assert [one["name"] for one in printed["templates"]] == ["toy", "strict", "broken"]
     assert "toy" in file.read_text()
     assert "<script" not in file.read_text()
-    monkeypatch.setattr(judge, "answer", planted(with_ids(lambda ids: ids[:-1])))
+    monkeypatch.setattr(kernel, "answer", planted(with_ids(lambda ids: ids[:-1])))
     assert CliRunner().invoke(command.main, ["--only", "toy"]).exit_code == 1
 
 

@@ -15,9 +15,10 @@ from rich.progress import track
 
 from benchmarks.command import interruptible
 from benchmarks.templates.corpus import CorpusError, Entry, among, bundled, distinct, sampled
-from benchmarks.templates.judge import Judged, judged
+from benchmarks.templates.judge import judged
 from benchmarks.templates.page import page
 from benchmarks.templates.report import data, show, wrong
+from benchmarks.templates.verdict import Judged
 from tito_io.cli.options import WholeRange
 
 

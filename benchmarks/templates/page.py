@@ -10,7 +10,6 @@ import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import tito_io
-from benchmarks.templates.judge import EXACT, WAYS, Judged, Rendered
 from benchmarks.templates.report import (
     JUDGED,
     LETTERS,
@@ -23,6 +22,7 @@ from benchmarks.templates.report import (
     share,
 )
 from benchmarks.templates.shapes import LATER, NEXT, RESULTS, SHAPES
+from benchmarks.templates.verdict import EXACT, WAYS, Judged, Rendered
 from tito_io.pages import printable
 
 LONGEST = 160

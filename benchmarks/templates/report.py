@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks.templates.judge import (
+from benchmarks.templates.verdict import (
     DROPPED,
     EXACT,
     REFUSED,
