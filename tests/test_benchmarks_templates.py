@@ -23,7 +23,7 @@ from benchmarks.templates.page import page
 from benchmarks.templates.report import counts, data, reasons, wrong
 from benchmarks.templates.shapes import SHAPES, SPELLINGS, Conversation, conversations
 from benchmarks.templates.stand_in import family_of
-from benchmarks.templates.verdict import DROPPED, EXACT, REFUSED, UNCLEAR, UNCLOSED, UNRENDERED, WAYS, WRONG
+from benchmarks.templates.verdict import DROPPED, EXACT, UNCLEAR, UNCLOSED, UNRENDERED, WAYS, WRONG
 from tito_core import Bridge, Extension, Refusal, Stitched, TemplateRefused
 from tito_core import answer as kernel_answer
 
@@ -135,10 +135,11 @@ def test_the_oracle_says_where_it_cannot_see_the_end_of_a_turn(template: str) ->
     [
         (CHATML, {"<|im_end|>"}),
         (CALLED, {"<|im_end|>", "<|call|>"}),
+        (CHATML.replace("<|im_end|>", "<call><|im_end|>"), {"<|im_end|>"}),
         (OPENERS, {"<|user|>", "<|observation|>", "<|system|>"}),
         (UNMARKED, set()),
     ],
-    ids=["one", "another after calls", "openers", "none"],
+    ids=["one", "another after calls", "the last of two", "openers", "none"],
 )
 def test_stops_are_the_markers_that_end_turns(template: str, expected: set[str]) -> None:
     markers = {"<|im_end|>", "<|im_start|>", "<call>", "</call>", "<|call|>"}
@@ -178,12 +179,12 @@ def test_the_templates_own_error_is_reported() -> None:
 
 
 def test_a_template_without_stops_is_exact_where_the_policy_keeps_the_sampled_one() -> None:
-    assert verdicts(UNMARKED)["user"] == (REFUSED, UNCLOSED)
+    assert verdicts(UNMARKED)["user"][0] == UNCLOSED
 
 
 def test_what_the_oracle_cannot_see_is_never_exact() -> None:
     measured = CHATML.replace("<|im_end|>", "{{ '.' * (m.content | length > 8) }}<|im_end|>")
-    assert verdicts(measured)["user"][0] in {UNCLEAR, REFUSED}
+    assert verdicts(measured)["user"][0] in {UNCLEAR, DROPPED}
 
 
 def planted(change: Callable[[Any], Any]) -> Callable[..., Any]:

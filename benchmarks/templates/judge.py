@@ -23,7 +23,17 @@ from benchmarks.templates.shapes import (
     conversations,
 )
 from benchmarks.templates.stand_in import ODD, RememberingFamily, family_of, ids_of, undeclared
-from benchmarks.templates.verdict import REFUSED, UNCLEAR, UNRENDERED, WAYS, Answer, Cell, Judged, Rendered
+from benchmarks.templates.verdict import (
+    DROPPED,
+    REFUSED,
+    UNCLEAR,
+    UNRENDERED,
+    WAYS,
+    Answer,
+    Cell,
+    Judged,
+    Rendered,
+)
 from tito_core import InputError, Step, TemplateRefused, suffix_ids
 from tito_core.seams.profile import Profile
 from tito_io.families.family import Bound
@@ -192,12 +202,13 @@ class Judge:
         except TemplateRefused:
             return
         for one in self._answers(conversation, Unclear("the template refuses the whole conversation")):
-            if one.verdict != REFUSED:
+            if one.verdict == UNCLEAR:
                 yield one
 
     def _answers(self, conversation: Conversation, found: Truth | Unclear) -> Iterator[Answer]:
         if self.kernel is None:
-            yield from (Answer(way, REFUSED, self.error) for way in WAYS)
+            lost = isinstance(found, Unclear) or found.lost is not None
+            yield from (Answer(way, DROPPED if lost else REFUSED, self.error) for way in WAYS)
             return
         yield from self.kernel.answers(conversation, self._sampled(conversation, found))
 
@@ -218,7 +229,7 @@ class Judge:
         if isinstance(found, Unclear):
             return Sampled(step, unclear=found.why)
         if found.calls and span is None:
-            return Sampled(step, lost=found.lost, unclear="no stop ends the turn with calls")
+            return Sampled(step, found.lost, unclear="the template ends no call with a stop", unclosed=True)
         if conversation.end is End.STOP and span is not None:
             return Sampled(step, found.lost, (self.family.encode(found.after[span[1] :]),))
         tails = (self.family.encode(found.after[place:]) for place in closes(conversation, found, span))

@@ -29,6 +29,7 @@ from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Profile
 from tito_io.families.family import Bound
 
+KEPT = "exact where the policy keeps the sampled stop"
 Ask = Callable[[Policy], Stitched | Extension | Refusal]
 
 
@@ -101,16 +102,18 @@ def verdict(ask: Ask, conversation: Conversation, sampled: Sampled) -> tuple[str
     if strict and conversation.end is End.STOP and sampled.unclosed:
         policy = Policy(odd_stop=OddStop.KEEP)
         kept, reason = compared(ask(policy), sampled, sampled.right(policy))
-        return (REFUSED, UNCLOSED) if odd and kept == EXACT else (kept, reason)
+        return (
+            (UNCLOSED, "exact where the policy keeps the sampled stop")
+            if odd and kept == EXACT
+            else (kept, reason)
+        )
     return compared(found, sampled, sampled.right(policy))
 
 
 def compared(found: Any, sampled: Sampled, right: list[list[int]], never: str = "") -> tuple[str, str]:
     """Return the verdict on an answer, and its reason. `never` is what must be refused."""
     if isinstance(found, Refusal):
-        if sampled.lost is not None:
-            return DROPPED, f"the template drops a new {sampled.lost} message"
-        return REFUSED, f"{found.reason.name}: {found.detail}"
+        return refused(found, sampled)
     if sampled.lost is not None:
         return WRONG, f"answered, and the template drops a new {sampled.lost} message"
     if never:
@@ -118,3 +121,12 @@ def compared(found: Any, sampled: Sampled, right: list[list[int]], never: str = 
     if not right:
         return UNCLEAR, f"answered: {sampled.unclear}"
     return (EXACT, "") if found.ids.tolist() in right else (WRONG, "other ids")
+
+
+def refused(found: Refusal, sampled: Sampled) -> tuple[str, str]:
+    """Return the verdict on a refusal, and its reason: the template's own where it leaves nothing else."""
+    if sampled.lost is not None:
+        return DROPPED, f"the template drops a new {sampled.lost} message"
+    if sampled.unclear:
+        return (UNCLOSED if sampled.unclosed else DROPPED), sampled.unclear
+    return REFUSED, f"{found.reason.name}: {found.detail}"

@@ -17,6 +17,7 @@ from benchmarks.templates.verdict import (
     EXACT,
     REFUSED,
     UNCLEAR,
+    UNCLOSED,
     UNRENDERED,
     WAYS,
     WRONG,
@@ -26,9 +27,9 @@ from benchmarks.templates.verdict import (
     Rendered,
 )
 
-VERDICTS = (EXACT, REFUSED, DROPPED, UNCLEAR, WRONG)
-LETTERS = {EXACT: "=", REFUSED: "r", DROPPED: "d", UNCLEAR: "u", WRONG: "X", UNRENDERED: "."}
-JUDGED = (EXACT, REFUSED, WRONG)
+VERDICTS = (EXACT, REFUSED, UNCLOSED, DROPPED, UNCLEAR, WRONG)
+LETTERS = {EXACT: "=", REFUSED: "r", UNCLOSED: "n", DROPPED: "d", UNCLEAR: "u", WRONG: "X", UNRENDERED: "."}
+JUDGED = (EXACT, REFUSED, UNCLOSED, WRONG)
 """Verdicts that count in the ratio of exact answers: the template itself writes the whole conversation."""
 NUMBERS = re.compile(r"line \d+|\(\d+,\)|\b\d{2,}\b|call_id \S+")
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import attrs
 
-EXACT, REFUSED, DROPPED, WRONG = "exact", "refused", "dropped", "wrong"
+EXACT, REFUSED, UNCLOSED, DROPPED, WRONG = "exact", "refused", "no stop", "dropped", "wrong"
 UNRENDERED, UNCLEAR = "unrendered", "unclear"
-UNCLOSED = "ODD_STOP: the template ends no turn with a stop; exact where the policy keeps the sampled one"
 WAYS = ("stitch", "profile", "bridge", "bridge: turn", "bridge: history")
 """Ways to ask: `stitch` without and with a profile; `Bridge` with ids, with the turn, with the history."""
 
@@ -20,7 +19,8 @@ class Answer:
     Attributes:
         way: How it was asked; one of `WAYS`.
         verdict: `EXACT`, `REFUSED`, `WRONG`; `DROPPED` where it is refused and the template drops a new
-            message, `UNCLEAR` where the oracle cannot judge it.
+            message or the turn's text; `UNCLOSED` where it is refused and the template ends no turn with a
+            stop; `UNCLEAR` where the oracle cannot judge an answer.
         reason: Why it was refused, or what is wrong.
     """
 
