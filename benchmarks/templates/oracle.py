@@ -115,16 +115,16 @@ class Stops:
 def stops(write: Write, found: Mapping[str, tuple[Conversation, Truth]], markers: Collection[str]) -> Stops:
     """Return the stops that the conversations in `found`, by shape, show.
 
-    A plain turn ends with the last marker that stands there whatever follows, else with the first one if
-    nothing but white space stands before. That opens the next message if it is the only one before its text,
-    and a turn that is the last message lacks it. Then each opener that follows a turn is a stop. A turn with
-    calls may end with a stop of its own: the last marker that stands there whatever follows.
+    A plain turn ends with the first marker after it if nothing but white space stands before. The marker
+    opens the next message if it is the only one before its text, and a turn that is the last message lacks
+    it. Then each opener that follows a turn is a stop. A turn with calls may end with a stop of its own: the
+    last marker that stands there whether anything follows or not.
     """
     plain, opens = None, False
     for conversation, one in found.values():
         marker = _first_marker(one.after, markers)
         if not conversation.calls and marker is not None:
-            plain = _last_marker(_always(write, conversation, one), markers) or marker
+            plain = marker
             further = one.after[one.after.index(marker) + len(marker) : one.fresh]
             opens = marker not in _alone(write, conversation) and not any(m in further for m in markers)
             break
@@ -159,18 +159,10 @@ def _stop_of_calls(
     write: Write, conversation: Conversation, found: Truth, markers: Collection[str], *, opens: bool
 ) -> str | None:
     """Return what ends a turn with calls that no stop of plain turns ends."""
-    always = _always(write, conversation, found)
-    return _first_marker(found.after[len(always) :], markers) if opens else _last_marker(always, markers)
-
-
-def _always(write: Write, conversation: Conversation, found: Truth) -> str:
-    """Return what stands after the turn whether anything follows or not."""
-    return found.after[: shared(_alone(write, conversation), found.after[: found.fresh])]
-
-
-def _last_marker(text: str, markers: Collection[str]) -> str | None:
-    """Return the marker that a text ends with, white space aside."""
-    ends = text.rstrip()
+    always = found.after[: shared(_alone(write, conversation), found.after[: found.fresh])]
+    if opens:
+        return _first_marker(found.after[len(always) :], markers)
+    ends = always.rstrip()
     return max((one for one in markers if ends.endswith(one)), key=len, default=None)
 
 
