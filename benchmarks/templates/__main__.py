@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from os import cpu_count
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def main(
     else:
         show(found, Console(width=None if sys.stdout.isatty() else 200))
     if page_file is not None:
-        page_file.write_text(page(found), encoding="utf-8")
+        page_file.write_text(page(found, datetime.now(UTC).date()), encoding="utf-8")
     sys.exit(bool(wrong(found)))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 
 import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import tito_io
+from benchmarks.templates.corpus import PACKAGE
 from benchmarks.templates.report import (
     JUDGED,
     LETTERS,
@@ -53,8 +56,8 @@ class Line:
     changed: tuple[str, ...]
 
 
-def page(found: Sequence[Judged]) -> str:
-    """Return the page."""
+def page(found: Sequence[Judged], day: date) -> str:
+    """Return the page of what was judged on a `day`."""
     lines = [line(place, template) for place, template in enumerate(found)]
     environment = Environment(
         loader=FileSystemLoader([Path(__file__).parent, Path(tito_io.__file__).parent]),
@@ -66,15 +69,9 @@ def page(found: Sequence[Judged]) -> str:
     )
     counted = counts(found)
     return environment.get_template("page.html.jinja").render(
-        orders=(
-            ("name", "By name", sorted(lines, key=lambda one: one.template.name.lower())),
-            ("exact", "Least exact first", sorted(lines, key=lambda one: (one.exact, -one.refused))),
-            (
-                "spread",
-                "Most repositories first",
-                sorted(lines, key=lambda one: -len(one.template.repositories)),
-            ),
-        ),
+        day=day,
+        versions=[f"{name} {version(name)}" for name in ("tito-kernel", PACKAGE)],
+        orders=orders(lines),
         lines=lines,
         counted=counted,
         shares={way: share(counted, way) for way in WAYS},
@@ -85,6 +82,15 @@ def page(found: Sequence[Judged]) -> str:
         shapes=SHAPES,
         letter=letter,
     )
+
+
+def orders(lines: Sequence[Line]) -> list[tuple[str, str, list[Line]]]:
+    """Return anchor, title and lines of each order; the last one is shown where none is chosen."""
+    return [
+        ("exact", "Least exact first", sorted(lines, key=lambda one: (one.exact, -one.refused))),
+        ("spread", "Most repositories first", sorted(lines, key=lambda one: -len(one.template.repositories))),
+        ("name", "By name", sorted(lines, key=lambda one: one.template.name.lower())),
+    ]
 
 
 def line(place: int, template: Judged) -> Line:
