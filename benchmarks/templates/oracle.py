@@ -20,6 +20,8 @@ Write = Callable[..., str]
 """Renders messages; `speaking` says whether the model speaks next. Raises `TemplateRefused`."""
 WORDS = ("Quartz", "No. 7041", "Is it so?")
 """Unlike words that the turn may say: they end with a letter, a digit and a mark."""
+SHOWN = 48
+"""Characters of a changed prompt that are shown."""
 
 
 @attrs.frozen
@@ -167,19 +169,20 @@ def _stop_of_calls(
 
 
 def changes(write: Write, conversation: Conversation, found: Truth) -> tuple[str, ...]:
-    """Return what a re-render leaves out of the turn, and of the prompt that it was sampled after."""
+    """Return what a re-render changes or leaves out of the turn, and of the prompt before it."""
     try:
         prompt = write(conversation.history)
     except TemplateRefused:
         return ()
     gone = prompt[shared(prompt, found.before) :]
-    lost = [f"{found.calls} of {conversation.calls} calls"] if found.calls < conversation.calls else []
-    if (
-        conversation.thinks
-        and found.before.count(REASONING) < write(conversation.history).count(REASONING) + 1
-    ):
-        lost.append("reasoning")
-    return (*([f"text: {gone}"] if gone else []), *lost)
+    unwritten = conversation.calls - found.calls
+    thought = conversation.thinks and found.before.count(REASONING) <= prompt.count(REASONING)
+    parts = (
+        (bool(gone), f"the prompt from {gone[:SHOWN]!r} on"),
+        (thought, "reasoning"),
+        (unwritten > 0, f"{unwritten} of {conversation.calls} calls"),
+    )
+    return tuple(text for applies, text in parts if applies)
 
 
 def shared(one: str, other: str) -> int:

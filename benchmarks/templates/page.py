@@ -28,8 +28,8 @@ from benchmarks.templates.shapes import LATER, NEXT, RESULTS, SHAPES
 from benchmarks.templates.verdict import EXACT, WAYS, Judged, Rendered
 from tito_io.pages import printable
 
-LONGEST = 160
-"""Characters of a seam that are shown."""
+LONGEST, CHANGES = 160, 6
+"""Characters of a seam, and changes, that are shown of a template."""
 NEW = (NEXT["content"], LATER["content"], RESULTS[0])
 
 
@@ -124,4 +124,4 @@ def seam(text: str) -> str:
 def changed(renderings: Sequence[Rendered]) -> tuple[str, ...]:
     """Return what a re-render leaves out in any conversation, each once."""
     gone = (one for rendering in renderings for cell in rendering.cells for one in cell.changed)
-    return tuple(dict.fromkeys(f"{one[:60]}{'…' * (len(one) > 60)}".replace("\n", "⏎") for one in gone))[:6]  # noqa: PLR2004
+    return tuple(dict.fromkeys(gone))[:CHANGES]
