@@ -136,10 +136,11 @@ def test_the_oracle_says_where_it_cannot_see_the_end_of_a_turn(template: str) ->
     [
         (CHATML, {"<|im_end|>"}),
         (CALLED, {"<|im_end|>", "<|call|>"}),
+        (CHATML.replace("<|im_end|>", "<call><|im_end|>"), {"<|im_end|>"}),
         (OPENERS, {"<|user|>", "<|observation|>", "<|system|>"}),
         (UNMARKED, set()),
     ],
-    ids=["one", "another after calls", "openers", "none"],
+    ids=["one", "another after calls", "the last of two", "openers", "none"],
 )
 def test_stops_are_the_markers_that_end_turns(template: str, expected: set[str]) -> None:
     markers = {"<|im_end|>", "<|im_start|>", "<call>", "</call>", "<|call|>"}

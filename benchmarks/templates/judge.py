@@ -232,7 +232,10 @@ class Judge:
             return Sampled(step, found.lost, unclear="the template ends no call with a stop", unclosed=True)
         if conversation.end is End.STOP and span is not None:
             return Sampled(step, found.lost, (self.family.encode(found.after[span[1] :]),))
-        tails = (self.family.encode(found.after[place:]) for place in closes(conversation, found, span))
+        tails = (
+            self.family.encode(found.after[place:])
+            for place in closes(conversation, found, span, self.stops.close)
+        )
         return Sampled(step, found.lost, tuple(tails), unclosed=span is None)
 
     def _prompt_ids(self, conversation: Conversation) -> list[int]:

@@ -108,25 +108,32 @@ class Stops:
     Attributes:
         plain: What ends a plain turn; None if the template writes no marker there.
         all: Every stop.
+        close: What the template writes after a plain turn, up to its stop.
     """
 
     plain: str | None
     all: frozenset[str]
+    close: str = ""
 
 
 def stops(write: Write, found: Mapping[str, tuple[Conversation, Truth]], markers: Collection[str]) -> Stops:
     """Return the stops that the conversations in `found`, by shape, show.
 
-    A plain turn ends with the first marker after it if nothing but white space stands before. The marker
-    opens the next message if it is the only one before its text, and a turn that is the last message lacks
-    it. Then each opener that follows a turn is a stop. A turn with calls may end with a stop of its own: the
-    last marker that stands there whether anything follows or not.
+    A plain turn ends with a marker if nothing but white space stands before the first one: with the last that
+    stands there whether anything follows or not, and before what opens the model's turn; else with the first.
+    That opens the next message if it is the only one before its text, and a turn that is the last message
+    lacks it. Then each opener that follows a turn is a stop. A turn with calls may end with a stop of its
+    own: the last marker that stands there whether anything follows or not.
     """
-    plain, opens = None, False
+    plain, close, opens = None, "", False
     for conversation, one in found.values():
         marker = _first_marker(one.after, markers)
         if not conversation.calls and marker is not None:
-            plain = marker
+            closed = _before_opener(write, conversation, _always(write, conversation, one), markers)
+            plain = _last_marker(closed, markers) or marker
+            close = (
+                closed.rstrip() if closed.rstrip().endswith(plain) else one.after.partition(plain)[0] + plain
+            )
             further = one.after[one.after.index(marker) + len(marker) : one.fresh]
             opens = marker not in _alone(write, conversation) and not any(m in further for m in markers)
             break
@@ -137,7 +144,7 @@ def stops(write: Write, found: Mapping[str, tuple[Conversation, Truth]], markers
         if conversation.calls and first_stop(one, known) is None:
             own = _stop_of_calls(write, conversation, one, markers, opens=opens)
             known |= {own} if own else set()
-    return Stops(plain, frozenset(known))
+    return Stops(plain, frozenset(known), close)
 
 
 def _first_marker(after: str, markers: Collection[str]) -> str | None:
@@ -161,11 +168,29 @@ def _stop_of_calls(
     write: Write, conversation: Conversation, found: Truth, markers: Collection[str], *, opens: bool
 ) -> str | None:
     """Return what ends a turn with calls that no stop of plain turns ends."""
-    always = found.after[: shared(_alone(write, conversation), found.after[: found.fresh])]
-    if opens:
-        return _first_marker(found.after[len(always) :], markers)
-    ends = always.rstrip()
+    always = _always(write, conversation, found)
+    return _first_marker(found.after[len(always) :], markers) if opens else _last_marker(always, markers)
+
+
+def _always(write: Write, conversation: Conversation, found: Truth) -> str:
+    """Return what stands after the turn whether anything follows or not."""
+    return found.after[: shared(_alone(write, conversation), found.after[: found.fresh])]
+
+
+def _last_marker(text: str, markers: Collection[str]) -> str | None:
+    """Return the marker that a text ends with, white space aside."""
+    ends = text.rstrip()
     return max((one for one in markers if ends.endswith(one)), key=len, default=None)
+
+
+def _before_opener(write: Write, conversation: Conversation, text: str, markers: Collection[str]) -> str:
+    """Return a text up to the marker that opens the model's turn; empty where none can be seen."""
+    try:
+        prompt, silent = write(conversation.history), write(conversation.history, speaking=False)
+    except TemplateRefused:
+        return ""
+    opener = _first_marker(prompt[shared(prompt, silent) :], markers)
+    return "" if opener is None else text.partition(opener)[0]
 
 
 def changes(write: Write, conversation: Conversation, found: Truth) -> tuple[str, ...]:

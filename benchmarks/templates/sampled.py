@@ -35,15 +35,19 @@ class Sampled:
         return [[*kept, *tail] for tail in self.tails]
 
 
-def closes(conversation: Conversation, found: Truth, span: tuple[int, int] | None) -> tuple[int, ...]:
+def closes(
+    conversation: Conversation, found: Truth, span: tuple[int, int] | None, close: str
+) -> tuple[int, ...]:
     """Return where the close of a turn may begin that was cut, or that ended with an odd stop.
 
-    After a plain turn that is right after its words. A call that was cut may be closed at the stop, or at the
-    white space before it: which of that is the call's cannot be seen.
+    After a plain turn that is right after its words. A call that was cut may be closed at the stop, at the
+    white space before it, or with the `close` of a plain turn: which of that is the call's cannot be seen.
     """
     if span is None or not (conversation.calls and found.calls):
         return (0,)
-    return span[0], len(found.after[: span[0]].rstrip())
+    begin, end = span
+    plain = [end - len(close)] if close and found.after[:end].endswith(close) else []
+    return begin, len(found.after[:begin].rstrip()), *plain
 
 
 def spelled(text: str) -> list[int]:
