@@ -109,42 +109,52 @@ class Stops:
         plain: What ends a plain turn; None if the template writes no marker there.
         all: Every stop.
         close: What the template writes after a plain turn, up to its stop.
+        opens: Whether the stop is what opens the next message.
     """
 
     plain: str | None
     all: frozenset[str]
     close: str = ""
+    opens: bool = False
 
 
 def stops(write: Write, found: Mapping[str, tuple[Conversation, Truth]], markers: Collection[str]) -> Stops:
     """Return the stops that the conversations in `found`, by shape, show.
 
-    A plain turn ends with a marker if nothing but white space stands before the first one: with the last that
-    stands there whether anything follows or not, and before what opens the model's turn; else with the first.
-    That opens the next message if it is the only one before its text, and a turn that is the last message
-    lacks it. Then each opener that follows a turn is a stop. A turn with calls may end with a stop of its
-    own: the last marker that stands there whether anything follows or not.
+    If the stop of plain turns opens the next message, each opener that follows a turn is a stop. A turn with
+    calls may end with a stop of its own: the last marker that stands there whether anything follows or not.
     """
-    plain, close, opens = None, "", False
+    plain = next((one for one in found.values() if _is_plain(*one, markers)), None)
+    ended = Stops(None, frozenset()) if plain is None else _plain_stop(write, *plain, markers)
+    known = {ended.plain} if ended.plain is not None else set()
     for conversation, one in found.values():
-        marker = _first_marker(one.after, markers)
-        if not conversation.calls and marker is not None:
-            closed = _before_opener(write, conversation, _always(write, conversation, one), markers)
-            plain = _last_marker(closed, markers) or marker
-            close = (
-                closed.rstrip() if closed.rstrip().endswith(plain) else one.after.partition(plain)[0] + plain
-            )
-            further = one.after[one.after.index(marker) + len(marker) : one.fresh]
-            opens = marker not in _alone(write, conversation) and not any(m in further for m in markers)
-            break
-    known = {plain} if plain is not None else set()
-    for conversation, one in found.values():
-        if opens and not conversation.calls:
+        if ended.opens and not conversation.calls:
             known |= {marker} if (marker := _first_marker(one.after, markers)) else set()
         if conversation.calls and first_stop(one, known) is None:
-            own = _stop_of_calls(write, conversation, one, markers, opens=opens)
+            own = _stop_of_calls(write, conversation, one, markers, opens=ended.opens)
             known |= {own} if own else set()
-    return Stops(plain, frozenset(known), close)
+    return attrs.evolve(ended, all=frozenset(known))
+
+
+def _is_plain(conversation: Conversation, found: Truth, markers: Collection[str]) -> bool:
+    """Return whether a turn has no calls, and a marker follows it."""
+    return not conversation.calls and _first_marker(found.after, markers) is not None
+
+
+def _plain_stop(write: Write, conversation: Conversation, found: Truth, markers: Collection[str]) -> Stops:
+    """Return what ends a plain turn, if nothing but white space stands before the first marker after it.
+
+    That is the last marker that stands there whether anything follows or not, and before what opens the
+    model's turn; else the first one. It opens the next message if it is the only one before its text, and a
+    turn that is the last message lacks it.
+    """
+    first = _first_marker(found.after, markers) or ""
+    closed = _before_opener(write, conversation, _always(write, conversation, found), markers).rstrip()
+    last = _last_marker(closed, markers)
+    further = found.after[found.after.index(first) + len(first) : found.fresh]
+    opens = first not in _alone(write, conversation) and not any(one in further for one in markers)
+    close = found.after.partition(first)[0] + first if last is None else closed
+    return Stops(last or first, frozenset(), close, opens=opens)
 
 
 def _first_marker(after: str, markers: Collection[str]) -> str | None:
