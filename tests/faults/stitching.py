@@ -228,6 +228,18 @@ FAULTS = (
         "return Cut(0, size)",
     ),
     Fault(
+        "of several stops after a call the first counts, even one that an id spells",
+        "seams/prove.py",
+        "cuts = {Cut(place, 1) for place in (yield from _known_stops(located, turn))}",
+        "cuts = {Cut(place, 1) for place in (yield from _known_stops(located, turn))[:1]}",
+    ),
+    Fault(
+        "no template demands a system text",
+        "seams/suffix.py",
+        "opened if after_system else in_parts",
+        "in_parts",
+    ),
+    Fault(
         "of several closes of a call none counts",
         "seams/prove.py",
         "return found if set(turn.stops).isdisjoint(turn.suffix) else found[:1]",

@@ -368,8 +368,7 @@ def _closed(turn: SampledTurn, located: LocatedTurn) -> Questions[int]:
     size = len(turn.suffix)
     if not turn.stops or not set(turn.stops).isdisjoint(turn.suffix):
         return size
-    always = yield from _always_written(located)
-    return next((place + 1 for place, index in enumerate(always) if index in turn.stops), size)
+    return next((place + 1 for place in (yield from _known_stops(located, turn))), size)
 
 
 def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
@@ -391,6 +390,8 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
         cuts = {cut for stop in turn.stops for cut in _stops(tail, turn.suffix, call, stop)}
     if not cuts:
         cuts = yield from _known_close(located, turn, call)
+    if not cuts:  # the only one: an id of a call may spell another
+        cuts = {Cut(place, 1) for place in (yield from _known_stops(located, turn))}
     if len(cuts) == 1:
         return cuts.pop()
     if not cuts and turn.stop is not None:
@@ -417,6 +418,12 @@ def _known_close(located: LocatedTurn, turn: SampledTurn, call: CallClose) -> Qu
     place = always.index(stop) - close.index(stop)
     stands = place >= 0 and always[place : place + len(close)] == close
     return {Cut(place, len(close))} if stands and always.count(stop) == close.count(stop) else set()
+
+
+def _known_stops(located: LocatedTurn, turn: SampledTurn) -> Questions[list[int]]:
+    """Return where known stops stand in the tail, whatever follows the turn."""
+    always = yield from _always_written(located)
+    return [place for place, index in enumerate(always) if index in turn.stops]
 
 
 def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...]]:

@@ -35,7 +35,10 @@ CALL_ID = "a1b2c3d4e"
 def lookups(
     name: str, x: int, call_ids: Sequence[str] = (CALL_ID,), role: str = "tool"
 ) -> tuple[Context, Context]:
-    """Return tool calls and their results, with the arguments as an object and as text."""
+    """Return tool calls and their results, with the arguments as an object and as text.
+
+    Arguments are texts: some templates join them to texts.
+    """
 
     def lookup(arguments: Any) -> Context:
         function = {"name": name, "arguments": arguments}
@@ -44,7 +47,7 @@ def lookups(
         results = ({"role": role, "tool_call_id": call_id, **result} for call_id in call_ids)
         return ({"role": "assistant", "content": "", "tool_calls": calls}, *results)
 
-    return lookup({"x": x}), lookup(json.dumps({"x": x}))
+    return lookup({"x": str(x)}), lookup(json.dumps({"x": str(x)}))
 
 
 OF_SYSTEM = ("system", "developer")

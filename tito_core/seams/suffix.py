@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
+
 from ..errors import InputError, TemplateRefused
-from ..questions import Questions, T, TokenizeFn, answer, ask, in_parts, relayed
+from ..questions import Question, Questions, T, TokenizeFn, answer, ask, in_parts, relayed
 from .seam import common_prefix, seam_questions
 from .stand_in import SYSTEM, USER, TurnForm
 
@@ -29,15 +31,22 @@ def suffix_questions() -> Questions[tuple[int, ...]]:
     """Ask for the close: what follows a turn where the model speaks next, without the generation prompt.
 
     Ids that stand there only before a user message, or only before a system message, belong to that
-    message's opener. A template that takes only lists of parts is asked with those.
+    message's opener. A template that demands a system text, or lists of parts, is asked with those.
     """
     return (yield from as_taken(close_questions()))
 
 
 def as_taken(questions: Questions[T]) -> Questions[T]:
-    """Ask `questions` with texts, or with lists of parts if the template takes no texts."""
-    takes_texts = yield from takes_texts_questions()
-    return (yield from questions if takes_texts else relayed(questions, in_parts))
+    """Ask `questions` with texts; if the template does not take them so, after a system text, or in parts."""
+    if (yield from takes_texts_questions()):
+        return (yield from questions)
+    after_system = yield from relayed(takes_texts_questions(), opened)
+    return (yield from relayed(questions, opened if after_system else in_parts))
+
+
+def opened(question: Question) -> Question:
+    """Return `question` with a system text in front; some templates demand one."""
+    return attrs.evolve(question, messages=(SYSTEM, *question.messages))
 
 
 def takes_texts_questions() -> Questions[bool]:

@@ -89,6 +89,25 @@ def test_a_turn_is_continued_after_the_first_stop_that_follows_it(
     assert found.added == tuple(rest if cut else rest[rest.index(stop) + 1 :])
 
 
+CALLED_LATER = written(lambda _, last: "" if last else "\n<e>\n", called)
+TWO_CLOSES = written(lambda m, _: "<e>\n" if m.get("tool_calls") else "\n\n<e>", called)
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+@pytest.mark.parametrize("write", [CALLED_LATER, TWO_CLOSES], ids=["only before more", "another close"])
+@pytest.mark.parametrize(("turn", "new"), [(CALLING, [result("7")]), (TWO, [result("7"), result("8", "c2")])])
+def test_a_call_is_continued_after_the_only_stop_that_always_follows_it(
+    write: Write, turn: Plain, new: list[Plain], *, profiled: bool
+) -> None:
+    tokenize, stop = tokenizer(write), encode("<e>")
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode(called(turn)), *stop]
+    profile = GrowingProfile(probe(tokenize, stop)) if profiled else None
+    found = Bridge(tokenize, stop, profile=profile).extend(ids, new, turn=turn, history=[HELLO])
+    assert isinstance(found, Extension), found
+    rest = f"{write([HELLO, turn, *new])}<a>".split(called(turn))[1]
+    assert found.added == tuple(encode(rest.partition("<e>")[2]))
+
+
 def skips_last_call(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     """Leave out the calls of the last message if the model is to speak next: they might go on."""
     last = len(messages) - 1
@@ -128,3 +147,20 @@ def test_a_system_text_that_waits_for_the_next_user_is_not_lost(known: Any) -> N
     tokenize, stop = tokenizer(collects_system), encode("<e>")
     ids = [*tokenize([HELLO, ASIDE], add_generation_prompt=True), *encode("Fjord"), *stop]
     assert isinstance(Bridge(tokenize, stop).extend(ids, [MORE], **known), Refusal)
+
+
+def demands_system(messages: Sequence[Message]) -> str:
+    """Fail without a system text, as templates do that read a variable which only such a text sets."""
+    if messages[0]["role"] != "system":
+        raise TemplateRefused("'system_message' is undefined")
+    return "".join(f"{OPENERS[m['role']]}{plain(m)}<e>" for m in messages)
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+def test_a_template_that_demands_a_system_text_is_asked_with_one(*, profiled: bool) -> None:
+    tokenize, stop, history = tokenizer(demands_system), encode("<e>"), [ASIDE, HELLO]
+    profile = GrowingProfile(probe(tokenize, stop)) if profiled else None
+    ids = [*tokenize(history, add_generation_prompt=True), *encode("Fjord"), *stop]
+    found = Bridge(tokenize, stop, profile=profile).extend(ids, [MORE], turn=SAID, history=history)
+    assert isinstance(found, Extension), found
+    assert found.added == tuple(encode("<u>more<e><a>"))

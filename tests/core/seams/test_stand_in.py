@@ -174,8 +174,8 @@ def lookup(context: tuple[Plain, ...]) -> tuple[Any, Plain]:
 def test_a_lookup_is_a_call_and_its_result_in_both_spellings() -> None:
     as_object, as_text = contexts("tool").likely
     arguments, result = lookup(as_object)
-    assert arguments == {"x": 3}
-    assert lookup(as_text) == ('{"x": 3}', result)
+    assert arguments == {"x": "3"}
+    assert lookup(as_text) == ('{"x": "3"}', result)
     assert result == {"role": "tool", "tool_call_id": CALL_ID, "name": "add", "content": "7"}
     calls = calls_of(as_object[-2])
     assert [(one["id"], one["type"], one["function"]["name"]) for one in calls] == [
@@ -185,7 +185,7 @@ def test_a_lookup_is_a_call_and_its_result_in_both_spellings() -> None:
 
 
 def test_a_lookup_in_an_unlike_history_is_another() -> None:
-    function = {"name": UNLIKELY, "arguments": {"x": 25}}
+    function = {"name": UNLIKELY, "arguments": {"x": "25"}}
     richest = contexts("user", ["real"]).unlike[0]
     assert calls_of(richest[2]) == [{"id": "real", "type": "function", "function": function}]
     assert richest[3] == {"role": "tool", "tool_call_id": "real", "name": UNLIKELY, "content": "Now: 29"}
@@ -222,7 +222,7 @@ def test_related_histories_have_the_messages_of_the_real_history(
 def test_related_histories_in_a_tool_loop_end_with_a_result_in_both_forms() -> None:
     first, second = akin_histories("tool", (TEXT, USER))
     assert first[:2] == second[:2] == (TEXT, USER)
-    assert (lookup(first)[0], lookup(second)[0]) == ({"x": 3}, '{"x": 3}')
+    assert (lookup(first)[0], lookup(second)[0]) == ({"x": "3"}, '{"x": "3"}')
     assert roles(first) == roles(second) == "suat"
     assert (calls_of(first[2])[0]["function"]["name"], first[3]["name"]) == ("add", "add")
 
