@@ -68,6 +68,7 @@ class Load:
         p50: Half of the turns took less than these milliseconds.
         p99: All but one in a hundred took less than these.
         memory: By how many bytes the server grew at most.
+        repeats: How many requests were sent again because the engine was not reached.
         wrong: Errors, and comparisons of ids that failed.
     """
 
@@ -79,6 +80,7 @@ class Load:
     p50: float
     p99: float
     memory: int
+    repeats: int
     wrong: int
 
 
@@ -105,6 +107,7 @@ def loaded(server: ServerProcess, name: str, sessions: int, turns: int, progress
         p50=seconds[len(seconds) // 2] * 1e3,
         p99=seconds[len(seconds) * 99 // 100] * 1e3,
         memory=server.memory("VmHWM") - memory,
+        repeats=sum(agent.repeats for agent in agents),
         wrong=len(errors) + sum(agent.mismatches for agent in agents) + (len(seconds) != sessions * turns),
     )
 
@@ -187,6 +190,7 @@ def print_loads(console: Console, loads: Sequence[Load]) -> None:
         ("memory, MB", gateway.memory / 1e6, proxy.memory / 1e6),
     ):
         table.add_row(label, f"{mine:.1f}", f"{floor:.1f}", f"{mine / floor:.2f}")
+    table.add_row("requests that were sent again", str(gateway.repeats), str(proxy.repeats), "")
     table.add_row("errors and wrong ids", str(gateway.wrong), str(proxy.wrong), "")
     console.print(table)
 

@@ -19,6 +19,10 @@ from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import samples
 
+RETRIES = 3
+"""How often a request is sent at most."""
+UNREACHED = '"UnreachableError"'
+"""What the gateway calls it in the last event of a stream."""
 TOOL = {
     "type": "function",
     "function": {
@@ -43,6 +47,7 @@ class Agent:
         last: All ids of the turn before.
         sampled: All sampled ids received so far.
         errors: Errors of its requests.
+        repeats: How many requests were sent again because the engine was not reached.
         mismatches: Comparisons of ids that failed.
         seconds: Seconds of each turn.
     """
@@ -57,6 +62,7 @@ class Agent:
     last: list[int] = attrs.field(factory=list)
     sampled: list[int] = attrs.field(factory=list)
     errors: list[str] = attrs.field(factory=list)
+    repeats: int = 0
     mismatches: int = 0
     seconds: list[float] = attrs.field(factory=list)
 
@@ -84,18 +90,26 @@ class Agent:
             "stream": self.stream,
         }
         start = time.perf_counter()
-        path = f"/sessions/{self.name}" if self.session else ""
-        answer = await self.http.post(f"{path}/v1/chat/completions", json=body)
+        prompt, ids, message = await self._answer(body)
         self.seconds.append(time.perf_counter() - start)
-        if answer.status_code != 200:  # noqa: PLR2004  # any other status is an error
-            raise ValueError(f"{answer.status_code} {answer.text}")
-        prompt, ids, message = _streamed(answer.text) if self.stream else _whole(answer.json())
         self.mismatches += prompt[: len(self.last)] != self.last
         self.last = prompt + ids
         self.sampled += ids
         calls = message.get("tool_calls") or []
         results = [{"role": "tool", "tool_call_id": call["id"], "content": "sunny"} for call in calls]
         self.messages = [*self.messages, message, *(results or [{"role": "user", "content": "more"}])]
+
+    async def _answer(self, body: dict[str, Any]) -> tuple[list[int], list[int], Any]:
+        """Return the answer; ask again where the server says that the engine was not reached, as SDKs do."""
+        path = f"/sessions/{self.name}" if self.session else ""
+        for _ in range(RETRIES):
+            answer = await self.http.post(f"{path}/v1/chat/completions", json=body)
+            if answer.status_code != 503 and UNREACHED not in answer.text:  # noqa: PLR2004  # the status of an outage
+                break
+            self.repeats += 1
+        if answer.status_code != 200:  # noqa: PLR2004  # any other status is an error
+            raise ValueError(f"{answer.status_code} {answer.text}")
+        return _streamed(answer.text) if self.stream else _whole(answer.json())
 
     async def _check(self, turns: int) -> None:
         """Compare the samples with the received ids."""
