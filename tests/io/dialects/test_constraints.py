@@ -110,8 +110,8 @@ def test_only_allowed_tools_are_called_and_the_prompt_keeps_all(route: str) -> N
 def results(message: Any) -> list[Any]:
     """Return what comes after a message: the results of its calls, or a question."""
     calls = message.tool_calls or ()
-    told = [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in calls]
-    return told or [{"role": "user", "content": "Another."}]
+    results = [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in calls]
+    return results or [{"role": "user", "content": "Another."}]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -87,9 +87,9 @@ def test_a_bomb_takes_little(tmp_path: Path, name: str) -> None:
         cwd=Path(__file__).parents[3],
         check=True,
     )
-    _, told, peak, seconds = json.loads(ran.stdout)
-    assert said in told
-    assert str(path) in told
+    _, text, peak, seconds = json.loads(ran.stdout)
+    assert said in text
+    assert str(path) in text
     assert peak < MEGABYTES
     assert seconds < SECONDS
 

@@ -69,9 +69,9 @@ def test_a_message_without_a_stop_string_is_unchanged(turn: dict[str, Any]) -> N
 
 def gptme_echo(turn: dict[str, Any]) -> dict[str, Any]:
     """Return a turn as gptme 0.35 sends it back: reasoning between tags, before the content."""
-    told = {name: value for name, value in turn.items() if name != "reasoning"}
+    rest = {name: value for name, value in turn.items() if name != "reasoning"}
     thought = turn.get("reasoning")
-    return {**told, "content": f"<think>\n{thought}\n</think>\n\n{turn['content']}\n"} if thought else told
+    return {**rest, "content": f"<think>\n{thought}\n</think>\n\n{turn['content']}\n"} if thought else rest
 
 
 def copilot_echo(turn: dict[str, Any]) -> dict[str, Any]:
@@ -208,8 +208,8 @@ async def test_an_agent_that_writes_reasoning_as_text_goes_on_by_ids(echo: Any) 
             turn.pop("reasoning_content")
             assert turn["reasoning"]
             calls = turn.get("tool_calls") or ()
-            told = [{"role": "tool", "tool_call_id": one["id"], "content": "7"} for one in calls]
-            messages += [echo({**turn, "content": turn["content"] or ""}), *(told or [user()])]
+            results = [{"role": "tool", "tool_call_id": one["id"], "content": "7"} for one in calls]
+            messages += [echo({**turn, "content": turn["content"] or ""}), *(results or [user()])]
         async with gateway.sessions.using(name) as session:
             found = [
                 (one.origin.route, "TEXT_ECHO" in one.origin.forgiven) for one in session.commits.values()
