@@ -230,8 +230,8 @@ FAULTS = (
     Fault(
         "of several stops after a call the first counts, even one that an id spells",
         "seams/prove.py",
-        "cuts = {Cut(place, 1) for place in (yield from _known_stops(located, turn))}",
-        "cuts = {Cut(place, 1) for place in (yield from _known_stops(located, turn))[:1]}",
+        "{Cut(place, 1) for place in _known_stops(always, turn)}",
+        "{Cut(place, 1) for place in _known_stops(always, turn)[:1]}",
     ),
     Fault(
         "no template demands a system text",

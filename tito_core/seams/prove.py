@@ -368,7 +368,8 @@ def _closed(turn: SampledTurn, located: LocatedTurn) -> Questions[int]:
     size = len(turn.suffix)
     if not turn.stops or not set(turn.stops).isdisjoint(turn.suffix):
         return size
-    return next((place + 1 for place in (yield from _known_stops(located, turn))), size)
+    always = yield from _always_written(located)
+    return next((place + 1 for place in _known_stops(always, turn)), size)
 
 
 def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
@@ -389,9 +390,9 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     if not cuts:
         cuts = {cut for stop in turn.stops for cut in _stops(tail, turn.suffix, call, stop)}
     if not cuts:
-        cuts = yield from _known_close(located, turn, call)
-    if not cuts:  # the only one: an id of a call may spell another
-        cuts = {Cut(place, 1) for place in (yield from _known_stops(located, turn))}
+        always = yield from _always_written(located)
+        # Of stops alone the only one counts: an id of a call may spell another.
+        cuts = _known_close(always, turn, call) or {Cut(place, 1) for place in _known_stops(always, turn)}
     if len(cuts) == 1:
         return cuts.pop()
     if not cuts and turn.stop is not None:
@@ -403,13 +404,12 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     return Refusal(Reason.UNPROVEN_TAIL, f"{len(cuts)} places where the tool call's turn may end")
 
 
-def _known_close(located: LocatedTurn, turn: SampledTurn, call: CallClose) -> Questions[set[Cut]]:
+def _known_close(always: tuple[int, ...], turn: SampledTurn, call: CallClose) -> set[Cut]:
     """Return where a call is closed that is written otherwise once something follows; at most one place.
 
     A template may write a call's id only then. The close is the suffix, or begins with a known stop. It must
     stand there whatever follows, and no other such stop may: that could be in an id, or close the turn, too.
     """
-    always = yield from _always_written(located)
     stop = next((one for one in always if one in turn.stops), None)
     if stop is None or stop not in call.ids:
         return set()
@@ -420,9 +420,8 @@ def _known_close(located: LocatedTurn, turn: SampledTurn, call: CallClose) -> Qu
     return {Cut(place, len(close))} if stands and always.count(stop) == close.count(stop) else set()
 
 
-def _known_stops(located: LocatedTurn, turn: SampledTurn) -> Questions[list[int]]:
-    """Return where known stops stand in the tail, whatever follows the turn."""
-    always = yield from _always_written(located)
+def _known_stops(always: tuple[int, ...], turn: SampledTurn) -> list[int]:
+    """Return where known stops stand in what is always written after the turn."""
     return [place for place, index in enumerate(always) if index in turn.stops]
 
 
