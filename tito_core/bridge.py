@@ -11,13 +11,16 @@ from .checks import require
 from .errors import InputError, TemplateRefused
 from .ids import Ids, checked
 from .join import NextPrompt, SampledIds, join
-from .ledger import Ledger
-from .locate import turn_after
+from .ledger import Ledger, Origin
+from .locate import strayed, turn_after
+from .media import NO_MEDIA, Media, MediaRange, PlaceholderIds, Placeholders, media_runs
 from .message import LISTENED_TO, Message, Messages, called_ids, copied, is_multimodal, message_copy
 from .normalization.clean import flattened
+from .normalization.media import Medium, media_of
 from .policy import STRICT, Policy
 from .questions import Questions, TokenizeFn, answer, require_callable
 from .refusal import Reason, Refusal
+from .seams.placeholders import unplaced
 from .seams.prove import Environment, Proof, SampledTurn
 from .seams.spans import MessageSpan, spans_questions
 from .seams.suffix import suffix_questions
@@ -40,6 +43,8 @@ class Extension(NextPrompt):
         kept_stop: The sampled odd stop that stands before the close, if the policy says so.
         generation_prompt: How many ids at the end are the generation prompt.
         ledger: Who wrote each id. Given ids count as `Origin.PROMPT` unless `sampled` was given.
+        media: Where media stand in the ids, those of the new messages last.
+        unexpanded: How many media of the new messages are placeholders still (see `tito_core.expansion`).
         spans: For each new message its positions in `added`; a refusal that says why they are unknown, or
             None if the bridge was made with `spans=False`.
     """
@@ -59,6 +64,7 @@ class Known(TypedDict, total=False):
         truncated: Whether the turn was cut short. If unknown, the stop ids tell it.
         ledger: Who wrote each prompt id, such as the `ledger` of the extension that the prompt was. It needs
             `sampled`.
+        media: Where media stand in the ids, such as the `media` of the extension that the prompt was.
     """
 
     turn: Message | None
@@ -66,6 +72,7 @@ class Known(TypedDict, total=False):
     sampled: int | None
     truncated: bool | None
     ledger: Ledger | None
+    media: Sequence[MediaRange] | None
 
 
 class BridgeQuestions(Generic[F]):
@@ -80,6 +87,7 @@ class BridgeQuestions(Generic[F]):
         profile: ProfileLike | None = None,
         suffix: Sequence[int] | None = None,
         spans: bool = True,
+        media: PlaceholderIds | None = None,
     ) -> None:
         """Ask nothing yet. Raises `InputError` that names the argument which is malformed."""
         require_callable(tokenize_fn)
@@ -94,12 +102,13 @@ class BridgeQuestions(Generic[F]):
         self.profile = profile
         self.suffix = None if suffix is None else checked(suffix, "suffix")
         self.spans = spans
+        self.placeholders = Placeholders.of(media)
 
     def extend_questions(
         self, ids: Sequence[int], new_messages: Sequence[Message], **known: Unpack[Known]
     ) -> Questions[Extension | Refusal]:
         """Ask what `Bridge.extend` asks; the arguments and the result are its own."""
-        end = _EndOfTurn.of(ids, new_messages, known)
+        end = _EndOfTurn.of(ids, new_messages, known, self.placeholders)
         if end.unfit is not None:
             return end.unfit
         if self.suffix is None:
@@ -148,6 +157,8 @@ class Bridge(BridgeQuestions[TokenizeFn]):
         profile: What is known of the template (see `tito_core.seams.probe`). It saves questions.
         suffix: The ids with which the template closes a turn (see `suffix_ids`); asked once unless given.
         spans: Whether to ask which ids belong to which new message, once or twice for each.
+        media: The ids that the template writes for a medium, such as `{"image": [151655]}`. Without them
+            media are refused.
 
     >>> def tokenize(messages, *, add_generation_prompt):      # 1 opens a turn, 2 closes it
     ...     ids = [i for m in messages for i in (1, len(m["role"]), *m["content"].encode(), 2)]
@@ -172,7 +183,8 @@ class Bridge(BridgeQuestions[TokenizeFn]):
         Args:
             ids: Ids of the last prompt and of its completion.
             new_messages: The messages after the turn: tool results, user messages.
-            known: `turn`, `history`, `sampled`, `truncated` and `ledger`, as far as known (see `Known`).
+            known: `turn`, `history`, `sampled`, `truncated`, `ledger` and `media`, as far as known (see
+                `Known`).
 
         Raises:
             InputError: An argument is malformed; the message names it.
@@ -192,9 +204,18 @@ class _EndOfTurn:
     sampled: int | None
     truncated: bool | None
     ledger: Ledger | None
+    media: Media
+    placeholders: Placeholders | None
+    new_media: tuple[Medium, ...]
 
     @classmethod
-    def of(cls, ids: Sequence[int], new_messages: Sequence[Message], known: Known) -> _EndOfTurn:
+    def of(
+        cls,
+        ids: Sequence[int],
+        new_messages: Sequence[Message],
+        known: Known,
+        placeholders: Placeholders | None,
+    ) -> _EndOfTurn:
         """Copy and check; raises `InputError`, and `TypeError` for a name that `Known` has not."""
         unknown = known.keys() - Known.__annotations__.keys()
         if unknown:
@@ -202,14 +223,18 @@ class _EndOfTurn:
             raise TypeError(f"extend has no argument {', '.join(sorted(unknown))}: give {names}")
         turn, history = known.get("turn"), known.get("history")
         sampled, truncated = known.get("sampled"), known.get("truncated")
+        messages, media = copied(new_messages, "new_messages"), known.get("media")
         end = cls(
             Ids.of(ids, "ids"),
-            flattened(copied(new_messages, "new_messages")),
+            flattened(messages),
             None if turn is None else message_copy(turn, "turn"),
             None if history is None else Messages.of(history, "history"),
             sampled,
             truncated,
             known.get("ledger"),
+            NO_MEDIA if media is None else Media.of(media),
+            placeholders,
+            media_of(messages),
         )
         require(truncated, (bool, type(None)), "truncated", "True, False, or None if it is unknown")
         if sampled is not None and (type(sampled) is not int or not 0 <= sampled <= len(end.ids)):
@@ -230,24 +255,44 @@ class _EndOfTurn:
             return Refusal(Reason.NO_IDS, "there are no prompt ids")
         if not self.environment:
             return Refusal(Reason.NOTHING_NEW, "there are no new messages")
-        if is_multimodal((*turn, *self.environment)) or (
-            self.history is not None and self.history.multimodal
-        ):
-            return Refusal(Reason.MULTIMODAL, "the conversation has media")
         if turn and turn[0]["role"] != "assistant":
             return Refusal(Reason.NOT_ASSISTANT, f"the turn is a {turn[0]['role']} message")
-        return None
+        return self._unfit_media(turn) if self.shows_media or self.placeholders else None
+
+    @property
+    def shows_media(self) -> bool:
+        """Whether there are media in what is known of the conversation."""
+        history = self.history is not None and self.history.multimodal
+        return (
+            history
+            or bool(self.media)
+            or is_multimodal((*([self.turn] if self.turn else []), *self.environment))
+        )
+
+    def _unfit_media(self, turn: Sequence[Message]) -> Refusal | None:
+        """Return why these media cannot be continued, None if they can."""
+        prompt, shown = self.ids.length - (self.sampled or 0), len(self.media)
+        if self.media and self.media[-1].stop > prompt:
+            raise InputError(f"media ends at {self.media[-1].stop} of {prompt} prompt ids")
+        if self.placeholders is None or is_multimodal(turn):
+            return Refusal(Reason.MULTIMODAL, "the conversation has media")
+        if self.history is not None and self.history.media != shown:
+            given = self.history.media
+            return Refusal(Reason.MULTIMODAL, f"the history has {given} media, {shown} ranges are given")
+        return unplaced(self.new_media, self.placeholders) or strayed(self.ids, self.media, self.placeholders)
 
     def sampled_ids(self, most: int, stops: Sequence[int]) -> SampledIds:
         """Return the end of the ids, of which a close may need `most`."""
         count = most if self.sampled is None else min(self.sampled, most)
+        prompt = self.ids.length - (self.sampled or 0)
         return SampledIds(
             ids=self.ids,
             turn=self.ids[-count:] if count else (),
             count=self.sampled or 0,
-            prompt_ledger=self.ledger or Ledger.prompt(self.ids.length - (self.sampled or 0)),
+            prompt_ledger=self.ledger or Ledger.of(media_runs(Origin.PROMPT, 0, prompt, self.media)),
             truncated=self.truncated,
             stops=stops,
+            media=self.media,
         )
 
     def turns(self, stop: int | None, stops: tuple[int, ...]) -> list[SampledTurn]:
@@ -255,8 +300,17 @@ class _EndOfTurn:
         possible = [(self.turn, ())] if self.turn else possible_turns(self.environment)
         return [attrs.evolve(self._turn(turn, stop), stops=stops, others=others) for turn, others in possible]
 
+    @property
+    def _shown(self) -> Placeholders | None:
+        """What the template writes for media; None where the whole conversation is known to have no media."""
+        return self.placeholders if self.history is None or self.shows_media else None
+
     def _turn(self, message: dict[str, Any], stop: int | None) -> SampledTurn:
         if self.history is not None:
-            return turn_after(self.history, message, self.environment, stop=stop)
-        reused = tuple(called_ids(message, self.environment))
-        return SampledTurn(message=message, stop=stop, history_known=False, reused=reused, switched=ANYWHERE)
+            turn = turn_after(self.history, message, self.environment, stop=stop)
+        else:
+            reused = tuple(called_ids(message, self.environment))
+            turn = SampledTurn(
+                message=message, stop=stop, history_known=False, reused=reused, switched=ANYWHERE
+            )
+        return attrs.evolve(turn, media=self.new_media, placeholders=self._shown)

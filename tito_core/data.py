@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 import attrs
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError, StructureHandlerNotFoundError
-from cattrs.gen import make_dict_structure_fn, override
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from .delta import StepDelta, deltas, joined
 from .errors import InputError
 from .ids import Ids, checked
 from .ledger import Ledger, Origin
+from .media import Media, MediaRange
 from .message import Messages
 from .normalization.receipts import Forgiveness
 from .step import Step
@@ -91,6 +92,8 @@ def _converter() -> Converter:
     write(Messages, list)
     read(Ledger, _ledger)
     write(Ledger, lambda ledger: [[_name(span.origin), span.stop - span.start] for span in ledger.spans])
+    read(Media, lambda data, _: Media.of(converter.structure(data, list[MediaRange])))
+    write(Media, lambda media: converter.unstructure(list(media)))
     read(Enum, _by_name)
     write(Enum, _name)
     read(tuple[float | None, ...] | None, lambda data, _: data)
@@ -108,6 +111,9 @@ def _converter() -> Converter:
     read(bytes, lambda data, _: _bytes(data))
     write(bytes, lambda data: binascii.b2a_base64(data, newline=False).decode())
     converter.register_structure_hook_factory(attrs.has, lambda kind: _structure(kind, converter))
+    without = override(omit_if_default=True)  # what has no media is stored as it was before there were any
+    write(Step, make_dict_unstructure_fn(Step, converter, media=without))
+    write(StepDelta, make_dict_unstructure_fn(StepDelta, converter, media=without, shared_media=without))
     return converter
 
 

@@ -16,6 +16,7 @@ import attrs
 from .errors import InputError
 from .ids import PACKED, Ids
 from .ledger import Ledger
+from .media import NO_MEDIA, Media
 from .message import Messages
 from .shared import Chain
 from .step import Step
@@ -45,6 +46,8 @@ class StepDelta:
             prompt shares no messages. The index is that of the step which has them first.
         shared_ids: Likewise for the ids of the prompt.
         shared_ledger: Likewise for the ledger of the prompt.
+        media: Media ranges of the prompt after the shared ones.
+        shared_media: Likewise for the media ranges of the prompt.
     """
 
     prompt: Messages
@@ -58,6 +61,8 @@ class StepDelta:
     shared_prompt: Place | None
     shared_ids: Place | None
     shared_ledger: Place | None
+    media: Media = NO_MEDIA
+    shared_media: Place | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = (
@@ -65,8 +70,9 @@ class StepDelta:
             tuple(self.completion),
             *map(_array, (self.prompt_ids, self.completion_ids)),
         )
-        rest = attrs.astuple(self, recurse=False, filter=attrs.filters.exclude(Messages, Ids, Ledger))
-        return _unpickled, (*own, self.prompt_ledger.runs, *rest)
+        rest = attrs.astuple(self, recurse=False, filter=attrs.filters.exclude(Messages, Ids, Ledger, Media))
+        ranges = (tuple(self.media),) if self.media else ()
+        return _unpickled, (*own, self.prompt_ledger.runs, *rest, *ranges)
 
 
 def _array(ids: Iterable[int]) -> array[int]:
@@ -77,14 +83,16 @@ def _unpickled(
     prompt: Any, completion: Any, prompt_ids: Any, completion_ids: Any, runs: Any, *rest: Any
 ) -> StepDelta:
     """Return a pickled delta."""
-    names = ("logprobs", "truncated", "key", "shared_prompt", "shared_ids", "shared_ledger")
+    names = ("logprobs", "truncated", "key", "shared_prompt", "shared_ids", "shared_ledger", "shared_media")
+    media = rest[len(names) :]
     return StepDelta(
         prompt=Messages(prompt),
         completion=Messages(completion),
         prompt_ids=Ids(prompt_ids),
         completion_ids=Ids(completion_ids),
         prompt_ledger=Ledger.of(runs),
-        **dict(zip(names, rest, strict=True)),
+        media=Media.of(*media) if media else NO_MEDIA,
+        **dict(zip(names, rest, strict=False)),  # steps that were stored without media have fewer
     )
 
 
@@ -101,13 +109,14 @@ def deltas(steps: Iterable[Step]) -> list[StepDelta]:
     >>> [(len(one.prompt), one.shared_ids, one.prompt_ids) for one in deltas(Trajectory([first, second]))]
     [(1, None, Ids([1, 2])), (1, (0, 3), Ids([1]))]
     """
-    messages, ids, ledgers = _Owners(), _Owners(), _Owners()
+    messages, ids, ledgers, media = _Owners(), _Owners(), _Owners(), _Owners()
     found = []
     for index, step in enumerate(steps):
         places = (
             messages.find(index, step.prompt),
             ids.find(index, step.prompt_ids),
             ledgers.find(index, step.prompt_ledger),
+            media.find(index, step.media),
         )
         messages.add(index, step.messages)
         ids.add(index, step.ids)
@@ -115,7 +124,9 @@ def deltas(steps: Iterable[Step]) -> list[StepDelta]:
     return found
 
 
-def _delta(step: Step, messages: Place | None, ids: Place | None, ledger: Place | None) -> StepDelta:
+def _delta(
+    step: Step, messages: Place | None, ids: Place | None, ledger: Place | None, media: Place | None
+) -> StepDelta:
     """Return a step without what stands at these places."""
     return StepDelta(
         prompt=Messages(tuple(step.prompt[_length(messages) :])),
@@ -129,6 +140,8 @@ def _delta(step: Step, messages: Place | None, ids: Place | None, ledger: Place 
         shared_prompt=messages,
         shared_ids=ids,
         shared_ledger=ledger,
+        media=Media(tuple(step.media[_length(media) :])),
+        shared_media=media,
     )
 
 
@@ -165,10 +178,12 @@ def joined(kind: type[T], added: Sequence[StepDelta]) -> T:
     parts do not fit together.
     """
     messages, ids, ledgers = _Prefixes(_messages), _Prefixes(_ids), _Prefixes(_ledger)
+    media = _Prefixes(_media)
     for one in added:
         messages.expect(one.shared_prompt)
         ids.expect(one.shared_ids)
         ledgers.expect(one.shared_ledger)
+        media.expect(one.shared_media)
     grown = kind()
     for index, one in enumerate(added):
         try:
@@ -181,6 +196,7 @@ def joined(kind: type[T], added: Sequence[StepDelta]) -> T:
                 truncated=one.truncated,
                 key=one.key,
                 prompt_ledger=ledgers.join(index, one.prompt_ledger, one.shared_ledger, "shared_ledger"),
+                media=media.join(index, one.media, one.shared_media, "shared_media"),
             )
         except InputError as error:
             raise InputError(f"steps[{index}]: {error}") from None
@@ -244,3 +260,7 @@ def _ledger(before: Ledger | None, own: Ledger, start: int, stop: int) -> Ledger
         if span.start < stop and span.stop > start
     ]
     return (before or Ledger()).then(*cut)
+
+
+def _media(before: Media | None, own: Media, start: int, stop: int) -> Media:
+    return (NO_MEDIA if before is None else before).then(own[start:stop])

@@ -9,6 +9,7 @@ import attrs
 
 from .ids import PACKED, Ids
 from .ledger import Ledger, Origin
+from .media import NO_MEDIA, Media, media_runs
 from .policy import OddStop, Policy, Truncated
 from .refusal import Reason, Refusal
 from .seams.prove import Proof
@@ -25,6 +26,7 @@ class SampledIds:
         prompt_ledger: Who wrote the others.
         truncated: Whether the turn was cut short; None if only the known stops can tell.
         stops: The ids that are known to end a turn.
+        media: Where media stand in the ids.
     """
 
     ids: Ids
@@ -33,6 +35,7 @@ class SampledIds:
     prompt_ledger: Ledger
     truncated: bool | None
     stops: Sequence[int]
+    media: Media = NO_MEDIA
 
     @property
     def stop(self) -> int | None:
@@ -52,6 +55,8 @@ class NextPrompt:
         kept_stop: The sampled odd stop that stands before the close, if the policy says so.
         generation_prompt: How many ids at the end are the generation prompt.
         ledger: Who wrote each id.
+        media: Where media stand in the ids, those of the new messages last.
+        unexpanded: How many media of the new messages are placeholders still.
     """
 
     ids: Ids
@@ -61,6 +66,8 @@ class NextPrompt:
     kept_stop: int | None
     generation_prompt: int
     ledger: Ledger
+    media: Media = NO_MEDIA
+    unexpanded: int = 0
 
 
 def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refusal:
@@ -86,8 +93,11 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
     if replaced is not None and not sampled.count:
         before = Ledger.prompt(ids.length)
     prompt = min(proof.generation_prompt, len(added) - len(close))
+    whole = ids.then(array(PACKED, added))
+    media = [one.moved(whole.length - len(tail)) for one in proof.media]
+    start, stop = whole.length - len(added) + len(close), whole.length - prompt
     return NextPrompt(
-        ids=ids.then(array(PACKED, added)),
+        ids=whole,
         added=added,
         inserted_close=close,
         replaced_stop=replaced,
@@ -96,9 +106,11 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
         ledger=before.then(
             (Origin.SAMPLED, max(sampled.count - (replaced is not None), 0)),
             (Origin.INSERTED_CLOSE, len(close)),
-            (Origin.ENVIRONMENT, len(added) - len(close) - prompt),
+            *media_runs(Origin.ENVIRONMENT, start, stop, media),
             (Origin.GENERATION_PROMPT, prompt),
         ),
+        media=sampled.media.then(media, whole) if media or sampled.media else NO_MEDIA,
+        unexpanded=len(media),
     )
 
 

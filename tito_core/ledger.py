@@ -20,6 +20,7 @@ class Origin(Enum):
     SAMPLED = "sampled by the engine"
     INSERTED_CLOSE = "the rest of a turn's close, which the engine did not sample"
     ENVIRONMENT = "tool results, user messages and other turns that the model did not sample"
+    MEDIA = "an image or another medium, as the engine expanded it"
     GENERATION_PROMPT = "what the template writes where the model speaks next"
 
 

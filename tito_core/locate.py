@@ -10,15 +10,19 @@ import attrs
 
 from .checks import require
 from .errors import InputError
+from .ids import Ids
 from .match import NOTHING, Forgiven, PromptMatcher
+from .media import Media, PlaceholderIds, Placeholders
 from .message import Message, Messages, called_ids, copied
 from .normalization.clean import flattened
+from .normalization.media import media_of
 from .normalization.receipts import Forgiveness
 from .normalization.tool_ids import restore_tool_ids
 from .policy import STRICT, Policy, Truncated
 from .questions import Questions
 from .refusal import Reason, Refusal
 from .seams.keys import read_key_questions
+from .seams.placeholders import unplaced
 from .seams.prove import Environment, Proof, SampledTurn
 from .seams.tail import ProfileLike, tail_questions
 from .step import Step
@@ -95,11 +99,12 @@ def locate(
     *,
     policy: Policy = STRICT,
     key: str | None = None,
+    media: PlaceholderIds | None = None,
 ) -> Located | Refusal:
     """Return the step that `prompt` continues, or why none can be used; nothing is asked.
 
-    `trajectory`, `prompt`, `policy` and `key` are those of `stitch`. `continue_questions` takes the result.
-    Raises `InputError` for malformed input.
+    `trajectory`, `prompt`, `policy`, `key` and `media` are those of `try_stitch`. `continue_questions` takes
+    the result. Raises `InputError` for malformed input.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -111,18 +116,25 @@ def locate(
     """
     require(policy, Policy, "policy", "a Policy, such as Policy(odd_stop=OddStop.KEEP)")
     require(key, (str, type(None)), "key", "the string that render_key made, or None")
+    placeholders = Placeholders.of(media)
     prompt = _listed(prompt)
     match = find(_steps(trajectory), prompt, policy.forgive, key, policy.further_keys)
     if isinstance(match, Refusal):
-        return Refusal(Reason.MULTIMODAL, "the prompt has media") if Messages.of(prompt).multimodal else match
+        unknown = placeholders is None and Messages.of(prompt).multimodal
+        return Refusal(Reason.MULTIMODAL, "the prompt has media") if unknown else match
     messages = _conversation(match, prompt)
     start = match.step.messages.length
-    message, environment = messages.peek(start - 1), map(messages.peek, range(start, messages.length))
-    refusal = _unfit(match.step, messages, message, policy)
+    message = messages.peek(start - 1)
+    environment = tuple(map(messages.peek, range(start, messages.length)))
+    refusal = _unfit(match.step, message, policy)
+    if refusal is None and messages.multimodal:
+        refusal = _unfit_media(match.step, environment, placeholders)
     if refusal is not None:
         return refusal
     rendered = flattened(environment)
     turn = turn_after(match.step.prompt, message, rendered, messages, start - 1, stop=match.step.stop)
+    if messages.multimodal:
+        turn = attrs.evolve(turn, media=media_of(environment), placeholders=placeholders)
     return Located(match, messages, policy, key, turn, rendered)
 
 
@@ -229,10 +241,8 @@ def turn_after(
     )
 
 
-def _unfit(step: Step, messages: Messages, message: Message, policy: Policy) -> Refusal | None:
+def _unfit(step: Step, message: Message, policy: Policy) -> Refusal | None:
     """Return why a matched step cannot be continued, None if it can."""
-    if step.messages.multimodal or messages.multimodal:
-        return Refusal(Reason.MULTIMODAL, "the conversation has media")
     if not step.completion or message["role"] != "assistant":
         return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {message['role']} message")
     if step.prompt and not step.prompt_ids:
@@ -240,3 +250,21 @@ def _unfit(step: Step, messages: Messages, message: Message, policy: Policy) -> 
     if step.truncated and policy.truncated is Truncated.REFUSE:
         return Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
     return None
+
+
+def _unfit_media(step: Step, environment: Environment, placeholders: Placeholders | None) -> Refusal | None:
+    """Return why a conversation with media cannot be continued, None if it can."""
+    if placeholders is None:
+        return Refusal(Reason.MULTIMODAL, "the conversation has media")
+    shown = step.messages.media
+    if len(step.media) != shown:
+        return Refusal(
+            Reason.MULTIMODAL, f"the step has the ranges of {len(step.media)} media, its messages {shown}"
+        )
+    return unplaced(media_of(environment), placeholders) or strayed(step.ids, step.media, placeholders)
+
+
+def strayed(ids: Ids, media: Media, placeholders: Placeholders) -> Refusal | None:
+    """Return a refusal if a placeholder stands where no medium is: an engine would put a medium there."""
+    place = placeholders.stray(ids, media)
+    return None if place is None else Refusal(Reason.PLACEHOLDERS, f"no medium stands at id {place}")

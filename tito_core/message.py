@@ -75,7 +75,7 @@ class Messages(Shared[dict[str, Any]]):
         parent: The messages that this one extends; None for the first.
         length: Messages in all.
         mixed: How many parts hold more than strings and None inside their messages.
-        multimodal: Whether any message has media.
+        media: How many media the messages have.
         opening: The system and developer messages at the beginning.
         asked: Position of the last user message; -1 without one.
         switched: Roles of messages after the opening that say one of `SWITCHES`, which templates look for.
@@ -89,7 +89,7 @@ class Messages(Shared[dict[str, Any]]):
     """
 
     mixed: int = attrs.field(init=False)
-    multimodal: bool = attrs.field(init=False)
+    media: int = attrs.field(init=False)
     opening: tuple[dict[str, Any], ...] = attrs.field(init=False)
     asked: int = attrs.field(init=False)
     switched: frozenset[str] = attrs.field(init=False)
@@ -101,9 +101,9 @@ class Messages(Shared[dict[str, Any]]):
         before = 0 if self.older is None else self.older.mixed
         return before + (not all(map(_is_text, self.part)))
 
-    @multimodal.default
-    def _any_media(self) -> bool:
-        return (self.older is not None and self.older.multimodal) or is_multimodal(self.part)
+    @media.default
+    def _count_media(self) -> int:
+        return (0 if self.older is None else self.older.media) + sum(map(_media_count, self.part))
 
     @opening.default
     def _leading(self) -> tuple[dict[str, Any], ...]:
@@ -137,6 +137,11 @@ class Messages(Shared[dict[str, Any]]):
         """Return whether a message calls a tool by one of `ids`; read only where the bits say it may."""
         may = any(self.called >> hash(call_id) % CALL_BITS & 1 for call_id in ids)
         return may and any(not set(ids).isdisjoint(call_ids(message)) for message in super().__iter__())
+
+    @property
+    def multimodal(self) -> bool:
+        """Whether any message has media."""
+        return bool(self.media)
 
     @property
     def texts(self) -> bool:
@@ -265,21 +270,34 @@ def is_multimodal(messages: Sequence[Message]) -> bool:
     >>> is_multimodal([{"role": "user", "content": [{"type": "text", "text": "an image_url"}]}])
     False
     """
-    return any(map(_has_media, messages))
+    return any(map(_media_count, messages))
 
 
-def _has_media(message: Message) -> bool:
+def media_in(message: Message) -> list[dict[str, Any]]:
+    """Return the media of a message: the parts of its content that are media, and what stands beside it.
+
+    >>> media_in({"role": "user", "content": [{"type": "text", "text": "?"}, {"type": "image", "uuid": "a"}]})
+    [{'type': 'image', 'uuid': 'a'}]
+    """
     content = message.get("content")
-    if isinstance(content, list) and any(map(_is_media, content)):
-        return True
+    parts = filter(is_media, content) if isinstance(content, list) else ()
+    return [*parts, *({"type": key.removesuffix("s")} for key in BESIDE if message.get(key) is not None)]
+
+
+def _media_count(message: Message) -> int:
+    return len(media_in(message)) if isinstance(message.get("content"), list) or _beside(message) else 0
+
+
+def _beside(message: Message) -> bool:
     return any(message.get(key) is not None for key in BESIDE)
 
 
-def _is_media(part: Any) -> bool:
+def is_media(part: Any) -> bool:
+    """Return whether a content part is a medium, or holds one."""
     if not isinstance(part, dict):
         return False
     kind, inner = part.get("type"), part.get("content")
-    if isinstance(inner, list) and any(map(_is_media, inner)):
+    if isinstance(inner, list) and any(map(is_media, inner)):
         return True
     names = [kind, *(key for key, value in part.items() if value is not None)]
     return any(isinstance(name, str) and MEDIA.fullmatch(name) for name in names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isnan
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from .checks import is_a
 from .errors import InputError
 from .ids import Ids
 from .ledger import Ledger, Origin
+from .media import NO_MEDIA, Media, MediaRange, media_runs
 from .message import Message, Messages
 from .shared import Shared
 
@@ -32,6 +33,10 @@ def _prompt_ids(ids: Sequence[int]) -> Ids:
 
 def _completion_ids(ids: Sequence[int]) -> Ids:
     return Ids.of(ids, "completion_ids")
+
+
+def _media(ranges: Iterable[MediaRange]) -> Media:
+    return Media.of(ranges)
 
 
 def is_number(value: object) -> bool:
@@ -62,12 +67,15 @@ class Step:
             None altogether without any.
         truncated: Whether the turn was cut short, so that no stop was sampled.
         key: What the prompt was rendered with, made by `render_key`; None if unknown.
-        prompt_ledger: Who wrote each prompt id; all are `Origin.PROMPT` unless given.
+        media: Where the media of the prompt stand in `prompt_ids`: a `MediaRange` for each. A step whose
+            messages have media is continued only if it has all of them.
+        prompt_ledger: Who wrote each prompt id; all but the media's are `Origin.PROMPT` unless given.
         messages: Prompt and completion together.
         ids: Prompt and completion ids together: what the next prompt begins with.
 
     Raises:
-        InputError: An id or a message is invalid, or `logprobs` does not have one value per completion id.
+        InputError: An id, a message or a range is invalid, or `logprobs` does not have one value per
+            completion id.
 
     >>> step = Step(prompt=[{"role": "user", "content": "hi"}],
     ...             completion=[{"role": "assistant", "content": "hello"}],
@@ -83,13 +91,23 @@ class Step:
     logprobs: tuple[float | None, ...] | None = attrs.field(default=None, converter=_logprobs)
     truncated: bool = attrs.field(default=False, validator=is_a(bool))
     key: str | None = attrs.field(default=None, validator=is_a(str, type(None)))
+    media: Media = attrs.field(default=NO_MEDIA, converter=_media)
     prompt_ledger: Ledger = attrs.field(validator=is_a(Ledger))
     messages: Messages = attrs.field(init=False, eq=False)
     ids: Ids = attrs.field(init=False, eq=False)
 
+    @media.validator
+    def _fits_ids(self, _: Any, media: Media) -> None:
+        if media and media[-1].stop > len(self.prompt_ids):
+            raise InputError(
+                f"media[{len(media) - 1}] ends at {media[-1].stop}, prompt_ids has {len(self.prompt_ids)}"
+            )
+
     @prompt_ledger.default
     def _rendered(self) -> Ledger:
-        return Ledger.prompt(len(self.prompt_ids))
+        length = len(self.prompt_ids)
+        fits = not self.media or self.media[-1].stop <= length  # else the validator of `media` raises
+        return Ledger.of(media_runs(Origin.PROMPT, 0, length, self.media if fits else ()))
 
     @messages.default
     def _all_messages(self) -> Messages:
@@ -124,6 +142,13 @@ class Step:
     def stop(self) -> int | None:
         """The sampled stop: the last id of a turn that was not cut short, else None."""
         return None if self.truncated or not self.completion_ids else self.completion_ids[-1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return attrs.asdict(self, recurse=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in {"media": NO_MEDIA, **state}.items():  # a step may have been pickled without media
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return (

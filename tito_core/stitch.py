@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
+from .errors import InputError
 from .ids import Ids, checked
 from .join import NextPrompt, SampledIds, join
 from .locate import Located, locate
+from .media import PlaceholderIds
 from .message import Message, Messages
 from .normalization.receipts import Forgiveness
 from .policy import STRICT, Policy
@@ -31,6 +33,8 @@ class Stitched(NextPrompt):
         kept_stop: The sampled odd stop that stands before the close, if the policy says so.
         generation_prompt: How many ids at the end are the generation prompt.
         ledger: Who wrote each id.
+        media: Where media stand in the ids, those of the new messages last.
+        unexpanded: How many media of the new messages are placeholders still (see `tito_core.expansion`).
         step: The step that the prompt continues.
         forgiven: Differences between the step's messages and the prompt's that did not count.
         environment: The prompt's messages after the step.
@@ -55,8 +59,13 @@ class Stitched(NextPrompt):
     ) -> Step:
         """Return the step that this prompt and its completion make; it shares the matched step.
 
-        The arguments are those of `Step`.
+        The arguments are those of `Step`. Raises `InputError` while media are unexpanded.
         """
+        if self.unexpanded:
+            raise InputError(
+                f"{self.unexpanded} media are placeholders still: give what the engine saw to "
+                "`tito_core.expansion.echoed`, and go on with the prompt that it returns"
+            )
         shares = self._messages.extends(self.step.messages)
         return Step(
             prompt=self._messages if shares else self.step.messages.then(self.environment),
@@ -66,6 +75,7 @@ class Stitched(NextPrompt):
             logprobs=logprobs,
             truncated=truncated,
             key=self.step.key,
+            media=self.media,
             prompt_ledger=self.ledger,
         )
 
@@ -81,6 +91,8 @@ def stitch(
     profile: ProfileLike | None = None,
 ) -> list[int] | None:
     """Return the ids of the next prompt, or None if it must go by messages. `try_stitch` says why.
+
+    A conversation with images is None here: `try_stitch` takes those.
 
     Args:
         trajectory: The steps so far, in any order.
@@ -111,7 +123,7 @@ def stitch(
     return result.ids.tolist() if isinstance(result, Stitched) else None
 
 
-def try_stitch(
+def try_stitch(  # noqa: PLR0913  # what is known of the conversation, of the template and of the model
     trajectory: Sequence[Step],
     prompt: Sequence[Message],
     suffix: Sequence[int],
@@ -120,16 +132,21 @@ def try_stitch(
     policy: Policy = STRICT,
     key: str | None = None,
     profile: ProfileLike | None = None,
+    media: PlaceholderIds | None = None,
 ) -> Stitched | Refusal:
     """Return the next prompt with its ledger and receipts, or the `Refusal` that says why not.
 
     `trajectory`, `prompt`, `suffix`, `tokenize_fn`, `policy`, `key`, `profile` and the errors are those of
-    `stitch`.
+    `stitch`. `media` are the ids that the template writes for a medium, such as `{"image": [151655]}`. With
+    them the media of the new messages stand in the ids as placeholders (see `Stitched.media`); without them a
+    conversation with media is refused. Templates are asked with `{"type": "image"}` for an image.
 
     >>> try_stitch([], [{"role": "user", "content": "hi"}], (2,), print).reason.name
     'NO_PREFIX'
     """
-    questions = stitch_questions(trajectory, prompt, suffix, policy=policy, key=key, profile=profile)
+    questions = stitch_questions(
+        trajectory, prompt, suffix, policy=policy, key=key, profile=profile, media=media
+    )
     return answer(questions, tokenize_fn)
 
 
@@ -141,19 +158,20 @@ def stitch_questions(
     policy: Policy = STRICT,
     key: str | None = None,
     profile: ProfileLike | None = None,
+    media: PlaceholderIds | None = None,
 ) -> Questions[Stitched | Refusal]:
     """Ask what `try_stitch` asks, for callers whose answers must be awaited.
 
     It is a generator: it yields `Question`s, is sent ids or thrown a `TemplateRefused`, and returns what
     `try_stitch` returns. `tito_io.client.answer` drives it with an async function. `trajectory`, `prompt`,
-    `suffix`, `policy`, `key` and `profile` are those of `stitch`.
+    `suffix`, `policy`, `key`, `profile` and `media` are those of `try_stitch`.
 
     >>> questions = stitch_questions([], [{"role": "user", "content": "hi"}], (2,))
     >>> answer(questions, lambda messages, *, add_generation_prompt: [1]).reason.name
     'NO_PREFIX'
     """
     close = _checked(suffix, profile)
-    located = locate(trajectory, prompt, policy=policy, key=key)
+    located = locate(trajectory, prompt, policy=policy, key=key, media=media)
     if isinstance(located, Refusal):
         return located
     return _stitched(located, (yield from located.tail_questions(close, profile)), profile)
@@ -191,6 +209,7 @@ def _stitched(located: Located, proof: Proof | Refusal, profile: ProfileLike | N
         prompt_ledger=step.prompt_ledger,
         truncated=step.truncated,
         stops=() if profile is None else profile.stop_ids,
+        media=step.media,
     )
     prompt = proof if isinstance(proof, Refusal) else join(sampled, proof, located.policy)
     if isinstance(prompt, Refusal):

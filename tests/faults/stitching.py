@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 
+MEDIA = ("tests/core/test_media.py",)
+
 FAULTS = (
     Fault(
         "a truncated turn is taken to have sampled its close",
@@ -45,8 +47,64 @@ FAULTS = (
     Fault(
         "media in the new messages are not seen",
         "locate.py",
-        "if step.messages.multimodal or messages.multimodal:",
-        "if step.messages.multimodal:",
+        "if refusal is None and messages.multimodal:",
+        "if refusal is None and match.step.messages.multimodal:",
+    ),
+    Fault(
+        "a step without the ranges of its media is continued",
+        "locate.py",
+        "if len(step.media) != shown:",
+        "if len(step.media) > shown:",
+        MEDIA,
+    ),
+    Fault(
+        "placeholders before what was checked are not looked for",
+        "media.py",
+        "media.known is None or not ids.extends(media.known) else",
+        "media.known is None else",
+        MEDIA,
+    ),
+    Fault(
+        "a placeholder that is partly inside of a medium counts as one of it",
+        "media.py",
+        "self.ranges[-1].offset <= start and stop <= self.ranges[-1].stop",
+        "self.ranges[-1].offset <= start",
+        MEDIA,
+    ),
+    Fault(
+        "an echo with other ids is believed",
+        "expansion.py",
+        "if named not in (None, found) or grown.ids != saw:",
+        "if named not in (None, found):",
+        MEDIA,
+    ),
+    Fault(
+        "an echo with other ranges is believed",
+        "expansion.py",
+        "if named not in (None, found) or grown.ids != saw:",
+        "if grown.ids != saw:",
+        MEDIA,
+    ),
+    Fault(
+        "a placeholder is taken for that of a medium which the template drops",
+        "seams/placeholders.py",
+        "if touched != [place] or not start <= place or not place + size <= stop:",
+        "if False:",
+        MEDIA,
+    ),
+    Fault(
+        "no history shows a medium",
+        "seams/prove.py",
+        "for modality, _ in self.placeholders.runs if self.placeholders else ():",
+        "for modality, _ in ():",
+        MEDIA,
+    ),
+    Fault(
+        "an image is known by how its address is written",
+        "normalization/canonical.py",
+        "if medium is not None and medium.identity is not None:",
+        "if False and medium is not None:",
+        MEDIA,
     ),
     Fault("the shortest step is used", "trajectory.py", "in reversed(shortest_first)", "in shortest_first"),
     Fault(

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ..message import MAX_DEPTH, Message, copied
+from ..message import MAX_DEPTH, Message, copied, is_media
+from .media import medium_of
 
 Value: TypeAlias = Any
 """A hashable form of JSON data: True differs from 1, 1 equals 1.0, the order of keys is ignored."""
@@ -117,6 +118,11 @@ def sole_text(content: Any) -> Any:
 
 
 def _part(part: Any) -> Value:
+    """Return a content part; a medium of which the identity is known counts by that."""
+    medium = medium_of(part) if is_media(part) else None
+    if medium is not None and medium.identity is not None:
+        details = ((name, _value(value)) for name, value in medium.details)
+        return ("medium", medium.modality, medium.identity, *details)
     return _value(
         {key: value for key, value in part.items() if value is not None} if isinstance(part, dict) else part
     )

@@ -8,12 +8,13 @@ from typing import Any
 
 from ..message import Message, copied
 from .canonical import calls_in, function_of, sole_text
+from .media import asked
 
 Plain = dict[str, Any]
 
 
 def clean(messages: Sequence[Message]) -> tuple[Plain, ...]:
-    """Return copies of `messages` in which a single text part is its string.
+    """Return copies of `messages` in which a single text part is its string, and media are bare kinds.
 
     Several parts stay as they are, since servers join them differently.
 
@@ -25,7 +26,7 @@ def clean(messages: Sequence[Message]) -> tuple[Plain, ...]:
 
 def flattened(messages: Iterable[Plain]) -> tuple[Plain, ...]:
     """Return what `clean` does, for messages that are private copies already."""
-    texts = ((message, sole_text(message.get("content"))) for message in messages)
+    texts = ((message, sole_text(message.get("content"))) for message in map(asked, messages))
     return tuple(
         message if text is message.get("content") else {**message, "content": text} for message, text in texts
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, TypeAlias
 
+from ..message import media_in
 from .canonical import IDENTITY, REASONING, calls_in, function_of, sole_text
 
 
@@ -22,6 +23,7 @@ class Forgiveness(Enum):
     CALL_KEYS = "keys of a call besides its id, name and arguments, or a single call that was not in a list"
     OTHER_KEYS = "keys that are no part of a message's identity"
     NUMBERS = "a number outside of arguments written differently, such as 1 and 1.0"
+    MEDIA = "the same image written differently, such as its bytes on one side and its key on the other"
     OBJECT = "an object of a client library on one side and a mapping on the other"
     OUTER_WHITESPACE = "white space around an assistant's content or reasoning (optional)"
     DROPPED_CONTENT = "an assistant's content beside tool calls was not echoed (optional)"
@@ -57,6 +59,7 @@ def _writings(message: Plain) -> dict[Forgiveness, Any]:
             *([isinstance(message["tool_calls"], list)] if calls_in(message) else []),
             *map(_keys_beside, calls),
         ],
+        Forgiveness.MEDIA: exactly(media_in(message)),
         Forgiveness.OTHER_KEYS: _without(message, *IDENTITY),
         Forgiveness.NUMBERS: _numbers_in(message),
     }

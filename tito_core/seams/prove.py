@@ -13,8 +13,10 @@ from typing import Any
 import attrs
 
 from ..errors import TemplateRefused
+from ..media import MediaRange, Placeholders
 from ..message import Message, texts_in
 from ..normalization.clean import clean, lengthened, readings
+from ..normalization.media import Medium
 from ..questions import Questions, ask, in_parts, relayed
 from ..refusal import Reason, Refusal
 from .seam import OTHER, SHORT, Seam, after, common_prefix, seam_questions
@@ -60,6 +62,8 @@ class SampledTurn:
         switched: Roles of earlier messages, after the opening, that may have a switch.
         prompt: The whole conversation.
         place: Position of the turn in it.
+        media: The media of the new messages.
+        placeholders: What the template writes for media; None if there may be none, before the turn or after.
     """
 
     message: dict[str, Any]
@@ -74,6 +78,8 @@ class SampledTurn:
     switched: frozenset[str] = frozenset()
     prompt: Sequence[Message] = ()
     place: int = 0
+    media: tuple[Medium, ...] = ()
+    placeholders: Placeholders | None = None
 
     @property
     def past(self) -> tuple[Message, ...]:
@@ -98,7 +104,7 @@ class SampledTurn:
         An unlike one shares no text, so that a tail which repeats earlier text is detected. In it `call_ids`
         were called. Another one calls tools by the ids that may have been called before. One
         akin to the real one has its system texts and its last user message, since templates look for switches
-        such as `/no_think`.
+        such as `/no_think`. Where there may be media, one shows some: a template may number them.
         """
         for role in (self.after,) if self.history_known else (*BEFORE, *OF_SYSTEM):
             yield contexts(role, call_ids, switched=self.switched).unlike
@@ -108,6 +114,8 @@ class SampledTurn:
             yield contexts(self.after, call_ids, switched=self.switched, words=ON).unlike
         if self.reused:
             yield contexts(self.after, (*call_ids, *self.reused), switched=self.switched).unlike
+        for modality, _ in self.placeholders.runs if self.placeholders else ():
+            yield contexts(self.after, call_ids, switched=self.switched).showing(modality)
         if self.history_known:
             yield akin_histories(self.after, self.history)
         else:
@@ -164,12 +172,14 @@ class Proof:
         cut: Where in the seam's tail the turn's own text is over.
         generation_prompt: How many ids at the end are the generation prompt.
         parts: Whether every text is asked as a list of one part.
+        media: Where the media of the new messages stand in `ids`.
     """
 
     located: LocatedTurn
     cut: Cut
     generation_prompt: int
     parts: bool = False
+    media: tuple[MediaRange, ...] = ()
 
     @property
     def ids(self) -> tuple[int, ...]:

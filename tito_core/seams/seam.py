@@ -11,10 +11,11 @@ inserted at two places, as with a tokenizer of characters. A text that goes on w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
+from ..media import places
 from ..message import Message
 from ..questions import Questions, ask
 
@@ -143,14 +144,5 @@ def after(text: Sequence[int], ids: Sequence[int]) -> tuple[int, ...] | None:
     ((2,), True)
     """
     run, whole = tuple(text), tuple(ids)
-    places = list(_places(run, whole)) if run else []
-    return whole[places[0] + len(run) :] if len(places) == 1 else None
-
-
-def _places(run: tuple[int, ...], ids: tuple[int, ...]) -> Iterator[int]:
-    """Yield where `run` begins in `ids`. `tuple.index` searches at the speed of C."""
-    place = -1
-    for _ in range(ids.count(run[0])):
-        place = ids.index(run[0], place + 1)
-        if ids[place : place + len(run)] == run:
-            yield place
+    found = list(places(run, whole)) if run else []
+    return whole[found[0] + len(run) :] if len(found) == 1 else None

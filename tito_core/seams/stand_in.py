@@ -79,6 +79,10 @@ class Contexts:
         """The rich histories with other words, so that they share no text with the likely ones."""
         return tuple(map(_reworded, self.rich))
 
+    def showing(self, modality: str) -> tuple[Context, ...]:
+        """Return the unlike histories with a medium in every user message."""
+        return tuple(tuple(_showing(message, modality) for message in one) for one in self.unlike)
+
 
 def contexts(
     role: str,
@@ -154,6 +158,12 @@ def _reworded(context: Context) -> Context:
         {**message, "content": f"Now: {message['content']}"} if message["content"] else message
         for message in context
     )
+
+
+def _showing(message: Plain, modality: str) -> Plain:
+    if message["role"] != "user":
+        return message
+    return {**message, "content": [{"type": modality}, {"type": "text", "text": message["content"]}]}
 
 
 def _switching(message: Plain, words: str) -> Plain:

@@ -1,0 +1,419 @@
+"""Media in ids: ranges, placeholders, collapsing and expanding."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.pictures import (
+    CLOSE,
+    PAD,
+    PLACEHOLDERS,
+    first_step,
+    image,
+    numbering,
+    showing,
+    tokenize,
+)
+from tito_core import (
+    Bridge,
+    Extension,
+    Ids,
+    InputError,
+    Message,
+    Origin,
+    Reason,
+    Refusal,
+    Step,
+    Stitched,
+    suffix_ids,
+    try_stitch,
+)
+from tito_core.data import from_data, to_data
+from tito_core.expansion import collapse, echoed, expand, pieces_in, to_send
+from tito_core.expansion import expanded as expanded_prompt
+from tito_core.media import Media, MediaRange, Placeholders
+from tito_core.trajectory import Trajectory
+
+SUFFIX = suffix_ids(tokenize)
+
+
+def cat(offset: int, length: int, collapsed: tuple[int, ...] = (PAD,)) -> MediaRange:
+    return MediaRange(modality="image", identity="cat", offset=offset, length=length, collapsed=collapsed)
+
+
+@st.composite
+def expanded(draw: st.DrawFn) -> tuple[list[int], list[MediaRange]]:
+    """Ids with media at any places, also side by side, at the beginning and at the end."""
+    ids: list[int] = []
+    ranges = []
+    for gap, size, placeholder in draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 3), st.integers(1, 5), st.lists(st.integers(0, 9), min_size=1, max_size=3)
+            )
+        )
+    ):
+        ids += draw(st.lists(st.integers(0, 9), min_size=gap, max_size=gap))
+        ranges.append(cat(len(ids), size, tuple(placeholder)))
+        ids += draw(st.lists(st.integers(0, 9), min_size=size, max_size=size))
+    return ids + draw(st.lists(st.integers(0, 9), max_size=3)), ranges
+
+
+@given(expanded())
+def test_expanding_is_the_inverse_of_collapsing(case: tuple[list[int], list[MediaRange]]) -> None:
+    ids, ranges = case
+    pieces = [ids[one.offset : one.stop] for one in ranges]
+    collapsed, places = collapse(ids, ranges)
+    assert expand(collapsed, places, pieces) == (ids, ranges)
+    assert [tuple(collapsed[one.offset : one.stop]) for one in places] == [one.collapsed for one in ranges]
+
+
+@given(expanded())
+def test_every_id_outside_of_media_is_kept(case: tuple[list[int], list[MediaRange]]) -> None:
+    ids, ranges = case
+    collapsed, places = collapse(ids, ranges)
+
+    def outside(ids: list[int], media: list[MediaRange]) -> list[int]:
+        inside = {place for one in media for place in range(one.offset, one.stop)}
+        return [index for place, index in enumerate(ids) if place not in inside]
+
+    assert outside(collapsed, places) == outside(ids, ranges)
+
+
+@given(expanded())
+def test_ranges_stay_in_order_and_apart(case: tuple[list[int], list[MediaRange]]) -> None:
+    _, places = collapse(*case)
+    assert len(Media.of(places)) == len(case[1])
+
+
+@given(expanded(), st.lists(st.integers(0, 9), max_size=2))
+def test_what_is_given_as_engine_ids_is_believed_only_whole(
+    case: tuple[list[int], list[MediaRange]], more: list[int]
+) -> None:
+    ids, ranges = case
+    collapsed, places = collapse(ids, ranges)
+    try:
+        pieces = pieces_in(collapsed, places, [*ids, *more])
+    except InputError:
+        return
+    assert expand(collapsed, places, pieces)[0] == [*ids, *more]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "text"),
+    [
+        ([cat(1, 3), cat(3, 1)], r"media\[1\] begins at 3, inside of the range before it"),
+        ([cat(0, 1), "cat"], r"media\[1\] is 'cat': give a MediaRange"),
+        (5, "media is 5: give a list of MediaRange"),
+    ],
+)
+def test_ranges_that_overlap_are_an_error(ranges: list[MediaRange], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        Media.of(ranges)
+
+
+def test_a_range_outside_of_the_prompt_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"media\[0\] ends at 4, prompt_ids has 3"):
+        Step(prompt=[], completion=[], prompt_ids=[1, 2, 3], completion_ids=[4], media=[cat(1, 3)])
+
+
+@pytest.mark.parametrize(("values", "text"), [((-1, 1), "offset"), ((0, 0), "length"), ((True, 1), "offset")])
+def test_a_range_of_nothing_is_an_error(values: tuple[int, int], text: str) -> None:
+    with pytest.raises(InputError, match=f"{text} of a media range is"):
+        cat(*values)
+
+
+def test_a_step_says_which_ids_are_media() -> None:
+    step = first_step(showing("What?", "cat"), keys=["cat"], size=3)
+    (span,) = [span for span in step.prompt_ledger.spans if span.origin is Origin.MEDIA]
+    assert (span.start, span.stop) == (step.media[0].offset, step.media[0].stop)
+    assert step.prompt_ids[span.start : span.stop] == [PAD] * 3
+
+
+def stitched(step: Step, *new: dict[str, object]) -> Stitched:
+    found = try_stitch([step], [*step.messages, *new], SUFFIX, tokenize, media=PLACEHOLDERS)
+    assert isinstance(found, Stitched), found
+    return found
+
+
+def test_the_bridge_of_an_image_is_its_placeholder() -> None:
+    step = first_step(showing("What?", "cat"), keys=["cat"])
+    found = stitched(step, showing("And this?", "dog", "cow"))
+    rest = tokenize([showing("And this?", "dog", "cow")], add_generation_prompt=True)
+    assert found.ids == [*step.ids, *encode_close(), *rest]
+    assert [(one.identity, one.length) for one in found.media] == [("cat", 4), ("dog", 1), ("cow", 1)]
+    assert found.unexpanded == 2
+
+
+def encode_close() -> list[int]:
+    return list(b"\n")
+
+
+def test_what_goes_to_the_engine_has_one_placeholder_for_each_image() -> None:
+    step = first_step(showing("What?", "cat"), keys=["cat"])
+    found = stitched(step, showing("And this?", "dog"))
+    whole = [*step.messages, showing("And this?", "dog")]
+    assert to_send(found) == tokenize(whole, add_generation_prompt=True)
+
+
+def test_the_echo_is_the_next_prompt() -> None:
+    step = first_step(showing("What?", "cat"), keys=["cat"])
+    found = stitched(step, showing("And this?", "dog"))
+    sent = to_send(found)
+    echo, ranges = expand(sent, collapse(found.ids, found.media)[1], [(PAD,) * 4, (PAD,) * 6])
+    prompt = echoed(found, echo, [(one.offset, one.length) for one in ranges])
+    assert prompt.ids == echo
+    assert prompt.media == ranges
+    assert not prompt.unexpanded
+    assert prompt == echoed(found, echo)  # and where the engine names no ranges
+    assert [prompt.ledger.spans[i].origin for i in (1, -3)] == [Origin.MEDIA, Origin.MEDIA]
+    assert len(prompt.ledger) == len(echo)
+    again = stitched(
+        prompt.then(
+            completion=[{"role": "assistant", "content": "A dog."}], completion_ids=[*b"A dog.", CLOSE]
+        ),
+        {"role": "user", "content": "Sure?"},
+    )
+    assert again.ids[: len(echo)] == echo
+    assert again.media == ranges
+    assert not again.unexpanded
+
+
+@pytest.mark.parametrize("change", ["an older image grew", "a text id changed", "an id more", "no range"])
+def test_another_echo_is_an_error(change: str) -> None:
+    step = first_step(showing("What?", "cat"), keys=["cat"])
+    found = stitched(step, showing("And this?", "dog"))
+    pieces = [(PAD,) * (5 if change == "an older image grew" else 4), (PAD,) * 6]
+    echo, places = expand(to_send(found), collapse(found.ids, found.media)[1], pieces)
+    ranges = [(one.offset, one.length) for one in places]
+    if change == "a text id changed":
+        echo[-1] += 1
+    if change == "an id more":
+        echo.append(5)
+    if change == "no range":
+        ranges.pop()
+    with pytest.raises(InputError, match=r"another prompt|pieces has"):
+        echoed(found, echo, ranges)
+    if change != "no range":
+        with pytest.raises(InputError, match=r"another prompt|outside of the media"):
+            echoed(found, echo)
+
+
+def test_a_prompt_with_placeholders_makes_no_step() -> None:
+    found = stitched(first_step(showing("What?", "cat"), keys=["cat"]), showing("And this?", "dog"))
+    with pytest.raises(InputError, match="1 media are placeholders still"):
+        found.then(completion=[], completion_ids=[])
+
+
+def refused(step: Step, *new: dict[str, object], tokenize_fn: object = tokenize, **known: object) -> Refusal:
+    given = {"media": PLACEHOLDERS, **known}
+    found = try_stitch([step], [*step.messages, *new], SUFFIX, tokenize_fn, **given)  # type: ignore[arg-type]
+    assert isinstance(found, Refusal)
+    return found
+
+
+STEP = first_step(showing("What?", "cat"), keys=["cat"])
+
+
+@pytest.mark.parametrize(
+    ("step", "new"),
+    [
+        (first_step({"role": "user", "content": "?"}, completion="<pad>"), showing("And this?", "dog")),
+        (STEP, showing("What is <pad>?", "dog")),
+        (STEP, {"role": "user", "content": "What is <pad>?"}),
+    ],
+    ids=["sampled", "spelled beside an image", "spelled alone"],
+)
+def test_a_placeholder_that_is_no_image_is_refused(step: Step, new: dict[str, object]) -> None:
+    sampled = [PAD if index == PAD else index for index in step.completion_ids]
+    if step is not STEP:
+        step = first_step({"role": "user", "content": "?"})
+        step = Step(
+            prompt=step.prompt,
+            completion=step.completion,
+            prompt_ids=step.prompt_ids,
+            completion_ids=[PAD, *sampled[-1:]],
+        )
+    assert refused(step, new).reason is Reason.PLACEHOLDERS
+
+
+def test_a_sampled_placeholder_is_found_after_turns_that_were_checked() -> None:
+    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    step = found.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[PAD, CLOSE])
+    assert refused(step, {"role": "user", "content": "Sure?"}).reason is Reason.PLACEHOLDERS
+
+
+def test_an_image_that_the_template_drops_is_refused_although_a_text_spells_one() -> None:
+    def dropping(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        kept = [
+            {**m, "content": [p for p in m["content"] if p["type"] == "text"]}
+            if isinstance(m["content"], list)
+            else m
+            for m in messages
+        ]
+        return tokenize(kept, add_generation_prompt=add_generation_prompt)
+
+    step = first_step({"role": "user", "content": "?"})
+    found = refused(step, showing("What is <pad>?", "dog"), tokenize_fn=dropping)
+    assert found.reason is Reason.PLACEHOLDERS
+
+
+def test_images_in_another_order_than_the_parts_are_refused() -> None:
+    def backwards(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        *past, last = messages
+        turned = {**last, "content": last["content"][::-1]} if isinstance(last["content"], list) else last
+        return tokenize([*past, turned], add_generation_prompt=add_generation_prompt)
+
+    new: dict[str, object] = {
+        "role": "user",
+        "content": [image("dog"), {"type": "text", "text": "x"}, image("cow")],
+    }
+    assert refused(STEP, new, tokenize_fn=backwards).reason is Reason.PLACEHOLDERS
+
+
+def test_numbered_images_depend_on_the_history() -> None:
+    found = refused(STEP, showing("And this?", "dog"), tokenize_fn=numbering)
+    assert found.reason is Reason.UNPROVEN_TAIL
+
+
+def test_an_image_further_back_counts_too() -> None:
+    step = first_step(
+        showing("What?", "cat"), STEP.completion[0], {"role": "user", "content": "Sure?"}, keys=["cat"]
+    )
+    found = refused(step, showing("And this?", "dog"), tokenize_fn=numbering)
+    assert found.reason is Reason.UNPROVEN_TAIL
+
+
+@pytest.mark.parametrize(
+    ("new", "known"),
+    [
+        (showing("And this?", "dog"), {"media": None}),
+        ({"role": "user", "content": [{"type": "audio_url", "uuid": "song"}]}, {}),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}]}, {}),
+        ({"role": "user", "content": "?", "images": ["x"]}, {}),
+    ],
+    ids=["no placeholder known", "audio", "an address", "beside the content"],
+)
+def test_media_that_cannot_be_named_are_refused(new: dict[str, object], known: dict[str, object]) -> None:
+    assert refused(STEP, new, **known).reason is Reason.MULTIMODAL
+
+
+def test_a_step_without_ranges_is_not_continued() -> None:
+    step = Step(
+        prompt=STEP.prompt,
+        completion=STEP.completion,
+        prompt_ids=STEP.prompt_ids,
+        completion_ids=STEP.completion_ids,
+    )
+    assert refused(step, {"role": "user", "content": "Sure?"}).reason is Reason.MULTIMODAL
+
+
+def test_another_image_is_another_message() -> None:
+    prompt = [showing("What?", "lion"), STEP.completion[0], {"role": "user", "content": "Sure?"}]
+    found = try_stitch([STEP], prompt, SUFFIX, tokenize, media=PLACEHOLDERS)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.NO_PREFIX
+
+
+def test_the_same_bytes_are_the_same_image_however_they_are_written() -> None:
+    url = "data:image/png;base64,aGk="
+    step = first_step(
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}, keys=["cat"]
+    )
+    other = {"type": "image", "url": "DATA:image/gif;BASE64,aGk="}
+    key = "sha256:8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"
+    for part in (
+        {"type": "image_url", "image_url": None, "uuid": key},
+        other,
+    ):
+        prompt = [
+            {"role": "user", "content": [part]},
+            step.completion[0],
+            {"role": "user", "content": "Sure?"},
+        ]
+        assert isinstance(try_stitch([step], prompt, SUFFIX, tokenize, media=PLACEHOLDERS), Stitched)
+
+
+def test_ranges_survive_storage() -> None:
+    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    steps = Trajectory([STEP]).append(
+        found.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[46])
+    )
+    for copy in (pickle.loads(pickle.dumps(steps)), from_data(to_data(steps), Trajectory)):  # noqa: S301  # our own bytes
+        assert [one.media for one in copy] == [STEP.media, STEP.media]
+        assert copy[1].media.parent is not None or copy[1].media is copy[0].media
+    assert from_data(to_data(STEP), Step) == STEP
+
+
+def test_steps_without_media_are_stored_as_before() -> None:
+    step = first_step({"role": "user", "content": "?"})
+    assert "media" not in to_data(step)
+    assert "media" not in to_data(Trajectory([step]))["steps"][0]
+
+
+def extended(step: Step, *new: dict[str, object], **known: object) -> Extension | Refusal:
+    bridge = Bridge(tokenize, [CLOSE], media=PLACEHOLDERS)
+    return bridge.extend(step.ids, list(new), **known)  # type: ignore[arg-type]
+
+
+def test_the_bridge_gives_what_a_stitch_gives() -> None:
+    new = showing("And this?", "dog")
+    found = stitched(STEP, new)
+    for known in (
+        {"media": STEP.media},
+        {"media": STEP.media, "turn": STEP.completion[0], "history": STEP.prompt, "sampled": 6},
+    ):
+        extension = extended(STEP, new, **known)
+        assert isinstance(extension, Extension)
+        assert (extension.ids, extension.media, extension.unexpanded) == (found.ids, found.media, 1)
+
+
+def test_the_spans_of_a_bridge_grow_with_its_images() -> None:
+    extension = extended(STEP, showing("And this?", "dog"), showing("And?", "cow"), media=STEP.media)
+    assert isinstance(extension, Extension)
+    assert isinstance(extension.spans, tuple)
+    grown = expanded_prompt(extension, [(PAD,) * 5, (PAD,) * 3])
+    assert isinstance(grown.spans, tuple)
+    for before, after, more in zip(extension.spans, grown.spans, (4, 2), strict=True):
+        assert after.content_stop - after.content_start == before.content_stop - before.content_start + more
+        assert grown.added[after.start] == extension.added[before.start]
+
+
+@pytest.mark.parametrize("known", [{}, {"media": STEP.media, "history": [showing("?", "cat", "dog")]}])
+def test_a_bridge_refuses_images_without_ranges(known: dict[str, object]) -> None:
+    assert isinstance(extended(STEP, {"role": "user", "content": "Sure?"}, **known), Refusal)
+
+
+def test_placeholders_are_checked() -> None:
+    with pytest.raises(InputError, match="without ids"):
+        Placeholders.of({"image": []})
+    with pytest.raises(InputError, match=r"media\['image'\]\[0\] is -1"):
+        Placeholders.of({"image": [-1]})
+    with pytest.raises(InputError, match="media is a list"):
+        Placeholders.of([5])  # type: ignore[arg-type]
+
+
+def test_an_echo_that_puts_an_older_image_elsewhere_is_an_error() -> None:
+    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    (one,) = found.media
+    with pytest.raises(InputError, match="another prompt"):
+        echoed(found, found.ids, [(one.offset, one.length - 1)])
+    assert echoed(found, found.ids, [(one.offset, one.length)]) is found
+
+
+def test_ranges_of_other_ids_say_nothing_about_these() -> None:
+    media = stitched(STEP, {"role": "user", "content": "Sure?"}).media
+    ids = Ids.of([PAD, *STEP.prompt_ids, *[5] * 50])
+    assert Placeholders.of(PLACEHOLDERS).stray(ids, media) == 0  # type: ignore[union-attr]
+
+
+def test_a_placeholder_that_leaves_its_range_stands_for_no_medium() -> None:
+    placeholders = Placeholders.of({"image": [7, 8]})
+    assert placeholders is not None
+    assert placeholders.stray(Ids.of([7, 8, 7, 8, 9]), Media.of([cat(0, 3, (7, 8))])) == 2
+    assert placeholders.stray(Ids.of([7, 8, 7, 8, 9]), Media.of([cat(0, 4, (7, 8))])) is None

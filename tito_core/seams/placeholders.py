@@ -1,0 +1,95 @@
+"""Placeholders: where in a proven tail a template writes the media of the new messages.
+
+A placeholder says neither for which medium it stands nor who wrote it: a text may spell one. So each medium
+is replaced by a word, and exactly its placeholder must go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ..errors import TemplateRefused
+from ..media import MediaRange, Placeholders
+from ..message import is_media
+from ..normalization.media import Medium
+from ..questions import Questions, ask, in_parts, relayed
+from ..refusal import Reason, Refusal
+from .prove import Environment, Proof
+from .seam import OTHER, common_prefix
+
+WORD = {"type": "text", "text": OTHER}
+"""What stands in place of a medium."""
+
+
+def unplaced(media: tuple[Medium, ...], placeholders: Placeholders) -> Refusal | None:
+    """Return why media cannot be placed, None if they can."""
+    for medium in media:
+        if placeholders.ids(medium.modality) is None:
+            return Refusal(Reason.MULTIMODAL, f"no placeholder is given for {medium.modality} parts")
+        if medium.identity is None:
+            kind = medium.modality
+            return Refusal(Reason.MULTIMODAL, f"the {kind} has neither bytes, in a data URL, nor a `uuid`")
+    return None
+
+
+def placed_questions(
+    proof: Proof, media: tuple[Medium, ...], placeholders: Placeholders
+) -> Questions[Proof | Refusal]:
+    """Ask which placeholder in the tail stands for which of `media`: one question for each."""
+    found = placeholders.find(proof.ids)
+    if [name for _, name in found] != [medium.modality for medium in media]:
+        return Refusal(
+            Reason.PLACEHOLDERS, f"{len(found)} placeholders stand for {len(media)} media of the new messages"
+        )
+    for number, (place, name) in enumerate(found):
+        changed = _replaced(proof.located.environment, number)
+        asking = _changed(proof, changed)
+        try:
+            start, stop = yield from relayed(asking, in_parts) if proof.parts else asking
+        except TemplateRefused as refused:
+            return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
+        size = len(placeholders.ids(name) or ())
+        touched = [one for one, _ in found if start < one + size and one < stop]
+        if touched != [place] or not start <= place or not place + size <= stop:
+            return Refusal(
+                Reason.PLACEHOLDERS, "a placeholder is not what the template writes for its medium"
+            )
+    ranges = (
+        MediaRange(
+            modality=medium.modality,
+            identity=medium.identity or "",
+            offset=place,
+            length=len(placeholders.ids(medium.modality) or ()),
+            collapsed=placeholders.ids(medium.modality) or (),
+        )
+        for medium, (place, _) in zip(media, found, strict=True)
+    )
+    return attrs.evolve(proof, media=tuple(ranges))
+
+
+def _changed(proof: Proof, environment: Environment) -> Questions[tuple[int, int]]:
+    """Return from where to where the tail differs with another environment."""
+    located = proof.located
+    ids = yield from ask(located.messages(environment), since=located.since)
+    before = located.seam.place + proof.cut.place
+    other = ids[before:] if ids[:before] == located.seam.ids[:before] else ()
+    start = common_prefix(proof.ids, other)
+    end = common_prefix(proof.ids[start:][::-1], other[start:][::-1])
+    return start, len(proof.ids) - end
+
+
+def _replaced(environment: Environment, number: int) -> Environment:
+    """Return the environment with a word in place of one medium, counted from the first."""
+    changed: list[dict[str, Any]] = []
+    for message in environment:
+        content = message.get("content")
+        parts = content if isinstance(content, list) else []
+        places = [place for place, part in enumerate(parts) if is_media(part)]
+        if 0 <= number < len(places):
+            place = places[number]
+            message = {**message, "content": [*parts[:place], WORD, *parts[place + 1 :]]}  # noqa: PLW2901  # a copy
+        number -= len(places)
+        changed.append(message)
+    return tuple(changed)
