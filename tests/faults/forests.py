@@ -227,10 +227,24 @@ FAULTS = (
         SAMPLES,
     ),
     Fault(
+        "calls with different images continue each other",
+        "samples/media_tags.py",
+        "key = (one.modality, one.identity, one.length)",
+        "key = (one.modality, one.length)",
+        ("tests/core/samples/test_media.py",),
+    ),
+    Fault(
+        "a row ends inside an image",
+        "samples/rows.py",
+        "if one.offset < most < one.stop), most)",
+        "if False), most)",
+        ("tests/core/samples/test_media.py",),
+    ),
+    Fault(
         "cut one id late",
         "samples/rows.py",
-        "return RowDraft(path=path, length=most)",
-        "return RowDraft(path=path, length=most + 1)",
+        "return RowDraft(path=path, length=cut)",
+        "return RowDraft(path=path, length=cut + 1)",
         SAMPLES,
     ),
     Fault(

@@ -9,6 +9,7 @@ import attrs
 
 from ..match import NOTHING, PromptMatcher
 from .call import StoredCall
+from .media_tags import MediaTags
 from .node import NO_CANDIDATES, Candidates, EdgeKind, Node
 from .restated import MessageTrie, TurnIndex
 from .trie import Branch, Place, Trie, settled
@@ -16,10 +17,11 @@ from .trie import Branch, Place, Trie, settled
 
 def make_nodes(calls: Sequence[StoredCall]) -> tuple[Node, ...]:
     """Return the node of each call; `calls` are sorted by key."""
-    trie = Trie()
-    ends = [trie.place(call.ids) for call in calls]
+    trie, tags = Trie(), MediaTags()
+    ends = [trie.place(tags.tagged(call.ids, call.step.media)) for call in calls]
+    prompts = [tags.tagged(call.step.prompt_ids, call.step.media) for call in calls]
     # A place is settled only after the last one was added, because each may split a branch.
-    starts = list(map(settled, [trie.place(call.step.prompt_ids) for call in calls]))
+    starts = list(map(settled, list(map(trie.place, prompts))))
     call_ends = CallEnds(zip(calls, ends, strict=True))
     first: dict[Place, str] = {}
     nodes = []

@@ -11,6 +11,7 @@ import attrs
 
 from ..ids import PACKED, Ids
 from ..ledger import Origin
+from ..media import MediaRange
 from .call import Ending, StoredCall, weight_runs
 from .experts import MissingRow, RowExperts, merge_experts
 
@@ -70,6 +71,7 @@ class Row:
             None elsewhere.
         ledger: Spans without gap or overlap.
         turns: Sampled turns, oldest first.
+        media: Where images and other media stand in `ids`, each with its identity.
         experts: Routed experts; None where no call has any.
         left_out: Number of the call's ids beyond the maximum length.
         reward: Reward as `SampleOptions.rewards` chooses it; None without one.
@@ -88,6 +90,7 @@ class Row:
     logprobs: tuple[float | None, ...]
     ledger: tuple[RowSpan, ...]
     turns: tuple[RowTurn, ...]
+    media: tuple[MediaRange, ...] = ()
     experts: RowExperts | None
     left_out: int
     reward: float | None
@@ -164,6 +167,7 @@ def write_row(
             for call in draft.path
             if draft.kept_ids(call)
         ),
+        media=tuple(one for one in draft.call.step.media if one.stop <= draft.length),
         experts=merge_experts(experts, draft.length, missing),
         left_out=draft.call.stop - draft.length,
         reward=reward,

@@ -130,7 +130,8 @@ def _draft(path: tuple[StoredCall, ...], options: SampleOptions) -> RowDraft:
     if most is None or path[-1].stop <= most:
         return RowDraft(path=path, length=path[-1].stop)
     if options.cut is Cut.INSIDE:
-        return RowDraft(path=path, length=most)
+        cut = next((one.offset for one in path[-1].step.media if one.offset < most < one.stop), most)
+        return RowDraft(path=path, length=cut)  # a part of an image is no image
     fitting = [call.stop for call in path if call.start < call.stop <= most]
     return RowDraft(path=path, length=max(fitting, default=0))
 

@@ -390,8 +390,10 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     """
     tail, size = located.seam.tail, len(turn.suffix)
     call = yield from _call_close(located)
-    if call is None:
-        return Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
+    if call is None:  # with nothing after it the call may not be written
+        stops = _known_stops((yield from _always_written(located)), turn)
+        unknown = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
+        return Cut(stops[0], 1) if len(stops) == 1 else unknown
     closed = _suffixes(tail, turn, call)
     inside = {i + j for i in closed for j in range(1, size)}
     cuts = {Cut(i, size) for i in closed if i not in inside}
@@ -400,7 +402,7 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     if not cuts:
         cuts = {cut for stop in turn.stops for cut in _stops(tail, turn.suffix, call, stop)}
     if not cuts:
-        always = yield from _always_written(located)
+        always = yield from _always_written(located, call.text)
         # Of stops alone the only one counts: an id of a call may spell another.
         cuts = _known_close(always, turn, call) or {Cut(place, 1) for place in _known_stops(always, turn)}
     if len(cuts) == 1:
@@ -435,8 +437,12 @@ def _known_stops(always: tuple[int, ...], turn: SampledTurn) -> list[int]:
     return [place for place, index in enumerate(always) if index in turn.stops]
 
 
-def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...]]:
-    """Return how much of the tail stands there whatever the role and the text of the next message are."""
+def _always_written(located: LocatedTurn, written: tuple[int, ...] = ()) -> Questions[tuple[int, ...]]:
+    """Return how much of the tail stands there whatever the role and the text of the next message are.
+
+    Before a message of another role the turn may be written without its reasoning. It is found there by its
+    text, as far as that is `written` after the reasoning.
+    """
     first = located.environment[0]
     other = SYSTEM if first["role"] == "user" else USER
     text = SHORT if "".join(texts_in(first)).startswith(OTHER[0]) else OTHER
@@ -444,7 +450,10 @@ def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...]]:
         ids = yield from ask(located.messages(({**other, "content": text},)), since=located.since)
     except TemplateRefused:
         return ()
-    return located.seam.tail[: max(common_prefix(ids, located.seam.ids) - located.seam.place, 0)]
+    seam = located.seam
+    if ids[: seam.place] == seam.ids[: seam.place]:
+        return seam.tail[: common_prefix(ids, seam.ids) - seam.place]
+    return seam.tail[: common_prefix(after(written, ids) or (), seam.tail)]
 
 
 def _orphans(turn: SampledTurn, environment: Environment) -> set[str]:
@@ -463,11 +472,13 @@ class CallClose:
         end: How many of them stand there if nothing follows: the rest of the call, and its close. -1 if
             that cannot be determined.
         ids: Those that stand there if nothing follows.
+        text: The ids of the text.
     """
 
     shared: int
     end: int
     ids: tuple[int, ...] = ()
+    text: tuple[int, ...] = ()
 
 
 def _call_close(located: LocatedTurn) -> Questions[CallClose | None]:
@@ -484,7 +495,7 @@ def _call_close(located: LocatedTurn) -> Questions[CallClose | None]:
     if rest is None:
         return None
     end = -1 if quiet is None else common_prefix(rest, quiet)
-    return CallClose(common_prefix(located.seam.tail, rest), end, rest[: max(end, 0)])
+    return CallClose(common_prefix(located.seam.tail, rest), end, rest[: max(end, 0)], text)
 
 
 def _suffixes(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list[int]:

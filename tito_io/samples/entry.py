@@ -67,6 +67,7 @@ def to_columns(entry: Entry) -> dict[str, Any]:
         "logprobs": list(row.logprobs),
         "spans": [_plain(span) for span in row.ledger],
         "turns": [_plain(turn) for turn in row.turns],
+        "media": [{**attrs.asdict(one), "collapsed": list(one.collapsed)} for one in row.media],
         "experts": None
         if experts is None
         else {

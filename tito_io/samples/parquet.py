@@ -54,6 +54,8 @@ def _own_schema(pa: Any) -> Any:
     types = {"conversation": text, "line": long, "place": long, "name": text, "ids": pa.list_(whole)}
     types |= {"loss_mask": pa.list_(pa.int8()), "logprobs": pa.list_(number)}
     types |= {"spans": pa.list_(pa.struct(span)), "turns": pa.list_(pa.struct(turn))}
+    medium = {"modality": text, "identity": text, "offset": whole, "length": whole}
+    types |= {"media": pa.list_(pa.struct([*medium.items(), ("collapsed", pa.list_(whole))]))}
     types |= {"experts": pa.struct(list(experts.items())), "left_out": long}
     types |= {"reward": number, "weight": number, "tree": text, "follows": text, "auxiliary": pa.bool_()}
     return pa.schema(types | {"metadata": text})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core.seams.test_adversaries import CALLING, HELLO, OPENERS, TWO, Write, encode, result, tokenizer
-from tito_core import Bridge, Extension, Message, Refusal, TemplateRefused
+from tito_core import Bridge, Extension, Message, Refusal, TemplateRefused, TokenizeFn
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
 
@@ -118,13 +118,48 @@ def skips_last_call(messages: Sequence[Message], *, add_generation_prompt: bool)
     return encode("".join(texts) + "<a>" * add_generation_prompt)
 
 
+def never_last_call(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Leave out the calls of the last message."""
+    *past, last = messages
+    texts = [f"{OPENERS[m['role']]}{called(m)}<e>" for m in past]
+    return encode("".join(texts) + f"{OPENERS[last['role']]}{plain(last)}<e>" + "<a>" * add_generation_prompt)
+
+
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_call_may_be_missing_where_it_is_the_last_message(*, cut: bool) -> None:
+@pytest.mark.parametrize("tokenize", [skips_last_call, never_last_call])
+def test_a_call_may_be_missing_where_it_is_the_last_message(tokenize: TokenizeFn, *, cut: bool) -> None:
     stop = encode("<e>")
-    ids = [*skips_last_call([HELLO], add_generation_prompt=True), *encode("[{}]"), *([] if cut else stop)]
-    found = Bridge(skips_last_call, stop).extend(
-        ids, [result("7")], turn=CALLING, history=[HELLO], truncated=cut
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]"), *([] if cut else stop)]
+    found = Bridge(tokenize, stop).extend(ids, [result("7")], turn=CALLING, history=[HELLO], truncated=cut)
+    assert isinstance(found, Extension), found
+    assert found.added == (*(stop if cut else []), *encode("<t>7<e><a>"))
+
+
+def reasons_in_loops(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Begin every message with the stop, and write reasoning only after the last user's message."""
+    asked = max(i for i, message in enumerate(messages) if message["role"] == "user")
+    texts = (
+        f"<e>{OPENERS[m['role']]}{'<think>' * bool(m.get('reasoning_content') and i > asked)}{called(m)}"
+        for i, m in enumerate(messages)
     )
+    return encode("".join(texts) + "<e><a>" * add_generation_prompt)
+
+
+THOUGHT: Plain = {**CALLING, "reasoning_content": "Hm."}
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("known", [{}, {"turn": THOUGHT, "history": [HELLO]}])
+def test_a_turn_that_is_written_otherwise_before_a_user_is_known_by_its_text(
+    known: dict[str, Any], *, cut: bool
+) -> None:
+    stop = encode("<e>")
+    ids = [
+        *reasons_in_loops([HELLO], add_generation_prompt=True),
+        *encode("<think>[{}]"),
+        *([] if cut else stop),
+    ]
+    found = Bridge(reasons_in_loops, stop).extend(ids, [result("7")], truncated=cut, **known)
     assert isinstance(found, Extension), found
     assert found.added == (*(stop if cut else []), *encode("<t>7<e><a>"))
 

@@ -113,7 +113,10 @@ def found(environment: tuple[dict[str, Any], ...] = (RESULT,)) -> LocatedTurn:
 def test_the_end_of_a_call_is_asked_with_nothing_after_it() -> None:
     recorder = Recorder()
     call = answer(_call_close(found()), recorder)
-    assert call == CallClose(shared=4, end=3, ids=found().seam.tail[:3])  # `"`, `}`, CLOSE, and OPEN
+    assert call is not None
+    seam = found().seam
+    assert call.text == seam.ids[seam.place - len(call.text) : seam.place]
+    assert call == CallClose(shared=4, end=3, ids=seam.tail[:3], text=call.text)  # `"`, `}`, CLOSE, and OPEN
     arguments = [m[1]["tool_calls"][0]["function"]["arguments"] for m, _ in recorder.asked]
     assert [text in given for text, given in zip((OTHER, SHORT, SHORT), arguments, strict=True)] == [True] * 3
     assert [(len(m), speaks) for m, speaks in recorder.asked] == [(3, True), (2, True), (2, False)]
@@ -124,7 +127,9 @@ def test_a_call_that_is_written_only_when_the_model_speaks_has_no_known_end() ->
         shown = messages if add_generation_prompt else [m for m in messages if m["role"] != "assistant"]
         return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
 
-    assert answer(_call_close(found()), tokenize) == CallClose(shared=4, end=-1)
+    call = answer(_call_close(found()), tokenize)
+    assert call is not None
+    assert (call.shared, call.end, call.ids) == (4, -1, ())
 
 
 def test_a_generation_prompt_that_changes_the_close_is_unknown() -> None:

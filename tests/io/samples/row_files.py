@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from tito_core import Ids, Origin
+from tito_core.media import MediaRange
 from tito_core.samples import Ending, Row, RowExperts, RowSpan, RowTurn
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
@@ -36,6 +37,7 @@ def entry_of(data: Mapping[str, Any]) -> Entry:
         logprobs=tuple(data["logprobs"]),
         ledger=tuple(spans),
         turns=tuple(turns),
+        media=tuple(MediaRange(**one) for one in data["media"]),
         experts=experts,
         metadata=orjson.loads(data["metadata"]),
         **{

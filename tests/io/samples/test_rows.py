@@ -111,6 +111,7 @@ def test_columns_are_what_they_say() -> None:
             }
             for name, start, stop in (("a", 1, 3), ("b", 4, 5))
         ],
+        "media": [],
         "experts": None,
         "left_out": 0,
         "reward": 1.0,

@@ -15,12 +15,13 @@ from atif import Trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.pictures import first_step, showing
 from tests.core.samples.calls import call
 from tests.forests import CALLS
 from tests.io.samples.sample_files import dumped, put, read
 from tests.io.serve.test_rows import committed, talks
 from tests.strategies import tries
-from tito_core import InputError, Step
+from tito_core import InputError, Ledger, Step
 from tito_core.samples import Forest, Rewards, SampleOptions, StoredCall, make_rows
 from tito_io.samples.convert import converted
 from tito_io.samples.forms import FORMS
@@ -48,6 +49,22 @@ def again(form: str, content: bytes) -> Forest:
     record = orjson.loads(content if first == b"{" else first)
     assert next(name for name, one in FORMS.items() if one.matches(record)) == form
     return one.forest
+
+
+@pytest.mark.parametrize(("form", "expand"), WRITTEN)
+def test_images_come_back(form: str, *, expand: bool) -> None:
+    cat, dog = (first_step(showing("What?", key), keys=[key]) for key in ("cat", "dog"))
+    more = first_step(*cat.messages, showing("And?", "cow"), keys=["cat", "cow"])
+    after = attrs.evolve(
+        more,
+        prompt_ids=[*cat.ids, *more.prompt_ids[-20:]],
+        media=[*cat.media, attrs.evolve(more.media[1], offset=len(cat.ids) + 1)],
+        prompt_ledger=Ledger.prompt(len(cat.ids) + 20),
+    )
+    calls = [StoredCall(name=str(i), step=step, order=i) for i, step in enumerate((cat, dog, after))]
+    found = again(form, written(form, calls, expand=expand))
+    assert [one.step.media for one in found.calls] == [one.step.media for one in calls]
+    assert [node.parent for node in found.nodes] == [None, None, "0"]
 
 
 @given(CALLS, st.sampled_from(WRITTEN))

@@ -15,6 +15,7 @@ import orjson
 
 from tito_core import InputError, Ledger, Message, Messages, Step
 from tito_core.data import from_data, to_data
+from tito_core.media import NO_MEDIA, Media
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 from tito_io.engines.replies.invariants import Check
 
@@ -44,6 +45,7 @@ def call_extra(call: StoredCall, older: Step | None) -> dict[str, Any]:
         "reward": call.reward,
         "metadata": dict(call.metadata) or None,
         **_ledger_fields(step.prompt_ledger, older),
+        **_media_fields(step.media, older),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -54,6 +56,14 @@ def _ledger_fields(ledger: Ledger, older: Step | None) -> dict[str, Any]:
     if older is None or older.ledger.then(*since) == ledger:
         return {"ledger": plain_runs(since)}
     return {"whole_ledger": plain_runs(ledger.runs)}
+
+
+def _media_fields(media: Media, older: Step | None) -> dict[str, Any]:
+    """Return the media after those of an older step; all of them where they do not continue that step's."""
+    known = [] if older is None else list(older.media)
+    goes_on = media[: len(known)] == known
+    new = [to_data(one) for one in (media[len(known) :] if goes_on else media)]
+    return {"media" if goes_on else "whole_media": new} if new or not goes_on else {}
 
 
 def own_extra(holder: Record) -> Record:
@@ -82,6 +92,7 @@ def extended_call(step: Step, extra: Record, older: Step | None, *, name: str, o
     if not isinstance(versions, list):
         raise InputError("weight_versions is no list")
     changes: dict[str, Any] = {"truncated": extra.get("truncated", False), "key": extra.get("key")}
+    changes["media"] = _media(extra, older)
     ledger = _ledger(extra, older)
     if ledger is not None:
         changes["prompt_ledger"] = ledger
@@ -104,6 +115,12 @@ def _ledger(extra: Record, older: Step | None) -> Ledger | None:
         return None
     own = ledger_of(extra["ledger"])
     return own if older is None else older.ledger.then(*own.runs)
+
+
+def _media(extra: Record, older: Step | None) -> Media:
+    known = NO_MEDIA if older is None or "whole_media" in extra else older.media
+    new = extra.get("whole_media", extra.get("media", []))
+    return known.then(from_data(new, Media)) if new else known
 
 
 def read_logprobs(check: Check, holder: Record, extra: Record, count: int) -> tuple[float | None, ...] | None:

@@ -2,10 +2,10 @@
 
 A line is `{"conversation": id, "after": name or null, "call": {...}}`, where `call` is the call's plain data.
 `after` names an earlier call of the conversation whose prompt and completion begin this prompt. Then the
-step's `prompt`, `prompt_ids` and `prompt_ledger` have only what follows them. `joins` identifies that call
-among others of its name: its number of ids, and the CRC-32 of its completion ids' JSON. If the prompt's
-ledger differs from the earlier call's, all of it is in `ledger`. So each turn of a long conversation costs
-only what is new in it, in the file and in memory.
+step's `prompt`, `prompt_ids`, `prompt_ledger` and `media` have only what follows them. `joins` identifies
+that call among others of its name: its number of ids, and the CRC-32 of its completion ids' JSON. If the
+prompt's ledger differs from the earlier call's, all of it is in `ledger`. So each turn of a long
+conversation costs only what is new in it, in the file and in memory.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ def line(conversation: str, call: StoredCall, after: StoredCall | None = None) -
             prompt=step.prompt[len(parent.step.messages) :],
             prompt_ids=step.prompt_ids[length:],
             prompt_ledger=Ledger.of(step.prompt_ledger.since(length)),
+            media=[one.moved(-length) for one in step.media[len(parent.step.media) :]],
         )
     data = to_data(attrs.evolve(call, step=step, routed_experts=None))
     if call.routed_experts is not None:  # their positions count from the beginning of the whole prompt
@@ -127,9 +128,13 @@ def line(conversation: str, call: StoredCall, after: StoredCall | None = None) -
 def _continues(step: Step, older: Step) -> bool:
     """Tell whether a prompt begins with all ids and messages of an older step."""
     messages = older.messages
-    return step.prompt_ids.starts_with(older.ids) and (
-        step.prompt.extends(messages)
-        or orjson.dumps([*islice(step.prompt, len(messages))]) == orjson.dumps([*messages])
+    return (
+        step.prompt_ids.starts_with(older.ids)
+        and step.media[: len(older.media)] == list(older.media)
+        and (
+            step.prompt.extends(messages)
+            or orjson.dumps([*islice(step.prompt, len(messages))]) == orjson.dumps([*messages])
+        )
     )
 
 
@@ -165,6 +170,7 @@ def _read(record: Record, place: CallPlace) -> Iterator[StoredCall]:
         step,
         prompt=older.messages.then(list(step.prompt)),
         prompt_ids=older.ids.then(tuple(step.prompt_ids)),
+        media=older.media.then([one.moved(older.ids.length) for one in step.media]),
         prompt_ledger=older.ledger.then(*step.prompt_ledger.runs) if ledger is None else ledger_of(ledger),
     )
     yield attrs.evolve(call, step=step, routed_experts=experts)
