@@ -276,9 +276,12 @@ class _EndOfTurn:
             raise InputError(f"media ends at {self.media[-1].stop} of {prompt} prompt ids")
         if self.placeholders is None or is_multimodal(turn):
             return Refusal(Reason.MULTIMODAL, "the conversation has media")
-        if self.history is not None and self.history.media != shown:
-            given = self.history.media
-            return Refusal(Reason.MULTIMODAL, f"the history has {given} media, {shown} ranges are given")
+        if self.history is not None:
+            known = [one.identity for one in media_of(self.history)]
+            if known != [one.identity for one in self.media]:
+                return Refusal(
+                    Reason.MULTIMODAL, f"the {shown} ranges are not those of the history's {len(known)} media"
+                )
         return unplaced(self.new_media, self.placeholders) or strayed(self.ids, self.media, self.placeholders)
 
     def sampled_ids(self, most: int, stops: Sequence[int]) -> SampledIds:

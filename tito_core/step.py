@@ -14,6 +14,7 @@ from .ids import Ids
 from .ledger import Ledger, Origin
 from .media import NO_MEDIA, Media, MediaRange, media_runs
 from .message import Message, Messages
+from .normalization.media import media_of
 from .shared import Shared
 
 T = TypeVar("T")
@@ -74,8 +75,8 @@ class Step:
         ids: Prompt and completion ids together: what the next prompt begins with.
 
     Raises:
-        InputError: An id, a message or a range is invalid, or `logprobs` does not have one value per
-            completion id.
+        InputError: An id, a message or a range is invalid, a range is that of another image than the prompt
+            shows, or `logprobs` does not have one value per completion id.
 
     >>> step = Step(prompt=[{"role": "user", "content": "hi"}],
     ...             completion=[{"role": "assistant", "content": "hello"}],
@@ -102,6 +103,13 @@ class Step:
             raise InputError(
                 f"media[{len(media) - 1}] ends at {media[-1].stop}, prompt_ids has {len(self.prompt_ids)}"
             )
+        shown = media_of(self.prompt.part) if media and self.prompt.multimodal else ()
+        first = max(len(media) - len(shown), 0)  # what the prompt shares was checked before
+        for place, (one, medium) in enumerate(zip(media[first:], shown, strict=False), first):
+            if medium.identity not in (None, one.identity):
+                raise InputError(
+                    f"media[{place}] is {one.identity!r:.80}, where the prompt shows {medium.identity!r:.80}"
+                )
 
     @prompt_ledger.default
     def _rendered(self) -> Ledger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -313,6 +314,14 @@ def test_a_step_without_ranges_is_not_continued() -> None:
     assert refused(step, {"role": "user", "content": "Sure?"}).reason is Reason.MULTIMODAL
 
 
+def test_the_range_of_another_image_is_an_error() -> None:
+    ids, ranges = STEP.prompt_ids, [attrs.evolve(STEP.media[0], identity="dog")]
+    with pytest.raises(InputError, match=r"media\[0\] is 'dog', where the prompt shows 'cat'"):
+        Step(prompt=STEP.prompt, completion=[], prompt_ids=ids, completion_ids=[5], media=ranges)
+    found = extended(STEP, {"role": "user", "content": "?"}, media=ranges, history=STEP.prompt)
+    assert isinstance(found, Refusal)
+
+
 def test_another_image_is_another_message() -> None:
     prompt = [showing("What?", "lion"), STEP.completion[0], {"role": "user", "content": "Sure?"}]
     found = try_stitch([STEP], prompt, SUFFIX, tokenize, media=PLACEHOLDERS)
@@ -322,20 +331,12 @@ def test_another_image_is_another_message() -> None:
 
 def test_the_same_bytes_are_the_same_image_however_they_are_written() -> None:
     url = "data:image/png;base64,aGk="
-    step = first_step(
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}, keys=["cat"]
-    )
-    other = {"type": "image", "url": "DATA:image/gif;BASE64,aGk="}
     key = "sha256:8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"
-    for part in (
-        {"type": "image_url", "image_url": None, "uuid": key},
-        other,
-    ):
-        prompt = [
-            {"role": "user", "content": [part]},
-            step.completion[0],
-            {"role": "user", "content": "Sure?"},
-        ]
+    shown = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    step = first_step(shown, keys=[key])
+    keyed = {"type": "image_url", "image_url": None, "uuid": key}
+    for part in (keyed, {"type": "image", "url": "DATA:image/gif;BASE64,aGk="}):
+        prompt = [{"role": "user", "content": [part]}, *step.completion, {"role": "user", "content": "Sure?"}]
         assert isinstance(try_stitch([step], prompt, SUFFIX, tokenize, media=PLACEHOLDERS), Stitched)
 
 
