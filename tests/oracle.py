@@ -14,9 +14,9 @@ from typing import Any
 
 import attrs
 
-from tests.toys import Message, Toy
-from tests.toys.page import Page
 from tito_core import OddStop, Policy, Step, TemplateRefused, Truncated
+from tito_core.testing.toys import Message, Toy
+from tito_core.testing.toys.page import Page
 
 # --- messages: when are two the same? -----------------------------------------------------------------
 
@@ -264,7 +264,7 @@ def pages(toy: Toy, ways: Sequence[Sequence[Message]]) -> list[Page]:
 def rendering(toy: Toy, messages: Sequence[Message]) -> Page | None:
     """Return the page that the template writes, or None where it refuses."""
     try:
-        return toy.page(messages, speak=True)
+        return toy.page(messages, add_generation_prompt=True)
     except TemplateRefused:
         return None
 

@@ -21,9 +21,9 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from pydantic import BaseModel, ConfigDict
 
 from tests import oracle
-from tests.toys import TOYS, Message, Toy
 from tito_core import Step
 from tito_core.seams.seam import LONGER, OTHER, SHORT
+from tito_core.testing.toys import TOYS, Message, Toy
 
 T = TypeVar("T")
 Chat = list[dict[str, Any]]

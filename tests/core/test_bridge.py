@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tests.toys import SHIFTY, STEADY, TOYS, Toy
 from tito_core import (
     Bridge,
     Extension,
@@ -35,6 +34,7 @@ from tito_core.seams.certify import certify_questions
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.profile import Profile
 from tito_core.seams.spans import MessageSpan
+from tito_core.testing.toys import DEPENDENT_TOYS, LOCAL_TOYS, TOYS, Toy
 
 Plain = dict[str, Any]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -660,18 +660,18 @@ TALKS: list[tuple[list[Plain], Plain, list[Plain]]] = [
 ]
 
 
-@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=repr)
+@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.nondeterministic], ids=repr)
 def test_what_is_not_known_is_never_guessed(toy: Toy) -> None:
     """For every toy: the answer is what it truly writes, or there is none; more knowledge loses no answer."""
     see_that_nothing_is_guessed(toy, None)
 
 
 @pytest.mark.parametrize(
-    "toy", [*SHIFTY, *(toy for toy in STEADY if toy.name in {"harmony", "thinking"})], ids=repr
+    "toy", [*DEPENDENT_TOYS, *(toy for toy in LOCAL_TOYS if toy.name in {"harmony", "thinking"})], ids=repr
 )
 def test_a_profile_does_not_guess_the_turn(toy: Toy) -> None:
     """A profile knows cases; which of them a turn is that nobody gave, it does not know."""
-    if not toy.fickle:
+    if not toy.nondeterministic:
         see_that_nothing_is_guessed(toy, GrowingProfile(Profile(suffix=toy.suffix, stop_ids=toy.stop_ids)))
 
 
@@ -679,12 +679,12 @@ def see_that_nothing_is_guessed(toy: Toy, profile: GrowingProfile | None) -> Non
     for history, turn, new in TALKS:
         messages = (*history, turn, *new)
         try:
-            page = toy.page(messages, speak=True)
+            page = toy.page(messages, add_generation_prompt=True)
             start = toy(history, add_generation_prompt=True)
         except TemplateRefused:
             continue
         if page.lost:  # it may write what is in parts
-            page = toy.page(in_parts(Question(messages)).messages, speak=True)
+            page = toy.page(in_parts(Question(messages)).messages, add_generation_prompt=True)
         place = len(history)
         right = page.text[page.bodies[place][1] :] if place in page.bodies and not page.lost else None
         ids = [*start, 900_000]
@@ -733,7 +733,7 @@ def test_a_template_that_does_not_even_close_a_turn_is_a_refusal() -> None:
 
 def test_a_call_that_is_written_otherwise_later_is_closed_where_the_stop_is_known() -> None:
     """The template writes a call's id once a result follows: only the close stays as it was sampled."""
-    toy = next(toy for toy in SHIFTY if toy.name == "names_later")
+    toy = next(toy for toy in DEPENDENT_TOYS if toy.name == "ids_later")
     history = [example.user()]
     stop = toy.stop_ids[0]
     ids = [*toy(history, add_generation_prompt=True), *toy.sample([*history, CALLING]), stop]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tests.toys import TOYS
 from tito_core import (
     InputError,
     Located,
@@ -21,6 +20,7 @@ from tito_core import (
     stitch_questions,
 )
 from tito_core.seams.profile import Profile, Recipe, recognize
+from tito_core.testing.toys import TOYS
 
 BY_NAME = {toy.name: toy for toy in TOYS}
 SUFFIX = (example.CLOSE,)
@@ -46,7 +46,7 @@ def test_media_are_the_reason_where_nothing_matches() -> None:
 
 
 def test_a_tail_that_depends_on_the_history_is_refused_with_an_explanation() -> None:
-    found = refused("leaky", [example.user()], example.assistant(), example.user("more"))
+    found = refused("tool_changes_opening", [example.user()], example.assistant(), example.user("more"))
     assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
 
 
@@ -58,13 +58,13 @@ def test_a_result_that_quotes_a_call_of_an_earlier_turn_depends_on_the_history()
         example.user("well?"),
     ]
     result = {"role": "tool", "tool_call_id": "c", "content": "7"}
-    found = refused("quoting", history, example.assistant(), result)
+    found = refused("repeats_arguments", history, example.assistant(), result)
     assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
 
 
 def test_a_system_message_without_a_trace_after_the_turn_is_refused() -> None:
     found = refused(
-        "hoisting", [example.user()], example.assistant(), {"role": "system", "content": "Be kind."}
+        "system_first", [example.user()], example.assistant(), {"role": "system", "content": "Be kind."}
     )
     assert found == Refusal(Reason.SWALLOWED, "a system message leaves no trace after the turn")
 
@@ -83,7 +83,7 @@ def test_results_of_several_earlier_turns_are_proven_with_their_calls() -> None:
         found.ids.tolist()[-len(found.added) :]
         == toy(prompt, add_generation_prompt=True)[-len(found.added) :]
     )
-    quoting = refused("quoting", history, example.assistant(), *results)
+    quoting = refused("repeats_arguments", history, example.assistant(), *results)
     assert quoting == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
 
 

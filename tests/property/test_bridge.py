@@ -10,7 +10,6 @@ from hypothesis import given
 
 from tests import oracle
 from tests.strategies import ANY_INPUT, StitchInput, tidy_stitch_inputs, tries
-from tests.toys import TOYS
 from tito_core import (
     Bridge,
     Extension,
@@ -24,8 +23,9 @@ from tito_core import (
     try_stitch,
 )
 from tito_core.seams.profile import Profile
+from tito_core.testing.toys import TOYS
 
-STEADY_INPUT = tidy_stitch_inputs(tuple(toy for toy in TOYS if not toy.fickle))
+STEADY_INPUT = tidy_stitch_inputs(tuple(toy for toy in TOYS if not toy.nondeterministic))
 BEFORE_THE_TAIL = {Reason.NO_PREFIX, Reason.NOTHING_NEW, Reason.RENDERED_DIFFERENTLY, Reason.NO_IDS}
 """Refusals of a stitch that nobody can have who knows the turn."""
 
@@ -96,7 +96,7 @@ def test_more_knowledge_never_changes_an_answer(stitch_input: StitchInput) -> No
 @tries(4)
 def test_a_bridge_is_refused_or_right_however_little_is_known(stitch_input: StitchInput) -> None:
     located = found(stitch_input)
-    if located is None or stitch_input.toy.fickle:
+    if located is None or stitch_input.toy.nondeterministic:
         return
     step = located.match.step
     right = oracle.answers(

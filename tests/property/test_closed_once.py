@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.toys import Message
-from tests.toys.steady import harmony, markers
 from tito_core import (
     OddStop,
     Policy,
@@ -27,6 +25,8 @@ from tito_core import (
     stitch,
     stitch_questions,
 )
+from tito_core.testing.toys import Message
+from tito_core.testing.toys.local import harmony, markers
 
 Ids = tuple[int, ...]
 OPENER = 9

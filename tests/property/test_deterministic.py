@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import ANY_INPUT, StitchInput, stitch_inputs, tries
-from tests.toys import TOYS, Toy
 from tito_core import (
     Question,
     Refusal,
@@ -26,9 +25,10 @@ from tito_core import (
     suffix_ids,
     suffix_questions,
 )
+from tito_core.testing.toys import TOYS, Toy
 
 T = TypeVar("T")
-STEADFAST = stitch_inputs([toy for toy in TOYS if not toy.fickle])
+STEADFAST = stitch_inputs([toy for toy in TOYS if not toy.nondeterministic])
 
 
 async def answer_awaited(asking: Generator[Question, Sequence[int], T], toy: Toy) -> T:
@@ -140,7 +140,7 @@ def test_appending_changes_no_earlier_trajectory(stitch_input: StitchInput, size
     assert all(list(branch)[:-1] == before for branch in branches)
 
 
-@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=lambda toy: toy.name)
+@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.nondeterministic], ids=lambda toy: toy.name)
 def test_the_close_is_the_same_on_both_drivers(toy: Toy) -> None:
     try:
         found = suffix_ids(toy)

@@ -29,11 +29,20 @@ from tests.strategies import (
     speech,
     tries,
 )
-from tests.toys import Toy
-from tests.toys.steady import alternating, bracketed, chatml, grouped, harmony, markers, stammer, thinking
 from tito_core import OddStop, Policy, Step, Stitched, Trajectory, answer, stitch, stitch_questions
+from tito_core.testing.toys import Toy
+from tito_core.testing.toys.local import (
+    alternating,
+    bracketed,
+    chatml,
+    doubled_close,
+    grouped,
+    harmony,
+    markers,
+    thinking,
+)
 
-WELL_BEHAVED = (chatml, thinking, grouped, stammer, alternating, markers, harmony, bracketed)
+WELL_BEHAVED = (chatml, thinking, grouped, doubled_close, alternating, markers, harmony, bracketed)
 
 
 @given(ANY_INPUT)

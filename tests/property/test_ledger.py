@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.strategies import ANY_INPUT, CHOICES, TIDY_INPUT, Chat, Choices, StitchInput, speech, tries
-from tests.toys import Toy
-from tests.toys.steady import (
+from tito_core import Ledger, OddStop, Origin, Policy, Step, Stitched, Trajectory, answer, stitch_questions
+from tito_core.testing.toys import Toy
+from tito_core.testing.toys.local import (
     bracketed,
     chatml,
+    doubled_close,
     eos_when_done,
     grouped,
     harmony,
     markers,
     opens_thinking,
-    stammer,
 )
-from tito_core import Ledger, OddStop, Origin, Policy, Step, Stitched, Trajectory, answer, stitch_questions
 
 POLICIES = [Policy(odd_stop=odd) for odd in OddStop]
 USER = {"role": "user", "content": "hello"}
@@ -100,7 +100,7 @@ INVITED = {
     opens_thinking: "<|im_start|>assistant\n<think>\n",
     markers: "<|assistant|>",
     harmony: "<|start|>assistant",
-    stammer: "<|assistant|>",
+    doubled_close: "<|assistant|>",
     eos_when_done: "<|assistant|>\n",
     bracketed: "",
 }

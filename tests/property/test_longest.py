@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.strategies import ANY_INPUT, CHOICES, Chat, StitchInput, edited, respelled, tries
-from tests.toys import Message
-from tests.toys.steady import chatml
 from tito_core import Reason, Refusal, Step, Stitched, Trajectory, answer, stitch_questions
+from tito_core.testing.toys import Message
+from tito_core.testing.toys.local import chatml
 
 Path = tuple[str, ...]
 
@@ -52,7 +52,7 @@ def test_the_order_of_the_trajectory_does_not_matter(stitch_input: StitchInput, 
     assert len(lengths) <= 1
     if (
         len(oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)) == 1
-        and not stitch_input.toy.fickle
+        and not stitch_input.toy.nondeterministic
     ):
         assert [type(one) for one in found] in ([Stitched, Stitched], [Refusal, Refusal])
 

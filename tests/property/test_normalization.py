@@ -19,11 +19,11 @@ from pydantic import BaseModel
 
 from tests import oracle
 from tests.strategies import CHOICES, Choices, assistants, calls, edited, respelled, result, speech, tries
-from tests.toys.steady import chatml
 from tito_core import Forgiveness, InputError, Policy, Step, Stitched, answer, stitch_questions
 from tito_core.normalization.canonical import normalize
 from tito_core.normalization.clean import clean
 from tito_core.normalization.compare import same
+from tito_core.testing.toys.local import chatml
 
 F = Forgiveness
 

@@ -16,21 +16,21 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.strategies import ANY_INPUT, TIDY_INPUT, StitchInput, tidy_stitch_inputs, tries
-from tests.toys import TOYS, Message, Toy
-from tests.toys.shifty import first_called, listening, switched
 from tito_core import Policy, Refusal, Stitched, answer, locate, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.recheck import recheck_questions
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Case, Mode, Profile
+from tito_core.testing.toys import TOYS, Message, Toy
+from tito_core.testing.toys.dependent import first_call_name, numbered_hello, thinking_switch
 
 STRICT = Policy()
 PAST = 5
 """The most messages of a short history and the turn itself."""
-STEADY_FAMILIES = tuple(toy for toy in TOYS if not toy.fickle)
+STEADY_FAMILIES = tuple(toy for toy in TOYS if not toy.nondeterministic)
 STEADY_WORLD = tidy_stitch_inputs(STEADY_FAMILIES)
-ANY_WORLD = st.one_of(STEADY_WORLD, tidy_stitch_inputs((listening, first_called, switched)))
+ANY_WORLD = st.one_of(STEADY_WORLD, tidy_stitch_inputs((numbered_hello, first_call_name, thinking_switch)))
 
 
 class Counted:
@@ -48,7 +48,7 @@ class Counted:
 
     def _since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
         self.asked.append(messages)
-        whole = self.toy.page(messages, speak=add_generation_prompt).text
+        whole = self.toy.page(messages, add_generation_prompt=add_generation_prompt).text
         return self.toy.tokenizer.encode(whole[whole.index(text) :] if whole.count(text) == 1 else whole)
 
 

@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests import oracle
 from tests.strategies import CHOICES, Chat, Choices, completed, edited, rendered, respelled, result, speech
 from tests.strategies import assistants as draw_assistant
-from tests.toys import TOYS, Toy
 from tito_core import (
     Origin,
     Policy,
@@ -28,8 +27,9 @@ from tito_core import (
     render_key,
     stitch_questions,
 )
+from tito_core.testing.toys import TOYS, Toy
 
-STEADFAST = [toy for toy in TOYS if not toy.fickle]
+STEADFAST = [toy for toy in TOYS if not toy.nondeterministic]
 KEYS = (None, render_key(tools=[{"type": "function", "function": {"name": "f"}}]))
 
 

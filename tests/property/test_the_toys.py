@@ -8,10 +8,18 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.strategies import ANY_INPUT, CHOICES, Choices, StitchInput, respelled, sampled_words, tries
-from tests.toys import STEADY, TOYS, Toy
-from tests.toys.steady import chatml, grouped, harmony, markers, plain_glued, strings_only, thinking
-from tests.toys.tokenizer import Tokenizer
 from tito_core import Policy
+from tito_core.testing.toys import LOCAL_TOYS, TOYS, Toy
+from tito_core.testing.toys.local import (
+    chatml,
+    grouped,
+    harmony,
+    markers,
+    plain_merged_header,
+    strings_only,
+    thinking,
+)
+from tito_core.testing.toys.tokenizer import Tokenizer
 
 USER = {"role": "user", "content": "q"}
 ANSWER = {"role": "assistant", "content": "a"}
@@ -24,8 +32,8 @@ EACH_FAMILY = pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
 def test_a_toy_tokenizer_loses_no_text(toy: Toy, text: str, mask: int) -> None:
     tokenizer = toy.tokenizer
     assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.decode(tokenizer.spell(text, mask)) == text
-    assert tokenizer.spell(text, 0) == tokenizer.encode(text)
+    assert tokenizer.decode(tokenizer.encode_split(text, mask)) == text
+    assert tokenizer.encode_split(text, 0) == tokenizer.encode(text)
 
 
 def test_a_model_may_sample_other_ids_for_the_same_text() -> None:
@@ -39,7 +47,9 @@ def test_a_special_string_in_a_message_becomes_the_special_id() -> None:
     assert tokenizer.encode("ab<|end|>") == [50, 1]
 
 
-@pytest.mark.parametrize("toy", [toy for toy in STEADY if toy is not plain_glued], ids=lambda toy: toy.name)
+@pytest.mark.parametrize(
+    "toy", [toy for toy in LOCAL_TOYS if toy is not plain_merged_header], ids=lambda toy: toy.name
+)
 def test_the_close_of_a_toy_is_what_it_writes(toy: Toy) -> None:
     tails = oracle.true_tails(toy, [USER, ANSWER, USER], 2)
     assert tails
@@ -67,9 +77,11 @@ def test_a_dropped_message_has_no_true_tail_unless_another_form_is_rendered() ->
 def test_each_toy_has_its_quirk() -> None:
     """A template that drops thinking drops it, one that groups results groups them."""
     thought = ANSWER | {"reasoning_content": "t"}
-    assert "t<" not in thinking.page([USER, thought, USER], speak=True).text
+    assert "t<" not in thinking.page([USER, thought, USER], add_generation_prompt=True).text
     results = [{"role": "tool", "tool_call_id": str(number), "content": "r"} for number in (1, 2)]
-    assert grouped.page([USER, ANSWER, *results], speak=True).text.count("<|im_start|>user") == 2
+    assert (
+        grouped.page([USER, ANSWER, *results], add_generation_prompt=True).text.count("<|im_start|>user") == 2
+    )
 
 
 @given(ANY_INPUT)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.strategies import ANY_INPUT, INPUT_OF, TIDY_INPUT, TIDY_INPUT_OF, StitchInput, shown, tries
-from tests.toys import TOYS, Toy
 from tito_core import OddStop, Policy, Truncated, stitch
+from tito_core.testing.toys import TOYS, Toy
 
 STRICT = Policy()
 POLICIES = [Policy(truncated=cut, odd_stop=odd) for cut in Truncated for odd in OddStop]

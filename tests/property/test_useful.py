@@ -12,22 +12,27 @@ import pytest
 
 from tests import oracle
 from tests.strategies import Chat, rendered, right_stop, sampled_words
-from tests.toys import STEADY, Toy
-from tests.toys.shifty import moving_system, numbered_results, reasoned, sliding
-from tests.toys.steady import (
-    abridged,
-    backward_brief,
-    backward_calls,
-    chatml,
-    deaf,
-    ignores_arguments,
-    joined,
-    plain_glued,
-    plain_sticky,
-    plain_text,
-    ticking,
-)
 from tito_core import Policy, Refusal, Step, Stitched, answer, stitch, stitch_questions, suffix_ids
+from tito_core.testing.toys import LOCAL_TOYS, Toy
+from tito_core.testing.toys.dependent import (
+    marks_no_reasoning,
+    moving_system,
+    numbered_results,
+    sliding_window,
+)
+from tito_core.testing.toys.local import (
+    backward_calls,
+    backward_short_close,
+    chatml,
+    clock,
+    closed_later,
+    drops_second,
+    ignores_arguments,
+    plain_merged_header,
+    plain_merged_letters,
+    plain_text,
+    truncating,
+)
 
 
 def call(number: int) -> dict[str, Any]:
@@ -81,19 +86,19 @@ def environments(last: dict[str, Any]) -> Iterator[tuple[str, Chat]]:
 
 
 MAY_REFUSE = {
-    ticking: "its first text changes from question to question",
-    abridged: "the words of the turn may not fit",
-    deaf: "a dropped message is refused, and so is what looks like it",
+    clock: "its first text changes from question to question",
+    truncating: "the words of the turn may not fit",
+    drops_second: "a dropped message is refused, and so is what looks like it",
     plain_text: "a merge may swallow the close",
-    plain_glued: "a merge swallows the close",
-    plain_sticky: "a merge swallows the close",
+    plain_merged_header: "a merge swallows the close",
+    plain_merged_letters: "a merge swallows the close",
 }
 UNSURE_AFTER_CALLS = {
     ignores_arguments: "the words of a call leave no trace, so its end cannot be located",
-    backward_brief: "content stands after the calls, and cannot be told from the close",
+    backward_short_close: "content stands after the calls, and cannot be told from the close",
     backward_calls: "content stands after the calls, and cannot be told from the close",
 }
-BEHAVED = [toy for toy in STEADY if toy not in MAY_REFUSE]
+BEHAVED = [toy for toy in LOCAL_TOYS if toy not in MAY_REFUSE]
 CASES = [
     pytest.param(toy, [*history, *new], len(history), id=f"{toy.name}-{before}-{after}")
     for toy in BEHAVED
@@ -148,7 +153,7 @@ def test_a_turn_cut_short_is_closed(toy: Toy) -> None:
 @pytest.mark.parametrize("toy", BEHAVED, ids=lambda toy: toy.name)
 def test_the_close_of_a_family_is_found_by_asking(toy: Toy) -> None:
     """`suffix_ids` is the close that the toy declares; nothing at all where only a follower brings it out."""
-    assert suffix_ids(toy) == (() if toy is joined else toy.suffix)
+    assert suffix_ids(toy) == (() if toy is closed_later else toy.suffix)
     prompt = [USER, ANSWER, USER]
     step = ordinary_step(toy, prompt, 2)
     assert stitch([step], prompt, suffix_ids(toy), toy) == stitch([step], prompt, toy.suffix, toy)
@@ -158,9 +163,9 @@ def test_the_close_of_a_family_is_found_by_asking(toy: Toy) -> None:
     ("toy", "history"),
     [
         (numbered_results, "a question"),
-        (reasoned, "a thought"),
-        (reasoned, "a question"),
-        (sliding, "a long history"),
+        (marks_no_reasoning, "a thought"),
+        (marks_no_reasoning, "a question"),
+        (sliding_window, "a long history"),
         (moving_system, "a call"),
     ],
 )

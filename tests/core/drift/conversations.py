@@ -8,12 +8,12 @@ from typing import Any
 
 import attrs
 
-from tests.toys.steady import CHATML
-from tests.toys.tokenizer import Tokenizer
-from tests.toys.toy import calls_of, reasoning_of, text_of
 from tito_core import Message, Step, TemplateRefused, render_key
 from tito_core.drift import Audited, audit
 from tito_core.samples import Forest, StoredCall
+from tito_core.testing.toys.local import CHATML
+from tito_core.testing.toys.tokenizer import Tokenizer
+from tito_core.testing.toys.toy import calls_of, reasoning_of, text_of
 
 Writer = Callable[[Message, bool], str]
 """Writes an assistant's message; the flag says whether it is history: whether a user's message follows."""

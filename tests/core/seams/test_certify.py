@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.toys import TOYS, Message, Toy
 from tito_core import Question, Reason, TemplateRefused, answer
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import RenderCount, certify_questions
 from tito_core.seams.probe import kinds
 from tito_core.seams.profile import Case, Mode
+from tito_core.testing.toys import TOYS, Message, Toy
 
 BY_NAME = {toy.name: toy for toy in TOYS}
 PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
@@ -33,8 +33,8 @@ SHOWN = [  # mode, (renders, histories), rewritten, (place of the text, argument
     ("mapping_arguments", CALL, ("tool",), Mode.FREE, (39, 12), False, (-1, True)),
     ("markers", CALL, ("tool",), Mode.FREE, (37, 14), False, (-1, False)),
     ("harmony", CALLS, ("tool+",), Mode.FREE, (61, 28), False, (0, False)),
-    ("sliding", PLAIN, ("system", "user"), Mode.FREE, (33, 14), True, (None, False)),
-    ("leaky", PLAIN, ("user",), Mode.HISTORY, (121, 14), False, (None, False)),
+    ("sliding_window", PLAIN, ("system", "user"), Mode.FREE, (33, 14), True, (None, False)),
+    ("tool_changes_opening", PLAIN, ("user",), Mode.HISTORY, (121, 14), False, (None, False)),
     ("numbered_turns", CALL, ("tool",), Mode.HISTORY, (166, 14), True, (-1, False)),
 ]
 
@@ -61,11 +61,11 @@ LOST = "the template loses, repeats or merges the turn's text"
 WORDS = "the tail depends on what the turn says"
 NO_TRACE = "a system message leaves no trace after the turn"
 REFUSED = [
-    ("silent", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
-    ("silent", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST, 16),
+    ("empty", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
+    ("empty", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST, 16),
     ("nonce", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
-    ("echoing", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
-    ("quoting", CALL, ("tool",), Reason.UNPROVEN_TAIL, WORDS, 26),
+    ("repeats_answer", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
+    ("repeats_arguments", CALL, ("tool",), Reason.UNPROVEN_TAIL, WORDS, 26),
     ("alternating", CALL, ("tool",), Reason.TEMPLATE_REFUSED, "roles must alternate: found tool for user", 4),
     (
         "harmony",

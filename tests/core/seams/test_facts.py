@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.toys import TOYS, Message, Toy
 from tito_core import TemplateRefused, answer
 from tito_core.seams.facts import facts_questions
 from tito_core.seams.probe import probe_questions
 from tito_core.seams.profile import Facts
+from tito_core.testing.toys import TOYS, Message, Toy
 
 BY_NAME = {toy.name: toy for toy in TOYS}
 USUAL = Facts(
@@ -32,9 +32,9 @@ NO_TOOL = ("user", "system", "developer", "assistant")
 PLAIN = {"arguments": None, "follows": NO_TOOL, "drops_reasoning": True}
 NOTHING = {"arguments": None, "follows": (), "drops_reasoning": True, "trims": True}
 UNUSUAL: dict[str, dict[str, Any]] = {
-    "abridged": {"arguments": None, "follows": (), "trims": True},
+    "truncating": {"arguments": None, "follows": (), "trims": True},
     "alternating": {**PLAIN, "follows": ("user",), "grouped_results": None, "trims": True},
-    "backward_brief": {"drops_reasoning": True},
+    "backward_short_close": {"drops_reasoning": True},
     "backward_calls": {"drops_reasoning": True},
     "bracketed": {"drops_reasoning": True},
     "constant": NOTHING,
@@ -42,26 +42,26 @@ UNUSUAL: dict[str, dict[str, Any]] = {
     "double_encoder": {"arguments": "object"},
     "grouped": {"grouped_results": True},
     "harmony": {"follows": ("user", "assistant"), "drops_reasoning": True},
-    "hoisting": {"follows": ("user", "tool", "developer", "assistant")},
+    "system_first": {"follows": ("user", "tool", "developer", "assistant")},
     "ignores_arguments": {"arguments": None, "follows": NO_TOOL},
-    "joined": {"drops_reasoning": True},
+    "closed_later": {"drops_reasoning": True},
     "mapping_arguments": {"arguments": "object", "grouped_results": None},
     "markers": {"follows": NO_TOOL},
-    "measuring": {"follows": ("tool", "assistant")},
+    "prints_length": {"follows": ("tool", "assistant")},
     "no_developer": {"follows": ("user", "tool", "system", "assistant")},
     "numbered_turns": {"opens_thought": True},
     "opens_thinking": {"opens_thought": True},
     "parts_only": {"follows": (), "parts_content": "differs", "trims": True},
-    "plain_free": PLAIN,
-    "plain_glued": {**PLAIN, "follows": NO_TOOL[1:], "grouped_results": True},
-    "plain_sticky": {**PLAIN, "follows": ()},
+    "plain_unmerged": PLAIN,
+    "plain_merged_header": {**PLAIN, "follows": NO_TOOL[1:], "grouped_results": True},
+    "plain_merged_letters": {**PLAIN, "follows": ()},
     "plain_text": PLAIN,
     "prints_none": {"null_content": "differs", "absent_content": "differs"},
-    "quoting": {"follows": NO_TOOL},
-    "silent": NOTHING,
+    "repeats_arguments": {"follows": NO_TOOL},
+    "empty": NOTHING,
     "string_arguments": {"arguments": "text", "follows": NO_TOOL},
     "strings_only": {"parts_content": "differs"},
-    "switched": {"opens_thought": True},
+    "thinking_switch": {"opens_thought": True},
     "thinking": {"drops_reasoning": True},
     "two_closes": {"follows": NO_TOOL},
 }
@@ -71,7 +71,7 @@ def facts_of(toy: Toy) -> Facts:
     return answer(facts_questions(toy.suffix), toy)
 
 
-@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=repr)
+@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.nondeterministic], ids=repr)
 def test_only_unusual_facts_of_a_template_are_listed(toy: Toy) -> None:
     found = attrs.evolve(facts_of(toy), opening=(), openers={})
     assert found == attrs.evolve(USUAL, **UNUSUAL.get(toy.name, {}))
@@ -86,7 +86,7 @@ def test_a_template_that_takes_only_lists_of_parts_is_asked_for_its_facts_in_par
     assert toy.tokenizer.decode(profile.facts.openers["user"]) == "<|im_start|>user\n"
 
 
-@pytest.mark.parametrize("name", ["ticking", "nonce"])
+@pytest.mark.parametrize("name", ["clock", "nonce"])
 def test_a_template_that_is_not_deterministic_has_no_other_facts(name: str) -> None:
     assert facts_of(BY_NAME[name]) == Facts(random=True)
 
@@ -124,7 +124,7 @@ def test_the_opening_is_without_a_system_text_where_none_is_taken() -> None:
         ("grouped", {"user": "<|im_start|>user\n", "tool": "<|im_start|>user\n[result]\n"}),
         ("bracketed", {"user": "[INST]", "tool": "[RESULTS]", "system": "[SYSTEM]", "assistant": ""}),
         ("markers", {"user": "<|user|>\n", "system": "<|system|>\n", "developer": "<|system|>\n"}),
-        ("refrain", {"user": "<|user|>", "tool": "<|tool|>"}),
+        ("paired_close", {"user": "<|user|>", "tool": "<|tool|>"}),
     ],
 )
 def test_an_opener_stands_between_the_close_and_what_a_message_says(

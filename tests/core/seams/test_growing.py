@@ -9,7 +9,6 @@ import attrs
 import pytest
 
 from tests.core import example
-from tests.toys import TOYS
 from tito_core import Message, Stitched, answer, stitch_questions
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.growing import GrowingProfile
@@ -17,6 +16,7 @@ from tito_core.seams.probe import probe
 from tito_core.seams.profile import Mode, Profile
 from tito_core.seams.prove import Proof, SampledTurn
 from tito_core.seams.tail import require_profile
+from tito_core.testing.toys import TOYS
 
 SUFFIX = (example.CLOSE,)
 BY_NAME = {toy.name: toy for toy in TOYS}
@@ -81,8 +81,8 @@ def test_a_conversation_without_a_name_is_proven_each_time() -> None:
 
 
 def test_a_refused_case_is_kept_and_asked_about_once() -> None:
-    """`echoing` repeats what the turn said, so that nothing can be proven of it."""
-    toy = BY_NAME["echoing"]
+    """`repeats_answer` repeats what the turn said, so that nothing can be proven of it."""
+    toy = BY_NAME["repeats_answer"]
     one, counting = GrowingProfile(Profile(suffix=toy.suffix)), Counting(toy)
     assert answer(one.known_tail_questions(ASKED, (example.user("a"),)), counting) is None
     asked = counting.count
@@ -117,7 +117,16 @@ def test_a_stop_that_a_profile_knows_shows_where_a_call_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["chatml", "thinking", "grouped", "alternating", "leaky", "echoing", "listening"]
+    "name",
+    [
+        "chatml",
+        "thinking",
+        "grouped",
+        "alternating",
+        "tool_changes_opening",
+        "repeats_answer",
+        "numbered_hello",
+    ],
 )
 def test_a_profile_that_grows_changes_no_answer(name: str) -> None:
     toy = BY_NAME[name]
@@ -133,8 +142,8 @@ def test_a_profile_that_grows_changes_no_answer(name: str) -> None:
             assert isinstance(found, Stitched)
             assert found.ids == right.ids
         else:
-            assert name in {"leaky", "echoing", "listening"}
+            assert name in {"tool_changes_opening", "repeats_answer", "numbered_hello"}
             assert (
                 not isinstance(found, Stitched)
-                or toy.tokenizer.decode(found.added) in toy.page(prompt, speak=True).text
+                or toy.tokenizer.decode(found.added) in toy.page(prompt, add_generation_prompt=True).text
             )

@@ -9,7 +9,6 @@ import attrs
 import pytest
 
 from tests.core import example
-from tests.toys import STEADY
 from tito_core import Message, Reason, Refusal, Stitched, TemplateRefused, answer, stitch, stitch_questions
 from tito_core.bridge import ANYWHERE
 from tito_core.seams.prove import (
@@ -25,8 +24,9 @@ from tito_core.seams.prove import (
 )
 from tito_core.seams.seam import OTHER, SHORT, Seam
 from tito_core.seams.stand_in import SWITCHED, TurnForm, akin_histories, contexts
+from tito_core.testing.toys import LOCAL_TOYS
 
-CHATML = next(toy for toy in STEADY if toy.name == "chatml")
+CHATML = next(toy for toy in LOCAL_TOYS if toy.name == "chatml")
 SUFFIX = (2, 3)
 
 

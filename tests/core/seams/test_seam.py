@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tests.toys.tokenizer import Tokenizer
 from tito_core import Message, Stitched, TemplateRefused, answer, stitch_questions, suffix_ids
 from tito_core.seams.seam import (
     LONGER,
@@ -22,6 +21,7 @@ from tito_core.seams.seam import (
     insertions,
     seam_questions,
 )
+from tito_core.testing.toys.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import attrs
 import pytest
 
 from tests.core import example
-from tests.toys import TOYS, Toy
 from tito_core import Message, Reason, Refusal, TemplateRefused, answer
 from tito_core.seams.prove import Proof, SampledTurn, prove_questions
 from tito_core.seams.spans import TEXTS, MessageSpan, spans_questions
+from tito_core.testing.toys import TOYS, Toy
 
 Plain = dict[str, Any]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -285,7 +285,7 @@ MERGED = 1
 """How many letters of the template a toy's tokenizer merges with a content."""
 
 
-@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.fickle], ids=repr)
+@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.nondeterministic], ids=repr)
 def test_spans_of_every_toy_are_those_that_it_writes(toy: Toy) -> None:
     """A content has its text, and the messages lie one after the other; or there is a refusal."""
     turns = [(example.assistant(), one) for one in ENVIRONMENTS] + [(CALLED, one) for one in RESULTS]

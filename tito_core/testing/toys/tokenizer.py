@@ -1,4 +1,4 @@
-"""A tokenizer small enough to hold in the head: special strings, a few merges, an id for each character."""
+"""A small tokenizer: special strings, a few merges, and an id for each other character."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ FIRST_CHARACTER = 100
 class Tokenizer:
     """Encode greedily from the left: the longest special string, else the longest merge, else a character.
 
-    A special string in a message becomes the special id, as Hugging Face tokenizers promote it.
+    A special string in a message becomes the special id, as Hugging Face tokenizers do it.
+
+    Attributes:
+        specials: Special strings, with ids from 1.
+        merges: Texts of several characters that have an id of their own, from 50.
 
     >>> toy = Tokenizer(specials=("<|end|>",), merges=("ab",))
     >>> toy.encode("aba<|end|>") == [50, 197, 1]
@@ -49,15 +53,15 @@ class Tokenizer:
         return self._numbers.get(piece) or FIRST_CHARACTER + ord(piece)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids that this tokenizer itself would write."""
+        """Return the ids that this tokenizer writes for a text."""
         return [self._number(piece) for piece in self._pieces.findall(text)]
 
     def starts(self, text: str) -> list[int]:
         """Return where in `text` each id of `encode(text)` starts."""
         return [match.start() for match in self._pieces.finditer(text)]
 
-    def spell(self, text: str, mask: int) -> list[int]:
-        """Encode as a model may have sampled it: the n-th merge is written by characters if bit n is set."""
+    def encode_split(self, text: str, mask: int) -> list[int]:
+        """Encode as a model may sample: bit n of `mask` writes the n-th merge in characters."""
         ids: list[int] = []
         for piece in self._pieces.findall(text):
             merged = len(piece) > 1 and piece not in self.specials
@@ -66,5 +70,5 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of any ids, canonical or not."""
+        """Return the text of any ids, also of those that `encode` does not write."""
         return "".join(self._texts.get(number) or chr(number - FIRST_CHARACTER) for number in ids)

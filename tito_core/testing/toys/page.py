@@ -1,13 +1,16 @@
-"""What a toy template writes on, and the private side channel that tells the oracle where turns end."""
+"""The text that a toy template writes, and where in it each message's text stands."""
 
 from __future__ import annotations
 
 
 class Page:
-    """Text, with the place of each message's own words in it.
+    """Rendered text with the place of each message in it.
 
-    `bodies[i]` is the half-open range of characters that message `i` itself put there. A template that
-    loses a message, or part of one, says so in `lost`. The kernel under test never sees a page.
+    A template that drops a message, or a part of one, adds its index to `lost`. Code under test gets ids.
+
+    Attributes:
+        bodies: By index of the message: the half-open range of characters that the message itself wrote.
+        lost: Indices of messages that are not, or not wholly, in the text.
     """
 
     def __init__(self) -> None:
@@ -23,16 +26,16 @@ class Page:
         return "".join(self._pieces)
 
     def write(self, text: str) -> None:
-        """Write what the template says by itself."""
+        """Write text of the template."""
         self._pieces.append(text)
         self._length += len(text)
 
     def body(self, index: int, text: str) -> None:
-        """Write the words of message `index`."""
+        """Write text of the message at `index`."""
         start = self._length
         self.write(text)
         self.bodies[index] = (start, self._length)
 
     def lose(self, index: int) -> None:
-        """Admit that message `index`, or something it said, is not on the page."""
+        """Record that the message at `index` is not wholly in the text."""
         self.lost.add(index)
