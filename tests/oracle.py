@@ -7,31 +7,18 @@ conversation, because a toy template can say where each message's own words end.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
 import attrs
 
-from tito_core import OddStop, Policy, Step, TemplateRefused, Truncated
-from tito_core.testing.toys import Message, Toy
-from tito_core.testing.toys.page import Page
+from tito_core import OddStop, Policy, Step, Truncated
+from tito_core.testing.readings import NotAnObject, lone_text, object_in, readings, unwrapped
+from tito_core.testing.tails import pages, true_tails
+from tito_core.testing.toys import Toy
 
 # --- messages: when are two the same? -----------------------------------------------------------------
-
-
-def unwrapped(value: Any) -> Any:
-    """Return the JSON data in a dict, a mapping, a pydantic or an attrs object, at any depth."""
-    if hasattr(value, "model_dump"):
-        return unwrapped(value.model_dump())
-    if attrs.has(type(value)):
-        return unwrapped(attrs.asdict(value, recurse=False))
-    if isinstance(value, Mapping):
-        return {key: unwrapped(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [unwrapped(item) for item in value]
-    return value
 
 
 def same_message(ours: Any, theirs: Any) -> bool:
@@ -55,13 +42,6 @@ def same_content(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return same_json(ours, theirs)
 
 
-def lone_text(content: Any) -> Any:
-    """Return the text of a lone text part."""
-    if isinstance(content, list) and len(content) == 1 and content[0].get("type") == "text":
-        return content[0]["text"]
-    return content
-
-
 def same_reasoning(a: dict[str, Any], b: dict[str, Any]) -> bool:
     """Compare what was thought, under either name."""
     ours, theirs = (message.get("reasoning") or message.get("reasoning_content") or "" for message in (a, b))
@@ -76,43 +56,6 @@ def same_calls(ours: list[Any], theirs: list[Any]) -> bool:
         and same_arguments(a["function"].get("arguments"), b["function"].get("arguments"))
         for a, b in zip(ours, theirs, strict=True)
     )
-
-
-class NotAnObject(Exception):  # noqa: N818  # no error: the text is compared as it stands
-    """Argument text that is not one unambiguous JSON object."""
-
-
-def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of pairs whose keys are all different."""
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise NotAnObject
-    return dict(pairs)
-
-
-def no_constant(name: str) -> Any:
-    """NaN and the infinities are not JSON."""
-    raise NotAnObject(name)
-
-
-def object_in(arguments: Any) -> dict[str, Any]:
-    """Return the object that arguments are or spell, with decimals for numbers."""
-    if isinstance(arguments, dict):
-        return arguments
-    if arguments == "":
-        return {}
-    try:
-        found = json.loads(
-            arguments,
-            object_pairs_hook=without_twins,
-            parse_constant=no_constant,
-            parse_float=Decimal,
-            parse_int=Decimal,
-        )
-    except (ValueError, RecursionError) as error:
-        raise NotAnObject from error
-    if not isinstance(found, dict):
-        raise NotAnObject
-    return found
 
 
 def same_arguments(ours: Any, theirs: Any) -> bool:
@@ -163,119 +106,6 @@ def longest(steps: Sequence[Step], prompt: Sequence[Any], key: str | None = None
     found = [step for step in steps if step.key == key and begins(step, prompt)]
     length = max((len(step.messages) for step in found), default=0)
     return [step for step in found if len(step.messages) == length]
-
-
-# --- the truth about the tail ---------------------------------------------------------------------------
-
-
-def readings(messages: Sequence[Any]) -> Iterator[list[list[Message]]]:
-    """Yield ways to present the real conversation to a template, the most faithful ones first.
-
-    A group is only looked at where every earlier one loses something: a developer becomes a system only
-    where the template has no developers, and several parts become one text only where it has no parts.
-    """
-    real = [unwrapped(message) for message in messages]
-    yield [
-        [presented(message, None, arguments) for message in real]
-        for arguments in (as_it_is, as_object, as_text)
-    ]
-    for join in (None, "", "\n"):
-        yield [
-            [developed(presented(message, join, arguments), role) for message in real]
-            for role in ("system", "developer")
-            for arguments in (as_it_is, as_object, as_text)
-        ]
-    yield [
-        [in_parts(presented(message, None, arguments)) for message in real]
-        for arguments in (as_it_is, as_object, as_text)
-    ]
-
-
-def in_parts(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with its text as a list of one part."""
-    text = message.get("content")
-    return message | {"content": [{"type": "text", "text": text}]} if isinstance(text, str) else message
-
-
-def presented(message: dict[str, Any], join: str | None, arguments: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a message with a lone part (or all, joined) as text, and its arguments in one form."""
-    shown = message | {"content": lone_text(message.get("content"))}
-    if join is not None and isinstance(shown["content"], list):
-        shown["content"] = join.join(part.get("text", "") for part in shown["content"])
-    if message.get("tool_calls"):
-        shown["tool_calls"] = [
-            call
-            | {"function": call["function"] | {"arguments": arguments(call["function"].get("arguments"))}}
-            for call in message["tool_calls"]
-        ]
-    return shown
-
-
-def developed(message: dict[str, Any], role: str) -> dict[str, Any]:
-    """Return a developer's message under another role."""
-    return message | {"role": role} if message["role"] == "developer" else message
-
-
-def as_it_is(arguments: Any) -> Any:
-    """Return arguments as they came."""
-    return arguments
-
-
-def as_object(arguments: Any) -> Any:
-    """Return arguments as an object where they spell one."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        object_in(arguments)
-        return json.loads(arguments or "{}")
-    except NotAnObject:
-        return arguments
-
-
-def as_text(arguments: Any) -> Any:
-    """Return arguments as JSON text."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
-
-
-def true_tails(toy: Toy, prompt: Sequence[Any], matched: int) -> list[tuple[int, ...]] | None:
-    """Return what the template truly writes after the first `matched` messages.
-
-    More than one where a careful server has a choice of how to present the same messages; none where every
-    presentation loses a new message or the turn itself; `None` where the template refuses the conversation,
-    so that there is no truth to compare with.
-    """
-    rendered = False
-    for group in readings(prompt):
-        pages = [page for messages in group if (page := rendering(toy, messages)) is not None]
-        rendered = rendered or bool(pages)
-        tails = {
-            tuple(tail) for page in pages if (tail := tail_on(toy, page, matched, len(prompt))) is not None
-        }
-        if tails:
-            return sorted(tails)
-    return [] if rendered else None
-
-
-def pages(toy: Toy, ways: Sequence[Sequence[Message]]) -> list[Page]:
-    """Return the pages of those presentations that the template takes."""
-    return [page for messages in ways if (page := rendering(toy, messages)) is not None]
-
-
-def rendering(toy: Toy, messages: Sequence[Message]) -> Page | None:
-    """Return the page that the template writes, or None where it refuses."""
-    try:
-        return toy.page(messages, add_generation_prompt=True)
-    except TemplateRefused:
-        return None
-
-
-def tail_on(toy: Toy, page: Page, matched: int, count: int) -> list[int] | None:
-    """Return the ids after the words of the last matched message, or None where a new message is lost."""
-    turn = page.bodies.get(matched - 1)
-    if turn is None or any(index in page.lost for index in range(matched, count)):
-        return None
-    bodies = [page.bodies.get(index, (0, 0)) for index in range(matched, count)]
-    return toy.tokenizer.encode(page.text[turn[1] :]) if min(bodies, default=turn) >= turn else None
 
 
 # --- the seam: what is written once? --------------------------------------------------------------------

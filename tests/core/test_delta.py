@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests import rollouts
 from tests.core import example
+from tests.trajectories import sharing
 from tito_core import InputError, Origin, Step, Trajectory
 from tito_core.data import from_data, to_data
+from tito_core.testing.strategies.trajectories import built
 
 WIDTH = 100
 """Ids of a turn."""
@@ -59,12 +60,12 @@ def test_a_long_rollout_is_stored_in_less_than_three_times_its_own_bytes() -> No
 
 def test_branches_of_a_step_that_is_absent_share_it_once() -> None:
     """No step owns the whole of what they share, so that it is cut where the second one leaves it."""
-    trajectory = rollouts.built([("root", 0, "b"), ("absent base", 0, "b"), ("turn", 2, "b")])
+    trajectory = built([("root", 0, "b"), ("absent base", 0, "b"), ("turn", 2, "b")])
     data = to_data(trajectory)
     assert [step["shared_prompt"] for step in data["steps"]] == [None, [0, 2], [1, 4], [2, 6]]
     again = from_data(data, Trajectory)
     assert again == trajectory
-    assert rollouts.sharing(again) == rollouts.sharing(trajectory)
+    assert sharing(again) == sharing(trajectory)
 
 
 def test_a_step_that_stands_twice_comes_back_twice() -> None:
@@ -114,7 +115,7 @@ def test_an_old_pickle_is_read() -> None:
 
 
 def data_of_two() -> dict[str, Any]:
-    data: dict[str, Any] = to_data(rollouts.built([("root", 0, "b"), ("turn", 0, "b")]))
+    data: dict[str, Any] = to_data(built([("root", 0, "b"), ("turn", 0, "b")]))
     return data
 
 
@@ -124,17 +125,17 @@ def data_of_two() -> dict[str, Any]:
         (1, {"shared_prompt": [2, 1]}, r"^Trajectory.steps\[1\]: shared_prompt is \[2, 1\]: "),
         (1, {"shared_ids": [1, 10]}, r"^Trajectory.steps\[1\]: shared_ids is \[1, 10\]: "),
         (1, {"shared_ids": [-1, 10]}, r"^Trajectory.steps\[1\]: shared_ids is \[-1, 10\]: "),
-        (1, {"shared_ids": [0, 12]}, r"^Trajectory.steps\[1\]: shared_ids is \[0, 12\]: "),
         (1, {"shared_ids": [0, 15]}, r"^Trajectory.steps\[1\]: shared_ids is \[0, 15\]: "),
+        (1, {"shared_ids": [0, 18]}, r"^Trajectory.steps\[1\]: shared_ids is \[0, 18\]: "),
         (
             1,
             {"shared_ids": [0, 6]},
-            r"^Trajectory.steps\[1\]: prompt_ledger covers 29 ids, prompt_ids has 21",
+            r"^Trajectory.steps\[1\]: prompt_ledger covers 36 ids, prompt_ids has 25",
         ),
-        (1, {"shared_ledger": [0, 3]}, r"^Trajectory.steps\[1\]: prompt_ledger covers 21 ids"),
+        (1, {"shared_ledger": [0, 3]}, r"^Trajectory.steps\[1\]: prompt_ledger covers 25 ids"),
         (1, {"shared_prompt": [0, 1]}, r"^Trajectory.steps\[1\]: the data are not those that to_data wrote"),
         (0, {"shared_ids": [0, 3]}, r"^Trajectory.steps\[0\]: shared_ids is \[0, 3\]: "),
-        (1, {"shared_ids": None}, r"^Trajectory.steps\[1\]: prompt_ledger covers 29 ids, prompt_ids has 15"),
+        (1, {"shared_ids": None}, r"^Trajectory.steps\[1\]: prompt_ledger covers 36 ids, prompt_ids has 19"),
         (1, {"shared_ledger": None}, r"^Trajectory.steps\[1\]: prompt_ledger covers"),
         (1, {"shared_prompt": None}, r"^Trajectory.steps\[1\]: the data are not those that to_data wrote"),
         (1, {"shared_ids": [0]}, r"^Trajectory.steps\[1\].shared_ids"),

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 
 from tests import oracle
-from tests.strategies import ANY_INPUT, StitchInput, tidy_stitch_inputs, tries
+from tests.profiles import tries
 from tito_core import (
     Bridge,
     Extension,
@@ -23,6 +23,8 @@ from tito_core import (
     try_stitch,
 )
 from tito_core.seams.profile import Profile
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput, tidy_stitch_inputs
+from tito_core.testing.tails import true_tails
 from tito_core.testing.toys import TOYS
 
 STEADY_INPUT = tidy_stitch_inputs(tuple(toy for toy in TOYS if not toy.nondeterministic))
@@ -83,7 +85,7 @@ def test_more_knowledge_never_changes_an_answer(stitch_input: StitchInput) -> No
     """Unless the template rejects the real history, so that there is no answer that could be right."""
     located = found(stitch_input)
     matched = 0 if located is None else located.match.step.messages.length
-    if located is None or oracle.true_tails(stitch_input.toy, stitch_input.prompt, matched) is None:
+    if located is None or true_tails(stitch_input.toy, stitch_input.prompt, matched) is None:
         return
     answers = [extended(stitch_input, located, level=level) for level in range(3)]
     for less, more in pairwise(answers):

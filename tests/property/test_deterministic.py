@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import ANY_INPUT, StitchInput, stitch_inputs, tries
+from tests.profiles import tries
 from tito_core import (
     Question,
     Refusal,
@@ -25,6 +25,7 @@ from tito_core import (
     suffix_ids,
     suffix_questions,
 )
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput, stitch_inputs
 from tito_core.testing.toys import TOYS, Toy
 
 T = TypeVar("T")

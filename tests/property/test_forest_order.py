@@ -12,12 +12,12 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forests import CALLS, OPTIONS
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import Step
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.rows import make_rows
+from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
 
 
 @given(CALLS, st.randoms(use_true_random=False), OPTIONS)

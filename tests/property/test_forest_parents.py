@@ -8,11 +8,11 @@ from __future__ import annotations
 from hypothesis import given
 
 from tests import forest_oracle as oracle
-from tests.forests import CALLS
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.node import EdgeKind
+from tito_core.testing.strategies.stored_calls import CALLS
 
 
 @given(CALLS)

@@ -13,23 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import (
-    ANY_INPUT,
-    CHOICES,
-    Chat,
-    Choices,
-    StitchInput,
-    assistants,
-    conversations,
-    edited,
-    environments,
-    respelled,
-    right_stop,
-    sampled_words,
-    speech,
-    tries,
-)
+from tests.profiles import tries
 from tito_core import OddStop, Policy, Step, Stitched, Trajectory, answer, stitch, stitch_questions
+from tito_core.testing.strategies.choices import CHOICES, Choices
+from tito_core.testing.strategies.messages import (
+    Chat,
+    draw_assistant,
+    draw_conversation,
+    draw_environment,
+    speech,
+)
+from tito_core.testing.strategies.respelling import edited, respelled
+from tito_core.testing.strategies.sampled import right_stop, sampled_words
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput
 from tito_core.testing.toys import Toy
 from tito_core.testing.toys.local import (
     alternating,
@@ -78,7 +74,7 @@ def next_turn(draw: Any, toy: Toy, chat: Chat) -> Chat:
     called = chat[-1].get("tool_calls") or ()
     new: Chat = [{"role": "tool", "tool_call_id": call["id"], "content": "a"} for call in called]
     new = new or [speech(draw(CHOICES))]
-    return [*new, assistants(draw, may_call="tool" in toy.roles)]
+    return [*new, draw_assistant(draw, may_call="tool" in toy.roles)]
 
 
 @pytest.mark.parametrize("toy", WELL_BEHAVED, ids=lambda toy: toy.name)
@@ -86,7 +82,7 @@ def next_turn(draw: Any, toy: Toy, chat: Chat) -> Chat:
 @tries(1 / 4)
 def test_every_id_of_every_turn_is_kept_however_long_the_rollout(toy: Toy, data: st.DataObject) -> None:
     """Each prompt begins with the last one and what was sampled after it, so nothing sampled is ever lost."""
-    chat: Chat = [speech(data.draw(CHOICES)), assistants(data.draw, may_call=False)]
+    chat: Chat = [speech(data.draw(CHOICES)), draw_assistant(data.draw, may_call=False)]
     ids = data.draw(st.lists(st.integers(100, 120), min_size=1, max_size=3))
     steps = Trajectory()
     sampled_everywhere: list[list[int]] = []
@@ -111,7 +107,7 @@ def test_every_id_of_every_turn_is_kept_however_long_the_rollout(toy: Toy, data:
 @given(st.data())
 def test_later_edits_by_the_caller_do_not_change_a_step(data: st.DataObject) -> None:
     """A step keeps private copies: message objects that an agent edits in place match no longer, or still."""
-    chat = conversations(data.draw, chatml)[:2]
+    chat = draw_conversation(data.draw, chatml)[:2]
     chat = [*chat[:1], {"role": "assistant", "content": "ab"}]
     before = copy.deepcopy(chat)
     prompt_ids, completion_ids = [1, 2], [197, 2]
@@ -131,10 +127,10 @@ def test_later_edits_by_the_caller_do_not_change_a_step(data: st.DataObject) -> 
 @given(st.data())
 def test_a_message_is_found_again_whichever_objects_it_comes_back_in(data: st.DataObject) -> None:
     """The same objects, copies, and every spelling of them are one conversation."""
-    chat: Chat = [speech(data.draw(CHOICES)), assistants(data.draw)]
+    chat: Chat = [speech(data.draw(CHOICES)), draw_assistant(data.draw)]
     tail = right_stop(chatml, [*chat, speech(Choices(0))], 1)
     step = Step(prompt=chat[:1], completion=chat[1:], prompt_ids=[1, 2], completion_ids=[197, *tail])
-    new = environments(data.draw, chatml, chat[1])
+    new = draw_environment(data.draw, chatml, chat[1])
     spelled = [respelled(data.draw(CHOICES), message) for message in chat]
     answers = [
         stitch([step], [*history, *new], chatml.suffix, chatml)

@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_INPUT, CHOICES, TIDY_INPUT, Chat, Choices, StitchInput, speech, tries
+from tests.profiles import tries
 from tito_core import Ledger, OddStop, Origin, Policy, Step, Stitched, Trajectory, answer, stitch_questions
+from tito_core.testing.strategies.choices import CHOICES, Choices
+from tito_core.testing.strategies.messages import Chat, speech
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, TIDY_INPUT, StitchInput
+from tito_core.testing.tails import true_tails
 from tito_core.testing.toys import Toy
 from tito_core.testing.toys.local import (
     bracketed,
@@ -89,7 +93,7 @@ def test_inserted_ids_are_marked_in_the_ledger(stitch_input: StitchInput) -> Non
     assert inserted == list(found.inserted_close)
     assert inserted == list(found.added)[: len(inserted)]
     sizes = oracle.overlaps(list(found.step.completion_ids), stitch_input.suffix)
-    tails = oracle.true_tails(stitch_input.toy, stitch_input.prompt, len(found.step.messages)) or []
+    tails = true_tails(stitch_input.toy, stitch_input.prompt, len(found.step.messages)) or []
     if sizes and all(tail[: len(stitch_input.suffix)] == stitch_input.suffix for tail in tails):
         assert inserted == list(stitch_input.suffix[max(sizes) :])
 
@@ -111,7 +115,7 @@ INVITED = {
 def test_the_ledger_separates_the_generation_prompt_from_the_environment(
     toy: Toy, invitation: str, truncated: bool
 ) -> None:
-    tail = (oracle.true_tails(toy, [USER, ANSWER, USER], 2) or [()])[0]
+    tail = (true_tails(toy, [USER, ANSWER, USER], 2) or [()])[0]
     stop = [] if truncated else list(tail[:1])
     step = Step(
         prompt=[USER], completion=[ANSWER], prompt_ids=[1], completion_ids=[197, *stop], truncated=truncated

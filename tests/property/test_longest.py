@@ -14,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_INPUT, CHOICES, Chat, StitchInput, edited, respelled, tries
+from tests.profiles import tries
 from tito_core import Reason, Refusal, Step, Stitched, Trajectory, answer, stitch_questions
+from tito_core.testing.strategies.choices import CHOICES
+from tito_core.testing.strategies.messages import Chat
+from tito_core.testing.strategies.respelling import edited, respelled
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput
 from tito_core.testing.toys import Message
 from tito_core.testing.toys.local import chatml
 

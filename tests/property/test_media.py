@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.pictures import CLOSE, OPEN, PAD, PLACEHOLDERS, ranges_of, showing, tokenize
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import (
     Bridge,
     Extension,

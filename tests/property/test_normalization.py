@@ -18,11 +18,15 @@ from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
 from tests import oracle
-from tests.strategies import CHOICES, Choices, assistants, calls, edited, respelled, result, speech, tries
+from tests.profiles import tries
 from tito_core import Forgiveness, InputError, Policy, Step, Stitched, answer, stitch_questions
 from tito_core.normalization.canonical import normalize
 from tito_core.normalization.clean import clean
 from tito_core.normalization.compare import same
+from tito_core.testing.readings import unwrapped
+from tito_core.testing.strategies.choices import CHOICES, Choices
+from tito_core.testing.strategies.messages import draw_assistant, draw_calls, result, speech
+from tito_core.testing.strategies.respelling import edited, respelled
 from tito_core.testing.toys.local import chatml
 
 F = Forgiveness
@@ -33,9 +37,9 @@ def messages(draw: Any) -> dict[str, Any]:
     """Draw a message of any role."""
     kind = draw(st.integers(0, 5))
     if kind <= 2:
-        return assistants(draw)
+        return draw_assistant(draw)
     if kind == 3:
-        return result(draw(CHOICES), calls(draw, 1)[0])
+        return result(draw(CHOICES), draw_calls(draw, 1)[0])
     return speech(draw(CHOICES), draw(st.sampled_from(("user", "system", "developer"))))
 
 
@@ -70,7 +74,7 @@ def test_sameness_is_an_equivalence(family: list[Any]) -> None:
     """Reflexive with nothing to forgive, symmetric with the same receipt, transitive."""
     first, second, third = family
     assert same(first, first) is not None
-    assert same(oracle.unwrapped(first), oracle.unwrapped(first)) == frozenset()
+    assert same(unwrapped(first), unwrapped(first)) == frozenset()
     assert same(first, second) == same(second, first)
     if same(first, second) is not None and same(second, third) is not None:
         assert same(first, third) is not None
@@ -107,9 +111,9 @@ def test_a_match_without_a_receipt_means_equal_messages(
     message: dict[str, Any], choices: Choices, bends: int
 ) -> None:
     """Whatever is forgiven has a name; JSON tells what is equal, 1 from 1.0 and from true."""
-    first = oracle.unwrapped(message)
+    first = unwrapped(message)
     for _ in range(bends):
-        second = oracle.unwrapped(bent(choices, first))
+        second = unwrapped(bent(choices, first))
         try:
             found = same(first, second)
         except InputError:  # its role is gone
@@ -418,5 +422,5 @@ def test_normalizing_twice_is_normalizing_once(message: dict[str, Any], choices:
     form: Any = normalize(message)
     assert normalize(form) == form
     for _ in range(3):
-        message = oracle.unwrapped(respelled(choices, message))
+        message = unwrapped(respelled(choices, message))
         assert normalize(message) == form

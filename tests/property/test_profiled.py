@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_INPUT, TIDY_INPUT, StitchInput, tidy_stitch_inputs, tries
+from tests.profiles import tries
 from tito_core import Policy, Refusal, Stitched, answer, locate, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.recheck import recheck_questions
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Case, Mode, Profile
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, TIDY_INPUT, StitchInput, tidy_stitch_inputs
 from tito_core.testing.toys import TOYS, Message, Toy
 from tito_core.testing.toys.dependent import first_call_name, numbered_hello, thinking_switch
 

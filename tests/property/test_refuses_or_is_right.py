@@ -17,17 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import (
-    ANY_INPUT,
-    MEDIA,
-    TIDY_INPUT,
-    Chat,
-    StitchInput,
-    right_stop,
-    sampled_words,
-    tries,
-    wild_messages,
-)
+from tests.profiles import tries
 from tito_core import (
     Policy,
     Question,
@@ -41,6 +31,11 @@ from tito_core import (
     stitch,
     stitch_questions,
 )
+from tito_core.testing.readings import developed, unwrapped
+from tito_core.testing.strategies.json_values import json_messages
+from tito_core.testing.strategies.messages import MEDIA, Chat
+from tito_core.testing.strategies.sampled import right_stop, sampled_words
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, TIDY_INPUT, StitchInput
 from tito_core.testing.toys import TOYS, Message, Toy
 from tito_core.testing.toys.local import alternating, chatml, grouped, harmony, markers, thinking
 
@@ -95,7 +90,7 @@ def photograph(stitch_input: StitchInput) -> Any:
         for step in stitch_input.steps
     ]
     return copy.deepcopy(
-        (steps, oracle.unwrapped(stitch_input.prompt), [type(message) for message in stitch_input.prompt])
+        (steps, unwrapped(stitch_input.prompt), [type(message) for message in stitch_input.prompt])
     )
 
 
@@ -169,9 +164,9 @@ def without_developers(stitch_input: StitchInput) -> list[oracle.Answer]:
         len(step.messages)
         for step in oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)
     ]
-    plain = [oracle.unwrapped(message) for message in stitch_input.prompt]
+    plain = [unwrapped(message) for message in stitch_input.prompt]
     renamed = [
-        message if index < min(matched) else oracle.developed(message, "system")
+        message if index < min(matched) else developed(message, "system")
         for index, message in enumerate(plain)
     ]
     return (
@@ -184,7 +179,7 @@ def without_developers(stitch_input: StitchInput) -> list[oracle.Answer]:
 
 def size(messages: Sequence[Any]) -> int:
     """Return how much there is to read in messages."""
-    return len(json.dumps(oracle.unwrapped(list(messages))))
+    return len(json.dumps(unwrapped(list(messages))))
 
 
 @given(ANY_INPUT)
@@ -230,8 +225,8 @@ def test_a_long_history_costs_the_same_questions_as_a_short_one(toy: Toy) -> Non
 
 
 @given(
-    st.lists(wild_messages(), min_size=1, max_size=3),
-    st.lists(wild_messages(), max_size=3),
+    st.lists(json_messages(), min_size=1, max_size=3),
+    st.lists(json_messages(), max_size=3),
     st.booleans(),
     st.sampled_from((chatml, markers, grouped)),
 )
@@ -302,7 +297,7 @@ def test_new_text_that_imitates_the_questions_changes_no_answer(stitch_input: St
     for spell in sorted(spells | closes):
         injected = [
             *stitch_input.prompt[:-1],
-            {**oracle.unwrapped(stitch_input.prompt[-1]), "content": spell},
+            {**unwrapped(stitch_input.prompt[-1]), "content": spell},
         ]
         found = stitch(stitch_input.steps, injected, stitch_input.suffix, stitch_input.toy)
         right = oracle.answers(stitch_input.toy, stitch_input.steps, injected, stitch_input.suffix, Policy())

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests import oracle
-from tests.strategies import CHOICES, Chat, Choices, completed, edited, rendered, respelled, result, speech
-from tests.strategies import assistants as draw_assistant
 from tito_core import (
     Origin,
     Policy,
@@ -27,6 +25,10 @@ from tito_core import (
     render_key,
     stitch_questions,
 )
+from tito_core.testing.strategies.choices import CHOICES, Choices
+from tito_core.testing.strategies.messages import Chat, draw_assistant, result, speech
+from tito_core.testing.strategies.respelling import edited, respelled
+from tito_core.testing.strategies.sampled import completed, rendered
 from tito_core.testing.toys import TOYS, Toy
 
 STEADFAST = [toy for toy in TOYS if not toy.nondeterministic]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forests import CALLS, OPTIONS
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import ConversationScope, Rewards, RowPer, SampleOptions
 from tito_core.samples.rows import make_rows
+from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
 
 DISCOUNTS = st.sampled_from((0, 0.25, 0.9, 1))
 

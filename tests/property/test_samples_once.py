@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import forest_oracle as oracle
-from tests.forests import CALLS, OPTIONS
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import Origin
 from tito_core.samples.call import Ending, StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.leave_out import LeaveOutReason
 from tito_core.samples.options import Owner, RowPer, SampleOptions, TurnRule
 from tito_core.samples.rows import RowSet, make_rows
+from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
 
 
 def trained(row_set: RowSet) -> Counter[tuple[str, int]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 
 from tests import forest_oracle as oracle
-from tests.forests import CALLS, OPTIONS
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core.samples.call import StoredCall
 from tito_core.samples.experts import MissingRow
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import Cut, SampleOptions
 from tito_core.samples.rows import make_rows
+from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
 
 
 @given(CALLS, OPTIONS)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forests import CALLS, OPTIONS
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import ConversationScope, Owner, RowPer, SampleOptions
 from tito_core.samples.row import Row
 from tito_core.samples.rows import make_rows
+from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
 
 
 def unit(row: Row, options: SampleOptions) -> str:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import rollouts
-from tests.strategies import tries
+from tests.profiles import tries
+from tests.trajectories import packed, sharing, stitched
 from tito_core import InputError, Trajectory
 from tito_core.data import from_data, to_data
+from tito_core.testing.strategies.trajectories import trajectories
 
 
 def pickled(trajectory: Trajectory) -> Trajectory:
@@ -32,7 +33,7 @@ def as_whole_steps(trajectory: Trajectory) -> Trajectory:
 
 
 @pytest.mark.parametrize("store", [pickled, copy.deepcopy, as_json])
-@given(trajectory=rollouts.trajectories())
+@given(trajectory=trajectories())
 @tries(2)
 def test_a_stored_trajectory_is_equal_and_shares_what_it_shared(
     store: Callable[[Trajectory], Trajectory], trajectory: Trajectory
@@ -43,18 +44,18 @@ def test_a_stored_trajectory_is_equal_and_shares_what_it_shared(
     assert again.longest == trajectory.longest
     assert again.parts() == trajectory.parts()
     assert [step.ledger for step in again] == [step.ledger for step in trajectory]
-    assert rollouts.sharing(again) == rollouts.sharing(trajectory)
-    assert rollouts.packed(again)
-    assert rollouts.stitched(again) == rollouts.stitched(trajectory)
+    assert sharing(again) == sharing(trajectory)
+    assert packed(again)
+    assert stitched(again) == stitched(trajectory)
 
 
-@given(trajectory=rollouts.trajectories())
+@given(trajectory=trajectories())
 @tries(1)
 def test_storing_again_writes_the_same(trajectory: Trajectory) -> None:
     assert to_data(as_json(trajectory)) == to_data(trajectory)
 
 
-@given(trajectory=rollouts.trajectories())
+@given(trajectory=trajectories())
 @tries(1)
 def test_a_list_of_whole_steps_is_read_too(trajectory: Trajectory) -> None:
     assert as_whole_steps(trajectory) == trajectory
@@ -86,7 +87,7 @@ def mangled(data: Any, place: Place, how: str, value: Any) -> None:
 
 
 @given(
-    trajectory=rollouts.trajectories(least=1),
+    trajectory=trajectories(least=1),
     at=st.integers(0, 10_000),
     how=st.sampled_from(("replace", "remove", "repeat", "move")),
     value=st.sampled_from(WRONG) | st.integers(0, 1_000),

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_INPUT, CHOICES, Choices, StitchInput, respelled, sampled_words, tries
+from tests.profiles import tries
 from tito_core import Policy
+from tito_core.testing.readings import unwrapped
+from tito_core.testing.strategies.choices import CHOICES, Choices
+from tito_core.testing.strategies.respelling import respelled
+from tito_core.testing.strategies.sampled import sampled_words
+from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput
+from tito_core.testing.tails import true_tails
 from tito_core.testing.toys import LOCAL_TOYS, TOYS, Toy
 from tito_core.testing.toys.local import (
     chatml,
@@ -51,7 +57,7 @@ def test_a_special_string_in_a_message_becomes_the_special_id() -> None:
     "toy", [toy for toy in LOCAL_TOYS if toy is not plain_merged_header], ids=lambda toy: toy.name
 )
 def test_the_close_of_a_toy_is_what_it_writes(toy: Toy) -> None:
-    tails = oracle.true_tails(toy, [USER, ANSWER, USER], 2)
+    tails = true_tails(toy, [USER, ANSWER, USER], 2)
     assert tails
     assert all(tail[: len(toy.suffix)] == toy.suffix for tail in tails)
 
@@ -63,13 +69,13 @@ def test_the_true_tail_is_read_off_the_full_render() -> None:
         markers: "<|user|>\nq<|assistant|>",
         harmony: "<|end|><|start|>user<|message|>q<|end|><|start|>assistant",
     }.items():
-        assert oracle.true_tails(toy, prompt, 2) == [tuple(toy.tokenizer.encode(text))]
+        assert true_tails(toy, prompt, 2) == [tuple(toy.tokenizer.encode(text))]
 
 
 def test_a_dropped_message_has_no_true_tail_unless_another_form_is_rendered() -> None:
     """One part can be said as its string; an image cannot."""
     full_text = {"role": "user", "content": [{"type": "text", "text": "q"}]}
-    assert oracle.true_tails(strings_only, [USER, ANSWER, full_text], 2) == oracle.true_tails(
+    assert true_tails(strings_only, [USER, ANSWER, full_text], 2) == true_tails(
         chatml, [USER, ANSWER, USER], 2
     )
 
@@ -89,7 +95,7 @@ def test_each_toy_has_its_quirk() -> None:
 def test_a_message_respelled_is_the_same_for_the_oracle(stitch_input: StitchInput) -> None:
     for number in (5, 1_234_567):
         assert all(
-            oracle.same_message(one, respelled(Choices(number), oracle.unwrapped(one)))
+            oracle.same_message(one, respelled(Choices(number), unwrapped(one)))
             for one in stitch_input.prompt
         )
 

@@ -12,8 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.strategies import ANY_INPUT, INPUT_OF, TIDY_INPUT, TIDY_INPUT_OF, StitchInput, shown, tries
+from tests.profiles import tries
 from tito_core import OddStop, Policy, Truncated, stitch
+from tito_core.testing.readings import readings
+from tito_core.testing.strategies.sampled import shown
+from tito_core.testing.strategies.stitch_inputs import (
+    ANY_INPUT,
+    INPUT_OF,
+    TIDY_INPUT,
+    TIDY_INPUT_OF,
+    StitchInput,
+)
+from tito_core.testing.tails import pages
 from tito_core.testing.toys import TOYS, Toy
 
 STRICT = Policy()
@@ -83,9 +93,5 @@ def test_a_history_that_is_kept_decodes_to_the_full_render(stitch_input: StitchI
     found = stitch(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, stitch_input.toy)
     if found is None or taken is None or not stitch_input.toy.keeps:
         return
-    ways = [
-        page.text
-        for group in oracle.readings(stitch_input.prompt)
-        for page in oracle.pages(stitch_input.toy, group)
-    ]
+    ways = [page.text for group in readings(stitch_input.prompt) for page in pages(stitch_input.toy, group)]
     assert stitch_input.toy.tokenizer.decode(found) in ways

@@ -18,7 +18,6 @@ from tests.core.drift.conversations import (
     turns,
 )
 from tests.core.drift.random_turns import FAMILIES, TURNS, Turn, calls_of, replayed
-from tests.forests import CALLS
 from tito_core import InputError, Step
 from tito_core.drift import Cause, Tally, audit
 from tito_core.drift.audit import Auditor
@@ -26,6 +25,7 @@ from tito_core.drift.counters import DriftCounters
 from tito_core.drift.predecessor import By, find_predecessors
 from tito_core.drift.renderings import ComparedRendering, PromptRenderings
 from tito_core.samples import Forest, StoredCall
+from tito_core.testing.strategies.stored_calls import CALLS
 
 
 def test_a_prompt_that_the_template_refuses_is_counted_and_its_turns_are_not_lost() -> None:

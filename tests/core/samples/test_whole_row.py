@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests import rollouts
 from tests.core import example
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import InputError, Origin, Step, Trajectory
 from tito_core.samples import Forest, StoredCall
 from tito_core.samples.whole_row import row_of
+from tito_core.testing.strategies.trajectories import trajectories
 
 
 def step(prompt_ids: list[int], completion_ids: list[int], **more: Any) -> Step:
@@ -138,7 +138,7 @@ def test_a_row_of_a_long_rollout_reads_no_history_twice() -> None:
     )
 
 
-@given(rollouts.trajectories(least=1))
+@given(trajectories(least=1))
 @tries(2)
 def test_a_row_has_the_turns_that_a_forest_finds(trajectory: Trajectory) -> None:
     forest = Forest.of(

@@ -21,13 +21,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forests import CALLS
 from tests.io.samples.sample_files import chat, dumped, own, own_forest, put, read
 from tests.io.samples.test_exchange import DYNAMO, EXPERTS, GENERATED, LEGACY
 from tests.io.samples.test_verifiers import RESULT, TRACES
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import InputError, Step
 from tito_core.samples import Forest, StoredCall
+from tito_core.testing.strategies.stored_calls import CALLS
 from tito_io.samples import lines as reading_lines
 from tito_io.samples.conversation import Problem
 from tito_io.samples.forms.tito import line

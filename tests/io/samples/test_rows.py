@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from tests.core.samples.calls import call
-from tests.forests import CALLS, OPTIONS
 from tests.io.samples.row_files import READERS, entry_of, from_lines, from_parquet, from_tensors
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import InputError
 from tito_core.samples import Forest, Row, RowPer, SampleOptions, StoredCall
 from tito_core.samples.experts import MissingRow, RoutedExperts
 from tito_core.samples.rows import make_rows
+from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import samples as miles_samples

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.samples.calls import call
-from tests.forests import CALLS
 from tests.io.samples.sample_files import chat, put, read
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import Ids
 from tito_core.samples import StoredCall
+from tito_core.testing.strategies.stored_calls import CALLS
 from tito_io.samples.conversation import RECENT, TAIL, HistorySharing
 
 

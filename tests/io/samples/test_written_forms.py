@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from tests.core.pictures import first_step, showing
 from tests.core.samples.calls import call
-from tests.forests import CALLS
 from tests.io.samples.sample_files import dumped, put, read
 from tests.io.serve.test_rows import committed, talks
-from tests.strategies import tries
+from tests.profiles import tries
 from tito_core import InputError, Ledger, Step
 from tito_core.samples import Forest, Rewards, SampleOptions, StoredCall, make_rows
+from tito_core.testing.strategies.stored_calls import CALLS
 from tito_io.samples.convert import converted
 from tito_io.samples.forms import FORMS
 from tito_io.samples.read import StoredConversation

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tests.core import example
-from tito_core import OddStop, Policy, Step, Stitched, Trajectory, try_stitch
-from tito_core.shared import Chain
+from ...policy import OddStop, Policy
+from ...step import Step
+from ...stitch import Stitched, try_stitch
+from ...trajectory import Trajectory
+from ..toys import toy_named
 
+CHATML = toy_named("chatml")
+CLOSE, *_ = CHATML.suffix
+ODD_STOP = 3
+"""The id of an end-of-text token, which is not what closes a turn."""
 KINDS = ("turn", "turn", "retry", "lists", "odd stop", "absent base", "root", "empty")
 CONTENTS: tuple[Any, ...] = ("b", "", [{"type": "text", "text": "b"}], None)
 LOGPROBS = (None, -0.5, -1)
@@ -20,17 +25,28 @@ LOGPROBS = (None, -0.5, -1)
 
 def longer(step: Step, kind: str, number: int, content: Any) -> Step:
     """Return a step that continues another one in the way that `kind` names."""
-    prompt = [*step.messages, example.user(f"question {number}")]
+    prompt = [*step.messages, {"role": "user", "content": f"question {number}"}]
     completion = [{"role": "assistant", "content": content}]
-    sampled = [900 + number, 555 if kind == "odd stop" else example.CLOSE]
+    sampled = [900 + number, ODD_STOP if kind == "odd stop" else CLOSE]
     logprobs = [LOGPROBS[(number + place) % len(LOGPROBS)] for place in range(len(sampled))]
     policy = Policy(odd_stop=OddStop.REPLACE)
-    found = try_stitch([step], prompt, (example.CLOSE,), example.tokenize, policy=policy)
+    found = try_stitch([step], prompt, CHATML.suffix, CHATML, policy=policy)
     if not isinstance(found, Stitched) or kind == "lists":
-        ids = [*step.ids, *example.text(str(number))]
+        ids = [*step.ids, *CHATML.encode(str(number))]
         return Step(prompt=prompt, completion=completion, prompt_ids=ids, completion_ids=sampled, key="k")
     return found.then(
-        completion=completion, completion_ids=sampled, logprobs=logprobs, truncated=number % 5 == 4
+        completion=completion, completion_ids=sampled, logprobs=logprobs, truncated=not (number + 1) % 5
+    )
+
+
+def _root(number: int) -> Step:
+    """Return a step with sampled ids that its text does not have when it is rendered again."""
+    prompt = [{"role": "user", "content": f"root {number}"}]
+    return Step(
+        prompt=prompt,
+        completion=[{"role": "assistant", "content": "hello"}],
+        prompt_ids=CHATML(prompt, add_generation_prompt=True),
+        completion_ids=[900, 901, CLOSE],
     )
 
 
@@ -38,7 +54,7 @@ def grown(trajectory: Trajectory, kind: str, place: int, content: Any) -> Trajec
     """Return a trajectory with one step more, which has to do with the step at `place`."""
     number = len(trajectory)
     if not trajectory or kind == "root":
-        return trajectory.append(example.step([example.user(f"root {number}")]))
+        return trajectory.append(_root(number))
     if kind == "empty":
         return trajectory.append(Step(prompt=[], completion=[], prompt_ids=[], completion_ids=[number]))
     step = trajectory[place % number]
@@ -76,32 +92,3 @@ def trajectories(draw: DrawFn, least: int = 0) -> Trajectory:
 CHOICES: SearchStrategy[tuple[str, int, Any]] = st.tuples(
     st.sampled_from(KINDS), st.integers(0, 9), st.sampled_from(CONTENTS)
 )
-
-
-def sharing(trajectory: Trajectory) -> list[tuple[int, int, int, int]]:
-    """Return for each pair of steps how many messages, ids and ids of the ledger they share by identity."""
-
-    def common(chain: Chain, other: Chain) -> int:
-        return max((link.length for link in chain.links() if other.extends(link)), default=0)
-
-    return [
-        (
-            common(step.messages, other.messages),
-            common(step.prompt, other.prompt),
-            common(step.ids, other.ids),
-            common(step.prompt_ledger, other.prompt_ledger),
-        )
-        for place, step in enumerate(trajectory)
-        for other in trajectory[:place]
-    ]
-
-
-def packed(trajectory: Trajectory) -> bool:
-    """Return whether all ids take four bytes each."""
-    return all(isinstance(part, array) for step in trajectory for part in step.ids.parts() if part)
-
-
-def stitched(trajectory: Trajectory) -> list[object]:
-    """Return what a stitch gives for a prompt that continues each step."""
-    prompts = [[*step.messages, example.user("what now?")] for step in trajectory]
-    return [try_stitch(trajectory, prompt, (example.CLOSE,), example.tokenize) for prompt in prompts]

@@ -13,11 +13,12 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from tests.strategies import CHOICES, Choices
-from tito_core import Ids, Ledger, Message, Origin, Step
-from tito_core.samples.call import Ending, StoredCall, WeightVersion
-from tito_core.samples.experts import MissingRow, RoutedExperts
-from tito_core.samples.options import (
+from ...ids import Ids
+from ...ledger import Ledger, Origin
+from ...message import Message
+from ...samples.call import Ending, StoredCall, WeightVersion
+from ...samples.experts import MissingRow, RoutedExperts
+from ...samples.options import (
     ConversationScope,
     Cut,
     Owner,
@@ -27,6 +28,8 @@ from tito_core.samples.options import (
     SampleOptions,
     TurnRule,
 )
+from ...step import Step
+from .choices import CHOICES, Choices
 
 CLOSE, OPEN = 2, 1
 WORDS = ((5,), (6,), (5, 6), (6, 5, 5), (5, 5), (7,))
@@ -36,10 +39,12 @@ SYSTEM = {"role": "system", "content": "be brief"}
 
 
 def words(choices: Choices) -> list[int]:
+    """Return some ids."""
     return list(choices.pick(WORDS))
 
 
 def user(choices: Choices) -> dict[str, Any]:
+    """Return a new message."""
     return {"role": choices.pick(("user", "user", "tool")), "content": choices.pick(QUESTIONS)}
 
 
@@ -53,6 +58,7 @@ class Request:
 
 
 def root(choices: Choices, _: StoredCall | None) -> Request:
+    """Begin a conversation."""
     opening = [SYSTEM] if choices.once_in(3) else []
     return Request([*opening, user(choices)], [OPEN, *words(choices), OPEN][: choices.pick((3, 3, 3, 2, 0))])
 
@@ -94,6 +100,7 @@ def resumed(_: Choices, earlier: StoredCall) -> Request:
 
 
 def retried(_: Choices, earlier: StoredCall) -> Request:
+    """Send a prompt again."""
     return Request(earlier.step.prompt, earlier.step.prompt_ids, earlier.step.prompt_ledger)
 
 
@@ -157,12 +164,14 @@ def sampled(choices: Choices) -> tuple[list[int], bool, str | None]:
 
 
 def logprobs(choices: Choices, number: int, size: int) -> list[float | None] | None:
+    """Return log-probabilities that no other call has, sometimes with holes, sometimes none at all."""
     values: list[float | None] = [-number - place / 16 for place in range(size)]
     holes = [None if place % 2 else value for place, value in enumerate(values)]
     return choices.pick((values, values, None, holes))
 
 
 def weights(choices: Choices, size: int) -> tuple[WeightVersion, ...]:
+    """Return which weights sampled which ids."""
     start, middle = choices.pick((0, 1)), choices.pick((1, 2))
     runs = ((0, size),), ((0, 0),), ((start, middle), (middle, size)), ()
     chosen = choices.pick(runs)
