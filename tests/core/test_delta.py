@@ -14,7 +14,7 @@ from tests.core import example
 from tests.trajectories import sharing
 from tito_core import InputError, Origin, Step, Trajectory
 from tito_core.data import from_data, to_data
-from tito_core.testing.strategies.trajectories import built
+from tito_core.testing.strategies.trajectory import built
 
 WIDTH = 100
 """Ids of a turn."""

@@ -23,7 +23,7 @@ from tito_core import (
     try_stitch,
 )
 from tito_core.seams.profile import Profile
-from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput, tidy_stitch_inputs
+from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput, tidy_stitch_inputs
 from tito_core.testing.tails import true_tails
 from tito_core.testing.toys import TOYS
 

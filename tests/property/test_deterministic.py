@@ -25,7 +25,7 @@ from tito_core import (
     suffix_ids,
     suffix_questions,
 )
-from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput, stitch_inputs
+from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput, stitch_inputs
 from tito_core.testing.toys import TOYS, Toy
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from tito_core import Step
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.rows import make_rows
-from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
+from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
 
 
 @given(CALLS, st.randoms(use_true_random=False), OPTIONS)

@@ -12,7 +12,7 @@ from tests.profiles import tries
 from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.node import EdgeKind
-from tito_core.testing.strategies.stored_calls import CALLS
+from tito_core.testing.strategies.stored_call import CALLS
 
 
 @given(CALLS)

@@ -16,7 +16,7 @@ from tests import oracle
 from tests.profiles import tries
 from tito_core import OddStop, Policy, Step, Stitched, Trajectory, answer, stitch, stitch_questions
 from tito_core.testing.strategies.choices import CHOICES, Choices
-from tito_core.testing.strategies.messages import (
+from tito_core.testing.strategies.message import (
     Chat,
     draw_assistant,
     draw_conversation,
@@ -25,7 +25,7 @@ from tito_core.testing.strategies.messages import (
 )
 from tito_core.testing.strategies.respelling import edited, respelled
 from tito_core.testing.strategies.sampled import right_stop, sampled_words
-from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput
+from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput
 from tito_core.testing.toys import Toy
 from tito_core.testing.toys.local import (
     alternating,

@@ -15,8 +15,8 @@ from tests import oracle
 from tests.profiles import tries
 from tito_core import Ledger, OddStop, Origin, Policy, Step, Stitched, Trajectory, answer, stitch_questions
 from tito_core.testing.strategies.choices import CHOICES, Choices
-from tito_core.testing.strategies.messages import Chat, speech
-from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, TIDY_INPUT, StitchInput
+from tito_core.testing.strategies.message import Chat, speech
+from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, StitchInput
 from tito_core.testing.tails import true_tails
 from tito_core.testing.toys import Toy
 from tito_core.testing.toys.local import (

@@ -17,9 +17,9 @@ from tests import oracle
 from tests.profiles import tries
 from tito_core import Reason, Refusal, Step, Stitched, Trajectory, answer, stitch_questions
 from tito_core.testing.strategies.choices import CHOICES
-from tito_core.testing.strategies.messages import Chat
+from tito_core.testing.strategies.message import Chat
 from tito_core.testing.strategies.respelling import edited, respelled
-from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput
+from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput
 from tito_core.testing.toys import Message
 from tito_core.testing.toys.local import chatml
 

@@ -25,7 +25,7 @@ from tito_core.normalization.clean import clean
 from tito_core.normalization.compare import same
 from tito_core.testing.readings import unwrapped
 from tito_core.testing.strategies.choices import CHOICES, Choices
-from tito_core.testing.strategies.messages import draw_assistant, draw_calls, result, speech
+from tito_core.testing.strategies.message import draw_assistant, draw_calls, result, speech
 from tito_core.testing.strategies.respelling import edited, respelled
 from tito_core.testing.toys.local import chatml
 

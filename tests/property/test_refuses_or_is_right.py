@@ -32,10 +32,10 @@ from tito_core import (
     stitch_questions,
 )
 from tito_core.testing.readings import developed, unwrapped
-from tito_core.testing.strategies.json_values import json_messages
-from tito_core.testing.strategies.messages import MEDIA, Chat
+from tito_core.testing.strategies.json_value import json_messages
+from tito_core.testing.strategies.message import MEDIA, Chat
 from tito_core.testing.strategies.sampled import right_stop, sampled_words
-from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, TIDY_INPUT, StitchInput
+from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, StitchInput
 from tito_core.testing.toys import TOYS, Message, Toy
 from tito_core.testing.toys.local import alternating, chatml, grouped, harmony, markers, thinking
 

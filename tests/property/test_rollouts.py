@@ -26,7 +26,7 @@ from tito_core import (
     stitch_questions,
 )
 from tito_core.testing.strategies.choices import CHOICES, Choices
-from tito_core.testing.strategies.messages import Chat, draw_assistant, result, speech
+from tito_core.testing.strategies.message import Chat, draw_assistant, result, speech
 from tito_core.testing.strategies.respelling import edited, respelled
 from tito_core.testing.strategies.sampled import completed, rendered
 from tito_core.testing.toys import TOYS, Toy

@@ -15,7 +15,7 @@ from tito_core.samples.call import StoredCall
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import ConversationScope, Rewards, RowPer, SampleOptions
 from tito_core.samples.rows import make_rows
-from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
+from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
 
 DISCOUNTS = st.sampled_from((0, 0.25, 0.9, 1))
 

@@ -19,7 +19,7 @@ from tito_core.samples.forest import Forest
 from tito_core.samples.leave_out import LeaveOutReason
 from tito_core.samples.options import Owner, RowPer, SampleOptions, TurnRule
 from tito_core.samples.rows import RowSet, make_rows
-from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
+from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
 
 
 def trained(row_set: RowSet) -> Counter[tuple[str, int]]:

@@ -16,7 +16,7 @@ from tito_core.samples.forest import Forest
 from tito_core.samples.options import SampleOptions
 from tito_core.samples.row import Row
 from tito_core.samples.rows import make_rows
-from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
+from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
 
 
 def authors(row: Row) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from tito_core.samples.experts import MissingRow
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import Cut, SampleOptions
 from tito_core.samples.rows import make_rows
-from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
+from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
 
 
 @given(CALLS, OPTIONS)

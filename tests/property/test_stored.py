@@ -16,7 +16,7 @@ from tests.profiles import tries
 from tests.trajectories import packed, sharing, stitched
 from tito_core import InputError, Trajectory
 from tito_core.data import from_data, to_data
-from tito_core.testing.strategies.trajectories import trajectories
+from tito_core.testing.strategies.trajectory import trajectories
 
 
 def pickled(trajectory: Trajectory) -> Trajectory:

@@ -13,7 +13,7 @@ from tito_core.testing.readings import unwrapped
 from tito_core.testing.strategies.choices import CHOICES, Choices
 from tito_core.testing.strategies.respelling import respelled
 from tito_core.testing.strategies.sampled import sampled_words
-from tito_core.testing.strategies.stitch_inputs import ANY_INPUT, StitchInput
+from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput
 from tito_core.testing.tails import true_tails
 from tito_core.testing.toys import LOCAL_TOYS, TOYS, Toy
 from tito_core.testing.toys.local import (

@@ -16,7 +16,7 @@ from tests.profiles import tries
 from tito_core import OddStop, Policy, Truncated, stitch
 from tito_core.testing.readings import readings
 from tito_core.testing.strategies.sampled import shown
-from tito_core.testing.strategies.stitch_inputs import (
+from tito_core.testing.strategies.stitch_input import (
     ANY_INPUT,
     INPUT_OF,
     TIDY_INPUT,

@@ -12,7 +12,7 @@ import pytest
 
 from tests import oracle
 from tito_core import Policy, Refusal, Step, Stitched, answer, stitch, stitch_questions, suffix_ids
-from tito_core.testing.strategies.messages import Chat
+from tito_core.testing.strategies.message import Chat
 from tito_core.testing.strategies.sampled import rendered, right_stop, sampled_words
 from tito_core.testing.toys import LOCAL_TOYS, Toy
 from tito_core.testing.toys.dependent import (

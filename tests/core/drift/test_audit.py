@@ -25,7 +25,7 @@ from tito_core.drift.counters import DriftCounters
 from tito_core.drift.predecessor import By, find_predecessors
 from tito_core.drift.renderings import ComparedRendering, PromptRenderings
 from tito_core.samples import Forest, StoredCall
-from tito_core.testing.strategies.stored_calls import CALLS
+from tito_core.testing.strategies.stored_call import CALLS
 
 
 def test_a_prompt_that_the_template_refuses_is_counted_and_its_turns_are_not_lost() -> None:

@@ -14,7 +14,7 @@ from tests.profiles import tries
 from tito_core import InputError, Origin, Step, Trajectory
 from tito_core.samples import Forest, StoredCall
 from tito_core.samples.whole_row import row_of
-from tito_core.testing.strategies.trajectories import trajectories
+from tito_core.testing.strategies.trajectory import trajectories
 
 
 def step(prompt_ids: list[int], completion_ids: list[int], **more: Any) -> Step:

@@ -27,7 +27,7 @@ from tests.io.samples.test_verifiers import RESULT, TRACES
 from tests.profiles import tries
 from tito_core import InputError, Step
 from tito_core.samples import Forest, StoredCall
-from tito_core.testing.strategies.stored_calls import CALLS
+from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples import lines as reading_lines
 from tito_io.samples.conversation import Problem
 from tito_io.samples.forms.tito import line

@@ -24,7 +24,7 @@ from tito_core import InputError
 from tito_core.samples import Forest, Row, RowPer, SampleOptions, StoredCall
 from tito_core.samples.experts import MissingRow, RoutedExperts
 from tito_core.samples.rows import make_rows
-from tito_core.testing.strategies.stored_calls import CALLS, OPTIONS
+from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import samples as miles_samples

@@ -19,7 +19,7 @@ from tests.io.samples.sample_files import chat, put, read
 from tests.profiles import tries
 from tito_core import Ids
 from tito_core.samples import StoredCall
-from tito_core.testing.strategies.stored_calls import CALLS
+from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples.conversation import RECENT, TAIL, HistorySharing
 
 

@@ -22,7 +22,7 @@ from tests.io.serve.test_rows import committed, talks
 from tests.profiles import tries
 from tito_core import InputError, Ledger, Step
 from tito_core.samples import Forest, Rewards, SampleOptions, StoredCall, make_rows
-from tito_core.testing.strategies.stored_calls import CALLS
+from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples.convert import converted
 from tito_io.samples.forms import FORMS
 from tito_io.samples.read import StoredConversation

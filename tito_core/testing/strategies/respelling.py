@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import json
 from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import attrs
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from ..readings import NotAnObject, object_in
-from .choices import Choices
-from .texts import WORDS
+from .choices import CHOICES, Choices
+from .text import WORDS
 
 
 class ModelMessage:
@@ -183,4 +185,48 @@ def edited(choices: Choices, message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message that differs in one place, now and then in none: the oracle tells which."""
     changed = copy.deepcopy(dict(message))
     choices.pick(EDITS)(changed, choices.pick(WORDS))
+    return changed
+
+
+# --- a history, as a client sends it back -----------------------------------------------------------------
+
+
+@st.composite
+def echoes(draw: DrawFn, history: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Draw the same messages as another serializer writes them: nothing that they say is changed.
+
+    Args:
+        history: The messages.
+    """
+    return [respelled(draw(CHOICES), message) for message in history]
+
+
+@st.composite
+def edited_histories(draw: DrawFn, history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Draw the messages with an edit in one of them; at times the edit changes nothing.
+
+    Args:
+        history: The messages; at least one.
+    """
+    place = draw(st.integers(0, len(history) - 1))
+    changed = copy.deepcopy([dict(message) for message in history])
+    changed[place] = edited(draw(CHOICES), changed[place])
+    return changed
+
+
+@st.composite
+def renamed_call_ids(draw: DrawFn, history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Draw the messages with other tool call ids, in calls and in their results, as some clients make them.
+
+    Args:
+        history: The messages.
+    """
+    prefix = draw(st.sampled_from(("call_", "toolu_", "functions.f:", "")))
+    changed = copy.deepcopy([dict(message) for message in history])
+    names: dict[Any, str] = {}
+    for message in changed:
+        for call in message.get("tool_calls") or ():
+            call["id"] = names.setdefault(call.get("id"), f"{prefix}{len(names):09}")
+        if message.get("tool_call_id") in names:
+            message["tool_call_id"] = names[message["tool_call_id"]]
     return changed

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from ..readings import readings
 from ..tails import rendering, true_tails
 from ..toys import Message, Toy
 from .choices import Choices
-from .messages import Chat
+from .message import Chat
+
+
+@st.composite
+def tokenizations(draw: DrawFn, text: str, encode: Callable[[str], Sequence[int]]) -> list[int]:
+    """Draw ids of a text: the tokenizer's own, or those of its pieces, as a model may sample them.
+
+    Args:
+        text: The text.
+        encode: Returns the ids of a text without adding special tokens, such as
+            `lambda text: tokenizer.encode(text, add_special_tokens=False)`.
+    """
+    cuts = sorted(draw(st.sets(st.integers(1, max(len(text) - 1, 1)), max_size=4)))
+    pieces = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
+    return [index for piece in pieces if piece for index in encode(piece)]
+
 
 ENDINGS = (
     "right",

@@ -16,7 +16,7 @@ from hypothesis.strategies import DrawFn
 from ...step import Step
 from ..toys import TOYS, Toy
 from .choices import CHOICES, Draw
-from .messages import Chat, draw_assistant, draw_conversation, speech
+from .message import Chat, draw_assistant, draw_conversation, speech
 from .respelling import edited, respelled
 from .sampled import completed, ended, rendered, right_stop, sampled_words
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from ..toys import Toy
 from .choices import CHOICES, Choices, Draw
-from .texts import WORDS
+from .text import WORDS
 
 Chat = list[dict[str, Any]]
+ALL_ROLES = ("system", "developer", "user", "assistant", "tool")
 
 CALL_IDS = ("callaaaa1", "callaaaa2", "callbbbb1")
 ODD_CALL_IDS = ("call_1", "functions.f:0", "<|im_end|>", "c</s>", None)
@@ -118,3 +120,29 @@ MEDIA = (
     {"type": "image"},
     {"type": "video", "video": "a.mp4"},
 )
+
+
+@st.composite
+def messages(draw: DrawFn, role: str | None = None) -> dict[str, Any]:
+    """Draw a message with plain, odd and hostile texts; calls and reasoning where the role has them.
+
+    Args:
+        role: Its role; None draws one of all.
+    """
+    given = role or draw(st.sampled_from(ALL_ROLES))
+    if given == "assistant":
+        return draw_assistant(draw)
+    choices = draw(CHOICES)
+    return result(choices, call(choices, 0)) if given == "tool" else speech(choices, given)
+
+
+@st.composite
+def conversations(draw: DrawFn, template: Toy) -> Chat:
+    """Draw a conversation that ends with what is new after the last of one to three assistant turns.
+
+    New messages may come in an order that few templates take: a template may reject the conversation.
+
+    Args:
+        template: The toy whose roles are used.
+    """
+    return draw_conversation(draw, template)

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from ...ids import Ids
 from ...ledger import Ledger, Origin
@@ -239,7 +240,17 @@ def _drawn(draw: Any) -> list[StoredCall]:
 
 
 CALLS = _drawn()
-"""Calls in the order of their creation, which is not always the order of their keys."""
+
+
+def stored_calls() -> SearchStrategy[list[StoredCall]]:
+    """Draw calls in the order of their creation, which is not always the order of their keys."""
+    return CALLS
+
+
+def sample_options() -> SearchStrategy[SampleOptions]:
+    """Draw options for rows of any kind."""
+    return OPTIONS
+
 
 OPTIONS = st.builds(
     SampleOptions,
