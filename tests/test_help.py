@@ -18,6 +18,8 @@ ROOMS = (
     "tito_core.normalization.canonical",
     "tito_core.samples",
     "tito_core.drift",
+    "tito_core.testing",
+    "tito_core.testing.strategies",
     "tito_core.seams.profile",
     "tito_core.seams.case",
     "tito_io.client",

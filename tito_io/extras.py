@@ -8,6 +8,7 @@ from __future__ import annotations
 EXTRAS = {
     "agents": "openai-agents",
     "huggingface_hub": "hub",
+    "hypothesis": "testing",
     "langchain_core": "langchain",
     "prometheus_client": "serve",
     "pyarrow": "parquet",

@@ -41,8 +41,7 @@ MORE = {
     "data.py": {"binascii", "cattrs", "cattrs.errors", "cattrs.gen"},
     "media.py": {"binascii", "hashlib"},  # an image is known by the digest of its bytes
 }
-IN_TESTING = {"copy", "string", "hypothesis", "hypothesis.strategies"}
-"""What `tito_core.testing` imports beside; nothing in the kernel imports that."""
+IN_TESTING = {"copy", "string", "textwrap", "hypothesis", "hypothesis.strategies"}
 """What `tito_core.testing` imports beside; nothing in the kernel imports that."""
 BANNED_CALLS = {"open", "print", "exec", "eval", "input", "__import__", "compile", "breakpoint"}
 
@@ -149,6 +148,15 @@ def test_the_kernel_works_as_a_vendored_copy(tmp_path: Path) -> None:
         "ids = [1, 4, 65, 2, 1, 9]\n"
         "step = Step(prompt=[user], completion=[reply], prompt_ids=ids, completion_ids=[7, 2])\n"
         "assert stitch([step], [user, reply, user], [2], tokenize) == [*ids, 7, 2, *ids]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_the_tools_for_tests_work_in_a_vendored_copy(tmp_path: Path) -> None:
+    shutil.copytree(SOURCE, tmp_path / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        "import sys; from kernel.testing import TOYS; from kernel.testing.strategies import rollouts\n"
+        "assert rollouts() and TOYS and 'tito_core' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 

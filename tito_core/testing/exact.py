@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import accumulate, takewhile
 from math import isclose, isnan
+from textwrap import fill
 from typing import Any, NoReturn
 
 import attrs
@@ -121,6 +122,8 @@ class _Piece:
     ids: tuple[int, ...]
 
 
+WIDTH = 100
+"""Columns of the text after the table."""
 NUMBER = "a number"
 """Stands for a log-probability of which only the place is known."""
 
@@ -192,7 +195,7 @@ class _Check:
             found.place,
             f"{after}{where}: {mistake.name} at place {found.place}\n"
             f"{found.table(self.template.text if texts else None)}\n"
-            f"usually: {USUALLY[mistake]}",
+            f"{fill('usually: ' + USUALLY[mistake], WIDTH)}",
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..errors import TemplateRefused, TitoError
-from .sampled_turn import SampledTurn
+from .sampled_turn import SampledTurn, flat_ids
 from .tails import tail_on
 from .toys import Message, Toy
 
@@ -56,7 +56,7 @@ class Template:
 
     def ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the ids of a prompt."""
-        return tuple(self.render(messages, add_generation_prompt=True))
+        return flat_ids(self.render(messages, add_generation_prompt=True), "what render returns")
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids; of those that the tokenizer does not know, the numbers."""
@@ -126,14 +126,10 @@ def _starts(turn: SampledTurn, close: Sequence[int], stops: Collection[int], *, 
 def _after_stop(ids: Sequence[int], close: Sequence[int], stops: Collection[int]) -> int:
     """Return how many ids of the close are over where only the stop at the end was sampled.
 
-    A template may write white space before it, which the model did not. A stop that stands there several
-    times counts as often as it was sampled.
+    A template may write white space before it, which the model did not.
     """
-    if not ids or (stops and ids[-1] not in stops):
-        return 0
-    places = [place + 1 for place, number in enumerate(close) if number == ids[-1]]
-    count = list(ids[-len(close) - 1 :]).count(ids[-1])
-    return places[min(count, len(places)) - 1] if places else 0
+    known = bool(ids) and (not stops or ids[-1] in stops) and ids[-1] in close
+    return list(close).index(ids[-1]) + 1 if known else 0
 
 
 # --- what the template writes after a turn ------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_the_failure_is_readable() -> None:
         "       16  110 '\\n'          52 'user'",
         "       17  54 'ab'           110 '\\n'",
         "       18  2 '<|im_end|>'    54 'ab'",
-        f"usually: {USUALLY[Mistake.STOP_TWICE]}",
+        *fill(f"usually: {USUALLY[Mistake.STOP_TWICE]}", 100).splitlines(),
     ]
 
 
@@ -178,6 +179,12 @@ def test_arrays_are_taken_and_nested_ones_are_rejected() -> None:
         check(ids[None], [*HELLO, ANSWER], [SAMPLED])()
     with pytest.raises(InputError, match=r"^ids must be a flat sequence"):
         check("12", [*HELLO, ANSWER], [SAMPLED])()
+
+
+def test_a_render_that_returns_a_dict_is_an_error() -> None:
+    """As `apply_chat_template` of transformers 5 does, unless it is asked with `return_dict=False`."""
+    with pytest.raises(InputError, match=r"^what render returns must be a flat sequence of .* not dict"):
+        check(PROMPT, HELLO, [], lambda messages, **_: {"input_ids": PROMPT, "messages": messages})()
 
 
 def test_sampled_has_an_entry_for_each_assistant_message() -> None:

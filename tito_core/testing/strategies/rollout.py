@@ -89,7 +89,9 @@ def can_play(toy: Toy) -> bool:
     return not toy.nondeterministic and is_written(toy, [QUESTION, REPLY, QUESTION], 1)
 
 
-PLAYABLE = tuple(toy for toy in LOCAL_TOYS if can_play(toy))
+UNCLEAR = frozenset(("plain_merged_header", "plain_merged_letters", "truncating"))
+"""Toys that merge the end of a turn with what follows it, or cut turns: no code can always continue them."""
+PLAYABLE = tuple(toy for toy in LOCAL_TOYS if can_play(toy) and toy.name not in UNCLEAR)
 
 
 def rollouts(
@@ -100,7 +102,7 @@ def rollouts(
     Turns call tools, reason, say odd texts, have ids that the tokenizer does not write, and are cut short.
 
     Args:
-        templates: The toys to draw from; those that cannot render a plain conversation are rejected.
+        templates: The toys to draw from. The default has those that a right integration can continue.
         max_turns: The most model calls of a rollout.
         branches: Whether a turn may continue an earlier one than the last (`RolloutTurn.parent`).
 

@@ -23,7 +23,14 @@ from .sampled import completed, ended, rendered, right_stop, sampled_words
 
 @attrs.frozen
 class StitchInput:
-    """Arguments of a stitch, and the toy template family that they belong to."""
+    """Arguments of a stitch, and the toy that they belong to.
+
+    Attributes:
+        toy: The chat template and tokenizer.
+        steps: Steps that were recorded, in any order.
+        prompt: The messages of the next prompt, in any spelling.
+        key: What the prompt is rendered with beside its messages; None for nothing.
+    """
 
     toy: Toy
     steps: list[Step]
@@ -77,7 +84,11 @@ def draw_noise_step(draw: Draw, toy: Toy, chat: Chat, key: str | None) -> Step:
 
 @st.composite
 def stitch_inputs(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> StitchInput:
-    """Draw a family, a conversation, and steps that are prefixes of it, in any order and among noise."""
+    """Draw a conversation, and steps that are prefixes of it, in any order and among such as nearly match.
+
+    Args:
+        toys: The toys to draw from.
+    """
     toy = draw(st.sampled_from(toys))
     chat = draw_conversation(draw, toy)
     chosen = draw(CHOICES)
@@ -92,7 +103,11 @@ def stitch_inputs(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> StitchInput:
 
 @st.composite
 def tidy_stitch_inputs(draw: DrawFn, toys: Sequence[Toy] = TOYS) -> StitchInput:
-    """Draw a conversation of which every turn was sampled to its right stop: the kernel often answers."""
+    """Draw a conversation of which every turn was sampled to its right stop: the kernel often answers.
+
+    Args:
+        toys: The toys to draw from.
+    """
     toy = draw(st.sampled_from(toys))
     chat = draw_conversation(draw, toy)
     steps = []

@@ -85,7 +85,11 @@ def built(choices: Sequence[tuple[str, int, Any]]) -> Trajectory:
 
 @st.composite
 def trajectories(draw: DrawFn, least: int = 0) -> Trajectory:
-    """Draw a trajectory that branches."""
+    """Draw a trajectory that branches in each way in which steps can share their history.
+
+    Args:
+        least: The least number of steps.
+    """
     return built(draw(st.lists(CHOICES, min_size=least, max_size=7)))
 
 
