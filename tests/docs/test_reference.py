@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from tito_core import Forgiveness, Reason
 from tito_core.normalization.receipts import OPTIONAL
+from tito_core.testing import TOYS
 from tito_io.cli.group import COMMANDS
 from tito_io.engines.registry import embedded
 from tito_io.serve.app import app
@@ -24,6 +25,8 @@ ROOMS = (
     "tito_core",
     "tito_core.samples",
     "tito_core.drift",
+    "tito_core.testing",
+    "tito_core.testing.strategies",
     "tito_io.client",
     "tito_io.embedded",
     "tito_io.families",
@@ -38,8 +41,29 @@ def test_the_reference_has_every_public_name(room: str) -> None:
     assert sorted(names - listed) == []
 
 
-PLAIN = frozenset(("AsyncTokenizeFn", "Message", "Questions", "TIDY", "MODEL", "MAX_MODEL_LEN"))
+PLAIN = frozenset(
+    (
+        "AsyncTokenizeFn",
+        "DEPENDENT_TOYS",
+        "LOCAL_TOYS",
+        "MAX_MODEL_LEN",
+        "MODEL",
+        "Message",
+        "Questions",
+        "TIDY",
+        "TOYS",
+    )
+)
 """Type aliases and constants, which pages name where they are used."""
+
+
+def test_every_toy_has_a_row_with_its_quirk() -> None:
+    page = (DOCS / "reference" / "testing.md").read_text(encoding="utf-8")
+    rows = [re.split(r"(?<!\\)\|", line)[1:3] for line in page.splitlines() if line.startswith("| `")]
+    found = [
+        (name.strip(" `"), quirk.strip().replace("&lt;", "<").replace("\\|", "|")) for name, quirk in rows
+    ]
+    assert found == [(toy.name, toy.quirk) for toy in TOYS]
 
 
 def test_every_reason_has_advice() -> None:
