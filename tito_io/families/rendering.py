@@ -20,7 +20,8 @@ from tito_core.seams.probe import probe
 from tito_core.seams.profile import VERSION, Profile
 
 from .clock_use import Moment
-from .profile_cache import FORM, ProfileCache
+from .kept_files import FORM
+from .profile_cache import ProfileCache
 from .stored_profile import StoredProfile
 from .template_values import plain, plain_objects
 

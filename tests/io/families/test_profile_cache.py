@@ -24,10 +24,11 @@ from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.probe import probe_questions
 from tito_core.seams.profile import Profile
-from tito_io.families import profile_cache
-from tito_io.families.profile_cache import ProfileCache, cache_folder
+from tito_io.families.kept_files import KeptFiles, cache_folder
+from tito_io.families.profile_cache import ProfileCache
 
 KEY = sha256(b"a rendering").hexdigest()
+head = KeptFiles(None, "profile").head
 
 
 def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -110,16 +111,16 @@ def test_the_file_of_another_rendering_is_not_taken_for_this_one(cache: ProfileC
 )
 def test_another_programs_file_with_a_checksum_that_fits(file: Path, cache: ProfileCache, body: str) -> None:
     content = body.encode(errors="surrogatepass")
-    file.write_bytes(profile_cache._head(KEY, content) + b"\n" + content)
+    file.write_bytes(head(KEY, content) + b"\n" + content)
     assert cache.find(KEY) is None
 
 
 def test_a_profile_of_another_version_is_missing(file: Path, cache: ProfileCache) -> None:
     content = json.dumps({**to_data(PROFILE), "version": 99}).encode()
-    file.write_bytes(profile_cache._head(KEY, content) + b"\n" + content)
+    file.write_bytes(head(KEY, content) + b"\n" + content)
     assert cache.find(KEY) is None
     content = json.dumps({**to_data(PROFILE), "unknown": 1}).encode()
-    file.write_bytes(profile_cache._head(KEY, content) + b"\n" + content)
+    file.write_bytes(head(KEY, content) + b"\n" + content)
     assert cache.find(KEY) is None
 
 
