@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import anyio
@@ -65,10 +66,19 @@ SHORT = 4_096
 
 async def rendered(messages: Sequence[Message], work: Callable[[], T]) -> T:
     """Return what `work` makes of messages; long ones are rendered in a thread, while other turns go on."""
-    if length(messages) > SHORT:
+    if exceeds(messages, SHORT):
         return await anyio.to_thread.run_sync(work)
     await anyio.lowlevel.checkpoint()  # a seam may be proved with many short renders
     return work()
+
+
+def exceeds(messages: Sequence[Message], most: int) -> bool:
+    """Return whether messages hold more than `most` characters of text; no more of them are looked at.
+
+    >>> exceeds([{"role": "user"}, {"role": "user"}], 4), exceeds([{"role": "user"}], 4)
+    (True, False)
+    """
+    return any(total > most for total in accumulate(map(length, messages)))
 
 
 def length(value: object) -> int:

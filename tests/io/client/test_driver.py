@@ -11,7 +11,7 @@ import pytest
 
 from tito_core import Message
 from tito_io.client import InThread
-from tito_io.client.driver import SHORT, length
+from tito_io.client.driver import SHORT, exceeds, length
 from tito_io.families.family import Bound
 
 pytestmark = pytest.mark.anyio
@@ -54,3 +54,9 @@ async def test_only_long_messages_are_rendered_in_a_thread(size: int, *, here: b
 )
 def test_the_length_of_messages_is_that_of_their_texts(value: Any, size: int) -> None:
     assert length(value) == size
+
+
+def test_messages_that_are_long_are_not_looked_through() -> None:
+    messages = iter([{"content": "a" * 5}, {"content": "a" * 5}, {"content": "b"}])
+    assert exceeds(cast("Sequence[Message]", messages), 9)
+    assert [*messages] == [{"content": "b"}]
