@@ -7,6 +7,7 @@ from __future__ import annotations
 
 EXTRAS = {
     "agents": "openai-agents",
+    "fastokens": "fast",
     "huggingface_hub": "hub",
     "hypothesis": "testing",
     "langchain_core": "langchain",

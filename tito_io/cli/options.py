@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from tito_io.families.family import Family
 
 F = TypeVar("F", bound=Callable[..., Any])
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
@@ -85,6 +88,33 @@ def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # 
     """Return `--family FOLDER` with the command's own description."""
     folder = click.Path(path_type=Path)
     return click.option("--family", type=folder, metavar="FOLDER", required=required, help=help)
+
+
+fast = click.option(
+    "--fast",
+    is_flag=True,
+    help="Encode with the package fastokens (extra fast), once it gave the same ids as tokenizers on a "
+    "thousand texts. Needs --family. Default: off.",
+)
+FAST_WITHOUT_FAMILY = "--fast: without the model's folder nothing is encoded here; give --family"
+check_every = click.option(
+    "--check-every",
+    type=WholeRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Compare the bridge of every N-th turn with a render of the whole conversation. Where they differ, "
+    "the prompt goes by messages. 0: never. With --fast, also encode every N-th text with tokenizers; every "
+    "100th with 0.",
+)
+
+
+def load_family(folder: Path, *, fast: bool, check_every: int) -> Family:
+    """Load a model folder as the options `--fast` and `--check-every` say."""
+    from tito_io.families.family import Family  # noqa: PLC0415  # takes a while to import
+    from tito_io.families.fast.fast_tokenizer import CHECK_EVERY  # noqa: PLC0415  # likewise
+
+    return Family.load(folder, fast=fast, check_every=check_every or CHECK_EVERY)
 
 
 max_line_option = click.option(

@@ -82,6 +82,8 @@ class TokenClient:
         counts: How requests went, and why.
         sampling_names: Sampling arguments that the engine knows, beside those of
             `tito_io.client.sampling.NAMES`. They are sent as they are.
+        check_every: After how many turns of a conversation a bridge is compared with a render of all of it;
+            0 for never. A prompt that differs goes by messages (`UNPROVEN_TAIL`).
 
     >>> import asyncio
     >>> from tito_io.engines.registry import embedded
@@ -101,6 +103,7 @@ class TokenClient:
     renderer: Renderer | None = None
     counts: Counts = attrs.field(factory=Counts)
     sampling_names: frozenset[str] = frozenset()
+    check_every: int = 0
     # Conversations share them: each case is certified once a rendering, and not once a conversation.
     _certificates: Certificates = attrs.field(factory=Certificates, repr=False)
 
@@ -162,6 +165,7 @@ class TokenClient:
             tokenize_fn=self._render(rendering, known),
             trajectory=steps if isinstance(steps, Trajectory) else Trajectory(steps),
             known=known,
+            check_every=self.check_every,
         )
         try:
             turn = _unless_aborted(await conversation.turn(prompt, watch=watch))

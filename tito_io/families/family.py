@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -15,6 +16,9 @@ from tokenizers import AddedToken, Tokenizer
 from tito_core import InputError
 
 from .clock_use import Moment
+from .fast.fast_tokenizer import CHECK_EVERY, FastTokenizer
+from .fast.library import code_digest, installed_version, library
+from .fast.probes import probed_texts
 from .folder import Folder, FolderError
 from .limits import TemplateLimits
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
@@ -87,6 +91,7 @@ class Bound:
             "vocabulary": self.family.vocabulary_digest,
             "splits_special_tokens": self.family.tokenizer.encode_special_tokens,
             "libraries": library_versions("jinja2", "tokenizers"),
+            **self.family.encoder_origin(),
         }
 
     def _render(self, messages: list[dict[str, Any]], add_generation_prompt: bool) -> str:
@@ -111,6 +116,7 @@ class Family(RenderingFamily[Bound]):
         clock: Returns the time that `strftime_now` prints; called once a render.
         borders: Added tokens that are found in any text before it is split, so that the text on either side
             is encoded separately.
+        fast: A faster tokenizer that encodes in place of `tokenizer`, if one was asked for.
     """
 
     path: Path
@@ -119,6 +125,7 @@ class Family(RenderingFamily[Bound]):
     special_tokens: Mapping[str, str]
     stop_ids: tuple[int, ...]
     clock: Callable[[], datetime] = field(repr=False)
+    fast: FastTokenizer | None = None
     _files: tuple[Tokenizer, str] | None = field(default=None, repr=False)
     borders: tuple[str, ...] = field(init=False, repr=False)
     _kept: dict[str, Rendering[Bound]] = field(factory=dict, init=False, repr=False)
@@ -136,6 +143,8 @@ class Family(RenderingFamily[Bound]):
         template: str | None = None,
         clock: Callable[[], datetime] | None = None,
         limits: TemplateLimits | None = None,
+        fast: bool = False,
+        check_every: int = CHECK_EVERY,
     ) -> Self:
         """Load a model folder; raises `FolderError` for what is missing or malformed.
 
@@ -145,13 +154,16 @@ class Family(RenderingFamily[Bound]):
                 path. None: what transformers would use.
             clock: Returns the time that templates print; None: the local time.
             limits: What one render may use; None: `TemplateLimits()`.
+            fast: Whether to encode with the package `fastokens`, once it was seen to give the same ids on
+                hundreds of texts (see `fast.use`). Raises `InputError` where it is not installed.
+            check_every: After how many texts one that `fastokens` encoded is encoded by `tokenizers`, too.
         """
         folder = Folder.read(path)
         sources = folder.chosen(template)
         tokenizer, digest = load_tokenizer(folder)
         named = special_tokens(folder)
         end = tokenizer.token_to_id(named["eos_token"]) if "eos_token" in named else None
-        return cls(
+        family = cls(
             path=folder.path,
             tokenizer=tokenizer,
             templates=MappingProxyType(
@@ -162,6 +174,7 @@ class Family(RenderingFamily[Bound]):
             clock=datetime.now if clock is None else clock,
             files=(tokenizer, digest),
         )
+        return family.with_fast_tokenizer(check_every=check_every) if fast else family
 
     @staticmethod
     def of(
@@ -212,7 +225,17 @@ class Family(RenderingFamily[Bound]):
         """
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in tokens])
-        return evolve(self, tokenizer=tokenizer)
+        new = all(self.tokenizer.token_to_id(token) is None for token in tokens)
+        fast = self._fast.extended(tokenizer, tokens) if self._fast is not None and new else None
+        return evolve(self, tokenizer=tokenizer, fast=fast)
+
+    def with_fast_tokenizer(self, *, check_every: int = CHECK_EVERY) -> Self:
+        """Return a family that encodes with `fastokens`; the arguments and errors are those of `load`."""
+        library()
+        prompts = (("prompts", text) for text in probed_texts(self))
+        key = text_digest(json.dumps(self._compared_with(), sort_keys=True))
+        named = {"name": str(self.path), "key": key}
+        return evolve(self, fast=FastTokenizer.of(self.tokenizer, prompts, check_every=check_every, **named))
 
     @property
     def vocab_size(self) -> int:
@@ -264,11 +287,30 @@ class Family(RenderingFamily[Bound]):
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`. A special token in it is one id; no token is added around it."""
-        return encoded(self.tokenizer, text).ids
+        return encoded(self.tokenizer, text).ids if self._fast is None else self._fast.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`, with special tokens."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def encoder_origin(self) -> dict[str, str]:
+        """Return what encodes in place of `tokenizer`, for keys of what was learned with it."""
+        return {} if self._fast is None or self._fast.library is None else {"fast": self._fast.library}
+
+    @property
+    def _fast(self) -> FastTokenizer | None:
+        """The fast tokenizer, if it is that of `tokenizer`: a family may have got another one since."""
+        return self.fast if self.fast is not None and self.fast.reference is self.tokenizer else None
+
+    def _compared_with(self) -> dict[str, Any]:
+        """Return what the comparison of both tokenizers depends on."""
+        return {
+            "vocabulary": self.vocabulary_digest,
+            "splits_special_tokens": self.tokenizer.encode_special_tokens,
+            "templates": {name: one.source.text for name, one in self.templates.items()},
+            "special_tokens": dict(self.special_tokens),
+            "libraries": [library_versions("jinja2", "tokenizers"), installed_version(), code_digest()],
+        }
 
     def _bind(self, args: RenderArgs) -> Bound:
         variables = {

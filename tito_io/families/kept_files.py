@@ -114,5 +114,5 @@ def _replace(file: Path, content: bytes) -> None:
 @cache
 def _log_once(kind: str, folder: Path, why: str) -> None:
     LOG.warning(
-        "%ss cannot be kept in %s: %s; set TITO_CACHE to a folder that can be written", kind, folder, why
+        "%ss: cannot be kept in %s: %s; set TITO_CACHE to a folder that can be written", kind, folder, why
     )

@@ -17,7 +17,7 @@ from tito_core import InputError
 
 from .folder import LARGEST_TOKENIZER, Folder, FolderError, content
 
-_PANIC = "PanicException"
+PANIC = "PanicException"
 """What the library raises where its own code fails, as at a regular expression that takes too long. It is no
 `Exception`, and no module exports it."""
 _OPTIONS = frozenset({"single_word", "lstrip", "rstrip", "normalized", "special"})
@@ -33,7 +33,7 @@ def encoded(tokenizer: Tokenizer, text: str) -> Encoding:
     except TypeError as error:  # what the library raises for a text that UTF-8 cannot represent
         raise InputError(f"text: cannot be encoded; does it have half a surrogate pair? {error}") from error
     except BaseException as error:
-        if type(error).__name__ != _PANIC:
+        if type(error).__name__ != PANIC:
             raise
         raise InputError(
             f"text: the tokenizer fails on it: {error}; is a pattern in tokenizer.json too slow?"
@@ -83,7 +83,7 @@ def _load(folder: Folder, file_content: bytes) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_buffer(file_content)
     except BaseException as error:  # the library raises nothing more precise
-        if not (isinstance(error, Exception) or type(error).__name__ == _PANIC):
+        if not (isinstance(error, Exception) or type(error).__name__ == PANIC):
             raise
         raise FolderError(f"{file}: not a tokenizer file: {error}; copy the file anew") from error
     tokenizer.no_truncation()  # a file may keep the truncation and padding of the training run

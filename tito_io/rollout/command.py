@@ -55,6 +55,7 @@ class RolloutOptions:
     vocab_size: int | None
     timeout: float
     family: Path | None
+    fast: bool
     script: Path | None
     turns: int | None
     max_tokens: int
@@ -66,6 +67,14 @@ class RolloutOptions:
     compare: bool
     calls: Path | None
     as_json: bool
+
+    def loaded_family(self) -> Family | None:
+        """Return the model folder, if there is one."""
+        if self.family is not None:
+            return options.load_family(self.family, fast=self.fast, check_every=self.check_every)
+        if self.fast:
+            raise InputError(options.FAST_WITHOUT_FAMILY)
+        return None
 
     def address(self, family: Family | None) -> EngineOptions:
         """Return where the engine is."""
@@ -96,6 +105,7 @@ class RolloutOptions:
 @options.vocab_size
 @options.timeout
 @options.family_option("Model folder to render with in this process. Default: the engine renders.")
+@options.fast
 @click.option(
     "--script",
     type=click.Path(path_type=Path),
@@ -124,15 +134,7 @@ class RolloutOptions:
 @options.seed
 @options.truncated
 @options.odd_stop
-@click.option(
-    "--check-every",
-    type=WholeRange(0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Compare the bridge of every N-th turn with a render of the whole conversation. Where they differ, "
-    "the prompt goes by messages. 0: never.",
-)
+@options.check_every
 @click.option(
     "--compare/--no-compare",
     default=True,
@@ -178,7 +180,7 @@ def _ended(error: TitoError, turns: int) -> str:
 
 async def _rollout(given: RolloutOptions) -> int:
     script = load(given.script) if given.script else default_script()
-    family = Family.load(given.family) if given.family else None
+    family = given.loaded_family()
     async with aclosing(make_engine(given.engine, given.address(family))) as engine:
         conversation = Conversation(
             engine=engine,

@@ -79,6 +79,7 @@ class ServeOptions:
     vocab_size: int | None
     timeout: float
     family: Path | None
+    fast: bool
     seed: int
     host: str
     port: int
@@ -94,6 +95,7 @@ class ServeOptions:
     special_tokens: str | None
     truncated: str
     odd_stop: str
+    check_every: int
     wire: str
     one_sample: bool
     drain: int
@@ -109,6 +111,8 @@ class ServeOptions:
             yield "--durable is about the file of --store sqlite:PATH; leave it out, or name such a store"
         if self.share_keys and self.keys is not None:
             yield "--share-keys: with --keys no API key names a session; leave one of them out"
+        if self.fast and self.family is None:
+            yield shared.FAST_WITHOUT_FAMILY
         if self.special_tokens and family is None:
             yield (
                 f"--special-tokens {self.special_tokens}: without the model's folder the engine alone reads "
@@ -137,6 +141,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     "Model folder. With it, prompts are rendered here, spelled special tokens are read as text, and pages "
     "show texts of ids. Default: the embedded engine has its own; others have none."
 )
+@shared.fast
 @shared.seed
 @_option(
     "--host",
@@ -212,6 +217,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 )
 @shared.truncated
 @shared.odd_stop
+@shared.check_every
 @_option(
     "--wire",
     "later",
@@ -358,6 +364,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
             truncated=Truncated[options.truncated.upper()], odd_stop=OddStop[options.odd_stop.upper()]
         ),
         guarded=options.special_tokens != "keep",
+        check_every=options.check_every,
         keys=_keys(options.keys),
         share_keys=options.share_keys,
         trusted_hosts=options.trusted_host,
@@ -382,7 +389,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
 
 def _family(options: ServeOptions) -> Family | None:
     if options.family is not None:
-        return Family.load(options.family)
+        return shared.load_family(options.family, fast=options.fast, check_every=options.check_every)
     if options.engine != "embedded":
         return None
     from tito_io.embedded import family  # noqa: PLC0415  # training its tokenizer takes a moment

@@ -48,6 +48,8 @@ class GatewayOptions:
         strip_system: Regular expressions; what they match is removed from system texts.
         policy: How turns that were cut, and odd stops, are continued. Its `forgive` is replaced.
         guarded: Whether spelled special tokens are read as text, where the model's folder is known.
+        check_every: After how many turns a bridge is compared with a render of the whole conversation; 0 for
+            never.
         keys: API keys; without any, every client may use the gateway.
         share_keys: Whether agents that name a session of their own share one if they have the same API key.
         trusted_hosts: Names of this gateway beside its addresses and the machine's; `*` for all. They are
@@ -66,6 +68,7 @@ class GatewayOptions:
     strip_system: tuple[str, ...] = ()
     policy: Policy = attrs.field(factory=lambda: Policy(odd_stop=OddStop.KEEP))
     guarded: bool = True
+    check_every: int = 0
     keys: tuple[str, ...] = ()
     share_keys: bool = False
     trusted_hosts: tuple[str, ...] = ()
@@ -180,6 +183,8 @@ def build_gateway(
     guard = None
     if family is not None and not engine.keeps_ids:  # an engine that keeps ids renders for itself
         guard = SpecialTokenGuard.of(family, guarded=chosen.guarded)
+    if family is not None and family.fast is not None:
+        metrics.watch(family.fast.use)
     return Gateway(
         turns=TurnTaker(
             engine=engine,
@@ -187,6 +192,7 @@ def build_gateway(
             policy=attrs.evolve(chosen.policy, forgive=forgiven),
             noise=NoiseFilter(rules, chosen.strip_system),
             guard=guard,
+            check_every=chosen.check_every,
             limits=chosen.limits,
             metrics=metrics,
             certificates=Certificates() if family is None else Certificates(begin=partial(_stored, family)),

@@ -20,6 +20,8 @@ Metrics:
     tito_expected_ids_total: Reused prompt ids of turns whose engine reports its prefix cache.
     tito_cached_ids_total: Of tito_expected_ids_total, the ids that the engine had cached.
     tito_drift_ids_total: Prompt ids that a fresh rendering would change, counted when a page shows them.
+    tito_fast_tokenizer: 1 while fastokens encodes in place of tokenizers, 0 otherwise.
+    tito_fast_differences_total: Texts of which fastokens gave other ids; the first one ends its use.
     tito_sessions: Sessions in the store, as far as this gateway knows.
     tito_sessions_loaded: Sessions in memory.
     tito_turns_waiting: Turns that wait for a free place at the engine.
@@ -36,6 +38,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from tito_io.client.conversation import ClientTurn
 from tito_io.engines.constraint import Constraint
+from tito_io.families.fast.fast_tokenizer import FastUse
 
 from .commit import TurnOrigin
 
@@ -100,6 +103,12 @@ class Metrics:
         self.drift_ids = self._counter(
             "drift_ids", "Prompt ids that a fresh rendering would change, counted when a page shows them"
         )
+        self.fast_tokenizer = self._gauge(
+            "fast_tokenizer", "1 while fastokens encodes in place of tokenizers, 0 otherwise"
+        )
+        self.fast_differences = self._counter(
+            "fast_differences", "Texts of which fastokens gave other ids; the first one ends its use"
+        )
         self.sessions = self._gauge("sessions", "Sessions in the store, as far as this gateway knows")
         self.sessions_loaded = self._gauge("sessions_loaded", "Sessions in memory")
         self.turns_waiting = self._gauge("turns_waiting", "Turns that wait for a free place at the engine")
@@ -138,6 +147,11 @@ class Metrics:
         """Count differences that were ignored, by their names."""
         for name, count in counts.items():
             self.forgiven.labels(name.replace("_", "-")).inc(count)
+
+    def watch(self, use: FastUse) -> None:
+        """Show whether a fast tokenizer is in use, and count where it differs."""
+        self.fast_tokenizer.set_function(lambda: float(use.off is None))
+        use.on_difference = self.fast_differences.inc
 
     def text(self) -> bytes:
         """Return all metrics as Prometheus reads them, without the times at which each began."""

@@ -132,6 +132,7 @@ class TurnTaker:
         guard: Reads spelled special tokens as text, where the model's folder is known.
         limits: What requests may use.
         metrics: Where turns are counted.
+        check_every: After how many turns a bridge is compared with a render of the whole conversation.
         places: How many turns are sampled at once.
         renderer: Renders messages for the bridge; None for the engine's own way, where there is no guard.
         certificates: What is known of each rendering. Agents may send new tools forever: old ones go.
@@ -144,6 +145,7 @@ class TurnTaker:
     guard: SpecialTokenGuard | None
     limits: GatewayLimits
     metrics: Metrics
+    check_every: int = 0
     places: anyio.CapacityLimiter = attrs.field(init=False)
     renderer: Renderer | None = attrs.field(init=False)
     certificates: Certificates = attrs.field(factory=Certificates)
@@ -215,7 +217,13 @@ class TurnTaker:
             forgiven, answered = tuple[str, ...](), None
         else:
             matched = self.matched(session, prompt, args, rendering.key)
-            client = TokenClient(engine, self.policy, self.renderer, certificates=self.certificates)
+            client = TokenClient(
+                engine,
+                self.policy,
+                self.renderer,
+                check_every=self.check_every,
+                certificates=self.certificates,
+            )
             sampled = await client.sample(steps, matched.messages, rendering, args.sampling, watch=watch)
             forgiven = matched.forgiven
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)

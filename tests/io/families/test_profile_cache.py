@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_made_is_logged_once(
             assert cache.find(KEY) is None
     (record,) = caplog.records
     assert record.name == "tito.families"
-    assert f"profiles cannot be kept in {cache.folder}: Not a directory" in record.message
+    assert f"profiles: cannot be kept in {cache.folder}: Not a directory" in record.message
     assert "set TITO_CACHE" in record.message
 
 

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 
 from tests.interrupts import interrupt
 from tests.io.audit.audited import KEEPING, replace
+from tests.io.families.fast.package import installed
 from tito_core import InputError
 from tito_io.cli import options as shared
 from tito_io.cli import waiting
@@ -30,6 +31,7 @@ from tito_io.embedded import write_family
 from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
 from tito_io.engines.registry import ENGINES, EngineOptions, embedded
 from tito_io.engines.wrapper import EngineWrapper
+from tito_io.families.fast import fast_tokenizer
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
 from tito_io.rollout.report import table
@@ -470,3 +472,20 @@ def test_a_turn_is_written_to_a_file_as_it_comes(options: tuple[str, ...], tmp_p
 
 def test_the_engines_of_the_help_text_are_those_of_the_registry() -> None:
     assert list(shared.ENGINES) == list(ENGINES)
+
+
+def test_the_fast_tokenizer_samples_the_same_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TITO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(fast_tokenizer, "texts", lambda _: iter([("words", "hello")]))
+    folder = str(write_family(tmp_path / "family"))
+    with installed(tmp_path, monkeypatch) as fast:
+        told = run("--family", folder, "--turns", "4", "--json", env={"TITO_ROLLOUT_FAST": "1"})
+        assert fast.encoded
+        checked = run("--family", folder, "--turns", "4", "--json", "--fast", "--check-every", "1")
+    assert told.stdout == run("--family", folder, "--turns", "4", "--json").stdout
+    assert [*lines(checked)[:-1]] == [*lines(told)[:-1]]
+
+
+def test_a_fast_tokenizer_needs_a_model_folder() -> None:
+    result = run("--fast")
+    assert (result.exit_code, result.stderr) == (BAD_INPUT, f"tito: {shared.FAST_WITHOUT_FAMILY}\n")

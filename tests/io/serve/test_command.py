@@ -50,6 +50,7 @@ def run(*options: str) -> Result:
         (["--store", "memory", "--durable"], "--durable is about the file of --store sqlite:PATH"),
         (["--store", "redis://127.0.0.1:1", "--durable"], "--durable is about"),
         (["--trusted-host", "http://tito"], "--trusted-host 'http://tito': give a host name alone"),
+        (["--fast"], "--fast: without the model's folder nothing is encoded here"),
         (["--keys", __file__, "--share-keys"], "--share-keys: with --keys no API key names a session"),
         (
             ["--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--special-tokens", "keep"],
