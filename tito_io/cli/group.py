@@ -14,7 +14,11 @@ from .config import ConfigFile, long_names, suggestion
 from .main import deferred_interrupts
 from .options import HELP_NAMES
 
-COMMANDS = {name: f"tito_io.{name}.command" for name in ("audit", "lint", "rollout", "samples", "serve")}
+_OF_ROOMS = ("audit", "conform", "lint", "rollout", "samples", "serve")
+COMMANDS = {
+    **{name: f"tito_io.{name}.command" for name in _OF_ROOMS},
+    "vectors": "tito_io.conform.vectors_command",
+}
 """The commands, and the modules that hold them under the same name."""
 CONFIG = "tito.config"
 """The key of the `ConfigFile` in click's `Context.meta`."""

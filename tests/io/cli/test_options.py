@@ -98,7 +98,7 @@ def test_every_option_has_a_variable_of_its_own() -> None:
         command = tito.get_command(context, name)
         assert command is not None
         variables = [str(option.envvar) for option in command.params if option.param_type_name == "option"]
-        assert len(set(variables)) == len(variables) > 3
+        assert len(set(variables)) == len(variables) > 0
         assert not TESTS_OWN & set(variables)
         assert all(one == "TITO_API_KEY" or one.startswith(f"TITO_{name.upper()}_") for one in variables)
         shown = "".join(run(name, "--help").stdout.split())

@@ -1,0 +1,1 @@
+"""Tests of the conformance vectors, the runner and the pytest plugin."""

@@ -1,0 +1,207 @@
+"""The vectors: reproducible, as their schema says, and right where they can be checked by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tito_io.conform.oracle import COMMENT, Oracle, TemplateRaisedError, sampled_of
+from tito_io.conform.scenario import TOKENIZER
+from tito_io.conform.templates import TEMPLATES
+from tito_io.conform.toy_tokenizer import ToyTokenizer
+from tito_io.conform.vector import SETS, SHIPPED, ConformError, Vector, line, read, write
+
+DIGEST = "cba8d9c22402cfb7017f0d6f5c1f952d7a1196cbad63bab58fd353b49a65e851"
+"""Of version 1. Vectors that change an answer are a new version; others change this digest alone."""
+NAMED_TRAPS = (
+    "trap/close/stop-sampled-twice",
+    "trap/close/sampled-whole",
+    "trap/seam/line-break-before-stop-apart",
+    "trap/seam/after-generation-prompt",
+    "trap/cut/in-word",
+    "trap/restated/renamed-ids",
+    "trap/reasoning/before-question",
+    "trap/calls/reused-id",
+    "trap/spelling/split-word",
+    "trap/dependent/counts",
+    "trap/restated/trimmed",
+)
+
+
+def text(vector: Vector) -> str:
+    return ToyTokenizer.of(vector.data["tokenizer"]).decode(vector.answers[0]["ids"])
+
+
+def test_the_vectors_are_those_of_this_version(vectors: dict[str, Vector]) -> None:
+    assert sha256("".join(map(line, vectors.values())).encode()).hexdigest() == DIGEST
+
+
+def test_every_vector_is_as_the_schema_says(vectors: dict[str, Vector]) -> None:
+    schema = json.loads(files("tito_io.conform").joinpath("schema.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    for one in vectors.values():
+        assert [error.message for error in validator.iter_errors(one.data)] == [], one.id
+
+
+def test_each_set_has_what_it_promises(vectors: dict[str, Vector]) -> None:
+    refusals = {name: Counter(one.refusal for one in vectors.values() if one.set == name) for name in SETS}
+    assert set(refusals["valid"]) == {"never"}
+    assert set(refusals["refused"]) == {"required"}
+    assert set(refusals["trap"]) == {"never", "allowed"}
+    assert set(NAMED_TRAPS) <= set(vectors)
+    assert len(vectors) == sum(one.total() for one in refusals.values())
+
+
+def test_files_are_written_and_read_back(
+    vectors: dict[str, Vector], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tito_io.conform.vector.make_vectors", lambda: iter(vectors.values()))
+    counts = write(tmp_path / "new" / "folder")
+    assert {one.id: one for one in read(tmp_path / "new" / "folder")} == dict(
+        sorted(vectors.items(), key=_by_file)
+    )
+    assert counts == Counter(one.set for one in vectors.values())
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {
+        *(f"{name}.jsonl" for name in SETS),
+        *SHIPPED,
+    }
+
+
+def _by_file(pair: tuple[str, Vector]) -> str:
+    return pair[1].set
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": 2}, "version is 2, and this program reads version 1"),
+        ({"id": 7}, "id must be str, not int"),
+        ({"expected": {"answers": [], "refusal": "never"}}, "0 answers, and a refusal is never"),
+        (
+            {"expected": {"answers": [{"ids": [1]}], "refusal": "required"}},
+            "1 answers, and a refusal is required",
+        ),
+        ({"expected": {"answers": [{"ids": ["1"]}], "refusal": "never"}}, "ids of an answer must be whole"),
+        (
+            {"expected": {"answers": [], "refusal": "perhaps"}},
+            "refusal is 'perhaps': give never, allowed or required",
+        ),
+        (
+            {"tokenizer": {"tokens": {"a": "b"}, "special": {}}},
+            "tokenizer.tokens must map texts to whole numbers",
+        ),
+    ],
+)
+def test_a_broken_vector_is_named_by_its_line(
+    vectors: dict[str, Vector], tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    good = vectors["valid/chatml/question"]
+    (tmp_path / "a.jsonl").write_text(line(good) + "\n" + line(Vector({**good.data, **change})))
+    with pytest.raises(ConformError, match=f"a.jsonl, line 3: .*{said}"):
+        list(read(tmp_path))
+
+
+def test_a_folder_without_vectors_and_a_file_that_is_no_text_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(ConformError, match=r"no .jsonl file in this folder; write one with: tito vectors -o"):
+        list(read(tmp_path))
+    (tmp_path / "a.jsonl").write_bytes(b"\xff\n")
+    with pytest.raises(ConformError, match="cannot be read as UTF-8 text"):
+        list(read(tmp_path))
+    (tmp_path / "a.jsonl").write_text("[" * 100_000)
+    with pytest.raises(ConformError, match="line 1: not JSON"):
+        list(read(tmp_path))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_comments_of_a_template_write_nothing(name: str) -> None:
+    messages = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "It is"},
+        {"role": "user", "content": "However"},
+    ]
+    shown, hidden = (
+        Oracle(template, TOKENIZER) for template in (TEMPLATES[name], COMMENT.sub("{##}", TEMPLATES[name]))
+    )
+    assert COMMENT.search(TEMPLATES[name])
+    for speak in (True, False):
+        try:
+            page = shown.page(messages, speak=speak)
+        except TemplateRaisedError:
+            continue
+        assert page.text == hidden.page(messages, speak=speak).text
+        assert page.text[slice(*page.words[2])].strip().endswith("However")
+
+
+def test_what_was_sampled_of_a_tail() -> None:
+    assert sampled_of([5, 7], [7, 10, 1], [7]) == 1
+    assert sampled_of([5, 46, 7], [10, 7, 10, 1], [7]) == 2  # a stop after text of the close
+    assert sampled_of([5, 7, 10], [7, 10, 1], [7]) == 2  # the whole close
+    assert sampled_of([5, 7, 8, 7], [7, 8, 7, 1], [7]) == 3  # a close that begins and ends with the stop
+    assert sampled_of([5, 8], [7, 10, 8], [7, 8]) == 0  # an odd stop
+    assert sampled_of([5, 7], [7, 10], []) == 1  # no stop is known
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        (
+            "valid/chatml/question",
+            (
+                "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\nHowever it is, "
+                "the answer is 46"
+                "<|im_end|>\n<|im_start|>user\nHowever, is it so?<|im_end|>\n<|im_start|>assistant\n"
+            ),
+        ),
+        (
+            "trap/cut/in-word",
+            (
+                "<|im_start|>assistant\nHow<|im_end|>\n<|im_start|>user\nHowever, is it so?<|im_end|>\n"
+                "<|im_start|>assistant\n"
+            ),
+        ),
+        (
+            "trap/seam/line-break-before-stop-missing",
+            (
+                "<|im_start|>assistant\nHowever.<|im_end|>\n<|im_start|>user\nHowever, is it so?\n"
+                "<|im_end|>\n"
+                "<|im_start|>assistant\n"
+            ),
+        ),
+        (
+            "trap/odd-stop/last-turn-is-closed-otherwise",
+            (
+                "final<|message|>However it is, the answer is 46<|return|><|end|><|start|>user<|message|>"
+                "However, is it so?<|end|><|start|>assistant"
+            ),
+        ),
+        (
+            "trap/dependent/measures",
+            "[31 letters]<|im_start|>user\nHowever, is it so?<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        ("trap/calls/reused-id", "<|im_start|>tool\nadd: It is 408.<|im_end|>\n<|im_start|>assistant\n"),
+    ],
+)
+def test_an_answer_that_can_be_read(vectors: dict[str, Vector], name: str, end: str) -> None:
+    assert text(vectors[name]).endswith(end)
+
+
+def test_an_odd_stop_may_be_kept_or_replaced(vectors: dict[str, Vector]) -> None:
+    kept, replaced = (one["ids"] for one in vectors["trap/odd-stop/end-of-text"].answers)
+    odd, close = TOKENIZER.special["<|endoftext|>"], TOKENIZER.special["<|im_end|>"]
+    place = kept.index(odd)
+    assert kept[place + 1] == close
+    assert replaced == [*kept[:place], *kept[place + 1 :]]
+
+
+def test_spans_hold_the_contents_of_new_messages(vectors: dict[str, Vector]) -> None:
+    answer = vectors["valid/grouped-results/two-results"].answers[0]
+    contents = [TOKENIZER.decode(answer["ids"][slice(*span)]) for span in answer["spans"]]
+    assert contents == ["The answer is 46.\n", "It is 80.\n"]  # with the line break in the same token
+    empty = vectors["trap/calls/empty-result"].answers[0]
+    assert empty["spans"] == [None]

@@ -1,0 +1,148 @@
+"""The command `tito conform`: ask a program for the answers to the conformance vectors, and judge them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from tito_core import TitoError
+from tito_io.cli.errors import BAD_INPUT, fail
+from tito_io.cli.main import output_may_close
+from tito_io.cli.options import HELP_NAMES, FiniteRange, choices
+
+if TYPE_CHECKING:
+    from .report import Report
+
+FAILED = 1
+FORMATS = {
+    "table": "counts by set, and a line for each failure",
+    "json": "one object with every verdict",
+    "html": "a page, complete in itself",
+}
+ACCEPTED = {
+    "over-refused": "refusals where ids were expected",
+    "not-offered": "operations that the program lacks",
+}
+STATUSES = """\b
+Exit status:
+  0    every answer is exact or rightly refused
+  1    some answers are wrong, over-refused, not offered, or errors (see --accept)
+  2    the vectors cannot be read, or the program cannot be started
+  130  interrupted
+"""
+
+
+@attrs.frozen(kw_only=True)
+class ConformOptions:
+    """The options of `tito conform`, by their names."""
+
+    command: tuple[str, ...]
+    vectors: Path | None
+    only: str
+    form: str
+    output: Path | None
+    timeout: float
+    accept: tuple[str, ...]
+    differences: bool
+
+
+@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
+@click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
+@click.option(
+    "--vectors",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="A folder that `tito vectors` has written. Default: the vectors of this version.",
+)
+@click.option(
+    "--only", default="", metavar="TEXT", help="Ask only vectors whose id has this text. Default: all."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="table",
+    show_default=True,
+    help=f"How the verdicts are printed. {choices(FORMATS)}",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the verdicts to this file. Default: standard output.",
+)
+@click.option(
+    "--timeout",
+    type=FiniteRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for each answer; the first one includes the start of the program.",
+)
+@click.option(
+    "--accept",
+    multiple=True,
+    type=click.Choice(list(ACCEPTED)),
+    help=f"A verdict that the exit status ignores. May be repeated. Default: none. {choices(ACCEPTED)}",
+)
+@click.option("--differences", is_flag=True, help="Show in the table where wrong ids differ, token by token.")
+def conform(**values: Any) -> None:
+    """Judge a program's next prompts by test vectors.
+
+    COMMAND is started once. It reads a question, a JSON object, from each line of its standard input, and
+    writes its answer to a line of its standard output. Write `--` before it.
+    """
+    options = ConformOptions(**values)
+    try:
+        report = _report(options)
+    except TitoError as error:
+        fail(error, BAD_INPUT)
+    _print(report, options)
+    failed = [one for one in report.failed if one.verdict.value.replace(" ", "-") not in options.accept]
+    sys.exit(FAILED if failed else 0)
+
+
+def _report(options: ConformOptions) -> Report:
+    from .run import report_on, selected  # noqa: PLC0415  # --help has no time for it
+
+    output = options.output
+    if output is not None and not output.parent.is_dir():
+        raise click.UsageError(f"--output {output}: give a file in a folder that exists")
+    vectors = selected(options.vectors, options.only)
+    return report_on(options.command, shlex.join(options.command), vectors, options.timeout)
+
+
+def _print(report: Report, options: ConformOptions) -> None:
+    """Print a report, or write it to a file."""
+    from .report import to_html, to_json  # noqa: PLC0415  # likewise
+
+    if options.form == "table":
+        text = _table(report, options)
+    else:
+        text = to_json(report) if options.form == "json" else to_html(report)
+    if options.output is not None:
+        options.output.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        return
+    with output_may_close():
+        click.echo(text.rstrip("\n"))
+
+
+def _table(report: Report, options: ConformOptions) -> str:
+    from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
+
+    from .report import failures, table  # noqa: PLC0415  # likewise
+
+    console = Console(highlight=False, emoji=False, markup=False)
+    if options.output is not None or not console.is_terminal:
+        console = Console(highlight=False, emoji=False, markup=False, width=160)
+    with console.capture() as captured:
+        console.print(report.heading, soft_wrap=True)
+        console.print(table(report))
+        console.print(failures(report, differences=options.differences), end="", soft_wrap=True)
+    return captured.get()

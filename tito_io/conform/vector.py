@@ -1,0 +1,173 @@
+"""Vectors: made by the program, or read from files of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tito_core import TitoError
+from tito_io.fields import FieldReader
+
+from .refused import refused
+from .scenario import ALLOWED, NEVER, REQUIRED, VERSION, vector
+from .trap import trap
+from .valid import valid
+
+SETS = {"valid": valid, "refused": refused, "trap": trap}
+"""The sets, and what yields their scenarios."""
+SHIPPED = ("schema.json", "README.md")
+"""Files that stand beside the vectors."""
+NOT_ASKED = ("set", "title", "expected")
+"""Fields that a program is not sent."""
+
+
+class ConformError(TitoError):
+    """Vectors cannot be read, or the program cannot be asked."""
+
+
+@attrs.frozen
+class Vector:
+    """A vector.
+
+    Attributes:
+        data: Its fields, as the schema describes them.
+    """
+
+    data: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Its name, with the set in front."""
+        return str(self.data["id"])
+
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        return str(self.data["title"])
+
+    @property
+    def set(self) -> str:
+        """The set that it belongs to."""
+        return str(self.data["set"])
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What a program is sent: all but the answer."""
+        return {name: value for name, value in self.data.items() if name not in NOT_ASKED}
+
+    @property
+    def answers(self) -> list[Mapping[str, Any]]:
+        """The right answers; none where a refusal is required."""
+        return list(self.data["expected"]["answers"])
+
+    @property
+    def refusal(self) -> str:
+        """Whether a refusal is right: never, allowed or required."""
+        return str(self.data["expected"]["refusal"])
+
+
+def make_vectors() -> Iterator[Vector]:
+    """Make all vectors."""
+    for scenario in chain.from_iterable(scenarios() for scenarios in SETS.values()):
+        # Through JSON, so that values are those that a reader of the files gets.
+        yield Vector(json.loads(json.dumps(vector(scenario))))
+
+
+def line(one: Vector) -> str:
+    """Return a vector as a line of a file."""
+    return json.dumps(one.data, ensure_ascii=False) + "\n"
+
+
+def write(folder: Path) -> dict[str, int]:
+    """Write the vectors, their schema and their README into a folder; returns how many each set has."""
+    lines: dict[str, list[str]] = {name: [] for name in SETS}
+    for one in make_vectors():
+        lines[one.set].append(line(one))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in lines.items():
+        (folder / f"{name}.jsonl").write_bytes("".join(text).encode())
+    for name in SHIPPED:
+        (folder / name).write_bytes(files(__package__).joinpath(name).read_bytes())
+    return {name: len(text) for name, text in lines.items()}
+
+
+def read(folder: Path) -> Iterator[Vector]:
+    """Read the vectors of every .jsonl file of a folder; raises `ConformError`."""
+    paths = sorted(folder.glob("*.jsonl"))
+    if not paths:
+        raise ConformError(
+            f"{folder}: no .jsonl file in this folder; write one with: tito vectors -o {folder}"
+        )
+    for path in paths:
+        try:
+            text = path.read_bytes().decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConformError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+        for number, one in enumerate(text.split("\n"), 1):
+            if one:
+                yield _checked(one, f"{path}, line {number}")
+
+
+class _Reader(FieldReader):
+    """Reads the fields that judging needs."""
+
+    def wrong_type(self, path: str, kind: type, value: object) -> Exception:
+        """Return the error for a field of another type."""
+        return ConformError(f"{path} must be {kind.__name__}, not {type(value).__name__}")
+
+
+def _checked(text: str, where: str) -> Vector:
+    """Return the vector in a line."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConformError(f"{where}: not JSON: {error}") from error
+    try:
+        _check(_Reader(), data)
+    except ConformError as error:
+        raise ConformError(f"{where}: {error}") from None
+    return Vector(data)
+
+
+def _check(reader: _Reader, data: object) -> None:
+    """Check what judging needs."""
+    version = reader.get(data, "version", int)
+    if version != VERSION:
+        raise ConformError(f"version is {version}, and this program reads version {VERSION}")
+    for name in ("id", "set", "title"):
+        reader.get(data, name, str)
+    _check_expected(reader, reader.get(data, "expected", dict))
+    _check_tokenizer(reader, reader.get(data, "tokenizer", dict))
+
+
+def _check_expected(reader: _Reader, expected: dict[str, Any]) -> None:
+    refusal = reader.get(expected, "refusal", str)
+    if refusal not in (NEVER, ALLOWED, REQUIRED):
+        raise ConformError(f"refusal is {refusal!r:.40}: give {NEVER}, {ALLOWED} or {REQUIRED}")
+    answers = reader.get(expected, "answers", list)
+    for one in answers:
+        if not is_ids(reader.get(one, "ids", list)):
+            raise ConformError("ids of an answer must be whole numbers")
+    if bool(answers) == (refusal == REQUIRED):
+        raise ConformError(f"{len(answers)} answers, and a refusal is {refusal}: these contradict each other")
+
+
+def _check_tokenizer(reader: _Reader, tokenizer: dict[str, Any]) -> None:
+    for name in ("tokens", "special"):
+        if not is_ids(list(reader.get(tokenizer, name, dict).values())):
+            raise ConformError(f"tokenizer.{name} must map texts to whole numbers")
+
+
+def is_ids(value: object) -> bool:
+    """Return whether a value is a list of whole numbers from 0 on.
+
+    >>> is_ids([0, 7]), is_ids([True]), is_ids(["7"]), is_ids(7)
+    (True, False, False, False)
+    """
+    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
