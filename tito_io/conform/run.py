@@ -20,7 +20,8 @@ def selected(folder: Path | None, only: str) -> list[Vector]:
 
     Raises `ConformError` if no vector has it, or if a file cannot be read.
     """
-    found = [one for one in (make_vectors() if folder is None else read(folder)) if only in one.id]
+    every = make_vectors(only) if folder is None else read(folder)
+    found = [one for one in every if only in one.id]
     if not found:
         raise ConformError(f"--only {only}: no vector's id has this text")
     return found

@@ -24,6 +24,8 @@ from .conversations import (
 from .scenario import Chat, Scenario, Turn
 
 SPLIT_TURN = Turn(ANSWER, pieces=SPLIT)
+CALLED = ("result", "two-results", "result-then-question", "second-call", "third-turn")
+"""Conversations with tools."""
 CHATS: dict[str, tuple[str, Chat]] = {
     "question": ("A question follows a plain turn.", (SYSTEM, HELLO, SPLIT_TURN, MORE)),
     "result": ("A tool result follows a call.", (SYSTEM, QUESTION, CALL, result())),
@@ -85,7 +87,7 @@ def valid() -> Iterator[Scenario]:
                 title=f"{habit} {title}",
                 template=template,
                 chat=chat,
-                tools=TOOLS,
+                tools=TOOLS if name in CALLED or template == "tools-with-question" else None,
             )
     yield from _others()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tito_core import Refusal, Stitched, try_stitch
 from tito_core.errors import InputError
 from tito_core.seams.suffix import suffix_ids
@@ -9,11 +11,15 @@ from tito_io.conform import naive, reference
 from tito_io.conform.judge import Verdict, judge
 from tito_io.conform.vector import Vector
 
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "conform.md"
+
 
 def test_the_reference_is_exact_or_refuses_rightly(vectors: dict[str, Vector]) -> None:
     judged = [judge(one, reference.answer(one.question)) for one in vectors.values()]
     bad = [one for one in judged if one.verdict not in (Verdict.EXACT, Verdict.REFUSED)]
     assert [(one.vector.id, one.detail) for one in bad] == []
+    exact, refused = (sum(one.verdict is kind for one in judged) for kind in (Verdict.EXACT, Verdict.REFUSED))
+    assert f"│ all     │ {exact:5} │ {refused:7} │" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_reference_gives_spans_and_refuses_little(vectors: dict[str, Vector]) -> None:

@@ -63,9 +63,9 @@ def test_a_failure_shows_texts_and_tokens(run: Run) -> None:
     found = run("adapter:wrong")
     found.assert_outcomes(passed=2, failed=2)
     shown = found.stdout.str()
-    assert "wrong: earlier ids are changed: position 166 of 195: 263 'How' is right" in shown
+    assert "wrong: earlier ids are changed: position 24 of 53: 263 'How' is right" in shown
     assert "right text: '<|im_start|>system" in shown
-    assert ">       166  263 'How'                     265 'However'" in shown
+    assert ">        24  263 'How'                     265 'However'" in shown
     assert "FAILED tito-conform::valid/chatml/question" in shown
     assert "refused/window: The template shows the last two messages only" in shown
     assert "Traceback" not in shown

@@ -1,0 +1,1 @@
+"""Programs from the package index, asked for the answers to tito's conformance vectors."""

@@ -1,0 +1,1 @@
+"""How each peer makes the next prompt: `next_prompt` takes an `Asked` and returns ids, or None."""
