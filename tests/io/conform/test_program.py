@@ -63,6 +63,14 @@ def test_a_program_that_always_dies_is_given_up(vectors: dict[str, Vector]) -> N
     )
 
 
+def test_a_program_that_dies_now_and_then_is_not_given_up(vectors: dict[str, Vector]) -> None:
+    once = READ.replace("for line in sys.stdin:\n", "for line in [sys.stdin.readline()]:\n")
+    report = asked(vectors, once + ANSWER, 2 * MOST_FAILURES + 3)
+    verdicts = [one.verdict for one in report.judged]
+    assert verdicts[::2] == [Verdict.OVER_REFUSED] * (MOST_FAILURES + 2)
+    assert details(report)[1::2] == ["ended with status 0 before it answered"] * (MOST_FAILURES + 1)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
