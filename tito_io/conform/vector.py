@@ -143,8 +143,16 @@ def _check(reader: _Reader, data: object) -> None:
         raise ConformError(f"version is {version}, and this program reads version {VERSION}")
     for name in ("id", "set", "title"):
         reader.get(data, name, str)
+    for step in reader.get(data, "trajectory", list):
+        _check_ids(reader, step, "prompt_ids")
+        _check_ids(reader, step, "sampled_ids")
     _check_expected(reader, reader.get(data, "expected", dict))
     _check_tokenizer(reader, reader.get(data, "tokenizer", dict))
+
+
+def _check_ids(reader: _Reader, holder: object, name: str) -> None:
+    if not is_ids(reader.get(holder, name, list)):
+        raise ConformError(f"{name} must be whole numbers from 0 on")
 
 
 def _check_expected(reader: _Reader, expected: dict[str, Any]) -> None:
@@ -153,8 +161,8 @@ def _check_expected(reader: _Reader, expected: dict[str, Any]) -> None:
         raise ConformError(f"refusal is {refusal!r:.40}: give {NEVER}, {ALLOWED} or {REQUIRED}")
     answers = reader.get(expected, "answers", list)
     for one in answers:
-        if not is_ids(reader.get(one, "ids", list)):
-            raise ConformError("ids of an answer must be whole numbers")
+        _check_ids(reader, one, "ids")
+        reader.get(one, "spans", list)
     if bool(answers) == (refusal == REQUIRED):
         raise ConformError(f"{len(answers)} answers, and a refusal is {refusal}: these contradict each other")
 

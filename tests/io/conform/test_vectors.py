@@ -80,14 +80,23 @@ def _by_file(pair: tuple[str, Vector]) -> str:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (
+            {"trajectory": [{"prompt_ids": [1], "sampled_ids": [-1]}]},
+            "sampled_ids must be whole numbers from 0",
+        ),
+        ({"trajectory": [7]}, "prompt_ids must be list, not NoneType"),
+        ({"expected": {"answers": [{"ids": [1]}], "refusal": "never"}}, "spans must be list, not NoneType"),
         ({"version": 2}, "version is 2, and this program reads version 1"),
         ({"id": 7}, "id must be str, not int"),
         ({"expected": {"answers": [], "refusal": "never"}}, "0 answers, and a refusal is never"),
         (
-            {"expected": {"answers": [{"ids": [1]}], "refusal": "required"}},
+            {"expected": {"answers": [{"ids": [1], "spans": []}], "refusal": "required"}},
             "1 answers, and a refusal is required",
         ),
-        ({"expected": {"answers": [{"ids": ["1"]}], "refusal": "never"}}, "ids of an answer must be whole"),
+        (
+            {"expected": {"answers": [{"ids": ["1"], "spans": []}], "refusal": "never"}},
+            "ids must be whole numbers from 0 on",
+        ),
         (
             {"expected": {"answers": [], "refusal": "perhaps"}},
             "refusal is 'perhaps': give never, allowed or required",
