@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jinja2 import TemplateError
+from rich.console import Console
 
-from benchmarks.conformance.__main__ import PEERS, environment, fact, table
+from benchmarks.conformance.__main__ import PEERS, environment, fact, run_peer, table
 from benchmarks.conformance.asked import NO_MATCH, Asked, NotOffered
 from benchmarks.conformance.page import Result, markdown
 from benchmarks.conformance.serve import answer
@@ -124,3 +126,13 @@ def test_errors_are_named_apart(vectors: dict[str, Vector]) -> None:
     assert f"- **one 1.0**: `call`. Errors: trap/cut ({len(judged)})." in markdown(
         [result], date(2026, 11, 23)
     )
+
+
+@pytest.mark.xdist_group("frameworks")
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_peer_answers_every_vector(vectors: dict[str, Vector], peer: str) -> None:
+    wanted = [one.strip() for one in os.environ.get("TITO_CONFORMANCE", "").split(",")]
+    if peer not in wanted:
+        pytest.skip(f"needs the peer's packages: ask for it with TITO_CONFORMANCE={peer}")
+    found = run_peer(peer, [one for one in vectors.values() if "/chatml/" in one.id], Console(stderr=True))
+    assert [one.detail for one in found.report.judged if one.verdict is Verdict.ERROR] == []

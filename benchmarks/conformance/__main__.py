@@ -49,7 +49,7 @@ def fact(peer: str, name: str) -> str:
     return {"PACKAGE": package, "OPERATION": operation}[name]
 
 
-def asked(peer: str, vectors: Sequence[Vector], console: Console) -> Result:
+def run_peer(peer: str, vectors: Sequence[Vector], console: Console) -> Result:
     """Return the verdicts on a peer."""
     place = environment(peer)
     place.ready(console.print)
@@ -98,7 +98,7 @@ def main(*, peers: tuple[str, ...], only: str, file: Path | None, html: Path | N
     results = [own(vectors)]
     for peer in peers:
         console.print(f"asking {peer}")
-        results.append(asked(peer, vectors, console))
+        results.append(run_peer(peer, vectors, console))
     Console(width=None if sys.stdout.isatty() else 130).print(table(results))
     if file is not None:
         file.write_text(markdown(results, datetime.now(UTC).date()), encoding="utf-8")
