@@ -71,12 +71,12 @@ class Bound:
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
         """Return the text of `messages`."""
-        return self._render(plain_messages(messages), add_generation_prompt)
+        return self.render(plain_messages(messages), add_generation_prompt=add_generation_prompt)
 
     def open_text(self, messages: Messages, name: str) -> str:
         """Return the text of `messages`, ending where the field `name` of the last one ends."""
         marked = continuation(plain_messages(messages), name, self.template.source.text)
-        return marked.cut(self._render(marked.messages, add_generation_prompt=False))
+        return marked.cut(self.render(marked.messages, add_generation_prompt=False))
 
     def moment(self) -> Moment:
         """Return the time, as far as the template prints it; the sandbox has no other clock."""
@@ -94,7 +94,8 @@ class Bound:
             **self.family.encoder_origin(),
         }
 
-    def _render(self, messages: list[dict[str, Any]], add_generation_prompt: bool) -> str:
+    def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool) -> str:
+        """Return the text of `messages` that are plain already, as `plain_messages` returns them."""
         given = {"messages": messages, "add_generation_prompt": add_generation_prompt}
         return self.template.render({**self.variables, **given}, now=self.family.clock())
 

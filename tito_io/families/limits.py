@@ -95,7 +95,8 @@ class TemplateLimits:
         """
         total, parts, waiting = 0, 0, [value]
         while waiting:
-            size, inner = _parts(waiting.pop())
+            item = waiting.pop()
+            size, inner = (len(item) + 2, ()) if type(item) is str else _parts(item)  # most parts are texts
             total, parts = total + size, parts + 1
             if total > self.characters or parts > self.items:
                 raise LimitReached(f"a value of more than {self.items} parts or {self.characters} characters")
@@ -143,8 +144,8 @@ def _parts(item: Any) -> tuple[int, Iterable[Any]]:
     kind = type(item)
     if issubclass(kind, str | bytes):
         return len(item) + 2, ()
-    if issubclass(kind, dict):
-        return 2 * len(item) + 2, [part for pair in item.items() for part in pair]
+    if issubclass(kind, dict):  # by the methods of `dict`: to weigh is not to read (see `RecordingDict`)
+        return 2 * dict.__len__(item) + 2, [part for pair in dict.items(item) for part in pair]
     if issubclass(kind, _CONTAINERS):
         return len(item) + 2, item
     if issubclass(kind, Namespace):

@@ -20,7 +20,7 @@ from jinja2 import nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import loopcontrols
 from jinja2.filters import make_attrgetter
-from jinja2.runtime import Context, Macro, markup_join
+from jinja2.runtime import Context, LoopContext, Macro, markup_join
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from markupsafe import Markup
 
@@ -40,6 +40,7 @@ from .jinja_extensions import (
 )
 from .limits import SCALARS, LimitReached, TemplateLimits
 from .meter import STEP, meter
+from .recorded_reads import RecordingDict
 
 _SHALLOW = frozenset(
     {"attr", "batch", "count", "d", "default", "first", "items", "last", "length", "list"}
@@ -87,6 +88,14 @@ _DICT_NAMES = frozenset(dir(dict))
 
 _TEXT_NAMES = frozenset(name for name in dir(str) if name[0] != "_") - {"format", "format_map"}
 """Methods of strings that lead a template nowhere else."""
+
+_LOOP_NAMES = frozenset(
+    {"depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"}
+)
+"""Attributes of `loop` that are numbers or truth values."""
+
+_MISSED = object()
+"""What no template can hold."""
 
 
 @pass_context  # so that jinja2 does not compute it when the template is compiled
@@ -190,6 +199,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Look up `attribute` as jinja2 does, faster for what templates read most."""
         if type(obj) is dict and attribute not in _DICT_NAMES:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if type(obj) is RecordingDict and attribute not in _DICT_NAMES:
+            value = obj.get(attribute, _MISSED)
+            return self.undefined(obj=obj, name=attribute) if value is _MISSED else value
+        if type(obj) is LoopContext and attribute in _LOOP_NAMES:
+            return getattr(obj, attribute)
         if type(obj) is str and attribute in _TEXT_NAMES:
             return getattr(obj, attribute)
         if type(obj) is TemplateNames and attribute[:1] != "_":
@@ -200,8 +214,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Subscript as jinja2 does, with a key small enough to be hashed and printed."""
-        if type(obj) is dict and type(argument) is str and argument in obj:  # what templates do most
-            return obj[argument]
+        if type(argument) is str:  # what templates do most
+            if type(obj) is dict and argument in obj:
+                return obj[argument]
+            if type(obj) is RecordingDict and (value := obj.get(argument, _MISSED)) is not _MISSED:
+                return value
         return super().getitem(obj, self.examined(argument))
 
     def call_binop(self, _: Context, /, operator: str, left: Any, right: Any) -> Any:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import attrs
-from tokenizers import Encoding
 
-from tito_core import InputError, Message, TemplateRefused, TitoError
-from tito_io.families.family import Bound
+from tito_core import TemplateRefused, TitoError
 from tito_io.families.limits import LimitReached
-from tito_io.families.tokenizer import encoded
 
 HEAVY = 3
 """How many renders may run into a limit of one render. Templates for conversations run into none."""
@@ -33,12 +30,19 @@ class Budget:
         renders: How many renders there were.
         heavy: How many of them ran into a limit.
         began: Processor time of this thread at the beginning.
+        earliest: When the clock of the wall allows that all of it is used up.
     """
 
     seconds: float = SECONDS
     renders: int = 0
     heavy: int = 0
     began: float = attrs.field(factory=time.thread_time)
+    earliest: float = attrs.field(init=False)
+
+    @earliest.default
+    def _earliest(self) -> float:
+        # A thread cannot use more processor time than passes, and asking for what passes takes a hundredth.
+        return time.perf_counter() + self.seconds
 
     @property
     def used(self) -> float:
@@ -60,55 +64,6 @@ class Budget:
             raise
         finally:
             self.renders += 1
-            if self.used > self.seconds:
+            if time.perf_counter() > self.earliest and self.used > self.seconds:
                 text = f"linting it takes more than {self.seconds:g} s of processor time (see --seconds)"
                 raise Hostile(text)
-
-
-@attrs.frozen
-class LintBudget:
-    """Renders for the kernel within a budget.
-
-    Attributes:
-        bound: A template with its tools and arguments.
-        budget: The budget that each render is charged to.
-    """
-
-    bound: Bound
-    budget: Budget = attrs.field(factory=Budget)
-
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
-        """Return ids; raises `TemplateRefused`, or `Hostile` once the budget is used up."""
-        with self.budget.charge(), _text_errors():
-            return self.bound(messages, add_generation_prompt=add_generation_prompt)
-
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Sequence[int]:
-        """Return the ids from `text` on."""
-        with self.budget.charge(), _text_errors():
-            return self.bound.since(messages, text, add_generation_prompt=add_generation_prompt)
-
-    def text(self, messages: Sequence[Message], *, speaking: bool) -> str:
-        """Return the rendered text; `speaking` adds the generation prompt."""
-        with self.budget.charge():
-            return self.bound.text(messages, add_generation_prompt=speaking)
-
-    def text_or_none(self, messages: Sequence[Message]) -> str | None:
-        """Return the rendered text with the generation prompt; None if the template rejects the messages."""
-        try:
-            return self.text(messages, speaking=True)
-        except TemplateRefused:
-            return None
-
-    def encoded(self, text: str) -> Encoding:
-        """Return the ids of a text, with the characters that each covers."""
-        with self.budget.charge(), _text_errors():
-            return encoded(self.bound.family.tokenizer, text)
-
-
-@contextmanager
-def _text_errors() -> Iterator[None]:
-    """Turn the tokenizer's error into a template's refusal: the messages of a lint are plain ASCII."""
-    try:
-        yield
-    except InputError as error:
-        raise TemplateRefused(f"the template writes text that cannot be encoded: {error}") from error

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import evolve, frozen
-from tokenizers import Encoding
 
 from tito_core import TemplateRefused
 from tito_core.normalization.canonical import calls_in
 from tito_core.seams.case import TurnKind
 from tito_core.seams.sample import sample_environment, sample_turn
 from tito_core.seams.seam import common_prefix
+from tito_io.families.chunk_encoder import EncodedText
 from tito_io.families.family import Family
 
-from .budget import LintBudget
+from .meter import LintMeter
 from .report import Divergence, tokens
 
 Plain = dict[str, Any]
@@ -129,7 +130,7 @@ class ExampleSampler:
         stops: Stop ids of the engine.
     """
 
-    meter: LintBudget
+    meter: LintMeter
     ends: frozenset[int]
     stops: frozenset[int]
 
@@ -187,7 +188,7 @@ class ExampleSampler:
         return evolve(example, sampled=example.sampled + opener, rest=example.rest + 1, stopped=True)
 
 
-def _after(encoded: Encoding, text: str, word: str) -> int:
+def _after(encoded: EncodedText, text: str, word: str) -> int:
     """Return the position of the first id after the last occurrence of a word."""
     end = text.rfind(word) + len(word)
     return next((i for i, (begin, _) in enumerate(encoded.offsets) if begin >= end), len(encoded.ids))
@@ -213,15 +214,21 @@ def divergence(family: Family, example: SampledExample) -> Divergence | None:
     )
 
 
+@lru_cache(maxsize=16)  # most pairs have the longest size, and sorting takes longer than looking
+def _places(used: int, rendered: int) -> list[tuple[int, int]]:
+    """Return the places at which two sides may agree again, the nearest first."""
+    places = [(gone, new) for gone in range(used) for new in range(rendered) if gone or new]
+    # Templates drop or add text more often than they replace it, so a place on both sides counts double.
+    return sorted(places, key=lambda place: sum(place) * (2 if all(place) else 1))
+
+
 def until_equal(used: tuple[int, ...], rendered: tuple[int, ...]) -> tuple[int, int]:
     """Return how many ids of each side come before both agree again for `ANCHOR` ids, or up to the end.
 
     >>> until_equal((7, 8, 5, 6, 2), (5, 6, 2, 1)), until_equal((3, 2), (4, 5, 2))
     ((2, 0), (1, 2))
     """
-    places = [(gone, new) for gone in range(len(used)) for new in range(len(rendered)) if gone or new]
-    # Templates drop or add text more often than they replace it, so a place on both sides counts double.
-    for gone, new in sorted(places, key=lambda place: sum(place) * (2 if all(place) else 1)):
+    for gone, new in _places(len(used), len(rendered)):
         here = used[gone : gone + ANCHOR]
         if rendered[new : new + len(here)] == here:
             return gone, new

@@ -15,11 +15,13 @@ from tito_core.seams.facts import SAME, facts_questions
 from tito_core.seams.probe import AFTER_ANSWER, AFTER_CALL, kinds, probe_questions
 from tito_core.seams.profile import Case, Mode, Profile
 from tito_io.cli.errors import visible
+from tito_io.families.chunk_encoder import ChunkEncoder
 from tito_io.families.family import Family
 
 from .advice import advice
-from .budget import SECONDS, Budget, Hostile, LintBudget
+from .budget import SECONDS, Budget, Hostile
 from .example_conversation import TOOL
+from .meter import LintMeter
 from .report import Finding, LintRendering, LintReport, Look, tokens
 from .subject import LintError, Subject
 from .traits import renderings, seams, ticking_clock, traits
@@ -55,7 +57,8 @@ def lint_subject(subject: Subject, settings: LintSettings, on_share: OnShare = l
         family, notes = subject.load()
         report = attrs.evolve(report, source=family.templates["default"].source.origin)
         stop_ids = tuple(_stop_id(family, one) for one in settings.stops) or family.stop_ids
-        lint = _TemplateLint(attrs.evolve(family, clock=ticking_clock()), stop_ids, Budget(settings.seconds))
+        budget, encoder = Budget(settings.seconds), ChunkEncoder.of(family.tokenizer)
+        lint = _TemplateLint(attrs.evolve(family, clock=ticking_clock()), stop_ids, budget, encoder)
         return lint.report(attrs.evolve(report, notes=notes), settings.args, on_share)
     except TitoError as error:
         return attrs.evolve(report, error=_with_place(subject, error))
@@ -87,6 +90,7 @@ class _TemplateLint:
     family: Family
     stop_ids: tuple[int, ...]
     budget: Budget
+    encoder: ChunkEncoder
 
     def report(self, report: LintReport, args: Mapping[str, Any], on_share: OnShare) -> LintReport:
         """Return the report with every rendering; raises `LintError` if none accepts a conversation."""
@@ -119,10 +123,10 @@ class _TemplateLint:
 
             yield _Inspection(self.family, rendering, self.meter(rendering), self.stop_ids, on_part)
 
-    def meter(self, rendering: LintRendering) -> LintBudget:
+    def meter(self, rendering: LintRendering) -> LintMeter:
         """Return what renders for the kernel."""
         tools = [TOOL] if rendering.tools else None
-        return LintBudget(self.family.tokenize_fn(tools=tools, **rendering.args), self.budget)
+        return LintMeter(self.family.tokenize_fn(tools=tools, **rendering.args), self.budget, self.encoder)
 
 
 @attrs.frozen
@@ -131,7 +135,7 @@ class _Inspection:
 
     family: Family
     rendering: LintRendering
-    meter: LintBudget
+    meter: LintMeter
     stop_ids: tuple[int, ...]
     on_share: OnShare
 
@@ -145,7 +149,7 @@ class _Inspection:
             profile=profile,
             findings=tuple(self._findings(profile)),
             seams=seams(self.family, profile, self.meter),
-            facts=traits(self.family, profile, self.meter),
+            facts=traits(profile, self.meter),
             renders=budget.renders - renders,
             seconds=budget.used - seconds,
         )

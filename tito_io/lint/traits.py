@@ -15,10 +15,10 @@ from tito_core.seams.profile import Case, Profile, recognize
 from tito_core.seams.sample import sample_environment, sample_turn
 from tito_core.seams.seam import SHORT, common_prefix
 from tito_core.seams.stand_in import TurnForm, akin_histories
-from tito_io.families.family import Bound, Family
+from tito_io.families.family import Family
 
-from .budget import LintBudget
 from .example_conversation import SYSTEM, USER
+from .meter import LintMeter
 from .report import SWITCHES, DrawnSeam, LintRendering, SeamPart, tokens
 
 NOW = datetime(2026, 1, 15, 9, 30, 15)  # noqa: DTZ001  # templates print the wall clock, which has no zone
@@ -29,7 +29,7 @@ TRIED = ((USER,), (SYSTEM, USER, {"role": "assistant", "content": "Seven.", **RE
 """Conversations that are rendered to see whether a tool or a switch changes anything."""
 TEXTS = ("Lisbon", "Quite 40 of them")
 """Texts without a common beginning or end, so that two bridges differ in the text alone."""
-Metering = Callable[[LintRendering], LintBudget]
+Metering = Callable[[LintRendering], LintMeter]
 
 
 def renderings(metering: Metering, args: Mapping[str, Any]) -> tuple[LintRendering, ...]:
@@ -56,11 +56,11 @@ def _rendered(metering: Metering, rendering: LintRendering) -> tuple[str | None,
     return tuple(meter.text_or_none(messages) for messages in TRIED)
 
 
-def traits(family: Family, profile: Profile, meter: LintBudget) -> Mapping[str, Any]:
+def traits(profile: Profile, meter: LintMeter) -> Mapping[str, Any]:
     """Return the profile's facts by name, and as `clock` where the time of day is printed, or None."""
     names = [field.name for field in attrs.fields(type(profile.facts)) if field.name != "openers"]
     facts = {name: getattr(profile.facts, name) for name in names}
-    return {**facts, "clock": _clock(family, profile, meter)}
+    return {**facts, "clock": _clock(profile, meter)}
 
 
 def ticking_clock() -> Callable[[], datetime]:
@@ -73,9 +73,9 @@ def ticking_clock() -> Callable[[], datetime]:
     return lambda: NOW + timedelta(microseconds=next(ticks))
 
 
-def _clock(family: Family, profile: Profile, meter: LintBudget) -> str | None:
+def _clock(profile: Profile, meter: LintMeter) -> str | None:
     """Return where the time of day is printed: render at two different times and compare."""
-    now, later = _at_time(family, meter, NOW), _at_time(family, meter, LATER)
+    now, later = meter.at(lambda: NOW), meter.at(lambda: LATER)
     case = profile.case(TurnKind(before="user", reasoning=False, calls=0, content="text"), ("user",))
     if case is not None and bridges(case, now) != bridges(case, later):
         return TAIL
@@ -83,12 +83,7 @@ def _clock(family: Family, profile: Profile, meter: LintBudget) -> str | None:
     return OPENING if any(now.text_or_none(one) != later.text_or_none(one) for one in prompts) else None
 
 
-def _at_time(family: Family, meter: LintBudget, when: datetime) -> LintBudget:
-    fixed = attrs.evolve(family, clock=lambda: when)
-    return LintBudget(Bound(fixed, meter.bound.template, meter.bound.variables), meter.budget)
-
-
-def seams(family: Family, profile: Profile, meter: LintBudget) -> tuple[DrawnSeam, ...]:
+def seams(family: Family, profile: Profile, meter: LintMeter) -> tuple[DrawnSeam, ...]:
     """Return the seam before each role that may follow a turn, from the first case that shows it."""
     drawn: dict[str, DrawnSeam] = {}
     for role, content in product(("user", "tool", "system"), ("text", "empty")):
@@ -101,7 +96,7 @@ def seams(family: Family, profile: Profile, meter: LintBudget) -> tuple[DrawnSea
     return tuple(drawn.values())
 
 
-def bridges(case: Case, meter: LintBudget) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def bridges(case: Case, meter: LintMeter) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return what follows a turn of a case, with two different texts; None if the case is refused."""
     recipe = case.recipe
     if recipe is None:

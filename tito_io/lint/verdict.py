@@ -12,8 +12,8 @@ from tito_core.seams.profile import Case, Mode, Profile
 from tito_io.cli.errors import visible
 from tito_io.families.family import Family
 
-from .budget import LintBudget
 from .example_conversation import ExampleSampler, SampledExample, divergence, example_conversations
+from .meter import LintMeter
 from .report import Finding, Verdict
 
 CONTRADICTED = "CONTRADICTED"
@@ -35,7 +35,7 @@ class CaseChecker:
     """
 
     family: Family
-    meter: LintBudget
+    meter: LintMeter
     profile: Profile
 
     def finding(self, case: Case, *, cut: bool) -> Finding:

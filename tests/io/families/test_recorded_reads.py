@@ -1,0 +1,131 @@
+"""Messages that record what is read of them are rendered as others, and what was read decides the render."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.io.families.test_template import NOON
+from tito_core import TemplateRefused
+from tito_io.families.folder import Source
+from tito_io.families.recorded_reads import MessageReads, RecordingDict
+from tito_io.families.template import ChatTemplate
+
+
+def each(body: str) -> str:
+    """Return a template that writes each message."""
+    return f"{{% for m in messages %}}{body}{{% endfor %}}"
+
+
+def calls(body: str) -> str:
+    """Return a template that writes each tool call."""
+    return each(f"{{% for c in m.tool_calls or [] %}}{body}{{% endfor %}}")
+
+
+TEMPLATES = (
+    each("{{ m.role }}: {{ m['content'] }};"),
+    each("{{ m.get('name', '-') }}{{ m.get('content') }}"),
+    each("{% if 'name' in m %}{{ m.name.x }}{% else %}{{ m.content }}{% endif %}"),
+    each("{{ m }}"),
+    "{{ messages }}",
+    "{{ messages | tojson }}",
+    "{{ messages | tojson(indent=2) }}{{ messages[0] | tojson(sort_keys=true) }}",
+    "{{ messages[0] == messages[-1] }}{{ messages[0] != {'role': 'user'} }}{{ messages[0] in messages[1:] }}",
+    each("{{ m | length }}{{ m | list }}"),
+    each("{% for key in m %}{{ key }}{% endfor %}"),
+    each("{% for key, value in m.items() %}{{ key }}={{ value }}{% endfor %}"),
+    each("{{ m.keys() | list }}{{ m.values() | list }}{{ m | dictsort }}"),
+    each("{{ m.copy() }}{{ dict(m) }}{{ dict(m, x=1) | length }}{{ namespace(**m).role }}"),
+    "{{ messages | map(attribute='role') | join }}{{ messages | selectattr('name', 'defined') | list }}",
+    "{{ messages | groupby('role') | length }}{{ messages | map(attribute='content') | unique | list }}",
+    each("{% if m %}{{ m is mapping }}{{ m is iterable }}{{ m is string }}{% endif %}"),
+    each("{{ '%(role)s' % m }}{{ '{role}'.format_map(m) }}{{ m ~ '' }}{{ m | string }}"),
+    each("{{ m['na' ~ 'me'] }}{{ m | attr('content') }}{{ m[m.role] }}"),
+    calls("{{ c.function.name }}{{ c.id }}"),
+    calls("{{ c | tojson }}"),
+    calls("{{ c.function }}"),
+    calls(
+        "{% if c.function %}{{ c.function.arguments.x }}{% set c = c.function %}{% endif %}{{ c.arguments }}"
+    ),
+    "{% macro of(m) %}{{ m.content | trim }}{{ varargs }}{% endmacro %}{{ of(messages[0], messages[-1]) }}",
+    "{{ messages[0] + messages[1] }}",
+    "{{ {messages[0]: 1} }}",
+    "{{ messages[0] < messages[-1] }}",
+    "{{ messages[0].role.upper() }}{{ messages | first }}{{ messages | last | length }}",
+    "{{ messages[0].content.x.y }}",
+    "{% set m = messages[-1] %}{{ m['content'] if m.role == 'user' else raise_exception(m.name) }}",
+    "{{ messages[0].update({'role': 1}) }}",
+    "{{ messages[0]._reads }}{{ messages[0].__class__ }}{{ messages[0].get.__self__ }}",
+    each("{{ loop.index }}{{ loop.last }}{{ loop.length }}{{ loop.previtem.role }}{{ loop.depth0 }}"),
+    each("{{ loop.changed(m.role) }}{{ loop.revindex0 }}{{ loop.nope }}{{ loop }}"),
+)
+
+CALLS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.sampled_from(["a", "b"]),
+        "function": st.fixed_dictionaries(
+            {}, optional={"name": st.sampled_from("fg"), "arguments": st.sampled_from(["{}", {"x": 1}, {}])}
+        ),
+    },
+)
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "content"])},
+    optional={
+        "content": st.sampled_from(["", "hi", "ho"]),
+        "name": st.sampled_from(["n", ""]),
+        "reasoning": st.sampled_from(["r", "s"]),
+        "tool_calls": st.lists(CALLS, max_size=2),
+    },
+)
+CONVERSATIONS = st.lists(MESSAGES, min_size=1, max_size=3)
+
+
+def text(template: ChatTemplate, messages: list[Any]) -> str:
+    try:
+        return template.render({"messages": messages}, now=NOON)
+    except TemplateRefused as refused:
+        return f"refused: {refused}"
+
+
+@pytest.mark.parametrize("source", TEMPLATES)
+@settings(max_examples=20)
+@given(conversations=st.lists(CONVERSATIONS, min_size=2, max_size=5))
+def test_equal_reads_make_equal_renders(source: str, conversations: list[list[dict[str, Any]]]) -> None:
+    template = ChatTemplate.compile(Source(source, "t"))
+    reads = MessageReads()
+    plain = [text(template, one) for one in conversations]
+    recorded = [text(template, [reads.recording(m) for m in one]) for one in conversations]
+    assert recorded == plain
+    told: dict[Any, str] = {}
+    for one, rendered in zip(conversations, plain, strict=True):
+        assert told.setdefault(tuple(map(reads.seen, one)), rendered) == rendered
+
+
+def test_what_is_not_read_is_not_told_apart() -> None:
+    reads = MessageReads()
+    template = ChatTemplate.compile(Source("{% for m in messages %}{{ m.role }}{% endfor %}", "t"))
+    text(template, [reads.recording({"role": "user", "content": "hi", "tool_calls": [{"id": "a"}]})])
+    assert reads.messages.keys == {"role"}
+    assert reads.seen({"role": "user"}) == reads.seen({"role": "user", "content": "ho"})
+    assert reads.seen({"role": "user"}) != reads.seen({"role": "tool"})
+
+
+def test_a_dict_without_its_reads_differs_from_an_empty_one() -> None:
+    reads = MessageReads()
+    reads.messages.keys.add("tool_calls")
+    one, two = ({"role": "user", "tool_calls": [call]} for call in ({}, {"id": "a"}))
+    assert reads.seen(one) != reads.seen(two)
+
+
+def test_every_method_that_reads_records() -> None:
+    """A method of `dict` that is neither replaced nor known to change or to make a dict reads unseen."""
+    own = {name for name in vars(RecordingDict) if callable(getattr(RecordingDict, name))}
+    changing = {"__delitem__", "__ior__", "__setitem__", "clear", "pop", "popitem", "setdefault", "update"}
+    making = {"__class_getitem__", "__init__", "__new__", "fromkeys"}
+    ordering = {"__ge__", "__gt__", "__le__", "__lt__"}  # always an error
+    of_every_object = {"__getattribute__", "__sizeof__", "__hash__"}
+    assert set(vars(dict)) - own - changing - making - ordering - of_every_object == {"__doc__"}
