@@ -19,7 +19,7 @@ from .clock_use import Moment
 from .fast.fast_tokenizer import CHECK_EVERY, FastTokenizer
 from .fast.library import code_digest, installed_version, library
 from .fast.probes import probed_texts
-from .folder import Folder, FolderError
+from .folder import Folder, FolderError, Source
 from .limits import TemplateLimits
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
@@ -167,9 +167,7 @@ class Family(RenderingFamily[Bound]):
         family = cls(
             path=folder.path,
             tokenizer=tokenizer,
-            templates=MappingProxyType(
-                {name: ChatTemplate.compile(source, limits) for name, source in sources.items()}
-            ),
+            templates=_compiled(sources, limits),
             special_tokens=MappingProxyType(named),
             stop_ids=folder.stops or (() if end is None else (end,)),
             clock=datetime.now if clock is None else clock,
@@ -218,6 +216,10 @@ class Family(RenderingFamily[Bound]):
             generation_config=generation_config,
             refusals=refusals,
         )
+
+    def with_templates(self, sources: Mapping[str, Source], limits: TemplateLimits | None = None) -> Self:
+        """Return a family with other templates, by name, and with the same tokenizer."""
+        return evolve(self, templates=_compiled(sources, limits))
 
     def with_special_tokens(self, tokens: Sequence[str]) -> Self:
         """Return a family with these `tokens` as special tokens too; those that it lacks get new ids.
@@ -330,3 +332,9 @@ class Family(RenderingFamily[Bound]):
                 f"{self.path}: the only template, 'tool_use', needs tools; pass tools, or template='tool_use'"
             )
         return self.templates["default"]
+
+
+def _compiled(
+    sources: Mapping[str, Source], limits: TemplateLimits | None
+) -> MappingProxyType[str, ChatTemplate]:
+    return MappingProxyType({name: ChatTemplate.compile(source, limits) for name, source in sources.items()})

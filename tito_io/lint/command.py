@@ -236,10 +236,10 @@ def _diff(options: LintOptions) -> int:
 
 def _reports(options: LintOptions) -> Iterator[LintReport]:
     """Yield the report of each template, showing progress."""
-    settings = options.settings
+    settings, subject_options = options.settings, options.subject_options
     for path in options.paths:
         try:
-            named = list(subjects(path, options.subject_options))
+            named = list(subjects(path, subject_options))
         except TitoError as error:
             text = str(error)
             yield LintReport(path=path, template="", error=text if path in text else f"{path}: {text}")

@@ -17,6 +17,7 @@ from tito_core.seams.profile import Case, Mode, Profile
 from tito_io.cli.errors import visible
 from tito_io.families.chunk_encoder import ChunkEncoder
 from tito_io.families.family import Family
+from tito_io.families.stop_ids import LARGEST_ID
 
 from .advice import advice
 from .budget import SECONDS, Budget, Hostile
@@ -76,9 +77,8 @@ def _with_place(subject: Subject, error: TitoError) -> str:
 
 def _stop_id(family: Family, stop: str) -> int:
     """Return the id of a stop; digits are an id, even if some token prints them."""
-    vocabulary = family.tokenizer.get_vocab(with_added_tokens=True)
-    index = int(stop) if stop.isdecimal() else vocabulary.get(stop)
-    if index is None or index not in vocabulary.values():
+    index = int(stop) if stop.isdecimal() else family.tokenizer.token_to_id(stop)
+    if index is None or index > LARGEST_ID or family.tokenizer.id_to_token(index) is None:
         raise LintError(f"--stop-id {stop}: is neither a token nor an id of the vocabulary")
     return index
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from attrs import frozen
+from attrs import define, evolve, field, frozen
 
 from tito_core import TitoError
 from tito_io.extras import install
@@ -19,6 +19,8 @@ SHOWN = 12
 """Missing tokens that a note names."""
 MARK = "\ufeff"
 """The byte order mark that some editors write. Engines pass it to Jinja like any other character."""
+REMEMBERED = 4
+"""Tokenizers with added tokens that are kept; one may take hundreds of megabytes."""
 LIMITS = TemplateLimits(characters=1 << 17, items=1 << 14, seconds=2.0, memory=1 << 28)
 """Limits of one render, far above what the short conversations of a lint need."""
 MARKED = (
@@ -51,6 +53,37 @@ class Subject:
     load: Callable[[], tuple[Family, tuple[str, ...]]]
 
 
+@define
+class LoadedFolder:
+    """The folder that was loaded last. Its templates share the tokenizer: reading one takes half a second.
+
+    Attributes:
+        folders: The folder, by its path.
+        families: The family by path and by the tokens that were added.
+    """
+
+    folders: dict[Path, Folder] = field(factory=dict)
+
+    families: dict[tuple[Path, tuple[str, ...]], Family] = field(factory=dict)
+
+    def family(self, folder: Path, template: str) -> Family:
+        """Return a family with this template."""
+        if folder in self.folders:
+            return self.families[folder, ()].with_templates(self.folders[folder].chosen(template), LIMITS)
+        family = Family.load(folder, template=template, limits=LIMITS)
+        self.folders, self.families = {folder: Folder.read(folder)}, {(folder, ()): family}
+        return family
+
+    def with_special_tokens(self, folder: Path, family: Family, tokens: tuple[str, ...]) -> Family:
+        """Return the family with these tokens, too."""
+        if len(self.families) > REMEMBERED:
+            self.families = {(folder, ()): self.families[folder, ()]}
+        known = self.families.get((folder, tokens))
+        if known is None:
+            known = self.families[folder, tokens] = family.with_special_tokens(tokens)
+        return evolve(family, tokenizer=known.tokenizer)
+
+
 @frozen(kw_only=True)
 class SubjectOptions:
     """Which templates of a path to lint.
@@ -59,11 +92,13 @@ class SubjectOptions:
         template: Only this one, by its name or file.
         tokenizer: The model folder for .jinja files.
         special: Special tokens to add if the vocabulary lacks them.
+        loaded: The folder that was loaded last, with each set of tokens that was added to it.
     """
 
     template: str | None = None
     tokenizer: Path | None = None
     special: tuple[str, ...] = ()
+    loaded: LoadedFolder = field(factory=LoadedFolder, init=False, eq=False, repr=False)
 
 
 def subjects(path: str, options: SubjectOptions) -> Iterator[Subject]:
@@ -78,7 +113,7 @@ def subjects(path: str, options: SubjectOptions) -> Iterator[Subject]:
         raise LintError(f"{path}: is neither a model folder nor a .jinja file")
     folder = place if place.is_dir() else _download(path)
     for name in _template_names(folder, options.template):
-        yield Subject(path=path, template=name, load=partial(_load, folder, name, options.special))
+        yield Subject(path=path, template=name, load=partial(_load, options, folder, name))
 
 
 def _template_names(folder: Path, only: str | None) -> Sequence[str]:
@@ -101,23 +136,24 @@ def _jinja_file(path: str, options: SubjectOptions) -> Subject:
         raise LintError(f"{path}: there is no such file")
     if not tokenizer.is_dir():
         raise LintError(f"{path}: --tokenizer {tokenizer} is not a folder; pass a local model folder")
-    load = partial(_load, tokenizer, str(file.absolute()), options.special, find_markers=True)
+    load = partial(_load, options, tokenizer, str(file.absolute()), find_markers=True)
     return Subject(path=path, template=file.name, load=load)
 
 
 def _load(
-    folder: Path, template: str, special: tuple[str, ...], *, find_markers: bool = False
+    options: SubjectOptions, folder: Path, template: str, *, find_markers: bool = False
 ) -> tuple[Family, tuple[str, ...]]:
     """Return a family with this template and with the special tokens that its vocabulary lacks, and notes."""
-    family = Family.load(folder, template=template, limits=LIMITS)
+    family = options.loaded.family(folder, template)
     source = family.templates["default"].source
     if not source.text.strip():
         raise LintError(f"{source.origin}: is empty; copy the template again")
     notes = [MARKED] if any(one.source.text.startswith(MARK) for one in family.templates.values()) else []
-    wanted = (*markers(source.text), *special) if find_markers else special
-    missing = lacking(family.tokenizer.get_vocab(with_added_tokens=True), wanted)
+    wanted = (*markers(source.text), *options.special) if find_markers else options.special
+    known = [token for token in wanted if family.tokenizer.token_to_id(token) is not None]
+    missing = lacking(known, wanted)
     if missing:
-        family = family.with_special_tokens(missing)
+        family = options.loaded.with_special_tokens(folder, family, missing)
         shown = " ".join(missing[:SHOWN]) + (" ..." if len(missing) > SHOWN else "")
         added = "added as special tokens, with ids that the model does not have"
         notes = [f"the vocabulary lacks {shown}: {added}", *notes]

@@ -22,7 +22,9 @@ from tests.io.families.family_folder import CONFIG, write
 from tests.io.lint.lint_folders import EXACT, NO_TOOLS, START, STRIPS, folder
 from tito_io.cli.errors import BAD_INPUT
 from tito_io.cli.main import INTERRUPTED
+from tito_io.families.family import Family
 from tito_io.lint.command import REFUSED, lint
+from tito_io.lint.subject import SubjectOptions, subjects
 
 COMMAND = "import sys; sys.argv.insert(1, 'lint'); from tito_io.cli.main import main; main()"
 
@@ -117,6 +119,40 @@ def test_a_template_by_itself_takes_a_vocabulary(tmp_path: Path) -> None:
         "the vocabulary lacks <|turn|>: added as special tokens, with ids that the model does not have"
     ]
     assert "add --tokenizer MODEL_FOLDER" in complaint(run(bare))
+
+
+def test_templates_share_the_tokenizer_of_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, other = folder(tmp_path / "model", EXACT), folder(tmp_path / "other", EXACT)
+    texts = {f"{name}.jinja": EXACT.replace("<|im_start|>", f"<|{name}|>") for name in "abcdefg"}
+    files = [write(tmp_path, texts) / name for name in (*texts, "a.jinja")]
+    loads: list[Path] = []
+    load = Family.load
+
+    def counted(path: Path, **options: Any) -> Family:
+        loads.append(path)
+        return load(path, **options)
+
+    def loaded(path: Path, options: SubjectOptions) -> tuple[str, dict[str, int], tuple[str, ...]]:
+        family, notes = next(subjects(str(path), options)).load()
+        vocabulary = family.tokenizer.get_vocab(with_added_tokens=True)
+        return family.templates["default"].source.text, vocabulary, notes
+
+    monkeypatch.setattr(Family, "load", counted)
+    shared = SubjectOptions(tokenizer=made)
+    found = [loaded(file, shared) for file in files]
+    assert loads == [made]
+    assert found == [loaded(file, SubjectOptions(tokenizer=made)) for file in files]
+    assert [name for _, vocabulary, _ in found for name in ("<|a|>", "<|b|>") if name in vocabulary] == [
+        "<|a|>",
+        "<|b|>",
+        "<|a|>",
+    ]
+    loads.clear()
+    for path in (made, other, made):
+        loaded(path, shared)
+    assert loads == [other, made]
 
 
 def test_template_arguments_reach_the_template(tmp_path: Path) -> None:
