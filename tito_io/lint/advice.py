@@ -8,7 +8,7 @@ from itertools import chain
 from tito_core import Reason
 from tito_io.cli.errors import visible
 
-from .report import Divergence, Finding, LintReport, Look
+from .report import AFTER_RESULT, Divergence, Finding, LintReport, Look
 
 FOLLOWING = {
     "user": "a user message",
@@ -94,7 +94,7 @@ def _grouped(pairs: Iterable[tuple[str, Finding]]) -> dict[str, list[Finding]]:
 def advice(report: LintReport) -> tuple[str, ...]:
     """Return what to know about a template: refusals first, then drift, stops, facts and renderings."""
     pieces = chain(
-        *(_refusals(report), _stops(report), _drifts(report)),
+        *(_refusals(report), _stops(report), _drifts(report), _fused(report)),
         *(_facts(report.looks[0]), _renderings(report)),
     )
     sentences = (f"{text[0].upper()}{text[1:]}" for text in dict.fromkeys(pieces))
@@ -127,6 +127,17 @@ def _stops(report: LintReport) -> Iterator[str]:
         yield f"turns are closed with {close}, which is not a stop id. Does generation_config.json lack it?"
 
 
+def _fused(report: LintReport) -> Iterator[str]:
+    """Yield that a user message after a tool result lacks a close that it has after other turns."""
+    drawn = {seam.role: seam.parts for seam in report.looks[0].seams}
+    if report.suffix and "user" in drawn and AFTER_RESULT in drawn:
+        close = report.suffix[0]
+        counts = {role: sum(part.tokens.count(close) for part in parts) for role, parts in drawn.items()}
+        if counts[AFTER_RESULT] < counts["user"]:
+            text = "a user message after a tool result follows without"
+            yield f"{text} {quoted(close.text)}: the model reads it as part of the turn before"
+
+
 def _facts(look: Look) -> Iterator[str]:
     facts = look.facts
     if facts["random"]:
@@ -138,8 +149,11 @@ def _facts(look: Look) -> Iterator[str]:
         yield "the template expects a call's arguments as an object. It rejects a JSON text or changes it"
     if facts["arguments"] == "text":
         yield "the template expects a call's arguments as a JSON text. It rejects an object or changes it"
-    if "differs" in {facts["null_content"], facts["absent_content"]}:
+    bare = {facts["null_content"], facts["absent_content"]}
+    if "differs" in bare:
         yield "a null or missing content beside tool calls is written differently from an empty one"
+    if "refused" in bare:
+        yield "the template rejects a null or missing content beside tool calls. Send an empty text there"
 
 
 def _renderings(report: LintReport) -> Iterator[str]:

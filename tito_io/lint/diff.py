@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from .advice import quoted, rewritten, several
+from .advice import FOLLOWING, quoted, rewritten, several
 from .report import DrawnSeam, Finding, LintReport, Look, Token
 
 
@@ -68,7 +68,7 @@ def _seams(label: str, one: Look, two: Look) -> Iterator[Difference]:
         known, other = seams.get(role, {}), others.get(role, {})
         for name in dict.fromkeys((*known, *other)):
             if known.get(name) != other.get(name):
-                where = f"{label}: before a {role} message: {name}"
+                where = f"{label}: before {FOLLOWING[role]}: {name}"
                 yield Difference("seam", where, known.get(name, "nothing"), other.get(name, "nothing"))
 
 

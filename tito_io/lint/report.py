@@ -130,9 +130,18 @@ class SeamPart:
     tokens: tuple[Token, ...]
 
 
+AFTER_RESULT = "tool user"
+"""The roles of a tool result and of a user message after it."""
+
+
 @attrs.frozen(kw_only=True)
 class DrawnSeam:
-    """What the template writes between a sampled turn and the next one, if a message of `role` follows."""
+    """What the template writes between a sampled turn and the next one.
+
+    Attributes:
+        role: The role of the message between them, or the roles of two.
+        parts: The pieces; what belongs to a second message is in `its close`.
+    """
 
     role: str
     parts: tuple[SeamPart, ...]

@@ -19,7 +19,7 @@ from tito_io.families.family import Family
 
 from .example_conversation import SYSTEM, USER
 from .meter import LintMeter
-from .report import SWITCHES, DrawnSeam, LintRendering, SeamPart, tokens
+from .report import AFTER_RESULT, SWITCHES, DrawnSeam, LintRendering, SeamPart, tokens
 
 NOW = datetime(2026, 1, 15, 9, 30, 15)  # noqa: DTZ001  # templates print the wall clock, which has no zone
 LATER = NOW + timedelta(days=400, hours=5, minutes=7, seconds=11)
@@ -84,11 +84,12 @@ def _clock(profile: Profile, meter: LintMeter) -> str | None:
 
 
 def seams(family: Family, profile: Profile, meter: LintMeter) -> tuple[DrawnSeam, ...]:
-    """Return the seam before each role that may follow a turn, from the first case that shows it."""
+    """Return the seam before what may follow a turn, from the first case that shows it."""
     drawn: dict[str, DrawnSeam] = {}
-    for role, content in product(("user", "tool", "system"), ("text", "empty")):
-        kind = TurnKind(before="user", reasoning=False, calls=int(role == "tool"), content=content)
-        case = None if role in drawn else profile.case(kind, (role,))
+    for role, content in product(("user", "tool", "system", AFTER_RESULT), ("text", "empty")):
+        shape = tuple(role.split())
+        kind = TurnKind(before="user", reasoning=False, calls=int(shape[0] == "tool"), content=content)
+        case = None if role in drawn else profile.case(kind, shape)
         pair = bridges(case, meter) if case is not None else None
         if pair is not None and case is not None and case.recipe is not None:
             parts = _parts(family, profile, pair, len(case.recipe.speaks))
@@ -97,17 +98,20 @@ def seams(family: Family, profile: Profile, meter: LintMeter) -> tuple[DrawnSeam
 
 
 def bridges(case: Case, meter: LintMeter) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return what follows a turn of a case, with two different texts; None if the case is refused."""
+    """Return what follows a turn of a case, with two different texts in the message right after it.
+
+    None if the case is refused.
+    """
     recipe = case.recipe
     if recipe is None:
         return None
     history = akin_histories(case.kind.before, (SYSTEM, USER))[recipe.past]
     turn = sample_turn(case.kind, ["find"] * case.kind.calls)
     form = TurnForm(turn, recipe.place, recipe.as_object)
+    message, *others = sample_environment(case.shape, turn, 1, TEXTS[0])
     pair = []
     for text in TEXTS:
-        (message,) = sample_environment(case.shape, turn, 1, text)
-        prompt = (*history, form.write(SHORT), {**message, "content": text})
+        prompt = (*history, form.write(SHORT), {**message, "content": text}, *others)
         try:
             ids = meter.since(prompt, SHORT, add_generation_prompt=True) if recipe.cut else None
             whole = ids if ids is not None else meter(prompt, add_generation_prompt=True)

@@ -92,7 +92,7 @@ def text(template: ChatTemplate, messages: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("source", TEMPLATES)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(conversations=st.lists(CONVERSATIONS, min_size=2, max_size=5))
 def test_equal_reads_make_equal_renders(source: str, conversations: list[list[dict[str, Any]]]) -> None:
     template = ChatTemplate.compile(Source(source, "t"))

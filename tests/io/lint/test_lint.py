@@ -161,7 +161,7 @@ def test_the_seam_is_taken_apart(tmp_path: Path) -> None:
         seam.role: {part.name: "".join(t.text for t in part.tokens) for part in seam.parts}
         for seam in look.seams
     }
-    assert set(drawn) == {"user", "tool", "system"}
+    assert set(drawn) == {"user", "tool", "system", "tool user"}
     assert drawn["user"] == {
         "close": "<|im_end|>\n",
         "opener": "<|im_start|>user\n",

@@ -45,7 +45,7 @@ def said(render: Any, messages: Sequence[Any]) -> str:
 
 
 @pytest.mark.parametrize("source", [*TEMPLATES, "{{ messages | pprint }}"])
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(conversations=st.lists(CONVERSATIONS, min_size=1, max_size=6))
 def test_a_shared_render_is_that_of_the_conversation(
     base: Path, source: str, conversations: list[list[dict[str, Any]]]
