@@ -40,7 +40,7 @@ class ChunkEncoder:
 
     Attributes:
         tokenizer: The tokenizer. It must not change.
-        added: Finds the added tokens in a text; None if there are none.
+        added: Finds the added tokens in a text; None without any.
         borders: The added tokens before which a text may be cut.
     """
 

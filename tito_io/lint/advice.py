@@ -130,7 +130,8 @@ def _stops(report: LintReport) -> Iterator[str]:
 def _fused(report: LintReport) -> Iterator[str]:
     """Yield that a user message after a tool result lacks a close that it has after other turns."""
     drawn = {seam.role: seam.parts for seam in report.looks[0].seams}
-    if report.suffix and "user" in drawn and AFTER_RESULT in drawn:
+    shown = report.suffix and report.suffix[0].text.strip()  # a line end alone closes nothing
+    if shown and "user" in drawn and AFTER_RESULT in drawn:
         close = report.suffix[0]
         counts = {role: sum(part.tokens.count(close) for part in parts) for role, parts in drawn.items()}
         if counts[AFTER_RESULT] < counts["user"]:

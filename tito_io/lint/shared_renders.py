@@ -73,7 +73,7 @@ class SharedRenders:
                 return self.bound.text(messages, add_generation_prompt=speaking)
         moment = self.bound.moment() if self._timed else None
         asked = Asked(() if moment is None else moment.readings, speaking, self._names(messages))
-        found = self._known.get(self._told_apart(asked)) if moment is None or moment.fixed else None
+        found = self._known.get(self._read_of(asked)) if moment is None or moment.fixed else None
         if found is None:
             found = self._render(asked)
         if isinstance(found, TemplateRefused):
@@ -88,7 +88,7 @@ class SharedRenders:
                 self._recording[name] = self._reads.recording(self._plain[name])
         return names
 
-    def _told_apart(self, asked: Asked) -> Any:
+    def _read_of(self, asked: Asked) -> Any:
         """Return what renders so far could tell apart in what is asked."""
         for name in asked.names:
             if name not in self._seen:
@@ -114,8 +114,8 @@ class SharedRenders:
 
     def _remember(self, asked: Asked, found: str | TemplateRefused) -> None:
         if self._reads.size == self._size:
-            self._known[self._told_apart(asked)] = found
+            self._known[self._read_of(asked)] = found
         else:  # more was read than ever before, by this render or by one that is not remembered
             self._size = self._reads.size
             self._seen.clear()
-            self._known = {self._told_apart(one): text for one, text in self._rendered.items()}
+            self._known = {self._read_of(one): text for one, text in self._rendered.items()}
