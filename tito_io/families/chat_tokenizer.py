@@ -9,6 +9,7 @@ from typing import Any, Self
 from attrs import field, frozen
 
 from tito_core import InputError, TokenizeError
+from tito_core.message import media_in
 
 from .rendering import RenderArgs, library_versions, text_digest
 from .template_errors import template_refusal
@@ -28,6 +29,7 @@ class ChatTokenizer:
     """A tokenizer or processor, with the differences between their kinds and versions hidden.
 
     Attributes:
+        given: The tokenizer or processor.
         renders: The object whose `apply_chat_template` is called.
         encodes: The tokenizer: `renders` itself, or the one inside a processor.
         template: The name or text of a template, passed to `apply_chat_template`; None for its own.
@@ -36,6 +38,7 @@ class ChatTokenizer:
         options: What `apply_chat_template` must be given so that it returns ids.
     """
 
+    given: Any
     renders: Any
     encodes: Any
     template: str | None
@@ -57,6 +60,7 @@ class ChatTokenizer:
         bare = processes and template is None and getattr(given, "chat_template", None) is None
         renders: Any = inner if bare else given
         return cls(
+            given=given,
             renders=renders,
             encodes=inner if processes else given,
             template=template,
@@ -76,16 +80,16 @@ class ChatTokenizer:
 
     def ids(self, messages: Sequence[Mapping[str, Any]], args: RenderArgs, **options: Any) -> list[int]:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
-        if self.text_first:
+        if self.text_first or any(map(media_in, messages)):  # a processor would ask for the images
             return self.encode(self.text(messages, args, **options))
-        return _one_list(self._apply(messages, args, {**options, **self.options}), "apply_chat_template")
+        return one_list(self._apply(messages, args, {**options, **self.options}), "apply_chat_template")
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`. A special token in it is one id; no token is added around it."""
         try:
             if self.text_first:  # as its apply_chat_template does
-                return _one_list(self.encodes(text, **_AS_TEXT), "the tokenizer")
-            return _one_list(self.encodes.encode(text, add_special_tokens=False), "encode")
+                return one_list(self.encodes(text, **_AS_TEXT), "the tokenizer")
+            return one_list(self.encodes.encode(text, add_special_tokens=False), "encode")
         except (TypeError, ValueError) as error:
             if not _is_unicode(text):
                 raise InputError(
@@ -97,6 +101,26 @@ class ChatTokenizer:
         """Return the text of `ids`, with special tokens."""
         options = {"clean_up_tokenization_spaces": False} if self.text_first else {}
         return str(self.encodes.decode(list(ids), skip_special_tokens=False, **options))
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it is a processor that takes images."""
+        return self.given is not self.encodes and getattr(self.given, "image_processor", None) is not None
+
+    def image_tokens(self) -> dict[str, list[int]]:
+        """Return the ids of tokens that may stand for an image, by the names that the objects give them."""
+        found: dict[str, list[int]] = {}
+        for name, value in self._named_tokens() if self.takes_images else ():
+            ids = self.encode(value) if isinstance(value, str) else [value]
+            found.setdefault(name, ids)
+        return found
+
+    def _named_tokens(self) -> Iterator[tuple[str, str | int]]:
+        """Yield tokens and ids, such as `image_token`, which transformers names by their use."""
+        special = getattr(self.encodes, "special_tokens_map", {})
+        for name, value in (*vars(self.given).items(), *special.items()):
+            if "token" in name and type(value) in (str, int) and value:
+                yield name, value
 
     @property
     def sources(self) -> list[str]:
@@ -175,14 +199,14 @@ def _plain_answer(method: Callable[..., Any]) -> Mapping[str, Any]:
     return {"return_dict": False} if takes else {}
 
 
-def _one_list(answer: Any, who: str) -> list[int]:
+def one_list(answer: Any, who: str) -> list[int]:
     """Return the ids in an answer: a list, an array, a mapping with `input_ids`, or a batch of one."""
     if isinstance(answer, Mapping) and "input_ids" in answer:
         answer = answer["input_ids"]
     answer = getattr(answer, "ids", answer)
     answer = answer.tolist() if hasattr(answer, "tolist") else answer
     if isinstance(answer, list) and len(answer) == 1 and not isinstance(answer[0], int):
-        return _one_list(answer[0], who)
+        return one_list(answer[0], who)
     if not isinstance(answer, list | tuple):
         raise TokenizeError(
             f"{who} returned {type(answer).__name__}: it must return the ids of one conversation"

@@ -15,12 +15,14 @@ from attrs import define, evolve, field, frozen
 
 import tito_core
 from tito_core import Bridge, InputError, Policy, TokenizeFn, render_key, suffix_ids
+from tito_core.media import PlaceholderIds, Placeholders
 from tito_core.policy import STRICT
 from tito_core.seams.probe import probe
 from tito_core.seams.profile import VERSION, Profile
 
 from .clock_use import Moment
 from .kept_files import FORM
+from .placeholders import written_placeholder
 from .profile_cache import ProfileCache
 from .stored_profile import StoredProfile
 from .template_values import plain, plain_objects
@@ -109,12 +111,16 @@ class Rendering(Generic[F]):
         """Return what conversations have learned, without asking for more than the close."""
         return self._learn("grown", self._load_grown)
 
-    def bridge(self, policy: Policy, *, spans: bool) -> Bridge:
+    def bridge(self, policy: Policy, *, spans: bool, media: Placeholders | None) -> Bridge:
         """Return the bridge of a policy, with or without spans."""
-        return self._learn(("bridge", policy, spans), partial(self._make_bridge, policy, spans))
+        return self._learn(("bridge", policy, spans, media), partial(self._make_bridge, policy, spans, media))
 
-    def _make_bridge(self, policy: Policy, spans: bool) -> Bridge:
-        return Bridge(self.tokenize_fn, policy=policy, profile=self.profile(), spans=spans)
+    def _make_bridge(self, policy: Policy, spans: bool, media: Placeholders | None) -> Bridge:
+        return Bridge(self.tokenize_fn, policy=policy, profile=self.profile(), spans=spans, media=media)
+
+    def placeholder(self, candidates: Callable[[], Mapping[str, Sequence[int]]]) -> tuple[int, ...] | None:
+        """Return the one of `candidates` that the template writes for an image; None if it writes none."""
+        return self._learn("placeholder", lambda: written_placeholder(self.tokenize_fn, dict(candidates())))
 
     def _learn(self, what: Hashable, find: Callable[[], T]) -> T:
         """Return what `find` found at an equal moment, or let it find it now."""
@@ -242,6 +248,7 @@ class RenderingFamily(ABC, Generic[F]):
         documents: Objects = None,
         policy: Policy = STRICT,
         spans: bool = True,
+        media: PlaceholderIds | None = None,
         **template_args: Any,
     ) -> Bridge:
         """Return the `tito_core.Bridge` of a rendering, for callers that hold ids and new messages.
@@ -254,6 +261,8 @@ class RenderingFamily(ABC, Generic[F]):
             documents: Documents that the template renders, None for none.
             policy: What to do with cut turns and odd stops.
             spans: Whether to ask which ids belong to which new message.
+            media: The ids that the template writes for a medium, such as `{"image": [151655]}`; None refuses
+                conversations with media.
             template_args: Further variables for the template.
 
         Raises:
@@ -263,7 +272,10 @@ class RenderingFamily(ABC, Generic[F]):
         """
         for name in _OF_BRIDGE & template_args.keys():
             raise InputError(f"{name}: the family sets it itself; make a Bridge to give another one")
-        return self._rendering(tools, documents, template_args).bridge(policy, spans=spans)
+        placeholders = Placeholders.of(media)
+        return self._rendering(tools, documents, template_args).bridge(
+            policy, spans=spans, media=placeholders
+        )
 
     def _rendering(
         self, tools: Objects, documents: Objects, template_args: Mapping[str, Any]

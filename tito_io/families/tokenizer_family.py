@@ -9,12 +9,16 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from tito_core import InputError
+from tito_core import InputError, Reason, Refusal
 from tito_core.ids import checked
+from tito_core.media import Placeholders
+from tito_core.normalization.media import asked, media_of
+from tito_core.seams.placeholders import unplaced
 
 from .chat_tokenizer import ChatTokenizer
 from .clock_use import Moment
 from .folder import generation_stops
+from .images import FirstPrompt, ImageCall, P, WithImages, wordy
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily
 from .stop_ids import configured_stop_ids, eos_ids
 
@@ -162,6 +166,85 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         return self.tokenizer.ids(
             messages, bound.args, **_ending(add_generation_prompt, continue_final_message)
         )
+
+    def placeholders(
+        self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
+    ) -> dict[str, list[int]]:
+        """Return the ids that the template writes for an image, as `try_stitch` and `Bridge` take them.
+
+        They are those of a token that the processor or its tokenizer names, such as `image_token`, and that
+        the template writes exactly once for each image. Without one the result is empty: then conversations
+        with images are refused.
+
+        Args:
+            tools: Tools that the template renders, None for none.
+            documents: Documents that the template renders, None for none.
+            template_args: Further variables for the template.
+        """
+        run = self._rendering(tools, documents, template_args).placeholder(self.tokenizer.image_tokens)
+        return {} if run is None else {"image": list(run)}
+
+    def expand(self, found: P, images: Sequence[Any], **options: Any) -> WithImages[P] | Refusal:
+        """Return a prompt with the ids of its new images in place of placeholders.
+
+        The processor is called with the new ids' text and the new images alone, and a second time beside
+        older images if there are some. It is a refusal if ids outside of the images change, or if older
+        images make a difference. What the processor raises passes through.
+
+        Args:
+            found: The prompt, of `try_stitch` or of a bridge.
+            images: The images of the new messages, in their order, as the processor takes them.
+            options: Further arguments of the processor's call, such as `return_tensors="pt"`.
+
+        Raises:
+            InputError: There are more or fewer images than placeholders, or the family has no processor.
+        """
+        return ImageCall(self.tokenizer, options).expand(found, images)
+
+    def first_prompt(
+        self,
+        messages: Messages,
+        images: Sequence[Any],
+        *,
+        tools: Objects = None,
+        documents: Objects = None,
+        processor_args: Mapping[str, Any] | None = None,
+        **template_args: Any,
+    ) -> FirstPrompt | Refusal:
+        """Return the ids of a conversation that continues no step, with the ids of its images.
+
+        They are those of the processor's call for the whole conversation.
+
+        Args:
+            messages: The conversation; an image is known by its `uuid`, or by its bytes in a data URL.
+            images: All its images, in their order, as the processor takes them.
+            tools: Tools that the template renders, None for none.
+            documents: Documents that the template renders, None for none.
+            processor_args: Further arguments of the processor's call, such as `{"return_tensors": "pt"}`.
+            template_args: Further variables for the template.
+
+        Raises:
+            InputError: There are more or fewer images than in the messages, or the family has no processor.
+            TemplateRefused: The template rejects the messages.
+        """
+        call = ImageCall(self.tokenizer, processor_args or {})
+        placeholders = Placeholders(
+            tuple(
+                (name, tuple(ids))
+                for name, ids in self.placeholders(tools=tools, documents=documents, **template_args).items()
+            )
+        )
+        bound = self.tokenize_fn(tools=tools, documents=documents, **template_args)
+        plain = [dict(message) for message in messages]
+        media = media_of(plain)
+        unfit = unplaced(media, placeholders)
+        if unfit is not None:
+            return unfit
+        words = self.encode(bound.text([wordy(one) for one in plain], add_generation_prompt=True))
+        if placeholders.find(words):
+            return Refusal(Reason.PLACEHOLDERS, "a placeholder stands for no image of the messages")
+        text = bound.text([asked(one) for one in plain], add_generation_prompt=True)
+        return call.first(text, media, images, placeholders)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`. A special token in it is one id; no token is added around it."""

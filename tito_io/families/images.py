@@ -1,0 +1,266 @@
+"""Expand images with a processor in memory: it is asked about the new ids alone.
+
+A processor replaces each placeholder in a text and then tokenizes the text. It may change what stands around
+an image, and may make something else of an image if there are others. So its answer is believed only if
+everything outside of the images is kept id for id, and if older images make no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from tito_core import InputError, Reason, Refusal
+from tito_core.expansion import expand, expanded
+from tito_core.join import NextPrompt
+from tito_core.media import MediaRange, Placeholders
+from tito_core.message import is_media
+from tito_core.normalization.media import Medium
+
+from .chat_tokenizer import ChatTokenizer, one_list
+
+P = TypeVar("P", bound=NextPrompt)
+Ids = tuple[int, ...]
+Pieces = list[Ids]
+
+_OURS = ("text", "images", "add_special_tokens")
+"""Arguments of a processor's call that are not for callers to give."""
+WORD = {"type": "text", "text": "Zebra"}
+"""What stands in place of an image, to see which placeholders are those of images."""
+
+
+@attrs.frozen(kw_only=True)
+class WithImages(Generic[P]):
+    """A prompt with the ids of its new images, and what a model needs beside ids.
+
+    Attributes:
+        prompt: The prompt, without placeholders.
+        inputs: What the processor made of the new images, such as `pixel_values`, under its own names. What
+            belongs to positions in the text is left out.
+    """
+
+    prompt: P
+    inputs: Mapping[str, Any] = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class FirstPrompt:
+    """The ids of a conversation that continues no step, as `Step` takes them.
+
+    Attributes:
+        ids: Ids with those of images.
+        media: Where the images stand in them.
+        inputs: What the processor made of the images, such as `pixel_values`, under its own names.
+    """
+
+    ids: list[int]
+    media: tuple[MediaRange, ...]
+    inputs: Mapping[str, Any] = attrs.field(repr=False)
+
+
+@attrs.frozen(eq=False)
+class ImageCall:
+    """The calls of one processor that are made for the images of one prompt.
+
+    Attributes:
+        tokenizer: The processor and its tokenizer.
+        options: Further arguments of the processor's call.
+    """
+
+    tokenizer: ChatTokenizer
+    options: Mapping[str, Any]
+
+    def __attrs_post_init__(self) -> None:
+        """Check the arguments."""
+        if not self.tokenizer.takes_images:
+            raise InputError(
+                f"images: a {type(self.tokenizer.given).__name__} takes none; make the family of a processor"
+            )
+        for name in self.options.keys() & set(_OURS):
+            raise InputError(f"{name}: is given by the family itself; leave it out")
+
+    def expand(self, found: P, images: Sequence[Any]) -> WithImages[P] | Refusal:
+        """Return a prompt with the ids of its new images."""
+        _check_count(images, found.unexpanded)
+        if not images:
+            return WithImages(prompt=found, inputs={})
+        base = found.ids.length - len(found.added)
+        new = [one.moved(-base) for one in found.media[len(found.media) - found.unexpanded :]]
+        text = self._text_of(found.added)
+        if text is None:
+            return Refusal(Reason.MULTIMODAL, "the new ids are not those of their own text")
+        answer = self._answer(self._begin + text, images, found.added, new)
+        if isinstance(answer, Refusal):
+            return answer
+        pieces, inputs = answer
+        if self._may_merge(found.added, new[0], pieces[0]):
+            return Refusal(Reason.MULTIMODAL, "what stands before the image may change with the older text")
+        older = len(found.media) - found.unexpanded
+        if older and not self._independent(older, text, images, expand(found.added, new, pieces)):
+            return Refusal(Reason.MULTIMODAL, "what the processor makes of an image depends on other images")
+        return WithImages(prompt=expanded(found, pieces), inputs=inputs)
+
+    def first(
+        self, text: str, media: Sequence[Medium], images: Sequence[Any], placeholders: Placeholders
+    ) -> FirstPrompt | Refusal:
+        """Return the ids of a whole conversation; its text has placeholders for its media, and no others."""
+        _check_count(images, len(media))
+        ids = tuple(self.tokenizer.encode(text))
+        places = placeholders.find(ids)
+        if [name for _, name in places] != [one.modality for one in media]:
+            return Refusal(Reason.PLACEHOLDERS, f"{len(places)} placeholders stand for {len(media)} images")
+        new = [_range(one, place, placeholders) for one, (place, _) in zip(media, places, strict=True)]
+        answer = self._answer(text, images, ids, new)
+        if isinstance(answer, Refusal):
+            return answer
+        whole, ranges = expand(ids, new, answer[0])
+        return FirstPrompt(ids=whole, media=tuple(ranges), inputs=answer[1])
+
+    def _answer(
+        self, text: str, images: Sequence[Any], ids: Ids, media: Sequence[MediaRange]
+    ) -> tuple[Pieces, Mapping[str, Any]] | Refusal:
+        """Return the ids of each image in the text of `ids`, and what else the processor says."""
+        answer = self._call(text, images)
+        whole = self._ids_of(answer, ids)
+        pieces = pieces_between(ids, media, whole)
+        if pieces is None:
+            pieces = [self._alone(one, image) for one, image in zip(media, images, strict=True)]
+        if not all(pieces) or expand(ids, media, pieces)[0] != list(whole):
+            return Refusal(Reason.MULTIMODAL, "the processor changes ids outside of the images")
+        return pieces, dict(_without_positions(answer, len(one_list(answer, "the processor"))))
+
+    def _alone(self, one: MediaRange, image: Any) -> Ids:
+        """Return the ids of an image that stands alone; they say where one ends beside another."""
+        answer = self._call(self._begin + self.tokenizer.decode(one.collapsed), [image])
+        return self._ids_of(answer, one.collapsed)
+
+    def _independent(
+        self,
+        older: int,
+        text: str,
+        images: Sequence[Any],
+        expanded: tuple[Sequence[int], Sequence[MediaRange]],
+    ) -> bool:
+        """Return whether the new images have the same ids as one image alone, and after `older` ones.
+
+        Older images were expanded when they were fewer, so that their number must not count either.
+        """
+        ids, media = expanded
+        first, kept = media[0], tuple(ids[media[0].offset :])
+        if len(images) > 1 and self._alone(first, images[0]) != kept[: first.length]:
+            return False
+        before = self._begin + self.tokenizer.decode(first.collapsed) * older
+        answer = self._call(before + text, [*[images[0]] * older, *images])
+        return tuple(one_list(answer, "the processor"))[-len(kept) :] == kept
+
+    def _may_merge(self, ids: Sequence[int], one: MediaRange, piece: Ids) -> bool:
+        """Return whether an image's first id may depend on the text before the new ids.
+
+        A tokenizer splits a text at added tokens first, so that one of them keeps the two apart.
+        """
+        borders = getattr(self.tokenizer.encodes, "added_tokens_decoder", {})
+        return piece[0] not in borders and not any(index in borders for index in ids[: one.offset])
+
+    def _text_of(self, ids: Sequence[int]) -> str | None:
+        """Return a text that has these ids, None without one."""
+        text = self.tokenizer.decode(ids)
+        return text if self.tokenizer.encode(text) == list(ids) else None
+
+    @property
+    def _begin(self) -> str:
+        """The text that begins a sequence: some processors write it where a text has none."""
+        return getattr(self.tokenizer.encodes, "bos_token", None) or ""
+
+    def _ids_of(self, answer: Mapping[str, Any], ids: Ids) -> Ids:
+        """Return the ids in an answer, without the beginning of a sequence that `ids` have not."""
+        begin = getattr(self.tokenizer.encodes, "bos_token_id", None)
+        whole = tuple(one_list(answer, "the processor"))
+        return whole[1:] if whole[0] == begin != ids[0] else whole
+
+    def _call(self, text: str, images: Sequence[Any]) -> Mapping[str, Any]:
+        # as transformers' own ProcessorMixin.apply_chat_template calls it
+        shown = {"images": [list(images)]} if images else {}
+        answer = self.tokenizer.given(text=text, **shown, add_special_tokens=False, **self.options)
+        if not isinstance(answer, Mapping):
+            raise InputError(f"the processor answers with {type(answer).__name__}: it must give a mapping")
+        return answer
+
+
+def pieces_between(ids: Sequence[int], media: Sequence[MediaRange], whole: Sequence[int]) -> Pieces | None:
+    """Return the ids of each medium in `whole`, given collapsed `ids`; None unless they are clear.
+
+    What stands around the media must be in `whole` too, and at one place only.
+
+    >>> cat, dog = (MediaRange(modality="image", identity=key, offset=at, length=1, collapsed=(7,))
+    ...             for key, at in [("cat", 1), ("dog", 3)])
+    >>> pieces_between([5, 7, 6, 7, 4], [cat, dog], [5, 7, 7, 6, 8, 7, 4])
+    [(7, 7), (8, 7)]
+    >>> pieces_between([5, 7, 6, 7, 4], [cat, dog], [5, 7, 6, 6, 7, 4]) is None
+    True
+    """
+    if not media:
+        return []
+    texts = list(_texts_around(tuple(ids), media))
+    first = _spans(tuple(whole), texts)
+    last = _spans(tuple(whole[::-1]), [text[::-1] for text in texts[::-1]])
+    if first is None or last is None:
+        return None
+    turned = [(len(whole) - stop, len(whole) - start) for start, stop in last[::-1]]
+    return [tuple(whole[start:stop]) for start, stop in first] if first == turned else None
+
+
+def _texts_around(ids: Ids, media: Sequence[MediaRange]) -> Iterator[Ids]:
+    end = 0
+    for one in media:
+        yield ids[end : one.offset]
+        end = one.stop
+    yield ids[end:]
+
+
+def _spans(whole: Ids, texts: Sequence[Ids]) -> list[tuple[int, int]] | None:
+    """Return from where to where each medium goes, each as short as the texts around it allow."""
+    start, last = len(texts[0]), len(whole) - len(texts[-1])
+    if whole[:start] != texts[0] or whole[last:] != texts[-1]:
+        return None
+    found = []
+    for text in texts[1:-1]:
+        stop = next((at for at in range(start + 1, last) if whole[at : at + len(text)] == text), last)
+        found.append((start, stop))
+        start = stop + len(text)
+    return [*found, (start, last)] if start < last else None
+
+
+def wordy(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with a word in place of each medium."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [WORD if is_media(part) else part for part in content]}
+
+
+def _range(medium: Medium, place: int, placeholders: Placeholders) -> MediaRange:
+    run = placeholders.ids(medium.modality) or ()
+    return MediaRange(
+        modality=medium.modality,
+        identity=medium.identity or "",
+        offset=place,
+        length=len(run),
+        collapsed=run,
+    )
+
+
+def _check_count(images: Sequence[Any], count: int) -> None:
+    if len(images) != count:
+        raise InputError(f"images has {len(images)} items, the new messages have {count}: give those alone")
+
+
+def _without_positions(answer: Mapping[str, Any], count: int) -> Iterator[tuple[str, Any]]:
+    """Yield what a processor says about images: everything but what has a value for each id of the text."""
+    for name, value in answer.items():
+        shape = tuple(getattr(value, "shape", ()))
+        if isinstance(value, list) and len(value) == 1 and hasattr(value[0], "__len__"):
+            shape = (1, len(value[0]))
+        if shape[:2] != (1, count):
+            yield name, value
