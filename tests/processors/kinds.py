@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -327,6 +328,24 @@ KINDS = {
         image="<|image|>",
     ),
 }
+
+
+REAL = {
+    "gemma3": ("gemma3", "chat_template.jinja"),
+    "qwen3-vl": ("qwen3", "chat_template.vl.jinja"),
+    "qwen2.5-vl": ("qwen2.5", None),
+    "pixtral": ("mistral-tekken", "chat_template.ministral-3-reasoning.jinja"),
+}
+"""Kinds whose vocabulary and template are among those of `TITO_FAMILIES`: a folder, and a template in it."""
+
+
+def real(name: str, families: Path) -> Any:
+    """Return a kind's processor with its real vocabulary and template."""
+    folder, template = REAL[name]
+    kind = KINDS[name]
+    tokenizer = tokenizer_of(kind, (families / folder / "tokenizer.json").read_text())
+    text = None if template is None else (families / folder / template).read_text()
+    return processor_of(kind, tokenizer=tokenizer, template=text)
 
 
 @cache

@@ -6,7 +6,7 @@ makes that keeps no ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -14,12 +14,11 @@ import attrs
 
 from tito_core import Message, Policy, Refusal, Step, Truncated, try_stitch
 from tito_core.expansion import collapse
-from tito_io.families import TokenizerFamily
+from tito_io.families import Family, TokenizerFamily
 from tito_io.families.chat_tokenizer import one_list
 
 SIZES = {"wide": (150, 60), "tall": (40, 120), "small": (30, 30)}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-STOP = "<|im_end|>"
 
 
 @attrs.frozen
@@ -29,13 +28,13 @@ class Turn:
     Attributes:
         new: The messages.
         said: The model's turn.
-        text: What was sampled.
+        text: What was sampled before the stop.
         truncated: Whether the turn was cut short.
     """
 
     new: Sequence[Message]
     said: Message = attrs.field(factory=lambda: {"role": "assistant", "content": "I see."})
-    text: str = "I see." + STOP
+    text: str = "I see."
     truncated: bool = False
 
 
@@ -61,7 +60,7 @@ SHAPES: Mapping[str, Sequence[Turn]] = {
         Turn(
             [HELLO],
             {"role": "assistant", "content": "So.", "tool_calls": [CALL]},
-            f"So.\n<call>look</call>{STOP}",
+            "So.\n<call>look</call>",
         ),
         Turn([showing("tall", "Done.", role="tool", tool_call_id="call_1")]),
     ],
@@ -73,7 +72,7 @@ SHAPES: Mapping[str, Sequence[Turn]] = {
         Turn(
             [showing("wide", "A?")],
             {"role": "assistant", "content": "I see.", "reasoning_content": "Hm."},
-            f"<think>Hm.</think>\n\nI see.{STOP}",
+            "<think>Hm.</think>\n\nI see.",
         ),
         Turn([showing("tall", "B?")]),
     ],
@@ -93,12 +92,18 @@ class Verdict:
     why: str = ""
 
 
-def judged(family: TokenizerFamily, processor: Any, turns: Sequence[Turn], **options: Any) -> Verdict:
-    """Play a conversation, and compare each prompt with the processor's call for the whole of it."""
+def judged(
+    processor: Any, turns: Sequence[Turn], image: Callable[[tuple[int, int]], Any], **options: Any
+) -> Verdict:
+    """Play a conversation, and compare each prompt with the processor's call for the whole of it.
+
+    `image` makes an image of a size, and `options` are further arguments of the processor's call.
+    """
+    family = Family.of(processor)
     steps: list[Step] = []
     images: list[Any] = []
     for turn in turns:
-        new = list(pictures(turn.new))
+        new = [image(SIZES[name]) for name in names(turn.new)]
         images += new
         step = _next(family, steps, turn, new, options)
         if isinstance(step, Refusal):
@@ -116,20 +121,23 @@ def whole(processor: Any, text: str, images: Sequence[Any], **options: Any) -> l
     return one_list(processor(text=text, add_special_tokens=False, **shown, **options), "the processor")
 
 
-def pictures(messages: Sequence[Message]) -> Iterator[Any]:
-    """Yield the images of messages."""
+def picture(size: tuple[int, int]) -> Any:
+    """Return an image of a size."""
     image: Any = import_module("PIL.Image")
-    for message in messages:
-        for part in message["content"]:
-            if "uuid" in part:
-                yield image.new("RGB", SIZES[part["uuid"]])
+    return image.new("RGB", size)
+
+
+def names(messages: Sequence[Message]) -> list[str]:
+    """Return the names of the images in messages."""
+    return [part["uuid"] for message in messages for part in message["content"] if "uuid" in part]
 
 
 def _next(
     family: TokenizerFamily, steps: Sequence[Step], turn: Turn, images: Sequence[Any], options: Any
 ) -> Step | Refusal:
     """Return the next step; the first one by the processor's whole call."""
-    sampled = family.encode(turn.text)
+    stop = [] if turn.truncated else family.suffix()[:1]
+    sampled = [*family.encode(turn.text), *stop]
     if not steps:
         first = family.first_prompt(turn.new, images, processor_args=options)
         if isinstance(first, Refusal):

@@ -20,6 +20,7 @@ from tito_core.message import is_media
 from tito_core.normalization.media import Medium
 
 from .chat_tokenizer import ChatTokenizer, one_list
+from .wider_ranges import widened, wider_ranges
 
 P = TypeVar("P", bound=NextPrompt)
 Ids = tuple[int, ...]
@@ -60,6 +61,21 @@ class FirstPrompt:
     inputs: Mapping[str, Any] = attrs.field(repr=False)
 
 
+@attrs.frozen
+class Answer:
+    """What a processor makes of a text with images.
+
+    Attributes:
+        ranges: Where the images stand in the collapsed ids.
+        pieces: The ids of each.
+        inputs: What else it says about the images.
+    """
+
+    ranges: Sequence[MediaRange]
+    pieces: Pieces
+    inputs: Mapping[str, Any]
+
+
 @attrs.frozen(eq=False)
 class ImageCall:
     """The calls of one processor that are made for the images of one prompt.
@@ -94,13 +110,13 @@ class ImageCall:
         answer = self._answer(self._begin + text, images, found.added, new)
         if isinstance(answer, Refusal):
             return answer
-        pieces, inputs = answer
-        if self._may_merge(found.added, new[0], pieces[0]):
+        wide = widened(found, answer.ranges)
+        if wide is None or self._may_merge(found.added, answer):
             return Refusal(Reason.MULTIMODAL, "what stands before the image may change with the older text")
         older = len(found.media) - found.unexpanded
-        if older and not self._independent(older, text, images, expand(found.added, new, pieces)):
+        if older and not self._independent(older, found.added, images, answer):
             return Refusal(Reason.MULTIMODAL, "what the processor makes of an image depends on other images")
-        return WithImages(prompt=expanded(found, pieces), inputs=inputs)
+        return WithImages(prompt=expanded(wide, answer.pieces), inputs=answer.inputs)
 
     def first(
         self, text: str, media: Sequence[Medium], images: Sequence[Any], placeholders: Placeholders
@@ -115,53 +131,56 @@ class ImageCall:
         answer = self._answer(text, images, ids, new)
         if isinstance(answer, Refusal):
             return answer
-        whole, ranges = expand(ids, new, answer[0])
-        return FirstPrompt(ids=whole, media=tuple(ranges), inputs=answer[1])
+        whole, ranges = expand(ids, answer.ranges, answer.pieces)
+        return FirstPrompt(ids=whole, media=tuple(ranges), inputs=answer.inputs)
 
     def _answer(
         self, text: str, images: Sequence[Any], ids: Ids, media: Sequence[MediaRange]
-    ) -> tuple[Pieces, Mapping[str, Any]] | Refusal:
-        """Return the ids of each image in the text of `ids`, and what else the processor says."""
-        answer = self._call(text, images)
-        whole = self._ids_of(answer, ids)
-        pieces = pieces_between(ids, media, whole)
-        if pieces is None:
-            pieces = [self._alone(one, image) for one, image in zip(media, images, strict=True)]
-        if not all(pieces) or expand(ids, media, pieces)[0] != list(whole):
-            return Refusal(Reason.MULTIMODAL, "the processor changes ids outside of the images")
-        return pieces, dict(_without_positions(answer, len(one_list(answer, "the processor"))))
+    ) -> Answer | Refusal:
+        """Return what the processor makes of the text of collapsed `ids`."""
+        given = self._call(text, images)
+        whole = self._ids_of(given, ids)
+        inputs = dict(_without_positions(given, len(one_list(given, "the processor"))))
+        for ranges in wider_ranges(ids, media):
+            pieces = pieces_between(ids, ranges, whole)
+            if pieces is not None:
+                return Answer(ranges, pieces, inputs)
+        pieces = [self._alone(one, image) for one, image in zip(media, images, strict=True)]
+        if all(pieces) and expand(ids, media, pieces)[0] == list(whole):
+            return Answer(media, pieces, inputs)
+        return Refusal(Reason.MULTIMODAL, "the processor changes ids outside of the images")
 
     def _alone(self, one: MediaRange, image: Any) -> Ids:
         """Return the ids of an image that stands alone; they say where one ends beside another."""
         answer = self._call(self._begin + self.tokenizer.decode(one.collapsed), [image])
         return self._ids_of(answer, one.collapsed)
 
-    def _independent(
-        self,
-        older: int,
-        text: str,
-        images: Sequence[Any],
-        expanded: tuple[Sequence[int], Sequence[MediaRange]],
-    ) -> bool:
+    def _independent(self, older: int, ids: Ids, images: Sequence[Any], answer: Answer) -> bool:
         """Return whether the new images have the same ids as one image alone, and after `older` ones.
 
         Older images were expanded when they were fewer, so that their number must not count either.
         """
-        ids, media = expanded
-        first, kept = media[0], tuple(ids[media[0].offset :])
-        if len(images) > 1 and self._alone(first, images[0]) != kept[: first.length]:
-            return False
-        before = self._begin + self.tokenizer.decode(first.collapsed) * older
-        answer = self._call(before + text, [*[images[0]] * older, *images])
-        return tuple(one_list(answer, "the processor"))[-len(kept) :] == kept
+        first = answer.ranges[0]
+        whole = tuple(expand(ids, answer.ranges, answer.pieces)[0])
+        if len(images) > 1:
+            start = ids[: first.stop]
+            alone = self._ids_of(self._call(self._begin + self.tokenizer.decode(start), images[:1]), start)
+            if alone != whole[: first.offset + len(answer.pieces[0])]:
+                return False
+        before = self.tokenizer.decode(first.collapsed) * older
+        text = self._begin + before + self.tokenizer.decode(ids)
+        beside = self._call(text, [*[images[0]] * older, *images])
+        kept = whole[first.offset :]
+        return tuple(one_list(beside, "the processor"))[-len(kept) :] == kept
 
-    def _may_merge(self, ids: Sequence[int], one: MediaRange, piece: Ids) -> bool:
+    def _may_merge(self, ids: Sequence[int], answer: Answer) -> bool:
         """Return whether an image's first id may depend on the text before the new ids.
 
         A tokenizer splits a text at added tokens first, so that one of them keeps the two apart.
         """
         borders = getattr(self.tokenizer.encodes, "added_tokens_decoder", {})
-        return piece[0] not in borders and not any(index in borders for index in ids[: one.offset])
+        before = ids[: answer.ranges[0].offset]
+        return answer.pieces[0][0] not in borders and not any(index in borders for index in before)
 
     def _text_of(self, ids: Sequence[int]) -> str | None:
         """Return a text that has these ids, None without one."""
@@ -201,7 +220,7 @@ def pieces_between(ids: Sequence[int], media: Sequence[MediaRange], whole: Seque
     True
     """
     if not media:
-        return []
+        return [] if tuple(ids) == tuple(whole) else None
     texts = list(_texts_around(tuple(ids), media))
     first = _spans(tuple(whole), texts)
     last = _spans(tuple(whole[::-1]), [text[::-1] for text in texts[::-1]])
