@@ -23,6 +23,7 @@ import attrs
 import httpx2
 
 from tests.environment import Environment, Say, cache, locked
+from tests.torchvision_operators import declare_operators
 from tito_io.families.family import Family
 
 from . import tiny_model
@@ -72,20 +73,6 @@ WORKER_FLAGS = (
     "--kv-cache-memory-bytes=67108864",
 )
 
-SHIM = '''\
-"""Declares this package's operators, which no library brings along here: else it cannot be imported."""
-import pathlib
-import re
-
-import torch
-
-library = torch.library.Library("torchvision", "DEF")
-source = (pathlib.Path(__file__).parent / "_meta_registrations.py").read_text()
-for name in sorted(set(re.findall(r'register_(?:fake|meta)\\("(?:torchvision::)?(\\w+)"', source))):
-    boxes = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-    library.define(name + (boxes if name.endswith("nms") else "(Tensor a) -> Tensor"))
-'''
-
 
 @attrs.frozen
 class Deployment:
@@ -130,10 +117,7 @@ def _named(found: Environment) -> None:
     folder = packages / "vllm-0.31.0+cpu.dist-info"
     folder.mkdir(exist_ok=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.31.0+cpu\n")
-    (packages / "torchvision" / "_cpu_shim.py").write_text(SHIM)
-    first = packages / "torchvision" / "__init__.py"
-    if "_cpu_shim" not in first.read_text():
-        first.write_text("from . import _cpu_shim\n" + first.read_text())
+    declare_operators(packages)
 
 
 def described(say: Say) -> Path:

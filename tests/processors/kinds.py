@@ -18,6 +18,11 @@ from typing import Any
 import attrs
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from .shapes import SHAPES
+
+SIDE_BY_SIDE = ("two in the first turn", "two in one")
+WITH_OLDER = ("third turn", "two in one", "same twice", "after a cut turn", "after reasoning")
+
 MARKS = ("<|im_start|>", "<|im_end|>", "<think>", "</think>")
 TEMPLATE = """
 {%- macro body(content) -%}
@@ -61,6 +66,7 @@ class Kind:
         image: What the template writes for an image.
         video_processor: The class of the video processor in it, None without one.
         call: Arguments without which its call fails.
+        refused: Conversations in which an image cannot be expanded.
     """
 
     processor: str
@@ -72,6 +78,7 @@ class Kind:
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     video_processor: str | None = None
     call: Mapping[str, Any] = attrs.field(factory=dict)
+    refused: tuple[str, ...] = ()
 
 
 QWEN = {"image_token": "<|image_pad|>", "video_token": "<|video_pad|>"}
@@ -149,6 +156,7 @@ KINDS = {
         settings={"image_seq_len": 4},
         tokens={**IDEFICS, "image_boundary_token": "<fake_token_around_image>"},
         image="<image>",
+        refused=SIDE_BY_SIDE,
     ),
     "llava": Kind(
         processor="LlavaProcessor",
@@ -174,6 +182,7 @@ KINDS = {
         settings={"num_image_tokens": 4, "vision_feature_select_strategy": "full"},
         tokens={"image_token": "<image>", "video_token": "<video>"},
         image="<image>\\n",
+        refused=WITH_OLDER,
     ),
     "gemma3": Kind(
         processor="Gemma3Processor",
@@ -182,6 +191,7 @@ KINDS = {
         settings={"image_seq_length": 4},
         tokens=GEMMA,
         image="<start_of_image>",
+        refused=SIDE_BY_SIDE,
     ),
     "pixtral": Kind(
         processor="PixtralProcessor",
@@ -297,6 +307,7 @@ KINDS = {
             "sep_token": "<reserved08706>",
         },
         image="<image>",
+        refused=tuple(SHAPES),
     ),
     "janus": Kind(
         processor="JanusProcessor",
@@ -330,18 +341,19 @@ KINDS = {
 }
 
 
-REAL = {
-    "gemma3": ("gemma3", "chat_template.jinja"),
-    "qwen3-vl": ("qwen3", "chat_template.vl.jinja"),
-    "qwen2.5-vl": ("qwen2.5", None),
-    "pixtral": ("mistral-tekken", "chat_template.ministral-3-reasoning.jinja"),
+REAL: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
+    "gemma3": ("gemma3", "chat_template.jinja", ("tool result",)),
+    "qwen3-vl": ("qwen3", "chat_template.vl.jinja", ()),
+    "qwen2.5-vl": ("qwen2.5", None, ()),
+    "pixtral": ("mistral-tekken", "chat_template.ministral-3-reasoning.jinja", ("tool result",)),
 }
-"""Kinds whose vocabulary and template are among those of `TITO_FAMILIES`: a folder, and a template in it."""
+"""Kinds whose vocabulary and template are among those of `TITO_FAMILIES`: a folder, a template in it, and the
+conversations that it does not render."""
 
 
 def real(name: str, families: Path) -> Any:
     """Return a kind's processor with its real vocabulary and template."""
-    folder, template = REAL[name]
+    folder, template, _ = REAL[name]
     kind = KINDS[name]
     tokenizer = tokenizer_of(kind, (families / folder / "tokenizer.json").read_text())
     text = None if template is None else (families / folder / template).read_text()

@@ -92,14 +92,23 @@ class Verdict:
     why: str = ""
 
 
-def judged(
-    processor: Any, turns: Sequence[Turn], image: Callable[[tuple[int, int]], Any], **options: Any
-) -> Verdict:
-    """Play a conversation, and compare each prompt with the processor's call for the whole of it.
+def verdicts(processor: Any, image: Callable[[tuple[int, int]], Any], **options: Any) -> dict[str, Verdict]:
+    """Return what becomes of each conversation.
 
     `image` makes an image of a size, and `options` are further arguments of the processor's call.
     """
     family = Family.of(processor)
+    return {name: judged(family, processor, turns, image, **options) for name, turns in SHAPES.items()}
+
+
+def judged(
+    family: TokenizerFamily,
+    processor: Any,
+    turns: Sequence[Turn],
+    image: Callable[[tuple[int, int]], Any],
+    **options: Any,
+) -> Verdict:
+    """Play a conversation, and compare each prompt with the processor's call for the whole of it."""
     steps: list[Step] = []
     images: list[Any] = []
     for turn in turns:
@@ -158,7 +167,7 @@ def _next(
         policy=Policy(truncated=Truncated.CLOSE),
         media=family.placeholders(),
     )
-    grown = found if isinstance(found, Refusal) else family.expand(found, images, **options)
+    grown = found if isinstance(found, Refusal) else family.expand(found, images, processor_args=options)
     if isinstance(grown, Refusal):
         return grown
     return grown.prompt.then(completion=[turn.said], completion_ids=sampled, truncated=turn.truncated)

@@ -107,7 +107,7 @@ class ImageCall:
         text = self._text_of(found.added)
         if text is None:
             return Refusal(Reason.MULTIMODAL, "the new ids are not those of their own text")
-        answer = self._answer(self._begin + text, images, found.added, new)
+        answer = self._answer(self._begin, text, images, found.added, new)
         if isinstance(answer, Refusal):
             return answer
         wide = widened(found, answer.ranges)
@@ -128,18 +128,18 @@ class ImageCall:
         if [name for _, name in places] != [one.modality for one in media]:
             return Refusal(Reason.PLACEHOLDERS, f"{len(places)} placeholders stand for {len(media)} images")
         new = [_range(one, place, placeholders) for one, (place, _) in zip(media, places, strict=True)]
-        answer = self._answer(text, images, ids, new)
+        answer = self._answer("", text, images, ids, new)
         if isinstance(answer, Refusal):
             return answer
         whole, ranges = expand(ids, answer.ranges, answer.pieces)
         return FirstPrompt(ids=whole, media=tuple(ranges), inputs=answer.inputs)
 
     def _answer(
-        self, text: str, images: Sequence[Any], ids: Ids, media: Sequence[MediaRange]
+        self, begin: str, text: str, images: Sequence[Any], ids: Ids, media: Sequence[MediaRange]
     ) -> Answer | Refusal:
-        """Return what the processor makes of the text of collapsed `ids`."""
-        given = self._call(text, images)
-        whole = self._ids_of(given, ids)
+        """Return what the processor makes of the text of collapsed `ids`, which `begin` stands before."""
+        given = self._call(begin + text, images)
+        whole = self._ids_after(begin, given)
         inputs = dict(_without_positions(given, len(one_list(given, "the processor"))))
         for ranges in wider_ranges(ids, media):
             pieces = pieces_between(ids, ranges, whole)
@@ -153,7 +153,7 @@ class ImageCall:
     def _alone(self, one: MediaRange, image: Any) -> Ids:
         """Return the ids of an image that stands alone; they say where one ends beside another."""
         answer = self._call(self._begin + self.tokenizer.decode(one.collapsed), [image])
-        return self._ids_of(answer, one.collapsed)
+        return self._ids_after(self._begin, answer)
 
     def _independent(self, older: int, ids: Ids, images: Sequence[Any], answer: Answer) -> bool:
         """Return whether the new images have the same ids as one image alone, and after `older` ones.
@@ -163,9 +163,8 @@ class ImageCall:
         first = answer.ranges[0]
         whole = tuple(expand(ids, answer.ranges, answer.pieces)[0])
         if len(images) > 1:
-            start = ids[: first.stop]
-            alone = self._ids_of(self._call(self._begin + self.tokenizer.decode(start), images[:1]), start)
-            if alone != whole[: first.offset + len(answer.pieces[0])]:
+            alone = self._call(self._begin + self.tokenizer.decode(ids[: first.stop]), images[:1])
+            if self._ids_after(self._begin, alone) != whole[: first.offset + len(answer.pieces[0])]:
                 return False
         before = self.tokenizer.decode(first.collapsed) * older
         text = self._begin + before + self.tokenizer.decode(ids)
@@ -192,11 +191,9 @@ class ImageCall:
         """The text that begins a sequence: some processors write it where a text has none."""
         return getattr(self.tokenizer.encodes, "bos_token", None) or ""
 
-    def _ids_of(self, answer: Mapping[str, Any], ids: Ids) -> Ids:
-        """Return the ids in an answer, without the beginning of a sequence that `ids` have not."""
-        begin = getattr(self.tokenizer.encodes, "bos_token_id", None)
-        whole = tuple(one_list(answer, "the processor"))
-        return whole[1:] if whole[0] == begin != ids[0] else whole
+    def _ids_after(self, begin: str, answer: Mapping[str, Any]) -> Ids:
+        """Return the ids in an answer that come after those of the text's beginning."""
+        return tuple(one_list(answer, "the processor"))[len(self.tokenizer.encode(begin)) :]
 
     def _call(self, text: str, images: Sequence[Any]) -> Mapping[str, Any]:
         # as transformers' own ProcessorMixin.apply_chat_template calls it

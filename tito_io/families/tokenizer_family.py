@@ -184,7 +184,9 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         run = self._rendering(tools, documents, template_args).placeholder(self.tokenizer.image_tokens)
         return {} if run is None else {"image": list(run)}
 
-    def expand(self, found: P, images: Sequence[Any], **options: Any) -> WithImages[P] | Refusal:
+    def expand(
+        self, found: P, images: Sequence[Any], *, processor_args: Mapping[str, Any] | None = None
+    ) -> WithImages[P] | Refusal:
         """Return a prompt with the ids of its new images in place of placeholders.
 
         The processor is called with the new ids' text and the new images alone, and a second time beside
@@ -194,12 +196,12 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         Args:
             found: The prompt, of `try_stitch` or of a bridge.
             images: The images of the new messages, in their order, as the processor takes them.
-            options: Further arguments of the processor's call, such as `return_tensors="pt"`.
+            processor_args: Further arguments of the processor's call, such as `{"return_tensors": "pt"}`.
 
         Raises:
             InputError: There are more or fewer images than placeholders, or the family has no processor.
         """
-        return ImageCall(self.tokenizer, options).expand(found, images)
+        return ImageCall(self.tokenizer, processor_args or {}).expand(found, images)
 
     def first_prompt(
         self,
@@ -228,12 +230,8 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
             TemplateRefused: The template rejects the messages.
         """
         call = ImageCall(self.tokenizer, processor_args or {})
-        placeholders = Placeholders(
-            tuple(
-                (name, tuple(ids))
-                for name, ids in self.placeholders(tools=tools, documents=documents, **template_args).items()
-            )
-        )
+        named = self.placeholders(tools=tools, documents=documents, **template_args)
+        placeholders = Placeholders(tuple((name, tuple(ids)) for name, ids in named.items()))
         bound = self.tokenize_fn(tools=tools, documents=documents, **template_args)
         plain = [dict(message) for message in messages]
         media = media_of(plain)
