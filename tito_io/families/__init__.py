@@ -2,7 +2,17 @@
 
 from .family import Bound, Family
 from .folder import FolderError
+from .images import FirstPrompt, WithImages
 from .stored_profile import StoredProfile
 from .tokenizer_family import TokenizerBound, TokenizerFamily
 
-__all__ = ["Bound", "Family", "FolderError", "StoredProfile", "TokenizerBound", "TokenizerFamily"]
+__all__ = [
+    "Bound",
+    "Family",
+    "FirstPrompt",
+    "FolderError",
+    "StoredProfile",
+    "TokenizerBound",
+    "TokenizerFamily",
+    "WithImages",
+]

@@ -80,7 +80,8 @@ class ChatTokenizer:
 
     def ids(self, messages: Sequence[Mapping[str, Any]], args: RenderArgs, **options: Any) -> list[int]:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
-        if self.text_first or any(map(media_in, messages)):  # a processor would ask for the images
+        shows = self.takes_images and any(map(media_in, messages))  # it would ask for the images themselves
+        if self.text_first or shows:
             return self.encode(self.text(messages, args, **options))
         return one_list(self._apply(messages, args, {**options, **self.options}), "apply_chat_template")
 

@@ -43,7 +43,7 @@ class WithImages(Generic[P]):
     """
 
     prompt: P
-    inputs: Mapping[str, Any] = attrs.field(repr=False)
+    inputs: Mapping[str, Any] = attrs.field(repr=False, eq=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +58,7 @@ class FirstPrompt:
 
     ids: list[int]
     media: tuple[MediaRange, ...]
-    inputs: Mapping[str, Any] = attrs.field(repr=False)
+    inputs: Mapping[str, Any] = attrs.field(repr=False, eq=False)
 
 
 @attrs.frozen

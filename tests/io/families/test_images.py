@@ -27,8 +27,10 @@ from tito_core import (
     try_stitch,
 )
 from tito_core.expansion import to_send
+from tito_core.media import MediaRange
 from tito_io.families import Family, TokenizerFamily
 from tito_io.families.images import FirstPrompt, WithImages
+from tito_io.families.wider_ranges import wider_ranges
 
 ALL = tuple(SHAPES)
 LATER = ("third turn", "two in one", "same twice", "after a cut turn", "after reasoning")
@@ -85,6 +87,15 @@ PLAIN = (
 """A template without special tokens."""
 
 
+OPEN = (
+    "{% for m in messages %}<|im_start|>{{ m.role }} {% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for part in m.content %}{{ part.text if part.type == 'text' else '<image>' }}{% endfor %}{% endif %}"
+    "{% if m.role == 'assistant' %}<|im_end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '\n<|im_start|>assistant ' }}{% endif %}"
+)
+"""A template that closes a user's message by the generation prompt alone."""
+
+
 def first_step(family: TokenizerFamily, *parts: str, said: str = "I see.") -> Step:
     message = showing(*parts)
     first = family.first_prompt([message], [SIZES[part] for part in parts if part in SIZES])
@@ -118,7 +129,9 @@ def test_the_placeholder_is_the_token_that_the_template_writes_for_each_image() 
     assert Family.of(processor.tokenizer, template=processor.chat_template).placeholders() == {}
 
 
-@pytest.mark.parametrize(("image", "known"), [("", {}), ("<row>", {}), ("<start>", {"image": "<start>"})])
+@pytest.mark.parametrize(
+    ("image", "known"), [("", {}), ("<row>", {}), ("<image><image>", {}), ("<start>", {"image": "<start>"})]
+)
 def test_a_token_that_nothing_names_is_no_placeholder(image: str, known: dict[str, str]) -> None:
     family = Family.of(ToyProcessor(image=image))
     assert family.placeholders() == {name: family.encode(one) for name, one in known.items()}
@@ -208,12 +221,16 @@ def test_a_first_prompt_whose_images_are_not_clear_is_refused(message: Any, reas
     assert found.reason is Reason[reason]
 
 
-def test_a_text_that_spells_the_placeholder_of_an_image_that_is_dropped_is_refused() -> None:
+@pytest.mark.parametrize("text", ["Look: <image>", "Look:"])
+def test_an_image_that_the_template_drops_is_refused(text: str) -> None:
     processor = ToyProcessor()
     template = processor.chat_template
-    processor.chat_template = template.replace("part.type == 'image'", "part.type == 'image' and loop.first")
-    message = showing("Look: <image>", "tall")
-    assert isinstance(Family.of(processor).first_prompt([message], [(30, 30)]), Refusal)
+    processor.chat_template = template.replace(
+        "part.type == 'image'", "part.type == 'image' and loop.index != 2"
+    )
+    found = Family.of(processor).first_prompt([showing(text, "tall")], [(30, 30)])
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.PLACEHOLDERS
 
 
 def test_an_error_of_the_processor_passes_through() -> None:
@@ -271,12 +288,22 @@ def test_a_bridge_gives_what_a_stitch_gives(make: Callable[[], TokenizerFamily])
     assert family.decode(prompt.added[one.stop : span.content_stop]) == "B?"
 
 
-def test_a_range_does_not_grow_into_ids_of_others() -> None:
-    processor = ToyProcessor(apart, image="<image>")
-    processor.chat_template = processor.chat_template.replace("assistant\\n' }}", "assistant' }}")
+def test_a_range_does_not_grow_into_the_generation_prompt() -> None:
+    processor = ToyProcessor(apart)
+    processor.chat_template = OPEN
     family = Family.of(processor)
-    found = stitched(family, first_step(family, "A?"), showing("tall", "B?"))
-    assert isinstance(family.expand(found, [SIZES["tall"]]), WithImages)
+    found = stitched(family, first_step(family, "A?"), showing("So:", "tall"))
+    assert family.decode(found.added[-found.generation_prompt - 1 :]).startswith("<image>\n")
+    refused = family.expand(found, [SIZES["tall"]])
+    assert isinstance(refused, Refusal), refused.prompt.ledger
+    assert refused.reason is Reason.MULTIMODAL
+
+
+def test_ranges_that_would_meet_do_not_grow() -> None:
+    one = MediaRange(modality="image", identity="cat", offset=1, length=1, collapsed=(7,))
+    for other, widths in ((one.moved(1), [1]), (one.moved(2), [1, 2, 2])):
+        found = list(wider_ranges([5, 7, 7, 7, 6], [one, other]))
+        assert [ranges[0].length for ranges in found] == widths
 
 
 def test_without_a_special_token_before_an_image_its_first_id_is_not_certain() -> None:
