@@ -88,9 +88,16 @@ FAULTS = (
     Fault(
         "a placeholder is taken for that of a medium which the template drops",
         "seams/placeholders.py",
-        "if touched != [place] or not start <= place or not place + size <= stop:",
-        "if False:",
+        "return touched == [place] and start <= place and place + size <= stop",
+        "return True",
         MEDIA,
+    ),
+    Fault(
+        "a placeholder of the first prompt is taken for that of a medium which the template drops",
+        "first_prompt.py",
+        "if not is_alone(place, len(placeholders.ids(name) or ()), found, *differing(ids, other)):",
+        "if False:",
+        ("tests/core/test_first_prompt.py",),
     ),
     Fault(
         "no history shows a medium",

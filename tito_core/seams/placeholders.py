@@ -6,6 +6,7 @@ is replaced by a word, and exactly its placeholder must go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -21,6 +22,7 @@ from .seam import OTHER, common_prefix
 
 WORD = {"type": "text", "text": OTHER}
 """What stands in place of a medium."""
+NOT_ITS_OWN = Refusal(Reason.PLACEHOLDERS, "a placeholder is not what the template writes for its medium")
 
 
 def unplaced(media: tuple[Medium, ...], placeholders: Placeholders) -> Refusal | None:
@@ -44,19 +46,28 @@ def placed_questions(
             Reason.PLACEHOLDERS, f"{len(found)} placeholders stand for {len(media)} media of the new messages"
         )
     for number, (place, name) in enumerate(found):
-        changed = _replaced(proof.located.environment, number)
+        changed = replaced(proof.located.environment, number)
         asking = _changed(proof, changed)
         try:
             start, stop = yield from relayed(asking, in_parts) if proof.parts else asking
         except TemplateRefused as refused:
             return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-        size = len(placeholders.ids(name) or ())
-        touched = [one for one, _ in found if start < one + size and one < stop]
-        if touched != [place] or not start <= place or not place + size <= stop:
-            return Refusal(
-                Reason.PLACEHOLDERS, "a placeholder is not what the template writes for its medium"
-            )
-    ranges = (
+        if not is_alone(place, len(placeholders.ids(name) or ()), found, start, stop):
+            return NOT_ITS_OWN
+    return attrs.evolve(proof, media=ranges_at(found, media, placeholders))
+
+
+def is_alone(place: int, size: int, found: Sequence[tuple[int, str]], start: int, stop: int) -> bool:
+    """Return whether the placeholder at `place`, and no other, stands from `start` to `stop`."""
+    touched = [one for one, _ in found if start < one + size and one < stop]
+    return touched == [place] and start <= place and place + size <= stop
+
+
+def ranges_at(
+    found: Sequence[tuple[int, str]], media: tuple[Medium, ...], placeholders: Placeholders
+) -> tuple[MediaRange, ...]:
+    """Return the ranges of media whose placeholders were found, each for its medium."""
+    return tuple(
         MediaRange(
             modality=medium.modality,
             identity=medium.identity or "",
@@ -66,7 +77,6 @@ def placed_questions(
         )
         for medium, (place, _) in zip(media, found, strict=True)
     )
-    return attrs.evolve(proof, media=tuple(ranges))
 
 
 def _changed(proof: Proof, environment: Environment) -> Questions[tuple[int, int]]:
@@ -75,12 +85,17 @@ def _changed(proof: Proof, environment: Environment) -> Questions[tuple[int, int
     ids = yield from ask(located.messages(environment), since=located.since)
     before = located.seam.place + proof.cut.place
     other = ids[before:] if ids[:before] == located.seam.ids[:before] else ()
-    start = common_prefix(proof.ids, other)
-    end = common_prefix(proof.ids[start:][::-1], other[start:][::-1])
-    return start, len(proof.ids) - end
+    return differing(proof.ids, other)
 
 
-def _replaced(environment: Environment, number: int) -> Environment:
+def differing(ids: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
+    """Return from where to where `ids` differ from others."""
+    start = common_prefix(ids, other)
+    end = common_prefix(ids[start:][::-1], other[start:][::-1])
+    return start, len(ids) - end
+
+
+def replaced(environment: Environment, number: int) -> Environment:
     """Return the environment with a word in place of one medium, counted from the first."""
     changed: list[dict[str, Any]] = []
     for message in environment:
