@@ -12,7 +12,8 @@ An adapter is a package `tito_io/engines/NAME/` that imports no other adapter:
 - `engine.py` has a subclass of `HttpEngine`. It sets `name` and writes `render`
   (`served_tokenizer.ServedTokenizer.render` does it for servers with `/tokenize`), `from_messages` and
   `_sample`, which send a `TurnRequest` with `_send`. It may override `_select`, `_sendable`,
-  `_vocabulary_size`, `limits`, `length_key` and `needs_max_tokens`.
+  `_vocabulary_size`, `limits`, `length_key` and `needs_max_tokens`; for images, `_check_media` and
+  `_sample_with_media`.
 
 `registry.py` and `ENGINES` in `cli/options.py` get the adapter's name; the import contracts in
 `pyproject.toml` list the adapters that may not import each other. `tests/io/engines/test_http_engine.py`
@@ -29,6 +30,7 @@ import httpx2
 
 from tito_core import Ids, InputError
 
+from .media import PromptMedium, check_places, unsupported
 from .protocol import EngineAnswer, InvalidReplyError, ModelLimits, Rendering, Reply, Sampling, Watch
 from .replies.invariants import Check
 from .turn_request import TurnRequest
@@ -199,6 +201,34 @@ class HttpEngine(Closing):
 
         In all three cases nothing was sampled.
         """
+        return await self._sample(await self._checked_turn(ids, sampling, rendering, watch))
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids in which one placeholder stands for each of `media`.
+
+        The answer must repeat the ids as the engine expanded them. The other arguments and errors are those
+        of `from_ids`.
+
+        Raises:
+            MediaUnsupportedError: The engine, or its route, takes none of these beside ids; nothing was
+                sampled.
+        """
+        check_places(Ids.of(ids), media)
+        await self._check_media(media)
+        return await self._sample_with_media(await self._checked_turn(ids, sampling, rendering, watch), media)
+
+    async def _checked_turn(
+        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None, watch: Watch | None
+    ) -> TurnAfterIds:
+        """Return a turn after ids that fit the model."""
         sent, limits = await self._sendable(ids), await self.limits()
         model, room = await self.served(), limits.room(len(sent), sampling.max_tokens)
         if room is None and self.needs_max_tokens:
@@ -206,7 +236,7 @@ class HttpEngine(Closing):
                 f"Sampling.max_tokens is None, and the server does not state the context length of "
                 f"{model.name}: pass a number"
             )
-        return await self._sample(TurnAfterIds(model, sent, sampling, rendering, room, watch))
+        return TurnAfterIds(model, sent, sampling, rendering, room, watch)
 
     async def aclose(self) -> None:
         """Close the connections; leaving `async with` does so too."""
@@ -216,6 +246,15 @@ class HttpEngine(Closing):
 
     async def _sample(self, turn: TurnAfterIds) -> Reply:
         """Send checked ids by the engine's route; return the reply."""
+        raise NotImplementedError
+
+    async def _check_media(self, media: Sequence[PromptMedium]) -> None:
+        """Raise `MediaUnsupportedError` for media that this engine does not take beside ids."""
+        del media
+        raise unsupported(self.name, "takes no media beside ids")
+
+    async def _sample_with_media(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
+        """Send checked ids and media by the engine's route; return the reply."""
         raise NotImplementedError
 
     def _select(self, models: Sequence[ServedModel]) -> ServedModel:

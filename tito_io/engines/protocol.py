@@ -153,7 +153,7 @@ class Reply:
 
     Attributes:
         prompt_ids: The ids that the engine saw: those it repeated, or those that were sent and that it
-            counted.
+            counted. Media are expanded in them.
         completion_ids: The ids that it sampled, the stop token included where one was sampled.
         logprobs: One natural-log probability per completion id; None in place of a value that the engine
             does not have, and None as a whole where it sent none.
@@ -167,6 +167,8 @@ class Reply:
         siblings: Turns 2 to n of the same request (`Sampling.n`).
         notices: What the adapter did differently from the request, and what the reply lacks, as constant
             strings that can be counted.
+        media_ranges: Offset and length of each medium in `prompt_ids`, in order; None where the engine does
+            not say, or the prompt has none.
         raw: The whole answer as it arrived; for a stream, the body that its events add up to.
     """
 
@@ -182,6 +184,7 @@ class Reply:
     routed_experts: RoutedExperts | None = None
     siblings: tuple[Reply, ...] = ()
     notices: tuple[str, ...] = ()
+    media_ranges: tuple[tuple[int, int], ...] | None = None
     raw: Mapping[str, Any] = attrs.field(repr=False)
 
     @property
@@ -191,7 +194,7 @@ class Reply:
 
 
 class Engine(Protocol):
-    """An inference engine that takes and returns ids.
+    """An inference engine that takes and returns ids; `tito_io.engines.media` says how images go beside them.
 
     With `watch` a turn is streamed: `watch` is awaited with each delta, and the reply equals the one that
     would have come in one piece. Cancelling a call, by its cancel scope, aborts it at the engine. An error

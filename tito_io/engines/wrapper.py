@@ -8,6 +8,7 @@ import attrs
 
 from tito_core import Message
 
+from .media import PromptMedium, sample_with_media
 from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, Watch
 
 
@@ -54,6 +55,18 @@ class EngineWrapper:
     ) -> Reply:
         """Sample a turn after ids."""
         return await self.engine.from_ids(ids, sampling, rendering, watch=watch)
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids and media."""
+        return await sample_with_media(self.engine, ids, media, sampling, rendering, watch=watch)
 
     async def limits(self) -> ModelLimits:
         """Return how much the model takes."""

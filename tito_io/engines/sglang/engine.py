@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Unpack
 
 import attrs
@@ -34,6 +35,7 @@ from tito_io.engines.http_engine import (
     shortest_context,
     sole_model,
 )
+from tito_io.engines.media import PromptMedium, checked_reply, unsupported
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     ArgumentError,
@@ -66,6 +68,8 @@ CHAT_STREAMS_IDS = (0, 5, 20)
 """The first version whose chats can be streamed with their ids."""
 SEED_IGNORED = "seed-ignored"
 """The notice that the server samples without seeds: `--enable-deterministic-inference` is off."""
+MEDIA_SENT = "media-sent"
+"""The notice that bytes of images went along."""
 TOO_MUCH_REQUESTED = re.compile(r"(\d+) tokens from the input messages and \d+ tokens for the completion")
 
 
@@ -249,6 +253,40 @@ class SGLang(HttpEngine):
             body = requests.completion(turn)
         reply = await self._reply(route, body, question, watch)
         # `/generate` gives no id of the answer from which the ids of calls could be made.
+        return await with_messages(self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", tools=turn.tools)
+
+    async def _check_media(self, media: Sequence[PromptMedium]) -> None:
+        """Raise `MediaUnsupportedError` for media that this server does not take beside ids.
+
+        It does not say where images stand: they must be found again in what it repeats.
+        """
+        places = [one.place for one in media]
+        if self.route != "generate":
+            raise unsupported(
+                "SGLang", f"takes images beside ids by route='generate', and this is {self.route!r}"
+            )
+        if {one.modality for one in places} != {"image"}:
+            raise unsupported("SGLang", "takes images beside ids, and other media by messages")
+        if any(len(one.collapsed) > 1 for one in places) or any(
+            before.stop == one.offset for before, one in pairwise(places)
+        ):
+            raise unsupported("SGLang", "does not say where images end that stand side by side")
+        for number, one in enumerate(media):
+            if one.url is None:
+                raise InputError(f"media[{number}]: SGLang keeps no images: give `url`. Nothing was sent")
+
+    async def _sample_with_media(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
+        """Sample a turn by `/generate`; the bytes of all images go with every turn."""
+        if self._parser is None:
+            self._parser = await choose_parser(self._tokenizer, self._output_format)
+        tags = await self._parser.tags()  # first: a failure must not lose a sampled turn
+        watch = thinking_watch(turn.watch, tags, turn.ids)
+        turn = await self._bound(turn, self._parser)
+        body = {**requests.generation(turn, echo=True), "image_data": [one.url for one in media]}
+        question = SglangQuestion(turn.sampling, routing=self.routing)
+        reply = await self._reply("generate", body, question, watch)
+        reply = checked_reply(self._check(PATHS["generate"], reply.raw), reply, turn.ids, media, None)
+        reply = attrs.evolve(reply, notices=(*reply.notices, MEDIA_SENT))
         return await with_messages(self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", tools=turn.tools)
 
     async def _bound(self, turn: TurnAfterIds, parser: OutputParser) -> TurnAfterIds:

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from tito_io.engines.media import PromptMedium, checked_reply
 from tito_io.engines.protocol import Delta, InvalidReplyError, Reply
 from tito_io.engines.replies.chunks import choice_text
 from tito_io.engines.replies.invariants import Check
@@ -21,6 +22,7 @@ from tito_io.engines.turn_request import (
     partial_reply,
 )
 
+from .media import ranges
 from .replies import read
 
 
@@ -51,14 +53,23 @@ class VllmStream(ChunkStream):
 
 @attrs.frozen(kw_only=True)
 class VllmRequest(TurnRequest):
-    """One request for a turn."""
+    """One request for a turn; with `media`, the prompt's ids are repeated as the engine expanded them."""
 
     shape: Shape
     question: Question
+    media: tuple[PromptMedium, ...] = ()
 
     def read(self, check: Check, body: Any) -> Reply:
         """Return the reply that a whole answer holds."""
-        return read(check, body, self.shape, self.question)
+        reply = read(check, body, self.shape, self.question)
+        if not self.media:
+            return reply
+        try:
+            found = ranges(check, body)
+        except InvalidReplyError as error:
+            error.partial = reply
+            raise
+        return checked_reply(check, reply, self.body["token_ids"], self.media, found)
 
     def open_stream(self) -> VllmStream:
         """Return what puts a streamed answer together."""

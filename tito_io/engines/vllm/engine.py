@@ -14,7 +14,7 @@ Ids go in by one of four routes:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 import attrs
@@ -29,6 +29,7 @@ from tito_io.engines.grammar import (
     with_reasoning,
 )
 from tito_io.engines.http_engine import Connection, HttpEngine, ServedModel, TurnAfterIds, shortest_context
+from tito_io.engines.media import PromptMedium, unsupported
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     Delta,
@@ -54,9 +55,22 @@ from tito_io.engines.turn_request import Question
 
 from . import requests
 from .calls import VllmRequest
+from .media import Uploads, content_parts, may_be_missing
 from .parsers import TurnParser
 from .replies import ChatEndings
-from .routes import ENDPOINTS, ROUTES, TOKENS, Notice, Route, Version, absent, check_constrains, closed
+from .routes import (
+    CLOSED,
+    ENDPOINTS,
+    ROUTES,
+    TOKENS,
+    Notice,
+    Route,
+    Version,
+    absent,
+    check_constrains,
+    check_takes_media,
+    closed,
+)
 
 VERSION = "/version"
 
@@ -118,6 +132,7 @@ class VLLM(HttpEngine):
         self._generate_closed = False
         self._grammars = GrammarMaker(self.render)
         self._frees_reasoning: bool | None = None
+        self._uploads = Uploads()
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -235,6 +250,70 @@ class VLLM(HttpEngine):
         )
         reply = await self._generate(turn, parser) if generates and not self._generate_closed else None
         return reply or await self._complete(turn, parser)
+
+    # Images beside ids.
+
+    async def _check_media(self, media: Sequence[PromptMedium]) -> None:
+        """Raise `MediaUnsupportedError` for media that this server does not take beside ids."""
+        other = next((one.place.modality for one in media if one.place.modality != "image"), None)
+        if other is not None:
+            raise unsupported("vLLM", f"takes images beside ids, and a medium is {other!r:.20}")
+        check_takes_media(self.route, await self._known_version())
+        if self._generate_closed:
+            raise unsupported("vLLM", CLOSED)
+
+    async def _sample_with_media(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
+        """Sample a turn by the generate route; bytes that the server has are left out."""
+        parser = await self._turn_parser()
+        turn = attrs.evolve(turn, sampling=await parser.with_stops(turn.sampling))
+        if turn.sampling.constraint is not None and await self._format(turn.sampling, turn.rendering) is None:
+            raise unsupported("vLLM", "constrains this model's tool calls by its chat route alone")
+        tags = await (await parser.chosen()).tags()  # first: a failure must not lose a sampled turn
+        turn = attrs.evolve(turn, watch=thinking_watch(turn.watch, tags, turn.ids))
+        turn = await self._bound(turn, parser, ends_reasoning=True)
+        reply = await self._shown(turn, media)
+        self._endings.learn(reply)
+        decoded = reply.raw.get("output_mode") == "text"
+        return await parser.parsed(reply, turn.sampling, tools=turn.tools, text=decoded)
+
+    async def _shown(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
+        """Return the reply to ids and images; if the server lacks one without bytes, all go once more."""
+        identities = [one.place.identity for one in media]
+        left_out = self._uploads.known(identities)
+        try:
+            reply = await self._send_media(turn, media, left_out)
+        except EngineError as error:
+            self._uploads.forget(left_out)
+            if closed(error):
+                self._generate_closed = True
+                raise unsupported("vLLM", CLOSED) from error
+            if not left_out or not may_be_missing(error) or any(one.url is None for one in media):
+                raise
+            reply = self._noticed(await self._send_media(turn, media, ()), Notice.MEDIA_RESENT)
+            self._uploads.miss(left_out)
+            left_out = frozenset()
+        self._uploads.accept(identities)
+        without = sum(one in left_out for one in identities)
+        reply = self._noticed(reply, Notice.MEDIA_LEFT_OUT, without)
+        return self._noticed(reply, Notice.MEDIA_SENT, len(media) - without)
+
+    async def _send_media(
+        self, turn: TurnAfterIds, media: Sequence[PromptMedium], left_out: Collection[str]
+    ) -> Reply:
+        """Return the reply to ids and images, in which those `left_out` have no bytes."""
+        text = turn.watch is not None or bool(turn.sampling.stop)
+        path, shape = ENDPOINTS["generate"]
+        body = requests.generation(turn, text=text, echo=True)
+        request = VllmRequest(
+            wire=self._wire,
+            path=path,
+            body={**body, "content_parts": content_parts(media, left_out)},
+            vocab_size=self.vocab_size,
+            shape=shape,
+            question=Question(turn.sampling),
+            media=tuple(media),
+        )
+        return await self._send(request, turn.watch, "generate")
 
     # Constrained turns.
 
@@ -406,6 +485,8 @@ class VLLM(HttpEngine):
             self._parser = TurnParser(tokenizer, self._output_format)
         return self._parser
 
-    def _noticed(self, reply: Reply, notice: Notice) -> Reply:
-        self.notices[notice] += 1
+    def _noticed(self, reply: Reply, notice: Notice, count: int = 1) -> Reply:
+        if not count:
+            return reply
+        self.notices[notice] += count
         return attrs.evolve(reply, notices=(*reply.notices, notice))

@@ -32,8 +32,8 @@ OWNED = frozenset(
 """Keys that `Sampling.extra` may not hold: the adapter sets them, or the answer would not match the ids.
 
 Requesting alternatives changes the last digits of the sampled id's log-probability, so their number is
-always the same. `features` and `content_parts` are media, which never go by ids: servers expand their
-placeholders.
+always the same. `features` and `content_parts` are media: servers expand their placeholders, so that they go
+by `from_ids_with_media` alone.
 """
 
 BESIDE = frozenset(

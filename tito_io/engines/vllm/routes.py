@@ -14,6 +14,7 @@ from typing import Literal
 import attrs
 
 from tito_io.engines.errors import Complaint
+from tito_io.engines.media import unsupported
 from tito_io.engines.protocol import EngineError, UnsupportedError
 from tito_io.engines.replies.shapes import CHATTED, COMPLETED, GENERATED, Shape
 
@@ -22,6 +23,11 @@ GENERATE, TOKENS = "/inference/v1/generate", "/v1/chat/completions/tokens"
 
 Route = Literal["completions", "chat", "generate", "tokens", "auto"]
 ROUTES: tuple[Route, ...] = ("completions", "chat", "generate", "tokens", "auto")
+
+CLOSED = (
+    "takes images beside ids by its generate route alone, which is closed: start it with --enable-scale-out"
+)
+"""What images beside ids are refused with where the generate route is closed."""
 
 NUMBERS = re.compile(r"(\d+)\.(\d+)")
 
@@ -43,10 +49,16 @@ class Notice(StrEnum):
         CONSTRAINED_BY_CHAT: The ids went by `/v1/chat/completions`, where the server's own parser constrains
             tool calls: the template writes them in a form for which no grammar is made here.
         WHOLE: The turn was not streamed: this version loses ids when it streams this route.
+        MEDIA_SENT: Bytes of images went along; `VLLM.notices` counts the images.
+        MEDIA_LEFT_OUT: The server had images from earlier requests: their keys went alone.
+        MEDIA_RESENT: The server no longer had them: the request went once more, with the bytes of all images.
     """
 
     CONSTRAINED_BY_CHAT = "constrained-by-chat"
     FELL_BACK = "generate-is-closed"
+    MEDIA_LEFT_OUT = "media-left-out"
+    MEDIA_RESENT = "media-resent"
+    MEDIA_SENT = "media-sent"
     WHOLE = "came-whole"
 
 
@@ -117,6 +129,20 @@ class Version:
         where a list of ids stands beside them. A server that hides its version may be such a one.
         """
         return self.number is not None and self.at_least(0, 29)
+
+
+def check_takes_media(route: str, version: Version) -> None:
+    """Raise `MediaUnsupportedError` where images do not go beside ids.
+
+    Other routes than `generate` take placeholders for text, and answer 200. How a server before 0.32 reads
+    `content_parts` is not known.
+    """
+    if route not in ("generate", "auto"):
+        raise unsupported(
+            "vLLM", f"takes images beside ids by route='generate' or 'auto', and this is {route!r}"
+        )
+    if not version.at_least(0, 32):
+        raise unsupported("vLLM", f"takes images beside ids from 0.32 on, and this is {version.text}")
 
 
 def check_constrains(version: Version) -> None:

@@ -1,0 +1,146 @@
+"""Media beside ids: what an engine is given, and what is checked before and after.
+
+An engine that expands media itself takes ids with one placeholder for each medium, and the media in their
+order. It answers the ids that it made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from tito_core import Ids, InputError
+from tito_core.expansion import expand, pieces_in
+from tito_core.media import Media, MediaRange, Placeholders
+
+from .protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, UnsupportedError, Watch
+from .replies.invariants import Check
+
+
+class MediaUnsupportedError(UnsupportedError):
+    """This engine, or its route, takes no such media beside ids. Nothing was sampled: send messages."""
+
+
+@attrs.frozen(kw_only=True)
+class PromptMedium:
+    """A medium of a prompt.
+
+    Attributes:
+        place: Where its placeholder stands in the ids that are sent, and its identity. Servers believe that
+            equal identities mean equal bytes.
+        url: A data URL with its bytes; None where the caller does not have them.
+    """
+
+    place: MediaRange
+    url: str | None = attrs.field(default=None, repr=False)
+
+
+class MediaEngine(Protocol):
+    """An engine that may take media beside ids."""
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids in which a placeholder stands for each of `media`.
+
+        `Reply.prompt_ids` are the ids that the engine made of them. Other arguments and errors are those of
+        `Engine.from_ids`. Raises `MediaUnsupportedError`, and has sampled nothing, if it takes none of these.
+        """
+
+
+async def sample_with_media(
+    engine: Engine,
+    ids: Sequence[int],
+    media: Sequence[PromptMedium],
+    sampling: Sampling,
+    rendering: Rendering | None = None,
+    *,
+    watch: Watch | None = None,
+) -> Reply:
+    """Sample a turn with any engine; raises `MediaUnsupportedError` if it takes no media beside ids."""
+    sample: Any = getattr(engine, "from_ids_with_media", None)
+    if sample is None:
+        raise unsupported(engine.name, "takes no media beside ids")
+    reply: Reply = await sample(ids, media, sampling, rendering, watch=watch)
+    return reply
+
+
+def unsupported(name: str, problem: str) -> MediaUnsupportedError:
+    """Return the error of an engine called `name`."""
+    return MediaUnsupportedError(f"{name} {problem}. Nothing was sampled", parameter="media")
+
+
+def check_places(ids: Ids, media: Sequence[PromptMedium]) -> None:
+    """Raise `InputError` unless each medium has its placeholder in `ids`, and no other stands there.
+
+    Engines put the media where they find placeholders, whichever those are: one that was sampled, or that a
+    text spells, would get an image, and the answer would look as if nothing were wrong.
+    """
+    if not media:
+        raise InputError("media is empty: call from_ids for a prompt without media")
+    ranges = Media.of([one.place for one in media])
+    runs = {one.place.modality: one.place.collapsed for one in media}
+    for number, one in enumerate(ranges):
+        if tuple(ids[one.offset : one.stop]) != runs[one.modality]:
+            raise InputError(
+                f"media[{number}]: its placeholder is not at {one.offset} of the ids: give collapsed ids, as "
+                "tito_core.expansion.collapse returns them. Nothing was sent"
+            )
+    stray = Placeholders.of(runs)
+    place = None if stray is None else stray.stray(ids, ranges)
+    if place is not None:
+        raise InputError(
+            f"ids: a placeholder at {place} stands for none of the {len(media)} media; an engine would put "
+            "one there. Nothing was sent"
+        )
+
+
+def check_seen(
+    check: Check,
+    ids: Sequence[int],
+    media: Sequence[PromptMedium],
+    seen: Sequence[int],
+    ranges: Sequence[tuple[int, int]] | None,
+) -> None:
+    """Raise `InvalidReplyError` unless an engine's prompt is what was sent, but for the media.
+
+    `ranges` are the offset and length of each medium in the ids that it has `seen`; None if it does not say.
+    """
+    places = [one.place for one in media]
+    try:
+        if ranges is None:
+            pieces = pieces_in(ids, places, seen)
+        else:
+            pieces = [tuple(seen[offset : offset + length]) for offset, length in ranges]
+        whole, found = expand(ids, places, pieces)
+    except InputError as error:
+        check.fail(f"the engine made another prompt of the ids and media: {error}")
+    if whole != list(seen) or ranges not in (None, [(one.offset, one.length) for one in found]):
+        check.fail(
+            f"the engine made another prompt of the ids and media ({len(seen)} ids of {len(ids)}): ids "
+            "outside of the media changed, or a medium stands elsewhere"
+        )
+
+
+def checked_reply(
+    check: Check,
+    reply: Reply,
+    ids: Sequence[int],
+    media: Sequence[PromptMedium],
+    ranges: Sequence[tuple[int, int]] | None,
+) -> Reply:
+    """Return a reply with its media's ranges, checked; an error holds the reply in `partial`."""
+    try:
+        check_seen(check, ids, media, reply.prompt_ids, ranges)
+    except InvalidReplyError as error:
+        error.partial = reply
+        raise
+    return attrs.evolve(reply, media_ranges=None if ranges is None else tuple(ranges))
