@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import partial
+from typing import TypedDict
 
 import attrs
 
@@ -22,7 +23,9 @@ from tito_core import (
     locate,
     suffix_questions,
 )
-from tito_core.message import copied
+from tito_core.first_prompt import FirstPrompt, first_prompt_questions
+from tito_core.media import Placeholders
+from tito_core.message import copied, is_multimodal
 from tito_core.recheck import recheck_questions
 from tito_core.seams.growing import GrowingProfile, for_certificate
 from tito_core.seams.profile import Profile
@@ -30,6 +33,20 @@ from tito_io.engines.protocol import Engine, InvalidReplyError, Rendering, Reply
 
 from .certificates import KnownRendering
 from .driver import AsyncTokenizeFn, answer
+from .media import DETAIL_IGNORED, KnownMedia, as_placeholders, sampled_with_media, unsent_settings
+
+NO_RENDERER = Refusal(
+    Reason.MULTIMODAL, "the engine renders no placeholders: give a function that renders messages here"
+)
+
+
+class Completion(TypedDict):
+    """The arguments of a step that a reply has."""
+
+    completion: list[Message]
+    completion_ids: tuple[int, ...]
+    logprobs: tuple[float | None, ...] | None
+    truncated: bool
 
 
 class Route(Enum):
@@ -37,6 +54,7 @@ class Route(Enum):
 
     KEPT = "messages in, tokens out, earlier ids kept by the engine"
     MITO = "messages in, tokens out"
+    RENDERED = "rendered here, tokens in, tokens out"
     TITO = "tokens in, tokens out"
 
 
@@ -49,7 +67,8 @@ class ClientTurn:
         step: Prompt and completion, as ids and messages: what a trajectory keeps.
         reply: The engine's answer.
         stitched: The prompt as it was continued from an earlier step; None where it went by messages.
-        refusal: Why no earlier step could be continued; None also where there was no step.
+        refusal: Why no earlier step could be continued, or a prompt with images could not be rendered here;
+            None also where there was no step.
     """
 
     route: Route
@@ -75,6 +94,9 @@ class Conversation:
         suffix: The ids that close a turn in the template; None until they are asked for, once.
         stop_ids: The ids that end a turn, if known: they show where some tool calls' turns close.
         known: What is known of the template. Cases that it lacks are certified when they come, once each.
+        media: The ids that the template writes for an image, such as `{"image": [151655]}`. With them, and a
+            `tokenize_fn`, conversations with images go by ids; None: by messages.
+        known_media: The bytes of images that were shown.
         check_every: After how many turns a bridge is compared with a render of the whole conversation;
             0 for never.
         checked_turns: How many bridges were compared, without those that the template cannot render so.
@@ -90,6 +112,8 @@ class Conversation:
     suffix: tuple[int, ...] | None = None
     stop_ids: tuple[int, ...] = ()
     known: KnownRendering = attrs.field(factory=KnownRendering)
+    media: Placeholders | None = attrs.field(default=None, converter=as_placeholders)
+    known_media: KnownMedia = attrs.field(factory=KnownMedia)
     check_every: int = 0
     checked_turns: int = attrs.field(default=0, init=False)
     differing_turns: int = attrs.field(default=0, init=False)
@@ -109,7 +133,13 @@ class Conversation:
             prompt = copied(prompt, "prompt")  # the caller may go on writing in it while the engine samples
         earlier = self.trajectory[-1] if self.trajectory else None
         stitched = await self._stitch(prompt) if earlier is not None and not self.engine.keeps_ids else None
-        if isinstance(stitched, Stitched):
+        refusal = stitched if isinstance(stitched, Refusal) else None
+        if self._shows_images(prompt):
+            found = await self._turn_with_images(Messages.of(prompt), stitched, watch)
+            if isinstance(found, ClientTurn):
+                return self._keep(found)
+            refusal = refusal or found
+        elif isinstance(stitched, Stitched):
             reply = await self.engine.from_ids(stitched.ids, self.sampling, self.rendering, watch=watch)
             check_constrained(reply, self.sampling)
             return self._keep(ClientTurn(Route.TITO, _continued(stitched, reply), reply, stitched, None))
@@ -118,7 +148,50 @@ class Conversation:
         step = self._first_step(prompt, reply)
         # An engine that keeps ids may still lose them: only the comparison says that it continued the step.
         kept = self.engine.keeps_ids and earlier is not None and step.prompt_ids.starts_with(earlier.ids)
-        return self._keep(ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, stitched))
+        return self._keep(ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, refusal))
+
+    def _shows_images(self, prompt: Sequence[Message]) -> bool:
+        if self.media is None or self.engine.keeps_ids:
+            return False
+        return prompt.multimodal if isinstance(prompt, Messages) else is_multimodal(prompt)
+
+    async def _turn_with_images(
+        self, prompt: Messages, stitched: Stitched | Refusal | None, watch: Watch | None
+    ) -> ClientTurn | Refusal:
+        """Sample a turn with images by ids; return why not, if nothing was sampled.
+
+        A prompt that continues no step is rendered whole, so that it has the range of each image too.
+        """
+        new = stitched.environment if isinstance(stitched, Stitched) else prompt
+        refusal, ignored = unsent_settings(new)
+        if refusal is not None:
+            return refusal
+        found = stitched if isinstance(stitched, Stitched) else await self._rendered(prompt)
+        if isinstance(found, Refusal):
+            return found
+        self.known_media.learn(new)
+        beside = self.known_media.beside(found, prompt)
+        sampled = await sampled_with_media(
+            self.engine, found, beside, self.sampling, self.rendering, watch=watch
+        )
+        if isinstance(sampled, Refusal):
+            return sampled
+        seen, reply = sampled
+        check_constrained(reply, self.sampling)
+        if ignored:
+            reply = attrs.evolve(reply, notices=(*reply.notices, DETAIL_IGNORED))
+        if isinstance(seen, Stitched):
+            return ClientTurn(Route.TITO, _continued(seen, reply), reply, seen, None)
+        step = seen.then(**_completion(reply), key=self.rendering.key)
+        return ClientTurn(
+            Route.RENDERED, step, reply, None, stitched if isinstance(stitched, Refusal) else None
+        )
+
+    async def _rendered(self, prompt: Messages) -> FirstPrompt | Refusal:
+        """Return a whole prompt with images, rendered here."""
+        if self.media is None or self.tokenize_fn is None:
+            return NO_RENDERER
+        return await answer(first_prompt_questions(prompt, self.media), self.tokenize_fn)
 
     async def close(self) -> tuple[int, ...]:
         """Return the ids that close a turn in the template."""
@@ -133,7 +206,8 @@ class Conversation:
 
     async def _stitch(self, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return the prompt's ids, continued from an earlier step, or why it cannot be continued."""
-        located = locate(self.trajectory, prompt, policy=self.policy, key=self.rendering.key)
+        media = None if self.tokenize_fn is None else self.media
+        located = locate(self.trajectory, prompt, policy=self.policy, key=self.rendering.key, media=media)
         if isinstance(located, Refusal):
             return located
         try:
@@ -175,12 +249,17 @@ class Conversation:
 
 
 def _continued(stitched: Stitched, reply: Reply) -> Step:
-    return stitched.then(
-        completion=[reply_message(reply)],
-        completion_ids=reply.completion_ids,
-        logprobs=reply.logprobs,
-        truncated=reply.truncated,
-    )
+    return stitched.then(**_completion(reply))
+
+
+def _completion(reply: Reply) -> Completion:
+    """Return what a step has of a reply."""
+    return {
+        "completion": [reply_message(reply)],
+        "completion_ids": reply.completion_ids,
+        "logprobs": reply.logprobs,
+        "truncated": reply.truncated,
+    }
 
 
 def reply_message(reply: Reply) -> Message:

@@ -14,11 +14,13 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Policy, Reason, Step, Trajectory
+from tito_core.media import Placeholders
 from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
 
 from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
 from .conversation import ClientTurn, Conversation, Route, reply_message
 from .driver import AsyncTokenizeFn
+from .media import KnownMedia, as_placeholders
 from .sampling import parse_sampling
 
 Renderer = Callable[[Rendering], AsyncTokenizeFn]
@@ -56,11 +58,13 @@ class Counts:
         routes: Turns by route.
         refusals: Turns that went by messages although there was a step to continue, by reason.
         errors: Requests without a turn, by the error's class name.
+        notices: Turns by what the engine's adapter did differently, such as leaving out bytes of images.
     """
 
     routes: Counter[Route] = attrs.field(factory=Counter)
     refusals: Counter[Reason] = attrs.field(factory=Counter)
     errors: Counter[str] = attrs.field(factory=Counter)
+    notices: Counter[str] = attrs.field(factory=Counter)
 
 
 @attrs.define
@@ -68,8 +72,9 @@ class TokenClient:
     """Samples turns with an engine.
 
     The first turn of a conversation goes by messages. Later ones go by ids: those of the longest step that
-    the prompt continues, and what the template writes after it. What cannot be proven goes by messages, as
-    do images, audio and files; `counts` says how often, and why.
+    the prompt continues, and what the template writes after it. What cannot be proven goes by messages;
+    `counts` says how often, and why. Images go by ids with `media` and `renderer`, from the first turn on, to
+    engines that take them beside ids; otherwise by messages, as do audio and files.
 
     Nothing is sampled twice. An engine's error is raised as it is, and no request that may have run is
     repeated. For connections that were never made, see `tito_io.engines.reconnect.Reconnecting`.
@@ -79,6 +84,8 @@ class TokenClient:
         policy: What the kernel does about cut turns, odd stops and harmless differences.
             `Policy(truncated=Truncated.REFUSE)` sends what follows a cut turn by messages.
         renderer: Renders messages for the bridge; None: the engine renders them.
+        media: The ids that the template writes for an image, such as `{"image": [151655]}`, or what
+            `tito_io.families.image_placeholder` finds.
         counts: How requests went, and why.
         sampling_names: Sampling arguments that the engine knows, beside those of
             `tito_io.client.sampling.NAMES`. They are sent as they are.
@@ -101,11 +108,13 @@ class TokenClient:
     engine: Engine
     policy: Policy = attrs.field(factory=Policy)
     renderer: Renderer | None = None
+    media: Placeholders | None = attrs.field(default=None, converter=as_placeholders, kw_only=True)
     counts: Counts = attrs.field(factory=Counts)
     sampling_names: frozenset[str] = frozenset()
     check_every: int = 0
     # Conversations share them: each case is certified once a rendering, and not once a conversation.
     _certificates: Certificates = attrs.field(factory=Certificates, repr=False)
+    _known_media: KnownMedia = attrs.field(factory=KnownMedia, repr=False, init=False)
 
     async def turn(
         self,
@@ -166,6 +175,8 @@ class TokenClient:
             trajectory=steps if isinstance(steps, Trajectory) else Trajectory(steps),
             known=known,
             check_every=self.check_every,
+            media=None if self.renderer is None else self.media,
+            known_media=self._known_media,
         )
         try:
             turn = _unless_aborted(await conversation.turn(prompt, watch=watch))
@@ -173,6 +184,7 @@ class TokenClient:
             self.counts.errors[type(error).__name__] += 1
             raise
         self.counts.routes[turn.route] += 1
+        self.counts.notices.update(turn.reply.notices)
         if turn.refusal is not None:
             self.counts.refusals[turn.refusal.reason] += 1
         return CompletedTurn(turn, (turn.step, *(_sibling(turn.step, one) for one in turn.reply.siblings)))

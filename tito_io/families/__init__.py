@@ -2,17 +2,16 @@
 
 from .family import Bound, Family
 from .folder import FolderError
-from .images import FirstPrompt, WithImages
+from .placeholders import image_placeholder
 from .stored_profile import StoredProfile
 from .tokenizer_family import TokenizerBound, TokenizerFamily
 
 __all__ = [
     "Bound",
     "Family",
-    "FirstPrompt",
     "FolderError",
     "StoredProfile",
     "TokenizerBound",
     "TokenizerFamily",
-    "WithImages",
+    "image_placeholder",
 ]

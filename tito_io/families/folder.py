@@ -65,10 +65,10 @@ class Folder:
         folder = Path(path)
         if not folder.is_dir():
             raise FolderError(f"{folder}: is not a folder; give a local model folder, nothing is downloaded")
-        config = _object(folder / "tokenizer_config.json")
+        config = settings(folder / "tokenizer_config.json")
         if "added_tokens_decoder" not in config:  # older folders spread it over more files
-            config = {**config, **_object(folder / "special_tokens_map.json")}
-        added = _object(folder / "added_tokens.json")
+            config = {**config, **settings(folder / "special_tokens_map.json")}
+        added = settings(folder / "added_tokens.json")
         return cls(
             folder,
             config,
@@ -120,8 +120,8 @@ def _text(file: Path, largest: int) -> str:
         raise FolderError(f"{file}: not a UTF-8 text, at byte {error.start}; copy the file anew") from error
 
 
-def _object(file: Path) -> dict[str, Any]:
-    """Return the JSON object in `file`; an empty one if the file does not exist."""
+def settings(file: Path) -> dict[str, Any]:
+    """Return the JSON object in `file`; an empty one if the file does not exist. Raises `FolderError`."""
     if not file.exists():
         return {}
     text = _text(file, LARGEST_SETTINGS)
@@ -141,7 +141,7 @@ def _object(file: Path) -> dict[str, Any]:
 def generation_stops(file: Path) -> tuple[int, ...]:
     """Return the end-of-sequence ids of a `generation_config.json`; none if the file does not exist."""
     try:
-        return eos_ids(_object(file).get("eos_token_id"))
+        return eos_ids(settings(file).get("eos_token_id"))
     except InputError as error:
         raise FolderError(f"{file}: {error}; correct the file") from error
 

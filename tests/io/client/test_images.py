@@ -1,0 +1,316 @@
+"""Conversations with images through the client: ids over all turns, with engines that take images beside."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+
+from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, tokenize
+from tito_core import InputError, Origin, Reason, TemplateRefused, Trajectory
+from tito_core.expansion import expand
+from tito_io.client import Conversation, Route, TokenClient
+from tito_io.client.media import DETAIL_IGNORED, KnownMedia
+from tito_io.engines.media import PromptMedium, check_places, unsupported
+from tito_io.engines.protocol import (
+    InvalidReplyError,
+    ModelLimits,
+    Rendering,
+    Reply,
+    Sampling,
+    Usage,
+)
+from tito_io.engines.wrapper import EngineWrapper
+
+pytestmark = pytest.mark.anyio
+
+
+def url(name: str) -> str:
+    """Return a data URL whose bytes are a name."""
+    return f"data:image/png;base64,{base64.b64encode(name.encode()).decode()}"
+
+
+def shown(name: str, **more: Any) -> dict[str, Any]:
+    """Return an image as a chat has it."""
+    return {"type": "image_url", "image_url": {"url": url(name), **more}}
+
+
+def asking(text: str, *parts: dict[str, Any], role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": [*parts, {"type": "text", "text": text}]}
+
+
+CAT = asking("What?", shown("cat"))
+
+
+@attrs.define
+class Seeing:
+    """An engine that expands each image to as many ids as its URL has characters, and samples its own count.
+
+    Its requests are kept. It is as strict as `check_places`.
+    """
+
+    name: str = "seeing"
+    keeps_ids: bool = False
+    refuses: bool = False
+    """Whether it takes no images beside ids."""
+    says_ranges: bool = True
+    spoils: bool = False
+    """Whether it changes an id around the images."""
+    asked: list[tuple[str, Any]] = attrs.field(factory=list)
+
+    async def render(self, messages: Sequence[Any], rendering: Rendering, **_: bool) -> list[int]:
+        raise TemplateRefused(f"{len(messages)} messages with {len(rendering.tools)} tools: no renderer here")
+
+    async def from_messages(
+        self, messages: Sequence[Any], rendering: Rendering, sampling: Sampling, *, watch: Any = None
+    ) -> Reply:
+        del rendering, sampling, watch
+        self.asked.append(("messages", list(messages)))
+        return self._reply([1, 2, 3], None)
+
+    async def from_ids(
+        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None, *, watch: Any = None
+    ) -> Reply:
+        del rendering, sampling, watch
+        self.asked.append(("ids", list(ids)))
+        return self._reply(list(ids), None)
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Any = None,
+    ) -> Reply:
+        del rendering, sampling, watch
+        await anyio.lowlevel.checkpoint()
+        if self.refuses:
+            raise unsupported(self.name, "takes no media beside ids")
+        check_places(list(ids), media)  # type: ignore[arg-type]  # a list will do
+        self.asked.append(("media", [one.url for one in media]))
+        places = [one.place for one in media]
+        seen, ranges = expand(ids, places, [[PAD] * len(one.url or "") for one in media])
+        seen = [*seen[:-1], 5] if self.spoils else seen
+        return self._reply(seen, tuple((one.offset, one.length) for one in ranges))
+
+    async def limits(self) -> ModelLimits:
+        return ModelLimits()
+
+    async def aclose(self) -> None:
+        self.name = "closed"
+
+    def _reply(self, prompt: list[int], ranges: tuple[tuple[int, int], ...] | None) -> Reply:
+        text = f"It is {len(self.asked)}."
+        ids = (*text.encode(), CLOSE)
+        return Reply(
+            prompt_ids=prompt,
+            completion_ids=ids,
+            logprobs=(-0.5,) * len(ids),
+            message={"role": "assistant", "content": text},
+            text=text,
+            finish_reason="stop",
+            usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids)),
+            media_ranges=ranges if self.says_ranges else None,
+            raw={"prompt_token_ids": prompt},
+        )
+
+
+def renderer(_: Rendering) -> Any:
+    async def render(messages: Any, *, add_generation_prompt: bool) -> list[int]:
+        await anyio.lowlevel.checkpoint()
+        return tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    return render
+
+
+def client_of(engine: Any, **options: Any) -> TokenClient:
+    return TokenClient(engine, **{"renderer": renderer, "media": PLACEHOLDERS, **options})
+
+
+async def two_turns(client: TokenClient, first: Any = CAT, then: Any = None) -> list[Any]:
+    """Take a turn after `first`, and one after `then`."""
+    begun = await client.turn([], [first])
+    prompt = [first, begun.message, then or asking("And this?", shown("dog"))]
+    return [begun, await client.turn([begun.step], prompt)]
+
+
+@pytest.mark.parametrize("says_ranges", [True, False])
+async def test_images_go_by_ids_from_the_first_turn_on(says_ranges: bool) -> None:  # a parameter of the test
+    engine = Seeing(says_ranges=says_ranges)
+    first, second = await two_turns(client := client_of(engine))
+    assert [kind for kind, _ in engine.asked] == ["media", "media"]
+    assert [done.turn.route for done in (first, second)] == [Route.RENDERED, Route.TITO]
+    assert second.step.prompt_ids.starts_with(first.step.ids)
+    assert [one.length for one in second.step.media] == [len(url("cat")), len(url("dog"))]
+    assert first.step.media == second.step.media[:1]
+    assert [run for run in second.step.ledger.spans if run.origin is Origin.MEDIA]
+    assert sum(second.step.ledger.mask()) == len(second.step.completion_ids) + len(first.step.completion_ids)
+    assert client.counts.routes == {Route.RENDERED: 1, Route.TITO: 1}
+    assert not client.counts.refusals
+
+
+async def test_a_turn_of_text_after_an_image_has_the_image_beside_it() -> None:
+    engine = Seeing()
+    await two_turns(client_of(engine), then={"role": "user", "content": "Sure?"})
+    assert engine.asked[1] == ("media", [url("cat")])
+
+
+async def test_an_image_in_a_tool_result_and_several_in_one_turn() -> None:
+    engine = Seeing()
+    client = client_of(engine)
+    first, second = await two_turns(client, then=asking("Both", shown("dog"), shown("cow"), shown("dog")))
+    prompt = [*second.step.messages, asking("7", shown("map"), role="tool")]
+    third = await client.turn(Trajectory([first.step, second.step]), prompt)
+    assert third.turn.route is Route.TITO
+    assert engine.asked[2] == ("media", [url(name) for name in ("cat", "dog", "cow", "dog", "map")])
+
+
+async def test_a_text_conversation_is_as_before() -> None:
+    engine = Seeing()
+    first, second = await two_turns(
+        client_of(engine), {"role": "user", "content": "Hi"}, {"role": "user", "content": "More"}
+    )
+    assert [kind for kind, _ in engine.asked] == ["messages", "ids"]
+    assert [done.turn.route for done in (first, second)] == [Route.MITO, Route.TITO]
+    assert second.step.media == []
+
+
+async def test_other_engines_get_messages() -> None:
+    for engine in (Seeing(refuses=True), EngineWrapper(Seeing(refuses=True))):
+        client = client_of(engine)
+        first, second = await two_turns(client)
+        assert [done.turn.route for done in (first, second)] == [Route.MITO, Route.MITO]
+        assert client.counts.refusals == {Reason.MULTIMODAL: 2}
+        assert "seeing takes no media beside ids" in first.turn.refusal.detail
+
+
+async def test_an_engine_without_the_method_gets_messages() -> None:
+    class Plain:
+        name = "plain"
+        keeps_ids = False
+
+        async def from_messages(self, *args: Any, **options: Any) -> Reply:
+            return await Seeing().from_messages(*args, **options)
+
+    done = await client_of(Plain()).turn([], [CAT])
+    assert "plain takes no media beside ids" in str(done.turn.refusal)
+
+
+@pytest.mark.parametrize("options", [{"media": None}, {"renderer": None}])
+async def test_without_placeholders_or_renderer_images_go_by_messages(options: Any) -> None:
+    client = client_of(engine := Seeing(), **options)
+    await two_turns(client)
+    assert [kind for kind, _ in engine.asked] == ["messages", "messages"]
+    assert client.counts.refusals == {Reason.MULTIMODAL: 1}
+
+
+async def test_a_conversation_without_a_renderer_says_so() -> None:
+    turn = await Conversation(Seeing(), media=PLACEHOLDERS).turn([CAT])
+    assert turn.refusal is not None
+    assert "give a function that renders messages here" in turn.refusal.detail
+
+
+async def test_a_text_that_spells_a_placeholder_goes_by_messages() -> None:
+    client = client_of(engine := Seeing())
+    await two_turns(client, asking("What is <pad>?", shown("cat")))
+    assert [kind for kind, _ in engine.asked] == ["messages", "messages"]
+    assert client.counts.refusals == {Reason.PLACEHOLDERS: 1, Reason.MULTIMODAL: 1}
+
+
+async def test_what_an_engine_saw_otherwise_is_an_error_with_the_reply() -> None:
+    client = client_of(Seeing(spoils=True))
+    with pytest.raises(InvalidReplyError, match="the engine saw another prompt") as error:
+        await client.turn([], [CAT])
+    assert error.value.partial is not None
+    assert error.value.partial.completion_ids
+    assert client.counts.errors == {"InvalidReplyError": 1}
+
+
+async def test_an_older_image_that_changed_its_size_is_an_error() -> None:
+    """What the engine made of it in this turn is not what the ids of the turns before say."""
+    client, engine = client_of(Seeing()), Seeing()
+    done = await client.turn([], [asking("What?", {**shown("cat"), "uuid": "k"})])
+    other = asking("What?", {**shown("another cat"), "uuid": "k"})
+    fresh = client_of(engine)
+    with pytest.raises(InvalidReplyError, match="another prompt"):
+        await fresh.turn([done.step], [other, done.message, {"role": "user", "content": "Sure?"}])
+
+
+async def test_a_prompt_that_continues_no_step_is_rendered_whole() -> None:
+    client = client_of(Seeing())
+    (first, _) = await two_turns(client)
+    edited = [asking("Which?", shown("cat")), first.message, {"role": "user", "content": "Sure?"}]
+    done = await client.turn([first.step], edited)
+    assert done.turn.route is Route.RENDERED
+    assert done.turn.refusal is not None
+    assert done.turn.refusal.reason is Reason.NO_PREFIX
+    assert [one.identity for one in done.step.media] == [first.step.media[0].identity]
+
+
+# Bytes and keys.
+
+
+async def test_a_key_alone_has_the_bytes_of_an_earlier_turn() -> None:
+    engine = Seeing()
+    named = {"type": "image_url", "image_url": None, "uuid": "k"}
+    await two_turns(
+        client_of(engine), asking("What?", {**shown("cat"), "uuid": "k"}), asking("Again?", named)
+    )
+    assert engine.asked[1] == ("media", [url("cat")] * 2)
+
+
+async def test_a_key_without_bytes_is_an_error_before_anything_is_sent() -> None:
+    client = client_of(engine := Seeing())
+    with pytest.raises(InputError, match="image 1 of the prompt has a `uuid` and no bytes"):
+        await client.turn([], [asking("What?", {"type": "image", "uuid": "k"})])
+    assert not engine.asked
+
+
+async def test_trap_08_a_key_for_other_bytes_is_an_error() -> None:
+    """A server believes the key, and shows the first image."""
+    client = client_of(engine := Seeing())
+    await client.turn([], [asking("What?", {**shown("cat"), "uuid": "k"})])
+    with pytest.raises(InputError, match="the `uuid` of another one"):
+        await client.turn([], [asking("What?", {**shown("dog"), "uuid": "k"})])
+    assert len(engine.asked) == 1
+    await client.turn(
+        [], [asking("What?", {"type": "image", "url": url("cat").replace("png", "x"), "uuid": "k"})]
+    )
+
+
+async def test_bytes_that_were_forgotten_are_read_again_from_the_messages() -> None:
+    engine = Seeing()
+    client = client_of(engine)
+    client._known_media.most = 1  # as if other conversations had many images
+    await two_turns(client)
+    assert engine.asked[1] == ("media", [url("cat"), url("dog")])
+
+
+def test_the_oldest_bytes_are_forgotten_first() -> None:
+    known = KnownMedia(most=2 * len(url("cat")))
+    known.learn([asking("", *({**shown(name), "uuid": name} for name in ("cat", "dog", "cat", "cow")))])
+    assert [known.url(name) is not None for name in ("cat", "dog", "cow")] == [True, False, True]
+
+
+# Settings of an image.
+
+
+async def test_detail_is_counted_since_it_goes_nowhere() -> None:
+    client = client_of(Seeing())
+    first, second = await two_turns(client, asking("What?", shown("cat", detail="low")))
+    assert first.turn.reply.notices == (DETAIL_IGNORED,)
+    assert second.turn.reply.notices == ()
+    assert client.counts.notices == {DETAIL_IGNORED: 1}
+
+
+async def test_other_settings_go_by_messages() -> None:
+    client = client_of(engine := Seeing())
+    await client.turn([], [asking("What?", shown("cat", min_pixels=5))])
+    assert [kind for kind, _ in engine.asked] == ["messages"]
+    assert client.counts.refusals == {Reason.MULTIMODAL: 1}

@@ -1,0 +1,167 @@
+"""Images of conversations: their bytes by identity, and turns whose ids go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import attrs
+
+from tito_core import InputError, Message, Refusal
+from tito_core.expansion import collapse, echoed
+from tito_core.join import NextPrompt
+from tito_core.media import PlaceholderIds, Placeholders
+from tito_core.message import media_in
+from tito_core.normalization.media import DATA, Medium, medium_of
+from tito_core.refusal import Reason
+from tito_io.engines.media import MediaUnsupportedError, PromptMedium, sample_with_media
+from tito_io.engines.protocol import (
+    Engine,
+    EngineAnswer,
+    InvalidReplyError,
+    Rendering,
+    Reply,
+    Sampling,
+    Watch,
+)
+
+P = TypeVar("P", bound=NextPrompt)
+
+DETAIL = "detail"
+"""OpenAI's setting of an image. Engines that expand images beside ids have no such setting."""
+DETAIL_IGNORED = "media-detail-ignored"
+"""The notice that an image's `detail` went nowhere."""
+
+
+def as_placeholders(given: PlaceholderIds | None) -> Placeholders | None:
+    """Return the ids that a template writes for images, checked; None for None."""
+    return Placeholders.of(given)
+
+
+@attrs.define
+class KnownMedia:
+    """The data URLs of images that conversations had, by identity; the oldest are forgotten.
+
+    Attributes:
+        most: How many characters of URLs are kept.
+
+    >>> known = KnownMedia()
+    >>> known.learn([{"role": "user", "content": [
+    ...     {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}, "uuid": "cat"}]}])
+    >>> known.url("cat"), known.url("dog")
+    ('data:image/png;base64,aGk=', None)
+    """
+
+    most: int = 1 << 28
+    _urls: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
+    _size: int = attrs.field(default=0, init=False)
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        """Keep the bytes of the images in messages.
+
+        Raises:
+            InputError: An identity has other bytes than before. A server would go on showing the old ones.
+        """
+        for medium, url in images_in(messages):
+            if url is not None and medium.identity is not None:
+                self._keep(medium.identity, url)
+
+    def url(self, identity: str) -> str | None:
+        """Return the data URL of an image; None if it is not known."""
+        return self._urls.get(identity)
+
+    def _keep(self, identity: str, url: str) -> None:
+        old = self._urls.pop(identity, None)
+        if old is not None and old != url and _bytes_of(old) != _bytes_of(url):
+            self._urls[identity] = old
+            raise InputError(
+                "an image has the `uuid` of another one: servers show the first image for it; give each "
+                "image its own `uuid`, or leave it out"
+            )
+        self._urls[identity] = url
+        self._size += len(url) - len(old or "")
+        while self._size > self.most and len(self._urls) > 1:
+            self._size -= len(self._urls.pop(next(iter(self._urls))))
+
+    def beside(self, prompt: NextPrompt, messages: Sequence[Message]) -> tuple[list[int], list[PromptMedium]]:
+        """Return the ids to send of a prompt, and its images with their bytes.
+
+        Args:
+            prompt: The prompt, with the range of each image.
+            messages: All of its messages.
+
+        Raises:
+            InputError: An image's bytes are neither in the messages nor known from earlier ones.
+        """
+        ids, places = collapse(prompt.ids, prompt.media)
+        urls = {one.identity: self.url(one.identity) for one in places}
+        if None in urls.values():  # forgotten, or another client took the earlier turns
+            urls |= {medium.identity or "": url for medium, url in images_in(messages) if url is not None}
+        for number, one in enumerate(places):
+            if urls[one.identity] is None:
+                raise InputError(
+                    f"image {number + 1} of the prompt has a `uuid` and no bytes, and none are known from "
+                    "earlier turns of this client: give its data URL once"
+                )
+        return ids, [PromptMedium(place=one, url=urls[one.identity]) for one in places]
+
+
+def images_in(messages: Iterable[Message]) -> Iterator[tuple[Medium, str | None]]:
+    """Yield the media of messages, each with its data URL if it has one."""
+    for message in messages:
+        for part in media_in(message):
+            yield medium_of(part), _data_url(part)
+
+
+def _data_url(value: Any) -> str | None:
+    """Return the first data URL in a content part."""
+    if isinstance(value, str):
+        return value if value[: len(DATA)].lower() == DATA else None
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return next((url for url in map(_data_url, inner) if url is not None), None)
+
+
+def _bytes_of(url: str) -> str | None:
+    """Return the digest of a data URL's bytes."""
+    return medium_of({"type": "image", "url": url}).identity
+
+
+def unsent_settings(messages: Iterable[Message]) -> tuple[Refusal | None, bool]:
+    """Return why images have to go by messages, if they have to; and whether a `detail` is ignored.
+
+    >>> part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}}
+    >>> unsent_settings([{"role": "user", "content": [part]}])
+    (None, True)
+    """
+    names = {name for medium, _ in images_in(messages) for name, _ in medium.details}
+    if names - {DETAIL}:
+        return Refusal(Reason.MULTIMODAL, "an image has settings, which go by messages alone"), False
+    return None, DETAIL in names
+
+
+async def sampled_with_media(
+    engine: Engine,
+    prompt: P,
+    beside: tuple[list[int], list[PromptMedium]],
+    sampling: Sampling,
+    rendering: Rendering,
+    *,
+    watch: Watch | None = None,
+) -> tuple[P, Reply] | Refusal:
+    """Sample a turn after a prompt with images; return the prompt as the engine saw it, and the reply.
+
+    The result is a refusal, and nothing was sampled, if the engine takes no images beside ids.
+
+    Raises:
+        InvalidReplyError: The engine saw another prompt; `partial` holds its reply.
+    """
+    try:
+        reply = await sample_with_media(engine, *beside, sampling, rendering, watch=watch)
+    except MediaUnsupportedError as error:
+        return Refusal(Reason.MULTIMODAL, f"{error!s:.200}")
+    try:
+        return echoed(prompt, reply.prompt_ids, reply.media_ranges), reply
+    except InputError as error:
+        invalid = InvalidReplyError(f"{engine.name}: {error}", EngineAnswer(200, reply.raw))
+        invalid.partial = reply
+        raise invalid from error
