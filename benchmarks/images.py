@@ -76,7 +76,7 @@ class ImageResults:
         routes: Turns by route.
         refusals: Turns by the reason why they did not go by ids.
         kept: Later turns whose prompt begins with all ids of the turn before.
-        moved: Images whose range changed in a later turn.
+        moved: Images in such prompts whose range is not that of the turn before.
         without_logprobs: Sampled ids without a log-probability.
         images: Distinct images in the prompts.
         notices: Images that were sent, left out or sent again, as the engine's adapter counts them.
@@ -107,8 +107,8 @@ class ImageResults:
         self.seconds += seconds
         self.images.update(medium.identity or "" for medium in media_of(step.prompt))
         self.without_logprobs += [*(step.logprobs or [None] * len(step.completion_ids))].count(None)
-        if before is not None:
-            self.kept += step.prompt_ids.starts_with(before.ids)
+        if before is not None and step.prompt_ids.starts_with(before.ids):
+            self.kept += 1
             self.moved += sum(one not in step.media for one in before.media)
 
 

@@ -18,7 +18,7 @@ from .media import NO_MEDIA, PlaceholderIds, Placeholders, media_runs
 from .message import Message, Messages
 from .normalization.clean import Plain, clean, lengthened
 from .normalization.media import Medium, media_of
-from .questions import Questions, TokenizeFn, answer, ask, in_parts, relayed
+from .questions import Questions, TokenizeFn, answer, ask
 from .refusal import Reason, Refusal
 from .seams.placeholders import NOT_ITS_OWN, differing, is_alone, ranges_at, replaced, unplaced
 from .step import Step
@@ -72,7 +72,7 @@ class FirstPrompt(NextPrompt):
 def first_prompt(
     prompt: Sequence[Message], tokenize_fn: TokenizeFn, media: PlaceholderIds
 ) -> FirstPrompt | Refusal:
-    """Return a whole prompt's ids with the range of each medium's placeholder, or why there are none.
+    """Return a whole prompt's ids with the range of each medium's placeholder, or why they are unknown.
 
     Args:
         prompt: The messages.
@@ -160,7 +160,15 @@ def _taken(messages: tuple[Plain, ...], *, parts: bool) -> Questions[tuple[int, 
 
 
 def _asked(messages: tuple[Plain, ...], *, parts: bool) -> Questions[tuple[int, ...]]:
-    return (yield from relayed(ask(messages), in_parts) if parts else ask(messages))
+    return (yield from ask(tuple(map(_listed, messages)) if parts else messages))
+
+
+def _listed(message: Plain) -> Plain:
+    """Return a message with its text as a list of one part. An empty one stays: templates ask for it."""
+    text = message.get("content")
+    if not text or not isinstance(text, str):
+        return message
+    return {**message, "content": [{"type": "text", "text": text}]}
 
 
 def _placed(

@@ -129,6 +129,17 @@ def test_a_template_that_takes_texts_and_lists_is_given_both() -> None:
     )
 
 
+def test_an_empty_text_stays_a_text() -> None:
+    """Templates ask whether there is one, and an empty list of a text is one."""
+
+    def asking(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        marks = "".join("*" for m in messages if m["content"])
+        return [*encode(marks), *tokenize(messages, add_generation_prompt=add_generation_prompt)]
+
+    prompt = found({"role": "assistant", "content": ""}, showing("What?", "cat"), tokenize_fn=asking)
+    assert list(prompt.ids).count(ord("*")) == 1
+
+
 def test_two_ways_to_write_a_text_are_refused() -> None:
     def marking(messages: Sequence[Message], **_: bool) -> list[int]:
         marks = "".join("*" for m in messages if isinstance(m["content"], list))

@@ -30,11 +30,11 @@ async def test_images_go_by_ids_over_all_turns(engine: str) -> None:
     address, _, folder = os.environ[f"TITO_{engine.upper()}_VL"].partition(" ")
     found = await measured(engine, address, Family.load(folder), CONVERSATIONS, TURNS, by_ids=True)
     assert found.turns == found.image_turns == CONVERSATIONS * TURNS
-    # The model is random: should it sample a placeholder, that conversation goes by messages.
-    assert set(found.refusals) <= {"PLACEHOLDERS"}
+    # The model is random: it may sample a placeholder, or an odd stop.
+    assert set(found.refusals) <= {"PLACEHOLDERS", "ODD_STOP", "MULTIMODAL"}
     if not found.refusals:
         assert found.routes == {"RENDERED": CONVERSATIONS, "TITO": found.turns - CONVERSATIONS}
-        assert found.kept == found.turns - CONVERSATIONS
         assert engine != "vllm" or found.notices["media-sent"] == len(found.images)
+    assert found.kept >= found.routes["TITO"] > 0
     assert found.moved == 0
     assert found.without_logprobs == 0

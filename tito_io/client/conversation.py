@@ -33,7 +33,15 @@ from tito_io.engines.protocol import Engine, InvalidReplyError, Rendering, Reply
 
 from .certificates import KnownRendering
 from .driver import AsyncTokenizeFn, answer
-from .media import DETAIL_IGNORED, KnownMedia, as_placeholders, sampled_with_media, unsent_settings
+from .media import (
+    DETAIL_IGNORED,
+    KnownMedia,
+    PlaceholderRender,
+    as_placeholders,
+    renders_placeholders,
+    sampled_with_media,
+    unsent_settings,
+)
 
 NO_RENDERER = Refusal(
     Reason.MULTIMODAL, "the engine renders no placeholders: give a function that renders messages here"
@@ -94,8 +102,9 @@ class Conversation:
         suffix: The ids that close a turn in the template; None until they are asked for, once.
         stop_ids: The ids that end a turn, if known: they show where some tool calls' turns close.
         known: What is known of the template. Cases that it lacks are certified when they come, once each.
-        media: The ids that the template writes for an image, such as `{"image": [151655]}`. With them, and a
-            `tokenize_fn`, conversations with images go by ids; None: by messages.
+        media: The ids that the template writes for an image, such as `{"image": [151655]}`. With them
+            conversations with images go by ids, where `tokenize_fn` or the engine renders placeholders; None:
+            by messages.
         known_media: The bytes of images that were shown.
         check_every: After how many turns a bridge is compared with a render of the whole conversation;
             0 for never.
@@ -189,9 +198,15 @@ class Conversation:
 
     async def _rendered(self, prompt: Messages) -> FirstPrompt | Refusal:
         """Return a whole prompt with images, rendered here."""
-        if self.media is None or self.tokenize_fn is None:
+        if self._placeholders is None:
             return NO_RENDERER
-        return await answer(first_prompt_questions(prompt, self.media), self.tokenize_fn)
+        return await answer(first_prompt_questions(prompt, self._placeholders), self.render)
+
+    @property
+    def _placeholders(self) -> Placeholders | None:
+        """The ids that the template writes for an image; None where only expanded images are rendered."""
+        able = self.tokenize_fn is not None or renders_placeholders(self.engine)
+        return self.media if able else None
 
     async def close(self) -> tuple[int, ...]:
         """Return the ids that close a turn in the template."""
@@ -202,12 +217,17 @@ class Conversation:
     @property
     def render(self) -> AsyncTokenizeFn:
         """The function that renders messages to ids: `tokenize_fn`, or else the engine."""
-        return self.tokenize_fn or partial(self.engine.render, rendering=self.rendering)
+        if self.tokenize_fn is not None:
+            return self.tokenize_fn
+        if self.media is not None and renders_placeholders(self.engine):
+            return PlaceholderRender(self.engine, self.rendering, self.media)
+        return partial(self.engine.render, rendering=self.rendering)
 
     async def _stitch(self, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return the prompt's ids, continued from an earlier step, or why it cannot be continued."""
-        media = None if self.tokenize_fn is None else self.media
-        located = locate(self.trajectory, prompt, policy=self.policy, key=self.rendering.key, media=media)
+        located = locate(
+            self.trajectory, prompt, policy=self.policy, key=self.rendering.key, media=self._placeholders
+        )
         if isinstance(located, Refusal):
             return located
         try:

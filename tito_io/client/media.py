@@ -11,7 +11,7 @@ from tito_core import InputError, Message, Refusal
 from tito_core.expansion import collapse, echoed
 from tito_core.join import NextPrompt
 from tito_core.media import PlaceholderIds, Placeholders
-from tito_core.message import media_in
+from tito_core.message import is_multimodal, media_in
 from tito_core.normalization.media import DATA, Medium, medium_of
 from tito_core.refusal import Reason
 from tito_io.engines.media import MediaUnsupportedError, PromptMedium, sample_with_media
@@ -104,6 +104,36 @@ class KnownMedia:
                     "earlier turns of this client: give its data URL once"
                 )
         return ids, [PromptMedium(place=one, url=urls[one.identity]) for one in places]
+
+
+@attrs.frozen
+class PlaceholderRender:
+    """Renders messages with the engine, images as the template writes them.
+
+    Attributes:
+        engine: The engine; `render_placeholders` says whether it can.
+        rendering: Tools and arguments of the template.
+        media: The ids that the template writes for an image.
+    """
+
+    engine: Any
+    rendering: Rendering
+    media: Placeholders
+
+    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+        """Return the ids of messages; raises `TemplateRefused` where they are not taken."""
+        options = {"add_generation_prompt": add_generation_prompt}
+        ids: Sequence[int]
+        if is_multimodal(messages):
+            ids = await self.engine.render_placeholders(messages, self.rendering, self.media, **options)
+        else:
+            ids = await self.engine.render(messages, self.rendering, **options)
+        return ids
+
+
+def renders_placeholders(engine: Engine) -> bool:
+    """Return whether an engine renders images as the template writes them."""
+    return hasattr(engine, "render_placeholders")
 
 
 def images_in(messages: Iterable[Message]) -> Iterator[tuple[Medium, str | None]]:

@@ -20,7 +20,7 @@ from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sam
 from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
 from .conversation import ClientTurn, Conversation, Route, reply_message
 from .driver import AsyncTokenizeFn
-from .media import KnownMedia, as_placeholders
+from .media import KnownMedia, PlaceholderRender, as_placeholders, renders_placeholders
 from .sampling import parse_sampling
 
 Renderer = Callable[[Rendering], AsyncTokenizeFn]
@@ -73,8 +73,9 @@ class TokenClient:
 
     The first turn of a conversation goes by messages. Later ones go by ids: those of the longest step that
     the prompt continues, and what the template writes after it. What cannot be proven goes by messages;
-    `counts` says how often, and why. Images go by ids with `media` and `renderer`, from the first turn on, to
-    engines that take them beside ids; otherwise by messages, as do audio and files.
+    `counts` says how often, and why. Images go by ids with `media`, from the first turn on, to engines that
+    take them beside ids, if a `renderer` or the engine renders placeholders. Otherwise they go by messages,
+    as do audio and files.
 
     Nothing is sampled twice. An engine's error is raised as it is, and no request that may have run is
     repeated. For connections that were never made, see `tito_io.engines.reconnect.Reconnecting`.
@@ -175,7 +176,7 @@ class TokenClient:
             trajectory=steps if isinstance(steps, Trajectory) else Trajectory(steps),
             known=known,
             check_every=self.check_every,
-            media=None if self.renderer is None else self.media,
+            media=self.media if self.renderer or renders_placeholders(self.engine) else None,
             known_media=self._known_media,
         )
         try:
@@ -197,7 +198,11 @@ class TokenClient:
         return CertifyingRender(full, BriefRender(full, self._rendered(known.brief), rendering.tools, known))
 
     def _rendered(self, rendering: Rendering) -> AsyncTokenizeFn:
-        return self.renderer(rendering) if self.renderer else partial(self.engine.render, rendering=rendering)
+        if self.renderer is not None:
+            return self.renderer(rendering)
+        if self.media is not None and renders_placeholders(self.engine):
+            return PlaceholderRender(self.engine, rendering, self.media)
+        return partial(self.engine.render, rendering=rendering)
 
     async def aclose(self) -> None:
         """Close the engine's connections."""

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import attrs
 
-from tito_core import Ids, InputError
+from tito_core import Ids, InputError, Message
 from tito_core.expansion import expand, pieces_in
 from tito_core.media import Media, MediaRange, Placeholders
+from tito_core.message import is_media
 
 from .protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, UnsupportedError, Watch
 from .replies.invariants import Check
@@ -37,6 +38,13 @@ class PromptMedium:
     url: str | None = attrs.field(default=None, repr=False)
 
 
+BLANK = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAADgAAAA4CAIAAAAn5KxJAAAAQ0lEQVR42u3OMQ0AAAgDsN3zLwpZHKgg"
+    "aVIBTTsvRFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRU9CzYb4eX2yWhuAAAAABJRU5ErkJggg=="
+)
+"""An image of one colour, which stands for any where only the placeholder counts."""
+
+
 class MediaEngine(Protocol):
     """An engine that may take media beside ids."""
 
@@ -54,6 +62,38 @@ class MediaEngine(Protocol):
         `Reply.prompt_ids` are the ids that the engine made of them. Other arguments and errors are those of
         `Engine.from_ids`. Raises `MediaUnsupportedError`, and has sampled nothing, if it takes none of these.
         """
+
+
+class PlaceholderEngine(Protocol):
+    """An engine that renders images as the template writes them, before it expands them."""
+
+    async def render_placeholders(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        media: Placeholders,
+        *,
+        add_generation_prompt: bool,
+    ) -> Sequence[int]:
+        """Return the ids of messages whose images are `{"type": "image"}`, with the placeholder of each.
+
+        Raises `TemplateRefused` where the template, or the server, does not take them.
+        """
+
+
+def with_blanks(messages: Sequence[Message]) -> list[Message]:
+    """Return messages with an image of one colour for each image.
+
+    >>> with_blanks([{"role": "user", "content": [{"type": "image"}]}])[0]["content"][0]["uuid"]
+    'tito-blank'
+    """
+    blank = {"type": "image_url", "image_url": {"url": BLANK}, "uuid": "tito-blank"}
+    return [
+        {**message, "content": [blank if is_media(part) else part for part in message["content"]]}
+        if isinstance(message.get("content"), list)
+        else message
+        for message in messages
+    ]
 
 
 async def sample_with_media(

@@ -23,7 +23,7 @@ def image_placeholder(family: Family, **template_args: Any) -> dict[str, list[in
     """Return the ids that the template writes for an image, as `TokenClient(media=...)` takes them.
 
     The folder's files name candidates. The one that counts is the first that the template writes exactly once
-    for each image, and nowhere else. The result is empty if there is none: the model's images go by messages.
+    for each image, and nowhere else. Without such a one the result is empty, and images go by messages.
 
     Args:
         family: The model folder, loaded.

@@ -13,6 +13,8 @@ import pytest
 from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, tokenize
 from tito_core import InputError, Origin, Reason, TemplateRefused, Trajectory
 from tito_core.expansion import expand
+from tito_core.media import Placeholders
+from tito_core.message import is_multimodal
 from tito_io.client import Conversation, Route, TokenClient
 from tito_io.client.media import DETAIL_IGNORED, KnownMedia
 from tito_io.engines.media import PromptMedium, check_places, unsupported
@@ -214,6 +216,31 @@ async def test_a_conversation_without_a_renderer_says_so() -> None:
     turn = await Conversation(Seeing(), media=PLACEHOLDERS).turn([CAT])
     assert turn.refusal is not None
     assert "give a function that renders messages here" in turn.refusal.detail
+
+
+class SeeingRenderer(Seeing):
+    """An engine that renders images as the template writes them."""
+
+    async def render(self, messages: Sequence[Any], rendering: Rendering, **options: bool) -> list[int]:
+        assert not is_multimodal(messages)
+        assert not rendering.tools
+        return tokenize(messages, **options)
+
+    async def render_placeholders(
+        self, messages: Sequence[Any], rendering: Rendering, media: Placeholders, **options: bool
+    ) -> list[int]:
+        assert media.ids("image") == (PAD,)
+        assert not rendering.tools
+        return tokenize(messages, **options)
+
+
+async def test_an_engine_may_render_placeholders_itself() -> None:
+    first, second = await two_turns(client_of(SeeingRenderer(), renderer=None))
+    assert [done.turn.route for done in (first, second)] == [Route.RENDERED, Route.TITO]
+    conversation = Conversation(SeeingRenderer(), media=PLACEHOLDERS)
+    turn = await conversation.turn([CAT])
+    later = await conversation.turn([*turn.step.messages, {"role": "user", "content": "Sure?"}])
+    assert (turn.route, later.route) == (Route.RENDERED, Route.TITO)
 
 
 async def test_a_text_that_spells_a_placeholder_goes_by_messages() -> None:

@@ -24,6 +24,7 @@ from typing import Any, Unpack
 import attrs
 
 from tito_core import Ids, InputError, Message
+from tito_core.media import Placeholders
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
 from tito_io.engines.grammar import GrammarMaker, constrained, with_reasoning
@@ -35,7 +36,7 @@ from tito_io.engines.http_engine import (
     shortest_context,
     sole_model,
 )
-from tito_io.engines.media import PromptMedium, checked_reply, unsupported
+from tito_io.engines.media import PromptMedium, checked_reply, unsupported, with_blanks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     ArgumentError,
@@ -140,6 +141,20 @@ class SGLang(HttpEngine):
             name, messages, rendering, requests.REASONING, generation_prompt=add_generation_prompt
         )
         return await self._tokenizer.render(body, requests.OWN_ERRORS)
+
+    async def render_placeholders(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        media: Placeholders,
+        *,
+        add_generation_prompt: bool,
+    ) -> list[int]:
+        """Return the ids of messages, with the placeholder of each image: `/tokenize` expands none."""
+        del media
+        return await self.render(
+            with_blanks(messages), rendering, add_generation_prompt=add_generation_prompt
+        )
 
     async def from_messages(
         self,

@@ -19,7 +19,8 @@ from typing import Any, Literal, Unpack
 
 import attrs
 
-from tito_core import Ids, InputError, Message
+from tito_core import Ids, InputError, Message, TemplateRefused
+from tito_core.media import Placeholders
 from tito_io.engines.grammar import (
     Format,
     GrammarMaker,
@@ -29,7 +30,7 @@ from tito_io.engines.grammar import (
     with_reasoning,
 )
 from tito_io.engines.http_engine import Connection, HttpEngine, ServedModel, TurnAfterIds, shortest_context
-from tito_io.engines.media import PromptMedium, unsupported
+from tito_io.engines.media import PromptMedium, unsupported, with_blanks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     Delta,
@@ -55,12 +56,13 @@ from tito_io.engines.turn_request import Question
 
 from . import requests
 from .calls import VllmRequest
-from .media import Uploads, content_parts, may_be_missing
+from .media import Uploads, collapsed, content_parts, may_be_missing
 from .parsers import TurnParser
 from .replies import ChatEndings
 from .routes import (
     CLOSED,
     ENDPOINTS,
+    RENDER,
     ROUTES,
     TOKENS,
     Notice,
@@ -157,6 +159,34 @@ class VLLM(HttpEngine):
             name, messages, rendering, requests.REASONING, generation_prompt=add_generation_prompt
         )
         return await parser.tokenizer.render(body, requests.OWN_ERRORS)
+
+    async def render_placeholders(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        media: Placeholders,
+        *,
+        add_generation_prompt: bool,
+    ) -> list[int]:
+        """Return the ids of messages, with the placeholder of each image in place of the server's expansion.
+
+        Raises `TemplateRefused` for whatever the server answers 400 to, such as too many images.
+        """
+        keys = {"mm_payload": "none", "max_tokens": 1}
+        body = tokenize_body(
+            (await self.served()).name,
+            with_blanks(messages),
+            rendering,
+            requests.REASONING,
+            generation_prompt=add_generation_prompt,
+        )
+        try:
+            answer = await self._wire.post(RENDER, {**body, **keys})
+        except RequestError as error:
+            if not may_be_missing(error):
+                raise
+            raise TemplateRefused("the server renders no such messages with images") from error
+        return collapsed(self._check(RENDER, answer), answer, media)
 
     async def from_messages(
         self,

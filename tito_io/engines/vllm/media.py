@@ -17,6 +17,8 @@ from typing import Any
 import attrs
 
 from tito_core import InputError
+from tito_core.expansion import collapse
+from tito_core.media import MediaRange, Placeholders
 from tito_io.engines.media import PromptMedium
 from tito_io.engines.protocol import EngineError, RequestError
 from tito_io.engines.replies.invariants import Check
@@ -106,6 +108,19 @@ def may_be_missing(error: EngineError) -> bool:
     """
     status = None if error.answer is None else error.answer.status
     return isinstance(error, RequestError) and status == HTTPStatus.BAD_REQUEST and error.partial is None
+
+
+def collapsed(check: Check, body: Any, media: Placeholders) -> list[int]:
+    """Return a rendered conversation's ids, with the placeholder of each image in place of its own ids."""
+    ids, placeholder = list(check.ids(body, "token_ids")), media.ids("image")
+    features = check.find(body, "features", dict) or {}
+    if not features.get("mm_placeholders") or placeholder is None:
+        return ids
+    places = [
+        MediaRange(modality="image", identity="", offset=offset, length=length, collapsed=placeholder)
+        for offset, length in ranges(check, features)
+    ]
+    return collapse(ids, places)[0]
 
 
 def ranges(check: Check, body: Any) -> list[tuple[int, int]]:

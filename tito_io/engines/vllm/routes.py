@@ -19,6 +19,8 @@ from tito_io.engines.protocol import EngineError, UnsupportedError
 from tito_io.engines.replies.shapes import CHATTED, COMPLETED, GENERATED, Shape
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+RENDER = CHAT + "/render"
+"""The route that answers the ids of a chat, images expanded, and where those stand."""
 GENERATE, TOKENS = "/inference/v1/generate", "/v1/chat/completions/tokens"
 
 Route = Literal["completions", "chat", "generate", "tokens", "auto"]

@@ -10,9 +10,9 @@ import pytest
 from tests.io.engines.recorded_images import EXCHANGES, PAD, media_of, medium
 from tests.io.engines.sglang.sglang_server import mocked
 from tito_core import InputError
-from tito_core.media import MediaRange
+from tito_core.media import MediaRange, Placeholders
 from tito_io.engines.media import MediaUnsupportedError, PromptMedium
-from tito_io.engines.protocol import InvalidReplyError, Sampling
+from tito_io.engines.protocol import InvalidReplyError, Rendering, Sampling
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.engine import MEDIA_SENT
 from tito_io.engines.sglang.requests import GENERATE
@@ -124,3 +124,15 @@ async def test_what_the_server_could_not_be_checked_on_is_not_sent(ids: Any, med
     with pytest.raises(kind):
         await engine.from_ids_with_media(ids, media, Sampling(max_tokens=1))
     assert not mock.asked
+
+
+async def test_the_server_s_render_has_placeholders() -> None:
+    """It was recorded so: `/tokenize` with an image answers as many ids as the template writes."""
+    ids = EXCHANGES["sgl_collapsed_ids_plus_image"]["request"]["input_ids"]
+    engine, mock = mocked({"/tokenize": {"tokens": ids, "count": len(ids)}}, vocab_size=5000)
+    messages = [{"role": "user", "content": [{"type": "text", "text": "What is this? "}, {"type": "image"}]}]
+    media = Placeholders((("image", (PAD,)),))
+    found = await engine.render_placeholders(messages, Rendering(), media, add_generation_prompt=True)
+    assert found == ids
+    (body,) = [body for path, body in mock.asked if path == "/tokenize"]
+    assert body["messages"][0]["content"][1]["image_url"]["url"].startswith("data:image/png")

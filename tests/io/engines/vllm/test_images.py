@@ -15,15 +15,16 @@ import pytest
 
 from tests.io.engines.recorded_images import EXCHANGES, PAD, SMOL_PAD, media_of, medium
 from tests.io.engines.vllm.vllm_server import Mock, generate_answer, mocked, refused
-from tito_core import InputError, Reason, Refusal
+from tito_core import InputError, Reason, Refusal, TemplateRefused
 from tito_core.first_prompt import first_prompt
-from tito_core.media import MediaRange
+from tito_core.media import MediaRange, Placeholders
 from tito_io.engines.media import MediaUnsupportedError, PromptMedium, check_seen, sample_with_media
 from tito_io.engines.protocol import (
     Delta,
     EngineAnswer,
     InvalidReplyError,
     OverlongError,
+    Rendering,
     RequestError,
     Sampling,
     ServerError,
@@ -31,6 +32,7 @@ from tito_io.engines.protocol import (
 from tito_io.engines.registry import embedded
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.vllm import GENERATE, VLLM, Notice
+from tito_io.engines.vllm.routes import RENDER
 
 pytestmark = pytest.mark.anyio
 LARGE = {"id": "m", "object": "model", "owned_by": "vllm", "root": "m", "parent": None, "max_model_len": 2048}
@@ -294,6 +296,41 @@ async def test_trap_12_an_image_has_one_key_in_all_turns() -> None:
     for _ in range(2):
         await engine.from_ids_with_media(ids, media, Sampling(max_tokens=6))
     assert {body["content_parts"][0]["uuid"] for body in mock.bodies(GENERATE)} == {media[0].place.identity}
+
+
+# Rendering.
+
+
+async def test_the_server_s_render_is_collapsed() -> None:
+    """The recorded text spells a placeholder: the server took that for the image."""
+    engine, mock = mocked({RENDER: EXCHANGES["x_render_literal_placeholder"]["response"]})
+    question = [{"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image"}]}]
+    ids = await engine.render_placeholders(
+        question, Rendering(), Placeholders((("image", (PAD,)),)), add_generation_prompt=False
+    )
+    assert ids[:8] == [4088, 1561, 198, 332, 907, 220, PAD, 619]
+    assert ids.count(PAD) == 2
+    (body,) = mock.bodies(RENDER)
+    assert (body["mm_payload"], body["add_generation_prompt"]) == ("none", False)
+    assert body["messages"][0]["content"][1]["image_url"]["url"].startswith("data:image/png")
+
+
+async def test_a_render_without_images_is_as_it_is() -> None:
+    engine, _ = mocked({RENDER: {"token_ids": [5, 6], "features": None}})
+    media = Placeholders((("image", (PAD,)),))
+    assert await engine.render_placeholders([], Rendering(), media, add_generation_prompt=True) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(400, TemplateRefused), (404, RequestError), (500, ServerError)]
+)
+async def test_what_the_server_does_not_render_is_refused(status: int, error: type[Exception]) -> None:
+    engine, _ = mocked(
+        {RENDER: refused("At most 8 image(s) may be provided in one prompt.", status, param="image")}
+    )
+    media = Placeholders((("image", (PAD,)),))
+    with pytest.raises(error):
+        await engine.render_placeholders([], Rendering(), media, add_generation_prompt=True)
 
 
 # Servers and routes that take no images beside ids.
