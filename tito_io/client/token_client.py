@@ -115,7 +115,7 @@ class TokenClient:
     check_every: int = 0
     # Conversations share them: each case is certified once a rendering, and not once a conversation.
     _certificates: Certificates = attrs.field(factory=Certificates, repr=False)
-    _known_media: KnownMedia = attrs.field(factory=KnownMedia, repr=False, init=False)
+    _known_media: KnownMedia = attrs.field(factory=KnownMedia, repr=False)
 
     async def turn(
         self,

@@ -26,6 +26,7 @@ from tito_io.dialects.protocol import (
     StreamReading,
     TurnAnswer,
 )
+from tito_io.engines.media import MediaUnsupportedError, PromptMedium
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling, Watch
 from tito_io.engines.replies.hermes import THINK
 from tito_io.engines.wrapper import EngineWrapper
@@ -62,10 +63,30 @@ class _CallEngine(EngineWrapper):
         *,
         watch: Watch | None = None,
     ) -> Reply:
+        self._note_ids(ids)
+        return await super().from_ids(ids, sampling, rendering, watch=watch)
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        before = self.reading
+        self._note_ids(ids)
+        try:
+            return await super().from_ids_with_media(ids, media, sampling, rendering, watch=watch)
+        except MediaUnsupportedError:
+            self.reading = before  # the prompt goes by messages
+            raise
+
+    def _note_ids(self, ids: Sequence[int]) -> None:
         tail = None if self.decode is None else self.decode(list(ids[-TAIL:]))
         opened = tail is not None and tail.rstrip().endswith(THINK)
         self.reading = StreamReading(thinking=opened, buffered=tail is None)
-        return await super().from_ids(ids, sampling, rendering, watch=watch)
 
 
 @attrs.define

@@ -292,6 +292,14 @@ async def test_a_key_alone_has_the_bytes_of_an_earlier_turn() -> None:
     assert engine.asked[1] == ("media", [url("cat")] * 2)
 
 
+async def test_a_client_of_another_engine_object_knows_the_same_bytes() -> None:
+    client = client_of(Seeing())
+    await client.turn([], [asking("What?", {**shown("cat"), "uuid": "k"})])
+    other = attrs.evolve(client, engine=(engine := Seeing()))
+    await other.turn([], [asking("What?", {"type": "image", "uuid": "k"})])
+    assert engine.asked == [("media", [url("cat")])]
+
+
 async def test_a_key_without_bytes_is_an_error_before_anything_is_sent() -> None:
     client = client_of(engine := Seeing())
     with pytest.raises(InputError, match="image 1 of the prompt has a `uuid` and no bytes"):

@@ -10,6 +10,7 @@ import anyio
 import attrs
 import pytest
 
+from tests.core.pictures import PAD
 from tests.frameworks.scripted import (
     assert_by_ids,
     assert_drifted,
@@ -20,16 +21,20 @@ from tests.frameworks.scripted import (
     trained,
     went,
 )
+from tests.io.client.test_images import Seeing
+from tests.io.engines.recorded_images import medium
 from tito_core import InputError, OddStop, Policy
 from tito_core.samples import Forest, RowPer, SampleOptions, make_rows
 from tito_io.client import TokenClient
 from tito_io.dialects import Anthropic, Chat, Responses
 from tito_io.dialects.protocol import Dialect
 from tito_io.embedded import vocabulary
+from tito_io.engines.media import MediaUnsupportedError
 from tito_io.engines.protocol import Rendering, Reply, Sampling, ServerError
 from tito_io.engines.registry import embedded
+from tito_io.engines.replies.hermes import THINK
 from tito_io.engines.wrapper import EngineWrapper
-from tito_io.integrations.model_calls import ModelCalls
+from tito_io.integrations.model_calls import ModelCalls, _CallEngine
 from tito_io.integrations.next_prompts import RefusedError
 from tito_io.samples.forms.tito import write_calls
 from tito_io.samples.read import StoredConversation, conversations
@@ -334,3 +339,21 @@ def test_an_unknown_choice_is_refused() -> None:
 def test_an_engine_in_the_place_of_the_client_is_named() -> None:
     with pytest.raises(InputError, match=r"client is .*: give a TokenClient, such as TokenClient\(engine\)"):
         ModelCalls(scripted())  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_turn_with_images_is_read_as_one_by_ids(refuses: bool) -> None:
+    """Its text is the model's own; by messages a server's parser would have taken reasoning out."""
+    engine = _CallEngine(Seeing(refuses=refuses), lambda _: THINK)
+    by_messages = engine.reading
+
+    async def sample() -> None:
+        await engine.from_ids_with_media([5, PAD], [medium("cat", 1, pad=PAD)], Sampling())
+
+    if refuses:
+        with pytest.raises(MediaUnsupportedError):
+            anyio.run(sample)
+        assert engine.reading == by_messages
+    else:
+        anyio.run(sample)
+        assert engine.reading.thinking
