@@ -173,6 +173,16 @@ async def test_an_image_in_a_tool_result_and_several_in_one_turn() -> None:
     assert engine.asked[2] == ("media", [url(name) for name in ("cat", "dog", "cow", "dog", "map")])
 
 
+async def test_a_bridge_with_an_image_is_compared_with_a_render_of_all() -> None:
+    conversation = Conversation(
+        Seeing(), tokenize_fn=renderer(Rendering()), media=PLACEHOLDERS, check_every=1
+    )
+    turn = await conversation.turn([CAT])
+    later = await conversation.turn([*turn.step.messages, asking("And this?", shown("dog"))])
+    assert later.route is Route.TITO
+    assert (conversation.checked_turns, conversation.differing_turns) == (1, 0)
+
+
 async def test_a_text_conversation_is_as_before() -> None:
     engine = Seeing()
     first, second = await two_turns(
