@@ -146,7 +146,7 @@ def _form(bare: tuple[Plain, ...]) -> Questions[tuple[tuple[int, ...], bool] | R
     in_texts = yield from _taken(bare, parts=False)
     if in_texts in (None, in_lists):
         return in_lists, True
-    texts = [place for place, message in enumerate(bare) if isinstance(message.get("content"), str)]
+    texts = [place for place, message in enumerate(bare) if _listed(message) is not message]
     longer = yield from _taken(lengthened(bare, texts), parts=False)
     return (in_lists, True) if longer == in_texts else AMBIGUOUS
 

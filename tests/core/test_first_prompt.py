@@ -107,14 +107,17 @@ def test_what_the_template_rejects_is_refused() -> None:
 @pytest.mark.parametrize("rejects", [True, False], ids=["rejects texts", "drops texts"])
 def test_a_template_that_takes_lists_alone_is_given_lists(rejects: bool) -> None:
     def lists_alone(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if rejects and any(isinstance(m["content"], str) for m in messages):
+        if rejects and any(m["content"] and isinstance(m["content"], str) for m in messages):
             raise TemplateRefused("a list")
         kept = [m if isinstance(m["content"], list) else {**m, "content": ""} for m in messages]
-        return tokenize(kept, add_generation_prompt=add_generation_prompt)
+        names = "".join(call["function"]["name"] for m in messages for call in m.get("tool_calls", ()))
+        return [*tokenize(kept, add_generation_prompt=add_generation_prompt), *names.encode()]
 
-    messages = [SYSTEM, showing("What?", "cat")]
+    call = {"type": "function", "id": "c", "function": {"name": "look", "arguments": {}}}
+    calling: Message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    messages: list[Message] = [SYSTEM, calling, showing("What?", "cat")]
     prompt = found(*messages, tokenize_fn=lists_alone)
-    assert prompt.ids == tokenize(messages, add_generation_prompt=True)
+    assert prompt.ids == [*tokenize(messages, add_generation_prompt=True), *b"look"]
 
 
 def test_a_template_that_takes_texts_and_lists_is_given_both() -> None:
