@@ -297,12 +297,22 @@ class SGLang(HttpEngine):
         tags = await self._parser.tags()  # first: a failure must not lose a sampled turn
         watch = thinking_watch(turn.watch, tags, turn.ids)
         turn = await self._bound(turn, self._parser)
-        body = {**requests.generation(turn, echo=True), "image_data": [one.url for one in media]}
-        question = SglangQuestion(turn.sampling, routing=self.routing)
-        reply = await self._reply("generate", body, question, watch)
+        try:
+            reply = await self._shown(turn, media, watch)
+        except OverlongError as error:
+            # How long the images are is not known before. Nothing ran: what fits is requested instead.
+            room = _stated_room(error, turn.model)
+            if room is None:
+                raise
+            reply = await self._shown(attrs.evolve(turn, max_tokens=room), media, watch)
         reply = checked_reply(self._check(PATHS["generate"], reply.raw), reply, turn.ids, media, None)
         reply = attrs.evolve(reply, notices=(*reply.notices, MEDIA_SENT))
         return await with_messages(self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", tools=turn.tools)
+
+    async def _shown(self, turn: TurnAfterIds, media: Sequence[PromptMedium], watch: Watch | None) -> Reply:
+        """Return the reply to ids and images."""
+        body = {**requests.generation(turn, echo=True), "image_data": [one.url for one in media]}
+        return await self._reply("generate", body, SglangQuestion(turn.sampling, routing=self.routing), watch)
 
     async def _bound(self, turn: TurnAfterIds, parser: OutputParser) -> TurnAfterIds:
         """Return a turn with a grammar in place of its constraint; it binds from the first id on."""

@@ -8,11 +8,11 @@ import httpx2
 import pytest
 
 from tests.io.engines.recorded_images import EXCHANGES, PAD, media_of, medium
-from tests.io.engines.sglang.sglang_server import mocked
+from tests.io.engines.sglang.sglang_server import complained, mocked
 from tito_core import InputError
 from tito_core.media import MediaRange, Placeholders
 from tito_io.engines.media import MediaUnsupportedError, PromptMedium
-from tito_io.engines.protocol import InvalidReplyError, Rendering, Sampling
+from tito_io.engines.protocol import InvalidReplyError, OverlongError, Rendering, Sampling
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.engine import MEDIA_SENT
 from tito_io.engines.sglang.requests import GENERATE
@@ -54,6 +54,34 @@ async def test_images_go_as_placeholders_and_come_back_expanded(name: str) -> No
     assert [body["image_data"] for body in bodies] == [EXCHANGES[name]["request"]["image_data"]] * 2
     assert [body["input_ids"] for body in bodies] == [ids] * 2
     assert all(body["return_prompt_token_ids"] for body in bodies)
+
+
+TOO_MUCH = (
+    "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a "
+    "total of 4099 tokens: 23 tokens from the input messages and 4076 tokens for the completion."
+)
+
+
+async def test_more_ids_than_fit_after_the_expanded_images_are_requested_once_more() -> None:
+    ids, media = media_of("sgl_collapsed_ids_plus_image")
+    good = EXCHANGES["sgl_collapsed_ids_plus_image"]["response"]
+    answers = iter([complained(TOO_MUCH), httpx2.Response(200, json=good)])
+    listed = {"object": "list", "data": [LARGE]}
+    engine, mock = mocked({GENERATE: lambda _: next(answers), "/v1/models": listed}, vocab_size=5000)
+    await engine.from_ids_with_media(ids, media, Sampling())
+    asked = [body["sampling_params"]["max_new_tokens"] for path, body in mock.asked if path == GENERATE]
+    assert asked[1] == 4096 - 23
+    assert asked[0] > asked[1]
+
+
+async def test_a_prompt_that_is_too_long_when_expanded_is_overlong() -> None:
+    ids, media = media_of("sgl_collapsed_ids_plus_image")
+    longer = complained("The input (4100 tokens) is longer than the model's context length (4096 tokens).")
+    listed = {"object": "list", "data": [LARGE]}
+    engine, mock = mocked({GENERATE: lambda _: longer, "/v1/models": listed}, vocab_size=5000)
+    with pytest.raises(OverlongError):
+        await engine.from_ids_with_media(ids, media, Sampling(max_tokens=1))
+    assert [path for path, _ in mock.asked].count(GENERATE) == 1
 
 
 async def test_two_images_for_one_placeholder_are_not_sent() -> None:
