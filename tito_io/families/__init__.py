@@ -2,16 +2,19 @@
 
 from .family import Bound, Family
 from .folder import FolderError
-from .placeholders import image_placeholder
+from .image_tokens import image_placeholder
+from .images import FirstPrompt, WithImages
 from .stored_profile import StoredProfile
 from .tokenizer_family import TokenizerBound, TokenizerFamily
 
 __all__ = [
     "Bound",
     "Family",
+    "FirstPrompt",
     "FolderError",
     "StoredProfile",
     "TokenizerBound",
     "TokenizerFamily",
+    "WithImages",
     "image_placeholder",
 ]

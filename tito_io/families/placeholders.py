@@ -1,63 +1,61 @@
-"""What a model folder's chat template writes for an image: the ids that a client needs for images by ids."""
+"""Find the placeholder that a chat template writes for an image, among those that a model's data name.
+
+The data name several tokens: for an image in a request, for its ids in the model, for its beginning and end.
+Which one a template writes is found by asking the template.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from tito_core import TemplateRefused
+from tito_core import TemplateRefused, TokenizeFn
 from tito_core.media import places
 
-from .family import Family
-from .folder import settings
-
-FILES = ("config.json", "processor_config.json", "tokenizer_config.json", "preprocessor_config.json")
-"""Where model folders name the placeholder, in the order in which they are believed."""
-KEYS = ("image_token_id", "image_token_index", "image_token", "boi_token")
-"""How they name it: an id, or a text. Some name ids that only the expanded prompt has."""
 IMAGE = {"type": "image"}
 TEXT = {"type": "text", "text": "What is it?"}
 
 
-def image_placeholder(family: Family, **template_args: Any) -> dict[str, list[int]]:
-    """Return the ids that the template writes for an image, as `TokenClient(media=...)` takes them.
+def by_name(names: Iterable[str]) -> list[str]:
+    """Return the names of tokens, those first that name an image's placeholder.
 
-    The folder's files name candidates. The one that counts is the first that the template writes exactly once
-    for each image, and nowhere else. Without such a one the result is empty, and images go by messages.
+    A template may write several tokens for an image: its beginning, its placeholder and its end.
+
+    >>> by_name(["vision_start_token_id", "global_image_token", "image_token_id"])
+    ['image_token_id', 'global_image_token', 'vision_start_token_id']
+    """
+    return sorted(names, key=lambda name: (not name.startswith("image_token"), "image" not in name))
+
+
+def written_placeholder(
+    tokenize_fn: TokenizeFn, candidates: Mapping[str, Sequence[int]]
+) -> tuple[int, ...] | None:
+    """Return the ids, of one of `candidates`, that a template writes exactly once for each image part.
 
     Args:
-        family: The model folder, loaded.
-        template_args: Arguments of the template.
+        tokenize_fn: Renders messages and returns ids.
+        candidates: Ids by the name of their datum, such as `{"image_token_id": [151655]}`.
 
-    Raises:
-        FolderError: A file is malformed.
+    Returns:
+        The ids; those of the first name, in the order of `by_name`, if the template writes several. None if
+        it writes none of them, or takes no images.
+
+    >>> def tokenize(messages, *, add_generation_prompt):
+    ...     kinds = (part["type"] for part in messages[0]["content"])
+    ...     return [index for kind in kinds for index in ([3, 7, 4] if kind == "image" else [65])]
+    >>> written_placeholder(tokenize, {"vision_start_token_id": [3], "image_token_id": [7], "boi_token": [8]})
+    (7,)
     """
     try:
-        renders = [
-            family.ids([{"role": "user", "content": [*[IMAGE] * count, TEXT]}], **template_args)
-            for count in range(3)
-        ]
+        asked = [_ids(tokenize_fn, parts) for parts in ([TEXT], [IMAGE, TEXT], [IMAGE, TEXT, IMAGE])]
     except TemplateRefused:
-        return {}
-    for ids in _candidates(family):
-        if ids and [len(list(places(tuple(ids), render))) for render in renders] == [0, 1, 2]:
-            return {"image": ids}
-    return {}
+        return None
+    for name in by_name(candidates):
+        run = tuple(candidates[name])
+        counts = [sum(1 for _ in places(run, ids)) for ids in asked] if run else []
+        if counts and [count - counts[0] for count in counts] == [0, 1, 2]:
+            return run
+    return None
 
 
-def _candidates(family: Family) -> Iterator[list[int]]:
-    for name in FILES:
-        for value in _named(settings(family.path / name)):
-            if type(value) is int and value >= 0:
-                yield [value]
-            elif isinstance(value, str):
-                yield family.encode(value)
-
-
-def _named(config: Mapping[str, Any]) -> Iterator[object]:
-    """Yield what a file names; a token is a text, or an object that has it."""
-    extra = config.get("extra_special_tokens")
-    for holder in (config, extra if isinstance(extra, Mapping) else {}):
-        for key in KEYS:
-            value = holder.get(key)
-            yield value.get("content") if isinstance(value, Mapping) else value
+def _ids(tokenize_fn: TokenizeFn, parts: list[dict[str, str]]) -> list[int]:
+    return list(tokenize_fn([{"role": "user", "content": parts}], add_generation_prompt=True))
