@@ -3,14 +3,14 @@
 from .family import Bound, Family
 from .folder import FolderError
 from .image_tokens import image_placeholder
-from .images import FirstPrompt, WithImages
+from .images import ExpandedPrompt, WithImages
 from .stored_profile import StoredProfile
 from .tokenizer_family import TokenizerBound, TokenizerFamily
 
 __all__ = [
     "Bound",
+    "ExpandedPrompt",
     "Family",
-    "FirstPrompt",
     "FolderError",
     "StoredProfile",
     "TokenizerBound",

@@ -47,7 +47,7 @@ class WithImages(Generic[P]):
 
 
 @attrs.frozen(kw_only=True)
-class FirstPrompt:
+class ExpandedPrompt:
     """The ids of a conversation that continues no step, as `Step` takes them.
 
     Attributes:
@@ -120,7 +120,7 @@ class ImageCall:
 
     def first(
         self, text: str, media: Sequence[Medium], images: Sequence[Any], placeholders: Placeholders
-    ) -> FirstPrompt | Refusal:
+    ) -> ExpandedPrompt | Refusal:
         """Return the ids of a whole conversation; its text has placeholders for its media, and no others."""
         _check_count(images, len(media))
         ids = tuple(self.tokenizer.encode(text))
@@ -132,7 +132,7 @@ class ImageCall:
         if isinstance(answer, Refusal):
             return answer
         whole, ranges = expand(ids, answer.ranges, answer.pieces)
-        return FirstPrompt(ids=whole, media=tuple(ranges), inputs=answer.inputs)
+        return ExpandedPrompt(ids=whole, media=tuple(ranges), inputs=answer.inputs)
 
     def _answer(
         self, begin: str, text: str, images: Sequence[Any], ids: Ids, media: Sequence[MediaRange]

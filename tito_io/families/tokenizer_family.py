@@ -18,7 +18,7 @@ from tito_core.seams.placeholders import unplaced
 from .chat_tokenizer import ChatTokenizer
 from .clock_use import Moment
 from .folder import generation_stops
-from .images import FirstPrompt, ImageCall, P, WithImages, wordy
+from .images import ExpandedPrompt, ImageCall, P, WithImages, wordy
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily
 from .stop_ids import configured_stop_ids, eos_ids
 
@@ -212,7 +212,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         documents: Objects = None,
         processor_args: Mapping[str, Any] | None = None,
         **template_args: Any,
-    ) -> FirstPrompt | Refusal:
+    ) -> ExpandedPrompt | Refusal:
         """Return the ids of a conversation that continues no step, with the ids of its images.
 
         They are those of the processor's call for the whole conversation.

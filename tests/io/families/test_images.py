@@ -29,7 +29,7 @@ from tito_core import (
 from tito_core.expansion import to_send
 from tito_core.media import MediaRange
 from tito_io.families import Family, TokenizerFamily
-from tito_io.families.images import FirstPrompt, WithImages
+from tito_io.families.images import ExpandedPrompt, WithImages
 from tito_io.families.wider_ranges import wider_ranges
 
 ALL = tuple(SHAPES)
@@ -99,7 +99,7 @@ OPEN = (
 def first_step(family: TokenizerFamily, *parts: str, said: str = "I see.") -> Step:
     message = showing(*parts)
     first = family.first_prompt([message], [SIZES[part] for part in parts if part in SIZES])
-    assert isinstance(first, FirstPrompt), first
+    assert isinstance(first, ExpandedPrompt), first
     return Step(
         prompt=[message],
         completion=[{"role": "assistant", "content": said}],
