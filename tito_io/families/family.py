@@ -24,7 +24,7 @@ from .limits import TemplateLimits
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
 from .template_values import plain_messages
-from .tokenizer import encoded, load_tokenizer, special_tokens
+from .tokenizer import encoded, load_tokenizer, special_tokens, vocabulary_size
 from .tokenizer_family import Messages, TokenizerFamily
 
 
@@ -127,7 +127,7 @@ class Family(RenderingFamily[Bound]):
     stop_ids: tuple[int, ...]
     clock: Callable[[], datetime] = field(repr=False)
     fast: FastTokenizer | None = None
-    _files: tuple[Tokenizer, str] | None = field(default=None, repr=False)
+    _files: tuple[Tokenizer, str, int] | None = field(default=None, repr=False)
     borders: tuple[str, ...] = field(init=False, repr=False)
     _kept: dict[str, Rendering[Bound]] = field(factory=dict, init=False, repr=False)
 
@@ -171,7 +171,7 @@ class Family(RenderingFamily[Bound]):
             special_tokens=MappingProxyType(named),
             stop_ids=folder.stops or (() if end is None else (end,)),
             clock=datetime.now if clock is None else clock,
-            files=(tokenizer, digest),
+            files=(tokenizer, digest, vocabulary_size(tokenizer)),
         )
         return family.with_fast_tokenizer(check_every=check_every) if fast else family
 
@@ -243,13 +243,14 @@ class Family(RenderingFamily[Bound]):
     @property
     def vocab_size(self) -> int:
         """Number of tokens, with the added ones."""
-        return self.tokenizer.get_vocab_size(with_added_tokens=True)
+        return vocabulary_size(self.tokenizer)
 
     @cached_property
     def vocabulary_digest(self) -> str:
-        """A hash of the tokenizer: of its files, if it is still the one that was loaded from them."""
-        if self._files is not None and self._files[0] is self.tokenizer:
-            return self._files[1]
+        """A hash of the tokenizer: of its files, if it is still as it was loaded from them."""
+        tokenizer, digest, size = self._files or (None, "", 0)
+        if tokenizer is self.tokenizer and size == self.vocab_size:
+            return digest
         return text_digest(self.tokenizer.to_str())  # takes up to a second
 
     def text(
@@ -302,8 +303,10 @@ class Family(RenderingFamily[Bound]):
 
     @property
     def _fast(self) -> FastTokenizer | None:
-        """The fast tokenizer, if it is that of `tokenizer`: a family may have got another one since."""
-        return self.fast if self.fast is not None and self.fast.reference is self.tokenizer else None
+        """The fast tokenizer, if it is that of `tokenizer`: a family may get another one, or new tokens."""
+        fast = self.fast
+        same = fast is not None and fast.reference is self.tokenizer and fast.size == self.vocab_size
+        return fast if same else None
 
     def _compared_with(self) -> dict[str, Any]:
         """Return what the comparison of both tokenizers depends on."""

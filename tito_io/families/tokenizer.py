@@ -40,6 +40,11 @@ def encoded(tokenizer: Tokenizer, text: str) -> Encoding:
         ) from error
 
 
+def vocabulary_size(tokenizer: Tokenizer) -> int:
+    """Return the number of tokens, with the added ones."""
+    return tokenizer.get_vocab_size(with_added_tokens=True)
+
+
 def special_tokens(folder: Folder) -> dict[str, str]:
     """Return a `folder`'s named tokens (`bos_token`, `eos_token`, ...), which templates get as variables."""
     return {name: _content(token) for name, token in _named(folder.config).items()}

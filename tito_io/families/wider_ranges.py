@@ -12,11 +12,12 @@ from typing import TypeVar
 
 import attrs
 
-from tito_core import Ledger, Origin
+from tito_core import Origin
 from tito_core.bridge import Extension
+from tito_core.expansion import first_media, first_runs
 from tito_core.join import NextPrompt
 from tito_core.ledger import Run
-from tito_core.media import NO_MEDIA, MediaRange
+from tito_core.media import MediaRange
 from tito_core.seams.spans import MessageSpan
 
 P = TypeVar("P", bound=NextPrompt)
@@ -55,11 +56,13 @@ def widened(prompt: P, ranges: Sequence[MediaRange]) -> P | None:
     ]
     if not any(map(any, more)):
         return prompt
-    runs = _wider_runs(prompt.ledger.own, more)
+    runs = _wider_runs(prompt.ledger.since(base), more)
     if runs is None:
         return None
-    media = (prompt.media.older or NO_MEDIA).then([one.moved(base) for one in ranges], prompt.ids)
-    wide = attrs.evolve(prompt, media=media, ledger=(prompt.ledger.parent or Ledger()).then(*runs))
+    older = first_media(prompt.media, len(prompt.media) - len(ranges))
+    known = None if prompt.media.known is None else (prompt.ids, prompt.media.known[1])
+    media = older.then([one.moved(base) for one in ranges], known)
+    wide = attrs.evolve(prompt, media=media, ledger=first_runs(prompt.ledger, base).then(*runs))
     if not isinstance(wide, Extension) or not isinstance(wide.spans, tuple):
         return wide
     return attrs.evolve(wide, spans=tuple(_around(span, ranges) for span in wide.spans))

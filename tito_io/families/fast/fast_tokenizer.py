@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 from tokenizers import Tokenizer
 
 from tito_core import InputError
-from tito_io.families.tokenizer import encoded
+from tito_io.families.tokenizer import encoded, vocabulary_size
 
 from .certificate import Certificate, certificate, compared
 from .library import NAME, attempted, installed_version, loaded
@@ -79,6 +79,7 @@ class FastTokenizer:
         reference: The tokenizer of the package `tokenizers`.
         use: Whether the fast one is in use, and why not.
         unknown: Added tokens of the reference that the fast tokenizer does not know.
+        size: Tokens of the reference when it was compared.
     """
 
     reference: Tokenizer = field(repr=False)
@@ -86,6 +87,11 @@ class FastTokenizer:
     unknown: tuple[str, ...] = ()
     _fast: Any = field(default=None, repr=False)
     _search: Callable[[str], object] = field(init=False, repr=False)
+    size: int = field(init=False)
+
+    @size.default
+    def _size_now(self) -> int:
+        return vocabulary_size(self.reference)
 
     @_search.default
     def _unknown_search(self) -> Callable[[str], object]:

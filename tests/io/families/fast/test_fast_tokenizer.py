@@ -215,6 +215,16 @@ def test_text_with_a_token_that_was_added_later_goes_to_the_reference(folder: Pa
     assert fast.encoded == [TEXT]
 
 
+def test_a_tokenizer_that_was_changed_in_place_is_not_encoded_by_its_twin(folder: Path, fast: Any) -> None:
+    family = Family.load(folder, fast=True)
+    digest = family.vocabulary_digest
+    family.tokenizer.add_special_tokens(["\ue000x\ue001"])
+    fast.encoded.clear()
+    assert family.tokenizer.token_to_id("\ue000x\ue001") in family.encode(f"{TEXT}\ue000x\ue001")
+    assert fast.encoded == []
+    assert attrs.evolve(family).vocabulary_digest != digest
+
+
 def test_another_tokenizer_is_not_encoded_by_the_first_ones_twin(folder: Path, fast: Any) -> None:
     family = Family.load(folder, fast=True)
     fast.encoded.clear()
