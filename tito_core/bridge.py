@@ -277,8 +277,8 @@ class _EndOfTurn:
         if self.placeholders is None or is_multimodal(turn):
             return Refusal(Reason.MULTIMODAL, "the conversation has media")
         if self.history is not None:
-            known = [one.identity for one in media_of(self.history)]
-            if known != [one.identity for one in self.media]:
+            known = [(one.modality, one.identity) for one in media_of(self.history)]
+            if known != [(one.modality, one.identity) for one in self.media]:
                 return Refusal(
                     Reason.MULTIMODAL, f"the {shown} ranges are not those of the history's {len(known)} media"
                 )
@@ -296,6 +296,7 @@ class _EndOfTurn:
             truncated=self.truncated,
             stops=stops,
             media=self.media,
+            placeholders=self._shown,
         )
 
     def turns(self, stop: int | None, stops: tuple[int, ...]) -> list[SampledTurn]:

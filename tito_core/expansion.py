@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import attrs
 
 from .bridge import Extension
+from .checks import require
 from .errors import InputError
-from .ids import PACKED, Ids
+from .ids import PACKED, Ids, checked
 from .join import NextPrompt
-from .ledger import Ledger, Origin
-from .media import NO_MEDIA, Media, MediaRange
+from .ledger import Ledger, Origin, Run
+from .media import Media, MediaRange
 from .seams.spans import MessageSpan
 
 P = TypeVar("P", bound=NextPrompt)
@@ -101,29 +102,55 @@ def to_send(prompt: NextPrompt) -> list[int]:
 def expanded(prompt: P, pieces: Sequence[Sequence[int]]) -> P:
     """Return a prompt with the ids of each new medium in place of its placeholder.
 
-    Raises `InputError` if there is not one piece for each medium that is unexpanded.
+    Raises `InputError` if there is not one piece of ids for each medium that is unexpanded.
     """
     if not prompt.unexpanded and not pieces:
         return prompt
-    base = prompt.ids.length - len(prompt.added)
-    new = [one.moved(-base) for one in prompt.media[len(prompt.media) - prompt.unexpanded :]]
+    base, older = prompt.ids.length - len(prompt.added), len(prompt.media) - prompt.unexpanded
+    new = [one.moved(-base) for one in prompt.media[older:]]
+    pieces = [checked(piece, f"pieces[{place}]") for place, piece in enumerate(pieces)]
     added, ranges = expand(prompt.added, new, pieces)
-    ids = Ids(array(PACKED, added), prompt.ids.older)
     lengths = map(len, pieces)
-    runs = [(origin, next(lengths) if origin is Origin.MEDIA else n) for origin, n in prompt.ledger.own]
-    known = prompt.media.older or NO_MEDIA
+    runs = [(one, next(lengths) if one is Origin.MEDIA else n) for one, n in prompt.ledger.since(base)]
+    ids = first_ids(prompt.ids, base).then(array(PACKED, added))
+    known = None if prompt.media.known is None else (ids, prompt.media.known[1])
     grown = attrs.evolve(
         prompt,
         ids=ids,
         added=tuple(added),
-        ledger=(prompt.ledger.parent or Ledger()).then(*runs),
-        media=known.then([one.moved(base) for one in ranges], ids),
+        ledger=first_runs(prompt.ledger, base).then(*runs),
+        media=first_media(prompt.media, older).then([one.moved(base) for one in ranges], known),
         unexpanded=0,
     )
     if not isinstance(grown, Extension) or not isinstance(grown.spans, tuple):
         return grown
     more = [(one.offset, len(piece) - one.length) for one, piece in zip(new, pieces, strict=True)]
     return attrs.evolve(grown, spans=tuple(_moved(span, more) for span in grown.spans))
+
+
+# The beginning is shared where it still is: a prompt that was stored holds its ids in one part.
+
+
+def first_ids(ids: Ids, length: int) -> Ids:
+    """Return the first `length` ids."""
+    older = ids.older
+    return older if older is not None and older.length == length else Ids(array(PACKED, ids[:length]))
+
+
+def first_media(media: Media, length: int) -> Media:
+    """Return the first `length` ranges."""
+    older = media.older
+    return older if older is not None and older.length == length else Media.of(media[:length])
+
+
+def first_runs(ledger: Ledger, length: int) -> Ledger:
+    """Return the ledger of the first `length` ids."""
+    shared = ledger.parent if ledger.parent is not None and ledger.parent.length <= length else Ledger()
+    left, runs = length - shared.length, list[Run]()
+    for origin, count in ledger.since(shared.length):
+        runs.append((origin, min(count, left)))
+        left -= runs[-1][1]
+    return shared.then(*runs)
 
 
 def _moved(span: MessageSpan, more: Sequence[tuple[int, int]]) -> MessageSpan:
@@ -144,8 +171,8 @@ def echoed(prompt: P, ids: Sequence[int], ranges: Iterable[tuple[int, int]] | No
     Raises:
         InputError: The engine saw another prompt: what it sampled does not follow this one.
     """
-    saw = tuple(ids)
-    named = None if ranges is None else list(ranges)
+    saw = checked(ids, "ids")
+    named = None if ranges is None else _pairs(ranges)
     if named is None:
         pieces = pieces_in(*collapse(prompt.ids, prompt.media), saw)
     else:
@@ -155,3 +182,13 @@ def echoed(prompt: P, ids: Sequence[int], ranges: Iterable[tuple[int, int]] | No
     if named not in (None, found) or grown.ids != saw:
         raise InputError("the engine saw another prompt than the one that was sent")
     return grown
+
+
+def _pairs(ranges: object) -> list[tuple[int, int]]:
+    """Return offsets and lengths, as tuples; JSON has lists."""
+    require(ranges, Iterable, "ranges", "a list of offsets and lengths, or None")
+    pairs = [one if isinstance(one, list | tuple) else () for one in cast("Iterable[object]", ranges)]
+    for place, one in enumerate(pairs):
+        if len(one) != 2 or any(type(number) is not int or number < 0 for number in one):  # noqa: PLR2004  # a pair
+            raise InputError(f"ranges[{place}] is no offset and length: give two numbers from 0")
+    return [(offset, length) for offset, length in pairs]

@@ -127,7 +127,7 @@ def first_prompt_questions(
         kept_stop=None,
         generation_prompt=0,
         ledger=Ledger.of(media_runs(Origin.PROMPT, 0, len(ids), ranges)),
-        media=NO_MEDIA.then(ranges, whole) if ranges else NO_MEDIA,
+        media=NO_MEDIA.then(ranges, (whole, placeholders)) if ranges else NO_MEDIA,
         unexpanded=len(ranges),
         messages=messages,
     )

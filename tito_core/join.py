@@ -9,7 +9,7 @@ import attrs
 
 from .ids import PACKED, Ids
 from .ledger import Ledger, Origin
-from .media import NO_MEDIA, Media, media_runs
+from .media import NO_MEDIA, Media, Placeholders, media_runs
 from .policy import OddStop, Policy, Truncated
 from .refusal import Reason, Refusal
 from .seams.prove import Proof
@@ -27,6 +27,7 @@ class SampledIds:
         truncated: Whether the turn was cut short; None if only the known stops can tell.
         stops: The ids that are known to end a turn.
         media: Where media stand in the ids.
+        placeholders: What the template writes for media; None where the conversation has none.
     """
 
     ids: Ids
@@ -36,6 +37,7 @@ class SampledIds:
     truncated: bool | None
     stops: Sequence[int]
     media: Media = NO_MEDIA
+    placeholders: Placeholders | None = None
 
     @property
     def stop(self) -> int | None:
@@ -94,7 +96,10 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
         before = Ledger.prompt(ids.length)
     prompt = min(proof.generation_prompt, len(added) - len(close))
     whole = ids.then(array(PACKED, added))
+    if sampled.placeholders is not None and sampled.placeholders.spans(whole, ids.length):
+        return Refusal(Reason.PLACEHOLDERS, f"no medium stands where the ids are joined, at id {ids.length}")
     media = [one.moved(whole.length - len(tail)) for one in proof.media]
+    known = None if sampled.placeholders is None else (whole, sampled.placeholders)
     start, stop = whole.length - len(added) + len(close), whole.length - prompt
     return NextPrompt(
         ids=whole,
@@ -109,7 +114,7 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
             *media_runs(Origin.ENVIRONMENT, start, stop, media),
             (Origin.GENERATION_PROMPT, prompt),
         ),
-        media=sampled.media.then(media, whole) if media or sampled.media else NO_MEDIA,
+        media=sampled.media.then(media, known) if media or sampled.media else NO_MEDIA,
         unexpanded=len(media),
     )
 

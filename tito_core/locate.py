@@ -70,6 +70,11 @@ class Located:
         return attrs.evolve(self._turn, message=self.messages[self._turn.place], history=history)
 
     @property
+    def placeholders(self) -> Placeholders | None:
+        """What the template writes for media; None where the conversation has none."""
+        return self._turn.placeholders
+
+    @property
     def environment(self) -> Environment:
         """Copies of the prompt's messages after the turn."""
         return tuple(self.messages[self._turn.place + 1 :])

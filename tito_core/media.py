@@ -74,10 +74,11 @@ class Media(Shared[MediaRange]):
         part: The ranges that this link adds to its parent.
         parent: The ranges that this one extends; None for the first.
         length: Ranges in all.
-        known: Ids in which, outside of these ranges, no placeholder stands; None where that was not checked.
+        known: Ids in which, outside of these ranges, none of the placeholders beside them stands; None where
+            that was not checked.
     """
 
-    known: Ids | None = None
+    known: tuple[Ids, Placeholders] | None = None
 
     @classmethod
     def of(cls, ranges: Iterable[MediaRange], name: str = "media") -> Self:
@@ -93,7 +94,7 @@ class Media(Shared[MediaRange]):
                 raise InputError(f"{name}[{place}] begins at {other.offset}, inside of the range before it")
         return cls(items)
 
-    def then(self, ranges: Sequence[MediaRange], known: Ids | None = None) -> Media:
+    def then(self, ranges: Sequence[MediaRange], known: tuple[Ids, Placeholders] | None = None) -> Media:
         """Return these ranges followed by others, which come later in the ids; costs O(new)."""
         return Media(tuple(ranges), self if self.length else None, known)
 
@@ -143,11 +144,18 @@ class Placeholders:
 
         What was checked before is not read again.
         """
-        known = 0 if media.known is None or not ids.extends(media.known) else media.known.length
-        start = max(known - self.longest + 1, 0)
+        checked_ids, placeholders = media.known or (None, None)
+        is_known = checked_ids is not None and placeholders == self and ids.extends(checked_ids)
+        start = max((checked_ids.length if checked_ids and is_known else 0) - self.longest + 1, 0)
         inside = _Inside(media, start)
         found = ((start + place, len(self.ids(name) or ())) for place, name in self.find(ids[start:]))
         return next((place for place, size in found if not inside.covers(place, place + size)), None)
+
+    def spans(self, ids: Ids, place: int) -> bool:
+        """Return whether a placeholder begins before `place` and ends after it."""
+        start = max(place - self.longest + 1, 0)
+        found = self.find(ids[start : place + self.longest - 1])
+        return any(one + start < place < one + start + len(self.ids(name) or ()) for one, name in found)
 
 
 PlaceholderIds: TypeAlias = Mapping[str, Sequence[int]] | Placeholders

@@ -103,12 +103,14 @@ class Step:
             raise InputError(
                 f"media[{len(media) - 1}] ends at {media[-1].stop}, prompt_ids has {len(self.prompt_ids)}"
             )
-        shown = media_of(self.prompt.part) if media and self.prompt.multimodal else ()
-        first = max(len(media) - len(shown), 0)  # what the prompt shares was checked before
+        # What media share with an earlier step was checked there.
+        shown = media_of(self.prompt if media.parent is None else self.prompt.part) if media else ()
+        first = max(len(media) - len(shown), 0)
         for place, (one, medium) in enumerate(zip(media[first:], shown, strict=False), first):
-            if medium.identity not in (None, one.identity):
+            if medium.identity not in (None, one.identity) or medium.modality != one.modality:
                 raise InputError(
-                    f"media[{place}] is {one.identity!r:.80}, where the prompt shows {medium.identity!r:.80}"
+                    f"media[{place}] is the {one.modality} {one.identity!r:.80}, where the prompt shows the "
+                    f"{medium.modality} {medium.identity!r:.80}"
                 )
 
     @prompt_ledger.default

@@ -210,6 +210,7 @@ def _stitched(located: Located, proof: Proof | Refusal, profile: ProfileLike | N
         truncated=step.truncated,
         stops=() if profile is None else profile.stop_ids,
         media=step.media,
+        placeholders=located.placeholders,
     )
     prompt = proof if isinstance(proof, Refusal) else join(sampled, proof, located.policy)
     if isinstance(prompt, Refusal):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Sequence
 
@@ -282,6 +283,21 @@ def test_numbered_images_depend_on_the_history() -> None:
     assert found.reason is Reason.UNPROVEN_TAIL
 
 
+def test_an_image_in_a_tool_result_counts_too() -> None:
+    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        seen, ids = 0, list[int]()
+        for message in messages:
+            images = message["role"] == "tool" and isinstance(message["content"], list)
+            seen += images
+            ids += [*(b"%d" % seen if images else b""), *tokenize([message], add_generation_prompt=False)]
+        return [*ids, *tokenize([], add_generation_prompt=add_generation_prompt)]
+
+    history = [{"role": "user", "content": "?"}, STEP.completion[0], showing("x", "cat", role="tool")]
+    step = first_step(*history, keys=["cat"])
+    found = refused(step, showing("y", "dog", role="tool"), tokenize_fn=counting)
+    assert found.reason is Reason.UNPROVEN_TAIL
+
+
 def test_an_image_further_back_counts_too() -> None:
     step = first_step(
         showing("What?", "cat"), STEP.completion[0], {"role": "user", "content": "Sure?"}, keys=["cat"]
@@ -316,7 +332,8 @@ def test_a_step_without_ranges_is_not_continued() -> None:
 
 def test_the_range_of_another_image_is_an_error() -> None:
     ids, ranges = STEP.prompt_ids, [attrs.evolve(STEP.media[0], identity="dog")]
-    with pytest.raises(InputError, match=r"media\[0\] is 'dog', where the prompt shows 'cat'"):
+    text = r"media\[0\] is the image 'dog', where the prompt shows the image 'cat'"
+    with pytest.raises(InputError, match=text):
         Step(prompt=STEP.prompt, completion=[], prompt_ids=ids, completion_ids=[5], media=ranges)
     found = extended(STEP, {"role": "user", "content": "?"}, media=ranges, history=STEP.prompt)
     assert isinstance(found, Refusal)
@@ -345,9 +362,9 @@ def test_ranges_survive_storage() -> None:
     steps = Trajectory([STEP]).append(
         found.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[46])
     )
-    for copy in (pickle.loads(pickle.dumps(steps)), from_data(to_data(steps), Trajectory)):  # noqa: S301  # our own bytes
-        assert [one.media for one in copy] == [STEP.media, STEP.media]
-        assert copy[1].media.parent is not None or copy[1].media is copy[0].media
+    for loaded in (pickle.loads(pickle.dumps(steps)), from_data(to_data(steps), Trajectory)):  # noqa: S301  # our own bytes
+        assert [one.media for one in loaded] == [STEP.media, STEP.media]
+        assert loaded[1].media.parent is not None or loaded[1].media is loaded[0].media
     assert from_data(to_data(STEP), Step) == STEP
 
 
@@ -405,6 +422,87 @@ def test_an_echo_that_puts_an_older_image_elsewhere_is_an_error() -> None:
     with pytest.raises(InputError, match="another prompt"):
         echoed(found, found.ids, [(one.offset, one.length - 1)])
     assert echoed(found, found.ids, [(one.offset, one.length)]) is found
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_a_prompt_that_was_stored_is_expanded_as_the_same(*, older: bool) -> None:
+    step = STEP if older else first_step({"role": "user", "content": "?"})
+    extension = extended(step, showing("And this?", "dog"), **({"media": step.media} if older else {}))
+    for prompt in (stitched(step, showing("And this?", "dog")), extension):
+        assert isinstance(prompt, Stitched | Extension)
+        again = pickle.loads(pickle.dumps(prompt))  # noqa: S301  # our own bytes
+        for found in (again, copy.deepcopy(prompt)):
+            new, old = (expanded_prompt(one, [(PAD,) * 3]) for one in (found, prompt))
+            assert new == old
+            assert [new.ids, new.media, new.ledger] == [old.ids, old.media, old.ledger]
+
+
+def test_a_placeholder_is_looked_for_where_ids_are_joined() -> None:
+    def close_by_ten(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return [run for index in ids for run in ([50, 10] if index == PAD else [index])]
+
+    step = first_step(showing("What?", "cat"), keys=["cat"])
+    pair = attrs.evolve(step.media[0], collapsed=(50, 10))
+    cut = Step(
+        prompt=step.prompt,
+        completion=step.completion,
+        prompt_ids=step.prompt_ids,
+        completion_ids=[65, 50],
+        media=[pair],
+        truncated=True,
+    )
+    prompt = [*cut.messages, {"role": "user", "content": "Sure?"}]
+    found = try_stitch([cut], prompt, (10,), close_by_ten, media={"image": [50, 10]})
+    assert isinstance(found, Refusal)
+    bridge = Bridge(close_by_ten, media={"image": [50, 10]}, suffix=(10,))
+    assert isinstance(bridge.extend(cut.ids, prompt[2:], media=[pair], truncated=True), Refusal)
+    assert Placeholders.of({"image": [50, 10]}).spans(Ids.of([65, 50, 10]), 2)  # type: ignore[union-attr]
+    assert not Placeholders.of({"image": [50, 10]}).spans(Ids.of([50, 10, 65]), 2)  # type: ignore[union-attr]
+
+
+def test_what_was_checked_counts_for_the_same_placeholders_only() -> None:
+    first = first_step(showing("What?", "cat"), keys=["cat"])
+    prompt = stitched(first, {"role": "user", "content": "Sure?"})
+    step = prompt.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[777, CLOSE])
+    later = stitched(step, {"role": "user", "content": "Sure?"})
+    last = later.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[46, CLOSE])
+    more = refused(last, {"role": "user", "content": "?"}, media={**PLACEHOLDERS, "video": [777]})
+    assert more.reason is Reason.PLACEHOLDERS
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [[("a", 1)], [(None, 1)], [(2.0, 3)], [(1, 2, 3)], 5, [(-1, 1)], ["ab"]],
+)
+def test_malformed_ranges_are_an_input_error(ranges: object) -> None:
+    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    with pytest.raises(InputError, match="ranges"):
+        echoed(found, found.ids, ranges)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ids", [None, [1.0], [-1], "ab"])
+def test_malformed_ids_are_an_input_error(ids: object) -> None:
+    found = stitched(STEP, showing("And this?", "dog"))
+    with pytest.raises(InputError):
+        echoed(found, ids)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"pieces\[0\]"):
+        expanded_prompt(found, [ids])  # type: ignore[list-item]
+
+
+def test_ranges_may_be_lists_as_in_json() -> None:
+    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    (one,) = found.media
+    assert echoed(found, found.ids, [[one.offset, one.length]]) is found  # type: ignore[list-item]
+
+
+def test_a_range_that_was_changed_is_an_error() -> None:
+    prompt = stitched(STEP, {"role": "user", "content": "Sure?"})
+    step = prompt.then(completion=[], completion_ids=[46, CLOSE])
+    (one,) = step.media
+    for other in (attrs.evolve(one, identity="fox"), attrs.evolve(one, modality="video")):
+        with pytest.raises(InputError, match="where the prompt shows the image 'cat'"):
+            attrs.evolve(step, media=[other])
 
 
 def test_ranges_of_other_ids_say_nothing_about_these() -> None:

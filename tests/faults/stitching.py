@@ -60,8 +60,8 @@ FAULTS = (
     Fault(
         "placeholders before what was checked are not looked for",
         "media.py",
-        "media.known is None or not ids.extends(media.known) else",
-        "media.known is None else",
+        "is_known = checked_ids is not None and placeholders == self and ids.extends(checked_ids)",
+        "is_known = checked_ids is not None",
         MEDIA,
     ),
     Fault(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
 from ..message import MEDIA, Message, is_media, media_in
 
+Path: TypeAlias = tuple[str, ...]
+"""Keys, and positions in lists, that lead to a value."""
 MODALITIES = ("image", "video", "audio")
 DATA = "data:"
 UNREAD = ("type", "uuid", "url", "data", "path")
@@ -28,7 +30,8 @@ class Medium:
         modality: `image`, `video` or `audio`; `file` for anything else.
         identity: The caller's `uuid`, or `sha256:` and the digest of its bytes in hexadecimal digits; None
             if the message has neither.
-        details: What else the message says about it, such as the `detail` of an image, as keys and values.
+        details: What else the message says about it, such as the `detail` of an image: keys, joined by
+            points, and values.
     """
 
     modality: str
@@ -57,23 +60,31 @@ def media_of(messages: Iterable[Message]) -> tuple[Medium, ...]:
 
 def medium_of(part: Mapping[str, Any]) -> Medium:
     """Return the medium of a content part that is one (see `tito_core.message.is_media`)."""
-    leaves = list(_leaves(part))
-    details = ((key, value) for key, value in leaves if value is not None and not _holds_medium(key))
+    leaves = [(path, value) for path, value in _leaves(part) if value is not None]
+    details = ((".".join(_besides(path)), value) for path, value in leaves if not _holds_medium(path))
     return Medium(_modality(part), _identity(part, leaves), tuple(sorted(details, key=repr)))
 
 
-def _identity(part: Mapping[str, Any], leaves: list[tuple[str, Any]]) -> str | None:
+def _identity(part: Mapping[str, Any], leaves: list[tuple[Path, Any]]) -> str | None:
     key = part.get("uuid")
     if isinstance(part.get("content"), list):  # a part that holds parts, of which some are media
         return None
     if isinstance(key, str) and key:
         return key
-    data = [value for _, value in leaves if isinstance(value, str) and value[:5].lower() == DATA]
+    texts = (value for path, value in leaves if isinstance(value, str) and _holds_medium(path))
+    data = [text for text in texts if text[:5].lower() == DATA]
     return _digest(data[0]) if len(data) == 1 else None
 
 
-def _holds_medium(key: str) -> bool:
-    return key in UNREAD or MEDIA.fullmatch(key) is not None
+def _holds_medium(path: Path) -> bool:
+    """Return whether a value is the medium itself: by its key, or by that of the list that it is in."""
+    named = next((key for key in reversed(path) if not key.isdigit()), "")
+    return named in UNREAD or MEDIA.fullmatch(named) is not None
+
+
+def _besides(path: Path) -> Iterator[str]:
+    """Yield the keys of a path but those of objects that hold the medium: clients put details in either."""
+    return (key for key in path if key not in UNREAD and not MEDIA.fullmatch(key))
 
 
 def asked(message: dict[str, Any]) -> dict[str, Any]:
@@ -95,16 +106,13 @@ def _modality(part: Mapping[str, Any]) -> str:
     return next((one for one in MODALITIES if one in named), "file")
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in a part that are no objects, each with its key."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _leaves(inner, key)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner, name)
+def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the values in a part that are neither objects nor lists, each with the keys that lead to it."""
+    if isinstance(value, Mapping | list):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _leaves(inner, (*path, str(key)))
     else:
-        yield name, value
+        yield path, value
 
 
 def _digest(url: str) -> str | None:
@@ -113,7 +121,7 @@ def _digest(url: str) -> str | None:
 
     header, _, body = url.partition(",")
     try:
-        data = binascii.a2b_base64(body) if header.lower().endswith(";base64") else b""
+        data = binascii.a2b_base64(body, strict_mode=True) if header.lower().endswith(";base64") else b""
     except (binascii.Error, ValueError):  # no base64, or not in ASCII
         return None
     return f"sha256:{sha256(data).hexdigest()}" if data else None

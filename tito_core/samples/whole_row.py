@@ -98,12 +98,13 @@ def _history(step: Step, earlier: Sequence[Step]) -> Iterator[Step]:
 
 
 def _begins(one: Step, later: Step) -> bool:
-    """Return whether the prompt of `later` begins with all ids of `one`."""
+    """Return whether the prompt of `later` begins with all ids of `one`, and shows the same media there."""
     start, stop = one.prompt_ids.length, one.ids.length
     # Most branches differ in what they sampled: reading only that is cheap, and reading all ids is not.
     if later.prompt_ids[start:stop] != list(one.completion_ids):
         return False
-    return later.prompt_ids.starts_with(one.ids)
+    same_media = later.media[: one.media.length] == list(one.media)
+    return same_media and later.prompt_ids.starts_with(one.ids)
 
 
 def _numbers(logprobs: Sequence[float | None]) -> array[float]:

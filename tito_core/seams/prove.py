@@ -512,10 +512,11 @@ def _stops(tail: tuple[int, ...], suffix: tuple[int, ...], call: CallClose, stop
 
     It closes the call if it is the last id before anything follows, and occurs once. It opens what follows
     if nothing is left of the call. Anywhere else it belongs to the call: the turn broke off in the middle.
+    What is not shared with the call alone is another message's, which may end with the same stop.
     """
     end = max(call.end, 0)
     if stop is None or (suffix and tail[end : end + len(suffix)] == suffix):
         return []
-    if tail[max(end - 1, 0) : end] == (stop,) and tail[:end].count(stop) == 1:
+    if end <= call.shared and tail[max(end - 1, 0) : end] == (stop,) and tail[:end].count(stop) == 1:
         return [Cut(end - 1, 1)]
     return [Cut(end, 0)] if call.shared == call.end and tail[end : end + 1] == (stop,) else []

@@ -80,8 +80,15 @@ class Contexts:
         return tuple(map(_reworded, self.rich))
 
     def showing(self, modality: str) -> tuple[Context, ...]:
-        """Return the unlike histories with a medium in every user message."""
-        return tuple(tuple(_showing(message, modality) for message in one) for one in self.unlike)
+        """Return the unlike histories with a medium in every user message and tool result.
+
+        Those with media in user messages alone come after them: some templates take none in tool results.
+        """
+        return tuple(
+            tuple(_showing(message, modality) if message["role"] in roles else message for message in one)
+            for roles in (("user", "tool"), ("user",))
+            for one in self.unlike
+        )
 
 
 def contexts(
@@ -161,8 +168,6 @@ def _reworded(context: Context) -> Context:
 
 
 def _showing(message: Plain, modality: str) -> Plain:
-    if message["role"] != "user":
-        return message
     return {**message, "content": [{"type": modality}, {"type": "text", "text": message["content"]}]}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from tests.core.pictures import PAD, first_step, showing
 from tito_core import Step
 from tito_core.media import MediaRange
 from tito_core.samples import Cut, Forest, SampleOptions, StoredCall, make_rows
+from tito_core.samples.whole_row import row_of
 
 
 def seen(key: str) -> Step:
@@ -66,3 +68,12 @@ def test_a_row_holds_no_part_of_an_image(inside: int) -> None:
     (row,) = make_rows(calls, SampleOptions(max_length=cut, cut=Cut.INSIDE)).rows
     assert len(row) == step.media[1].offset
     assert row.media == tuple(step.media[:1])
+
+
+def test_log_probabilities_are_those_of_the_call_that_showed_the_same_image() -> None:
+    cat, dog = (
+        attrs.evolve(seen(key), logprobs=[value] * 6) for key, value in (("cat", -0.1), ("dog", -5.0))
+    )
+    second = attrs.evolve(after(cat), logprobs=[-0.2, -0.2])
+    row = row_of(second, [cat, dog])
+    assert [value for value in row.logprobs if value is not None] == [-0.1] * 6 + [-0.2] * 2

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from tests.core.seams.test_adversaries import CALLING, HELLO, OPENERS, TWO, Write, encode, result, tokenizer
-from tito_core import Bridge, Extension, Message, Refusal, TemplateRefused, TokenizeFn
+from tito_core import (
+    Bridge,
+    Extension,
+    Message,
+    Refusal,
+    Step,
+    TemplateRefused,
+    TokenizeFn,
+    stitch,
+    suffix_ids,
+)
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
 
@@ -199,3 +209,20 @@ def test_a_template_that_demands_a_system_text_is_asked_with_one(*, profiled: bo
     found = Bridge(tokenize, stop, profile=profile).extend(ids, [MORE], turn=SAID, history=history)
     assert isinstance(found, Extension), found
     assert found.added == tuple(encode("<u>more<e><a>"))
+
+
+CLOSED_LAST = written(lambda m, last: "\n<e>\n" * last if m["role"] == "assistant" else "<e>", called)
+
+
+@pytest.mark.parametrize("known", [{}, {"turn": CALLING, "history": [HELLO]}])
+@pytest.mark.parametrize("stops", [[], encode("<e>")])
+def test_the_stop_of_a_result_is_not_taken_for_that_of_the_call(
+    known: dict[str, Any], stops: list[int]
+) -> None:
+    tokenize, sampled, right = tokenizer(CLOSED_LAST), encode("[{}]\n<e>"), encode("<t>7<e><a>")
+    prompt = tokenize([HELLO], add_generation_prompt=True)
+    step = Step(prompt=[HELLO], completion=[CALLING], prompt_ids=prompt, completion_ids=sampled)
+    found = Bridge(tokenize, stops).extend(step.ids, [result("7")], **known)
+    assert isinstance(found, Refusal) or found.ids[-len(right) :] == right
+    stitched = stitch([step], [HELLO, CALLING, result("7")], suffix_ids(tokenize), tokenize)
+    assert stitched is None or stitched[-len(right) :] == right
