@@ -317,4 +317,5 @@ class _EndOfTurn:
             turn = SampledTurn(
                 message=message, stop=stop, history_known=False, reused=reused, switched=ANYWHERE
             )
-        return attrs.evolve(turn, media=self.new_media, placeholders=self._shown)
+        shown = len(self.media)
+        return attrs.evolve(turn, media=self.new_media, placeholders=self._shown, shown=shown)

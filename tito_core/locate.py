@@ -139,7 +139,8 @@ def locate(
     rendered = flattened(environment)
     turn = turn_after(match.step.prompt, message, rendered, messages, start - 1, stop=match.step.stop)
     if messages.multimodal:
-        turn = attrs.evolve(turn, media=media_of(environment), placeholders=placeholders)
+        new, shown = media_of(environment), len(match.step.media)
+        turn = attrs.evolve(turn, media=new, placeholders=placeholders, shown=shown)
     return Located(match, messages, policy, key, turn, rendered)
 
 

@@ -298,6 +298,28 @@ def test_an_image_in_a_tool_result_counts_too() -> None:
     assert found.reason is Reason.UNPROVEN_TAIL
 
 
+@pytest.mark.parametrize("limit", [1, 3, 4, 6])
+def test_a_template_that_leaves_out_many_images_is_refused(limit: int) -> None:
+    def limited(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        seen, ids = 0, list[int]()
+        for message in messages:
+            content = message["content"]
+            images = sum(part["type"] == "image" for part in content) if isinstance(content, list) else 0
+            seen += images
+            ids += [
+                *(b"omitted" * bool(images and seen > limit)),
+                *tokenize([message], add_generation_prompt=False),
+            ]
+        return [*ids, *tokenize([], add_generation_prompt=add_generation_prompt)]
+
+    keys = [f"image {number}" for number in range(limit)]
+    messages: list[Message] = []
+    for key in keys:
+        messages += [showing("?", key), STEP.completion[0]]
+    step = first_step(*messages[:-1], keys=keys)
+    assert refused(step, showing("And this?", "dog"), tokenize_fn=limited).reason is Reason.UNPROVEN_TAIL
+
+
 def test_an_image_further_back_counts_too() -> None:
     step = first_step(
         showing("What?", "cat"), STEP.completion[0], {"role": "user", "content": "Sure?"}, keys=["cat"]

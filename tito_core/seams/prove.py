@@ -41,6 +41,8 @@ RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
 """Refusals that another reading of the same environment may overcome."""
 BEFORE = ("user", "tool")
 """Roles of the message before a turn that templates tell apart, in turns that agents take."""
+MOST_SHOWN = 64
+"""Media of a stand-in history: more are not told apart from so many."""
 HISTORY = "the tail depends on the history before it"
 UNLOCATED = Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
 
@@ -64,6 +66,7 @@ class SampledTurn:
         place: Position of the turn in it.
         media: The media of the new messages.
         placeholders: What the template writes for media; None if there may be none, before the turn or after.
+        shown: How many media stand before the turn.
     """
 
     message: dict[str, Any]
@@ -80,6 +83,7 @@ class SampledTurn:
     place: int = 0
     media: tuple[Medium, ...] = ()
     placeholders: Placeholders | None = None
+    shown: int = 0
 
     @property
     def past(self) -> tuple[Message, ...]:
@@ -115,7 +119,10 @@ class SampledTurn:
         if self.reused:
             yield contexts(self.after, (*call_ids, *self.reused), switched=self.switched).unlike
         for modality, _ in self.placeholders.runs if self.placeholders else ():
-            yield contexts(self.after, call_ids, switched=self.switched).showing(modality)
+            pasts = contexts(self.after, call_ids, switched=self.switched)
+            yield pasts.showing(modality)
+            if self.shown:
+                yield pasts.showing_many(modality, min(self.shown, MOST_SHOWN))
         if self.history_known:
             yield akin_histories(self.after, self.history)
         else:

@@ -90,6 +90,10 @@ class Contexts:
             for one in self.unlike
         )
 
+    def showing_many(self, modality: str, count: int) -> tuple[Context, ...]:
+        """Return the unlike histories with `count` media in all: a template may leave some out."""
+        return tuple(_opened_by(one, modality, count) for one in self.unlike)
+
 
 def contexts(
     role: str,
@@ -167,8 +171,15 @@ def _reworded(context: Context) -> Context:
     )
 
 
-def _showing(message: Plain, modality: str) -> Plain:
-    return {**message, "content": [{"type": modality}, {"type": "text", "text": message["content"]}]}
+def _showing(message: Plain, modality: str, count: int = 1) -> Plain:
+    media = [{"type": modality}] * count
+    return {**message, "content": [*media, {"type": "text", "text": message["content"]}]}
+
+
+def _opened_by(history: Context, modality: str, count: int) -> Context:
+    """Return a history in which the first user message shows `count` media."""
+    first = next(place for place, message in enumerate(history) if message["role"] == "user")
+    return (*history[:first], _showing(history[first], modality, count), *history[first + 1 :])
 
 
 def _switching(message: Plain, words: str) -> Plain:
