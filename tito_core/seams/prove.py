@@ -42,7 +42,7 @@ RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
 BEFORE = ("user", "tool")
 """Roles of the message before a turn that templates tell apart, in turns that agents take."""
 MOST_SHOWN = 64
-"""Media of a stand-in history: more are not told apart from so many."""
+"""Media that a stand-in history shows at most."""
 HISTORY = "the tail depends on the history before it"
 UNLOCATED = Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
 
