@@ -40,6 +40,19 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+class NamedPath(click.Path):
+    """A path that is not empty.
+
+    `Path("")` is the current folder, which a script does not mean where its variable is unset.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not str(value):
+            self.fail("the path is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 ENGINES: Mapping[str, str] = {
     "embedded": "a seeded sampler of random text, without a server",
     "vllm": "vLLM's OpenAI-compatible server",

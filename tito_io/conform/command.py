@@ -13,7 +13,7 @@ import click
 from tito_core import TitoError
 from tito_io.cli.errors import BAD_INPUT, fail
 from tito_io.cli.main import output_may_close
-from tito_io.cli.options import HELP_NAMES, FiniteRange, choices
+from tito_io.cli.options import HELP_NAMES, FiniteRange, NamedPath, choices
 
 if TYPE_CHECKING:
     from .report import Report
@@ -73,7 +73,7 @@ class ConformOptions:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NamedPath(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Write the verdicts to this file. Default: standard output.",
 )

@@ -23,6 +23,13 @@ SETS = {"valid": valid, "refused": refused, "trap": trap}
 """The sets, and what yields their scenarios."""
 SHIPPED = ("schema.json", "README.md")
 """Files that stand beside the vectors."""
+SIGNS = {
+    **{f"{name}.jsonl": f'"set": "{name}"' for name in SETS},
+    "schema.json": '"title": "Conformance vector, version ',
+    "README.md": "# Conformance vectors\n",
+}
+"""What stands in the first `HEAD` bytes of each file, in every version: other files are never replaced."""
+HEAD = 300
 NOT_ASKED = ("set", "title", "expected")
 """Fields that a program is not sent."""
 
@@ -86,7 +93,12 @@ def line(one: Vector) -> str:
 
 
 def write(folder: Path) -> dict[str, int]:
-    """Write the vectors, their schema and their README into a folder; returns how many each set has."""
+    """Write the vectors, their schema and their README into a folder; returns how many each set has.
+
+    Raises `ConformError`, before anything is written, if a file of one of these names was not written here.
+    """
+    for name in SIGNS:
+        _check_replaceable(folder / name)
     lines: dict[str, list[str]] = {name: [] for name in SETS}
     for one in make_vectors():
         lines[one.set].append(line(one))
@@ -96,6 +108,18 @@ def write(folder: Path) -> dict[str, int]:
     for name in SHIPPED:
         (folder / name).write_bytes(files(__package__).joinpath(name).read_bytes())
     return {name: len(text) for name, text in lines.items()}
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise `ConformError` if there is a file at `path` that `write` did not write."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if SIGNS[path.name].encode() not in head:
+        raise ConformError(
+            f"{path}: `tito vectors` did not write this file, and does not replace it: give another folder"
+        )
 
 
 def read(folder: Path) -> Iterator[Vector]:

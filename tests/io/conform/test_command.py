@@ -111,6 +111,31 @@ def test_vectors_are_written_as_lines(
     everything = CliRunner().invoke(tito, ["vectors"])
     assert everything.stdout == "".join(map(line, vectors.values()))
     found = CliRunner().invoke(tito, ["vectors", "-o", str(tmp_path / "v")])
-    assert found.stdout.splitlines()[0] == f"{tmp_path / 'v' / 'valid.jsonl'}: 113 vectors"
+    shown = found.stdout.splitlines()
+    assert shown[0] == f"{tmp_path / 'v' / 'valid.jsonl'}: 113 vectors"
+    assert {one.partition(":")[0] for one in shown} == {str(file) for file in (tmp_path / "v").iterdir()}
     files = [(tmp_path / "v" / f"{name}.jsonl").read_text() for name in ("valid", "refused", "trap")]
     assert "".join(files) == everything.stdout
+    again = CliRunner().invoke(tito, ["vectors", "-o", str(tmp_path / "v")])
+    assert (again.exit_code, again.stdout) == (0, found.stdout)
+
+
+@pytest.mark.parametrize("name", ["README.md", "schema.json", "trap.jsonl"])
+def test_a_file_of_somebody_else_is_not_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("# My project\n")
+    found = CliRunner().invoke(tito, ["vectors", "-o", str(tmp_path)])
+    assert found.exit_code == 2
+    assert found.stderr.startswith(f"tito: {tmp_path / name}: `tito vectors` did not write this file")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "# My project\n"
+
+
+@pytest.mark.parametrize("command", [["vectors"], ["conform", "true"]])
+def test_an_empty_output_is_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(tito, [*command, "-o", ""])
+    assert found.exit_code == 2
+    assert "the path is empty" in found.stderr
+    assert list(tmp_path.iterdir()) == []
