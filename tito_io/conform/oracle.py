@@ -195,6 +195,15 @@ def _marked(template: str) -> Template:
     return environment().from_string(COMMENT.sub(r"{{- mark('\1', \2) -}}", template))
 
 
+def without_comments(template: str) -> str:
+    """Return a template that writes the same without the comments, which say where the answer begins.
+
+    >>> without_comments("{{- 'a' -}}{#- begin loop.index0 -#}{{- message.content -}}{#- end loop.index0 -#}")
+    "{{- 'a' -}}{{- message.content -}}"
+    """
+    return COMMENT.sub("", template)
+
+
 def environment() -> ImmutableSandboxedEnvironment:
     """Return the Jinja environment that the README of the vectors describes."""
     jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)

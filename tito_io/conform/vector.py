@@ -14,6 +14,7 @@ import attrs
 from tito_core import TitoError
 from tito_io.fields import FieldReader
 
+from .oracle import without_comments
 from .refused import refused
 from .scenario import ALLOWED, NEVER, REQUIRED, VERSION, vector
 from .trap import trap
@@ -65,8 +66,9 @@ class Vector:
 
     @property
     def question(self) -> dict[str, Any]:
-        """What a program is sent: all but the answer."""
-        return {name: value for name, value in self.data.items() if name not in NOT_ASKED}
+        """What a program is sent: all but the answer, and the template without the oracle's comments."""
+        asked = {name: value for name, value in self.data.items() if name not in NOT_ASKED}
+        return {**asked, "template": without_comments(asked["template"])}
 
     @property
     def answers(self) -> list[Mapping[str, Any]]:
@@ -165,7 +167,7 @@ def _check(reader: _Reader, data: object) -> None:
     version = reader.get(data, "version", int)
     if version != VERSION:
         raise ConformError(f"version is {version}, and this program reads version {VERSION}")
-    for name in ("id", "set", "title"):
+    for name in ("id", "set", "title", "template"):
         reader.get(data, name, str)
     for step in reader.get(data, "trajectory", list):
         _check_ids(reader, step, "prompt_ids")

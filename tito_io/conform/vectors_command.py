@@ -26,8 +26,8 @@ Exit status:
     type=NamedPath(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Write a .jsonl file for each set, the JSON schema and a README into this folder, which is made if "
-    "it is missing. A file there that `tito vectors` did not write is not replaced. Default: all vectors go to "
-    "standard output.",
+    "it is missing. A file there that `tito vectors` did not write is not replaced. Default: all vectors go "
+    "to standard output.",
 )
 def vectors(output: Path | None) -> None:
     """Write language-neutral test vectors of next prompts.

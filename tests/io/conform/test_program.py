@@ -35,12 +35,17 @@ def test_a_program_answers_each_question(vectors: dict[str, Vector]) -> None:
 
 def test_a_program_is_not_sent_the_answer(vectors: dict[str, Vector]) -> None:
     report = asked(
-        vectors, READ + "    print(json.dumps({'id': asked['id'], 'error': sorted(asked)}), flush=True)\n", 1
+        vectors,
+        READ
+        + "    said = [*sorted(asked), '{#' in asked['template']]\n"
+        + "    print(json.dumps({'id': asked['id'], 'error': said}), flush=True)\n",
+        1,
     )
     (said,) = details(report)
     assert "trajectory" in said
     assert "expected" not in said
     assert "'set'" not in said
+    assert said.endswith("False]")  # no comment that shows where the answer begins
 
 
 def test_a_program_that_dies_is_started_again(vectors: dict[str, Vector], tmp_path: Path) -> None:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
 import pytest
+from jinja2 import nodes
 
-from tito_io.conform.oracle import COMMENT, Oracle, TemplateRaisedError, sampled_of
+from tito_io.conform.oracle import (
+    COMMENT,
+    Oracle,
+    TemplateRaisedError,
+    environment,
+    sampled_of,
+    without_comments,
+)
 from tito_io.conform.scenario import TOKENIZER
 from tito_io.conform.templates import TEMPLATES
 from tito_io.conform.toy_tokenizer import ToyTokenizer
@@ -135,9 +144,10 @@ def test_the_comments_of_a_template_write_nothing(name: str) -> None:
         {"role": "user", "content": "However"},
     ]
     shown, hidden = (
-        Oracle(template, TOKENIZER) for template in (TEMPLATES[name], COMMENT.sub("{##}", TEMPLATES[name]))
+        Oracle(template, TOKENIZER) for template in (TEMPLATES[name], without_comments(TEMPLATES[name]))
     )
     assert COMMENT.search(TEMPLATES[name])
+    assert "{#" not in without_comments(TEMPLATES[name])
     for speak in (True, False):
         try:
             page = shown.page(messages, speak=speak)
@@ -145,6 +155,46 @@ def test_the_comments_of_a_template_write_nothing(name: str) -> None:
             continue
         assert page.text == hidden.page(messages, speak=speak).text
         assert page.text[slice(*page.words[2])].strip().endswith("However")
+
+
+PLAIN_NODES = "Template Output Name NSRef Const Getattr Keyword Operand Compare"
+"""Kinds of nodes that every template has, or that others of them imply."""
+NAMED_NODES = {
+    "For": "`for`", "If": "`if`", "elif": "`elif`", "Assign": "`set`", "CondExpr": "`a if b else c`",
+    "And": "`and`", "Or": "`or`", "Not": "`not`",
+    "Mod": "`%`", "Neg": "negative numbers", "Add": "`+`", "Concat": "`~`",
+    "Tuple": "tuples", "List": "`[]`", "Getitem": "indices",
+    "eq": "`==`", "ne": "`!=`", "lteq": "`<=`", "gt": "`>`", "in": "`in`",
+    "Call namespace": "`namespace`", "Call raise_exception": "`raise_exception(text)`",
+    "Filter trim": "`trim`", "Filter length": "`length`", "Filter items": "`items`",
+    "Filter tojson": "`tojson`", "Test string": "`is string`", "Test defined": "`is defined`",
+}  # fmt: skip
+"""What the templates use, and how the README says it."""
+
+
+def _used(node: nodes.Node) -> Iterator[str]:
+    """Yield the features that a part of a template uses."""
+    kind = type(node).__name__
+    if isinstance(node, nodes.Call):
+        assert isinstance(node.node, nodes.Name)
+        yield f"{kind} {node.node.name}"
+    elif isinstance(node, nodes.Filter | nodes.Test):
+        yield f"{kind} {node.name}"
+    elif isinstance(node, nodes.Operand):
+        yield node.op
+    elif isinstance(node, nodes.If) and node.elif_:
+        yield "elif"
+    else:
+        yield kind
+    for child in node.iter_child_nodes():
+        yield from _used(child)
+
+
+def test_the_readme_names_what_the_templates_use() -> None:
+    used = {name for text in TEMPLATES.values() for name in _used(environment().parse(text))}
+    assert used - {*PLAIN_NODES.split()} == set(NAMED_NODES)
+    readme = files("tito_io.conform").joinpath("README.md").read_text()
+    assert [said for said in NAMED_NODES.values() if said not in readme] == []
 
 
 def test_what_was_sampled_of_a_tail() -> None:
