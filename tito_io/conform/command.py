@@ -16,6 +16,8 @@ from tito_io.cli.main import output_may_close
 from tito_io.cli.options import HELP_NAMES, FiniteRange, NamedPath, choices
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from .report import Report
 
 FAILED = 1
@@ -51,7 +53,24 @@ class ConformOptions:
     differences: bool
 
 
-@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
+class Conform(click.Command):
+    """The command, with a hint where an option of COMMAND was taken for one of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        separated = "--" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if separated:
+                raise
+            text = error.format_message().rstrip(".")
+            raise click.UsageError(
+                f"{text}. If it belongs to COMMAND, write -- before COMMAND.", ctx
+            ) from None
+
+
+@click.command(cls=Conform, epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
 @click.option(
     "--vectors",
@@ -75,7 +94,7 @@ class ConformOptions:
     "--output",
     type=NamedPath(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the verdicts to this file. Default: standard output.",
+    help="Write the verdicts to this file, and print the counts. Default: standard output.",
 )
 @click.option(
     "--timeout",
@@ -119,24 +138,25 @@ def _report(options: ConformOptions) -> Report:
 
 
 def _print(report: Report, options: ConformOptions) -> None:
-    """Print a report, or write it to a file."""
-    from .report import to_html, to_json  # noqa: PLC0415  # likewise
+    """Print a report, or write it to a file and print its counts."""
+    from .report import failures, to_html, to_json  # noqa: PLC0415  # likewise
 
     if options.form == "table":
-        text = _table(report, options)
+        text = _table(report, failures(report, differences=options.differences), options)
     else:
         text = to_json(report) if options.form == "json" else to_html(report)
     if options.output is not None:
         options.output.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-        return
+        text = _table(report, f"verdicts: {options.output}", options)
     with output_may_close():
         click.echo(text.rstrip("\n"))
 
 
-def _table(report: Report, options: ConformOptions) -> str:
+def _table(report: Report, after: Text | str, options: ConformOptions) -> str:
+    """Return the counts, and what is given after them."""
     from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
 
-    from .report import failures, table  # noqa: PLC0415  # likewise
+    from .report import table  # noqa: PLC0415  # likewise
 
     console = Console(highlight=False, emoji=False, markup=False)
     if options.output is not None or not console.is_terminal:
@@ -144,5 +164,5 @@ def _table(report: Report, options: ConformOptions) -> str:
     with console.capture() as captured:
         console.print(report.heading, soft_wrap=True)
         console.print(table(report))
-        console.print(failures(report, differences=options.differences), end="", soft_wrap=True)
+        console.print(after, end="", soft_wrap=True)
     return captured.get()

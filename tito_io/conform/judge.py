@@ -40,12 +40,14 @@ class Judged:
         verdict: The verdict.
         detail: Why, in a line; empty for exact ids.
         difference: Where the ids differ, if they do.
+        asked: Whether the program was asked; it is given up after some failures.
     """
 
     vector: Vector
     verdict: Verdict
     detail: str = ""
     difference: Difference | None = None
+    asked: bool = True
 
 
 def judge(vector: Vector, answer: object) -> Judged:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ import attrs
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from .standard_error import StandardError
 from .vector import ConformError, Vector
 
 LONGEST_ANSWER = 1 << 24
@@ -28,6 +30,10 @@ class ProgramError(Exception):
     """The program did not answer a question; it cannot be asked on."""
 
 
+class NotAskedError(ProgramError):
+    """The program was given up before."""
+
+
 @attrs.define
 class Program:
     """A running program.
@@ -35,21 +41,27 @@ class Program:
     Attributes:
         process: The process, the leader of a process group of its own.
         output: Its standard output.
+        stderr: Its standard error.
     """
 
     process: Process
     output: BufferedByteReceiveStream
+    stderr: StandardError
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Program:
-        """Start a command; raises `ConformError` if it cannot be started. Its stderr is this process's."""
+        """Start a command; raises `ConformError` if it cannot be started."""
+        stderr = StandardError()
         try:
-            process = await anyio.open_process(command, stderr=None, start_new_session=True)
+            process = await anyio.open_process(command, stderr=stderr.descriptor, start_new_session=True)
         except OSError as error:
-            raise ConformError(f"{command[0]}: cannot be started: {error.strerror}") from error
+            reason = f"{error.strerror}{_hint(command[0])}"
+            raise ConformError(f"{command[0]}: cannot be started: {reason}") from error
+        finally:
+            stderr.follow()
         output: ByteReceiveStream | None = process.stdout
         assert output is not None  # noqa: S101  # for the type: it is a pipe
-        return cls(process, BufferedByteReceiveStream(output))
+        return cls(process, BufferedByteReceiveStream(output), stderr)
 
     async def ask(self, question: Mapping[str, Any], seconds: float) -> Any:
         """Return the answer to a question; raises `ProgramError`."""
@@ -57,7 +69,8 @@ class Program:
             with anyio.fail_after(seconds):
                 return await self._answer(question)
         except TimeoutError:
-            raise ProgramError(f"no answer within {seconds:g} s (see --timeout)") from None
+            said = _said(await self.stderr.last_line())
+            raise ProgramError(f"no answer within {seconds:g} s (see --timeout){said}") from None
         except anyio.DelimiterNotFound:
             raise ProgramError(f"wrote {LONGEST_ANSWER} bytes without a line break") from None
         except (
@@ -88,7 +101,8 @@ class Program:
         """Return how a program ended that wrote no whole answer."""
         with anyio.move_on_after(PATIENCE):
             status = await self.process.wait()
-            return f"ended with status {status} before it answered"
+            said = _said(await self.stderr.last_line(PATIENCE))
+            return f"ended with status {status} before it answered{said}"
         return "closed its output before it answered"
 
     async def close(self) -> bool:
@@ -113,6 +127,16 @@ class Program:
             await self.process.aclose()
 
 
+def _hint(program: str) -> str:
+    """Return what to do about a program that cannot be started: perhaps it is a script."""
+    return f"; give its interpreter, such as: python {program}" if Path(program).is_file() else ""
+
+
+def _said(line: str) -> str:
+    """Return the last line of a program's standard error as the end of a sentence."""
+    return f"; the last line of its stderr: {line}" if line else ""
+
+
 async def answers(
     command: Sequence[str], vectors: Iterable[Vector], seconds: float
 ) -> AsyncGenerator[tuple[Vector, Any]]:
@@ -125,14 +149,14 @@ async def answers(
     try:
         for one in vectors:
             if failures >= MOST_FAILURES:
-                yield one, ProgramError(f"not asked: the program failed {failures} times in a row; {before}")
+                yield one, NotAskedError(f"not asked: the program failed {failures} times in a row; {before}")
                 continue
             program = program or await Program.start(command)
             try:
                 answer: Any = await program.ask(one.question, seconds)
                 failures = 0
             except ProgramError as error:
-                answer, before = error, f"last, it {error}"
+                answer, before = error, f"the last time: {error}"
                 failures += 1
                 await program.kill()
                 program = None

@@ -41,16 +41,34 @@ class Report:
     @property
     def heading(self) -> str:
         """What was asked of which program."""
-        return f"{len(self.judged)} vectors of version {VERSION}: {self.command}"
+        return f"{_vectors(len(self.judged))} of version {VERSION}: {self.command}"
 
     @property
     def failed(self) -> list[Judged]:
         """The vectors that are neither exact nor rightly refused."""
         return [one for one in self.judged if one.verdict not in FINE]
 
+    @property
+    def not_asked(self) -> str:
+        """How many vectors were not asked, and why; empty if all were."""
+        missing = [one for one in self.judged if not one.asked]
+        if not missing:
+            return ""
+        reason = missing[0].detail.partition(";")[0].removeprefix("not asked: ")
+        return f"and {_vectors(len(missing))} {'was' if len(missing) == 1 else 'were'} not asked: {reason}"
+
     def count(self, verdict: Verdict) -> int:
         """Return how many vectors have a verdict."""
         return sum(one.verdict is verdict for one in self.judged)
+
+
+def _vectors(number: int) -> str:
+    """Return a number of vectors.
+
+    >>> _vectors(1), _vectors(2)
+    ('1 vector', '2 vectors')
+    """
+    return f"{number} vector{'s' * (number != 1)}"
 
 
 def table(report: Report) -> Table:
@@ -67,14 +85,19 @@ def table(report: Report) -> Table:
 
 
 def failures(report: Report, *, differences: bool) -> Text:
-    """Return the vectors that failed, a line each, and where their ids differ."""
+    """Return the vectors that failed, a line each, and where their ids differ.
+
+    Those that were not asked have one line together.
+    """
     text = Text()
     for one in report.failed:
+        if not one.asked:
+            continue
         text.append(f"{one.verdict.value:<12}", STYLES[one.verdict])
         text.append(f" {one.vector.id}: {one.detail}\n")
         if differences and one.difference is not None:
             text.append(f"{one.difference}\n\n", "dim")
-    return text
+    return text.append(f"{report.not_asked}\n" if report.not_asked else "")
 
 
 def to_json(report: Report) -> str:
@@ -105,5 +128,4 @@ def to_html(report: Report) -> str:
         report=report,
         counts=counted(report.judged),
         verdicts=list(Verdict),
-        version=VERSION,
     )

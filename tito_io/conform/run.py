@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from .judge import Judged, Verdict, judge
-from .program import ProgramError, answers
+from .program import NotAskedError, ProgramError, answers
 from .report import Report
 from .vector import ConformError, Vector, make_vectors, read
 
@@ -42,5 +42,6 @@ async def _judged(command: Sequence[str], vectors: Iterable[Vector], seconds: fl
 
 def _one(vector: Vector, answer: Any) -> Judged:
     if isinstance(answer, ProgramError):
-        return Judged(vector, Verdict.ERROR, str(answer))
+        asked = not isinstance(answer, NotAskedError)
+        return Judged(vector, Verdict.ERROR, str(answer), asked=asked)
     return judge(vector, answer)

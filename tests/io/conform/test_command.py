@@ -76,7 +76,10 @@ def test_a_page_is_complete_in_itself_and_escapes(folder: Path, refuses: list[st
     file = tmp_path / "page.html"
     found = conform("--vectors", str(folder), "--format", "html", "-o", str(file), "--", *refuses)
     page = file.read_text()
-    assert (found.exit_code, found.stdout) == (1, "")
+    assert found.exit_code == 1
+    assert found.stdout.startswith("4 vectors of version 1: ")
+    assert "│ all     │" in found.stdout
+    assert found.stdout.endswith(f"verdicts: {file}\n")
     assert page.count("valid/chatml/question") == 2
     assert "&lt;b&gt;no" in page
     assert "<script" not in page
@@ -96,12 +99,20 @@ def test_a_page_is_complete_in_itself_and_escapes(folder: Path, refuses: list[st
             "--output /no/such/file: give a file in a folder that exists",
         ),
         ([], "Missing argument"),
+        (["python", "-m", "x"], "If it belongs to COMMAND, write -- before COMMAND."),
     ],
 )
 def test_what_cannot_be_run_ends_with_2(arguments: list[str], said: str) -> None:
     found = conform(*arguments)
     assert found.exit_code == 2
     assert said in found.stderr
+
+
+def test_an_unknown_option_before_the_command_has_no_hint() -> None:
+    found = conform("--no-such", "--", "true")
+    assert found.exit_code == 2
+    assert "No such option" in found.stderr
+    assert "belongs to COMMAND" not in found.stderr
 
 
 def test_vectors_are_written_as_lines(

@@ -10,7 +10,7 @@ import pytest
 
 from tito_io.conform.judge import Verdict
 from tito_io.conform.program import MOST_FAILURES
-from tito_io.conform.report import Report
+from tito_io.conform.report import Report, failures, to_html
 from tito_io.conform.run import report_on
 from tito_io.conform.vector import ConformError, Vector
 
@@ -61,11 +61,13 @@ def test_a_program_that_always_dies_is_given_up(vectors: dict[str, Vector]) -> N
     report = asked(vectors, "raise SystemExit(3)", MOST_FAILURES + 2)
     said = details(report)
     assert said[:MOST_FAILURES] == ["ended with status 3 before it answered"] * MOST_FAILURES
-    assert (
-        said[MOST_FAILURES:]
-        == ["not asked: the program failed 3 times in a row; last, it ended with status 3 before it answered"]
-        * 2
-    )
+    reason = "not asked: the program failed 3 times in a row; the last time: "
+    assert said[MOST_FAILURES:] == [reason + said[0]] * 2
+    shown = failures(report, differences=False).plain
+    assert shown.endswith("and 2 vectors were not asked: the program failed 3 times in a row\n")
+    assert shown.count("\n") == MOST_FAILURES + 1
+    assert "and 2 vectors were not asked" in to_html(report)
+    assert to_html(report).count("not asked: ") == 1
 
 
 def test_a_program_that_dies_now_and_then_is_not_given_up(vectors: dict[str, Vector]) -> None:
@@ -133,3 +135,31 @@ def test_a_line_more_than_was_asked_for_is_an_error(vectors: dict[str, Vector]) 
 def test_a_program_that_cannot_be_started_ends_the_command(vectors: dict[str, Vector]) -> None:
     with pytest.raises(ConformError, match="no-such-program: cannot be started: No such file"):
         report_on(["no-such-program"], "it", vectors.values(), 1.0)
+
+
+def test_a_script_that_is_not_executable_is_named_with_a_hint(
+    vectors: dict[str, Vector], tmp_path: Path
+) -> None:
+    script = tmp_path / "page.py"
+    script.write_text("pass")
+    with pytest.raises(
+        ConformError, match=r"page.py: cannot be started: .*; give its interpreter, such as: py"
+    ):
+        report_on([str(script)], "it", vectors.values(), 1.0)
+
+
+def test_the_last_line_of_stderr_is_in_the_verdict(
+    vectors: dict[str, Vector], capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = asked(vectors, "import sys; sys.stderr.write('first\\n\\x1b[31mno model\\n\\n'); sys.exit(1)", 1)
+    reason = "ended with status 1 before it answered; the last line of its stderr: ?[31mno model"
+    assert details(report) == [reason]
+    assert capfd.readouterr().err == "first\n\x1b[31mno model\n\n"
+    silent = (
+        READ + "    sys.stderr.write('z' * 300); sys.stderr.flush(); sys.stdin.read(); sys.stdin.close()\n"
+    )
+    (said,) = details(asked(vectors, silent + "import time; time.sleep(600)", 1, seconds=1.0))
+    assert said in (
+        "no answer within 1 s (see --timeout); the last line of its stderr: " + "z" * 200 + "...",
+        "no answer within 1 s (see --timeout)",  # it was stopped before it wrote
+    )
