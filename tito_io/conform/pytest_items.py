@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +80,21 @@ class VectorItem(pytest.Item):
 
     def runtest(self) -> None:
         """Ask the function, and judge what it returns."""
-        judged = judge(self.vector, _answer(self.function(self.vector.question)))
+        returned = self.function(self.vector.question)
+        answer = _answer(returned)
+        judged = judge(self.vector, answer) if answer is not None else _no_answer(self.vector, returned)
         if judged.verdict is Verdict.NOT_OFFERED:
             pytest.skip(judged.detail)
         if judged.verdict not in (Verdict.EXACT, Verdict.REFUSED):
             raise FailedVector(judged)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return a verdict as text; other exceptions as pytest shows them."""
+        """Return a verdict as text; other exceptions as pytest shows them, from the function on."""
         if isinstance(excinfo.value, FailedVector):
             return _described(excinfo.value.judged)
+        if not self.config.getoption("fulltrace"):
+            frames = excinfo.traceback.cut(path=__file__)
+            excinfo.traceback = frames[1:] or frames
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
@@ -96,11 +102,33 @@ class VectorItem(pytest.Item):
         return self.path, None, f"{NAME}: {self.vector.id}"
 
 
-def _answer(returned: Any) -> Any:
-    """Return what a function returned as an answer of the protocol."""
+def _answer(returned: Any) -> Mapping[str, Any] | None:
+    """Return what a function returned as an answer of the protocol; None if it is of another type.
+
+    Arrays and tensors are taken as their lists.
+
+    >>> from array import array
+    >>> _answer(array("i", [7])), _answer("7")
+    ({'ids': [7]}, None)
+    """
     if returned is None:
         return {"refusal": "None was returned"}
-    return {"ids": list(returned)} if isinstance(returned, list | tuple) else returned
+    if isinstance(returned, Mapping):
+        return returned
+    ids = returned.tolist() if hasattr(returned, "tolist") else returned
+    return {"ids": [_id(one) for one in ids]} if isinstance(ids, list | tuple) else None
+
+
+def _id(value: Any) -> Any:
+    """Return a number of an array as Python's; other values as they are."""
+    return value if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+
+
+def _no_answer(vector: Vector, returned: Any) -> Judged:
+    """Return the verdict on a value that is no answer."""
+    given = f"the function returned a value of type {type(returned).__name__}"
+    detail = f"{given}: give a list of ids, None for a refusal, or a mapping with a whole answer"
+    return Judged(vector, Verdict.ERROR, detail)
 
 
 def _described(judged: Judged) -> str:
@@ -122,7 +150,7 @@ def _function(target: str, config: pytest.Config) -> Callable[[dict[str, Any]], 
     """Import a function; modules are looked for in the folder of the call, too."""
     module, colon, name = target.partition(":")
     if not colon or not module or not name.isidentifier():
-        raise pytest.UsageError(f"--tito-conform {target}: give MODULE:FUNCTION, such as my_adapter:answer")
+        raise pytest.UsageError(f"--tito-conform={target}: give MODULE:FUNCTION, such as my_adapter:answer")
     folder = str(config.invocation_params.dir)
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register what makes the tests, if they are wanted."""
     target = config.getoption("tito_conform")
-    if target:
+    if target is not None:
         from .pytest_items import ConformanceTests  # noqa: PLC0415  # only where it is wanted
 
         config.pluginmanager.register(ConformanceTests(target, config.getoption("tito_vectors")))

@@ -14,12 +14,21 @@ from tito_io.conform.vector import Vector, line
 pytest_plugins = ("pytester",)
 Run = Callable[..., pytest.RunResult]
 ADAPTER = """
+from array import array as Array
 from tito_io.conform import naive, reference
 
 exact, wrong = reference.answer, naive.answer
 ids = lambda question: reference.answer(question).get("ids")
 missing = lambda question: {"not_offered": "no bridge"}
 word = "no function"
+
+text = lambda question: "1 2 3"
+array = lambda question: Array("q", ids(question))
+numbers = lambda question: [Number(one) for one in ids(question)]
+empty = lambda question: {}
+
+class Number(int):
+    "A number that is no plain int, as numpy's."
 
 def breaks(question):
     raise RuntimeError("out of memory")
@@ -79,12 +88,29 @@ def test_what_is_not_offered_is_skipped_and_an_exception_is_shown(run: Run) -> N
     run("adapter:missing").assert_outcomes(passed=1, skipped=3)
     found = run("adapter:breaks", "-k", "window")
     found.assert_outcomes(failed=1, deselected=3)
-    assert "RuntimeError: out of memory" in found.stdout.str()
+    shown = found.stdout.str()
+    assert "RuntimeError: out of memory" in shown
+    assert "def breaks(question):" in shown
+    assert "runtest" not in shown
+    assert len(found.outlines) < 30
+    assert "runtest" in run("adapter:breaks", "-k", "window", "--full-trace").stdout.str()
+
+
+def test_an_array_is_a_list_of_ids_and_a_text_has_a_hint(run: Run) -> None:
+    run("adapter:array", "-k", "chatml").assert_outcomes(passed=2, deselected=2)
+    run("adapter:numbers", "-k", "chatml").assert_outcomes(passed=2, deselected=2)
+    shown = run("adapter:text", "-k", "window").stdout.str()
+    assert (
+        "error: the function returned a value of type str: give a list of ids, None for a refusal, or"
+        in shown
+    )
+    assert "the answer has 0 of the fields" in run("adapter:empty", "-k", "window").stdout.str()
 
 
 @pytest.mark.parametrize(
     ("target", "said"),
     [
+        ("", "--tito-conform=: give MODULE:FUNCTION, such as my_adapter:answer"),
         ("adapter", "give MODULE:FUNCTION, such as my_adapter:answer"),
         ("nowhere:answer", "no module 'nowhere'"),
         ("adapter:nothing", "has no attribute 'nothing'"),
