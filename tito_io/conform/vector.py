@@ -131,14 +131,28 @@ def read(folder: Path) -> Iterator[Vector]:
         raise ConformError(
             f"{folder}: no .jsonl file in this folder; write one with: tito vectors -o {folder}"
         )
-    for path in paths:
-        try:
-            text = path.read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConformError(f"{path}: cannot be read as UTF-8 text: {error}") from error
-        for number, one in enumerate(text.split("\n"), 1):
-            if one:
-                yield _checked(one, f"{path}, line {number}")
+    found: dict[str, str] = {}
+    for place, one in chain.from_iterable(map(_lines, paths)):
+        made = _checked(one, place)
+        if made.id in found:
+            raise ConformError(
+                f"{place}: the id {made.id!r:.80} stands at {found[made.id]}, too: give each id once"
+            )
+        found[made.id] = place
+        yield made
+    if not found:
+        raise ConformError(f"{folder}: the .jsonl files of this folder have no vectors")
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file, each after its place; empty ones are left out."""
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConformError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    for number, one in enumerate(text.split("\n"), 1):
+        if one:
+            yield f"{path}, line {number}", one
 
 
 class _Reader(FieldReader):

@@ -125,8 +125,21 @@ def test_a_broken_vector_is_named_by_its_line(
         list(read(tmp_path))
 
 
+def test_an_id_that_stands_twice_is_an_error(vectors: dict[str, Vector], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text("\n" + line(vectors["valid/chatml/question"]))
+    said = (
+        r"b.jsonl, line 2: the id 'valid/chatml/question' stands at .*a.jsonl, line 2, too: give each id once"
+    )
+    with pytest.raises(ConformError, match=said):
+        list(read(tmp_path))
+
+
 def test_a_folder_without_vectors_and_a_file_that_is_no_text_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ConformError, match=r"no .jsonl file in this folder; write one with: tito vectors -o"):
+        list(read(tmp_path))
+    (tmp_path / "a.jsonl").write_text("\n")
+    with pytest.raises(ConformError, match=r"the .jsonl files of this folder have no vectors"):
         list(read(tmp_path))
     (tmp_path / "a.jsonl").write_bytes(b"\xff\n")
     with pytest.raises(ConformError, match="cannot be read as UTF-8 text"):
