@@ -33,7 +33,10 @@ html_title = "tito"
 
 
 def setup(app: Any) -> None:
-    """Keep docstrings of properties as they are; napoleon takes words before a colon for a type."""
+    """Keep docstrings of properties as they are, and lead links to included files to their pages.
+
+    Napoleon takes words before a colon for a type.
+    """
     written: dict[str, list[str]] = {}
 
     def keep(_: Any, what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
@@ -44,5 +47,10 @@ def setup(app: Any) -> None:
         if name in written:
             lines[:] = written.pop(name)
 
+    def link(_: Any, _docname: str, source: list[str]) -> None:
+        # A forge shows the README of the vectors where it lies; here a page includes it.
+        source[0] = source[0].replace("](../../tito_io/conform/README.md)", "](/reference/vectors.md)")
+
+    app.connect("source-read", link)
     app.connect("autodoc-process-docstring", keep, priority=400)  # napoleon's is 500
     app.connect("autodoc-process-docstring", restore, priority=600)

@@ -133,13 +133,13 @@ def read(folder: Path) -> Iterator[Vector]:
         )
     found: dict[str, str] = {}
     for place, one in chain.from_iterable(map(_lines, paths)):
-        made = _checked(one, place)
-        if made.id in found:
+        checked = _checked(one, place)
+        if checked.id in found:
             raise ConformError(
-                f"{place}: the id {made.id!r:.80} stands at {found[made.id]}, too: give each id once"
+                f"{place}: the id {checked.id!r:.80} stands at {found[checked.id]}, too: give each id once"
             )
-        found[made.id] = place
-        yield made
+        found[checked.id] = place
+        yield checked
     if not found:
         raise ConformError(f"{folder}: the .jsonl files of this folder have no vectors")
 

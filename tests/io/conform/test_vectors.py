@@ -97,6 +97,7 @@ def _by_file(pair: tuple[str, Vector]) -> str:
         ({"expected": {"answers": [{"ids": [1]}], "refusal": "never"}}, "spans must be list, not NoneType"),
         ({"version": 2}, "version is 2, and this program reads version 1"),
         ({"id": 7}, "id must be str, not int"),
+        ({"template": 7}, "template must be str, not int"),
         ({"expected": {"answers": [], "refusal": "never"}}, "0 answers, and a refusal is never"),
         (
             {"expected": {"answers": [{"ids": [1], "spans": []}], "refusal": "required"}},
