@@ -21,6 +21,7 @@ from .gate import Gate
 from .report import LintReport, to_json
 from .run import LintSettings, lint_subject
 from .subject import LintError, Subject, SubjectOptions, subjects
+from .verdict import CONTRADICTED
 
 if TYPE_CHECKING:
     from tito_io.cli.console import Console
@@ -32,6 +33,7 @@ REASONS = {
     Reason.ODD_STOP.name: "sampled stop is not the close",
     Reason.CLOSE_MISMATCH.name: "template closes turns differently",
     Reason.UNPROVEN_TAIL.name: "text after the turn unproven",
+    CONTRADICTED: "an example contradicts the certificate",
 }
 FORMATS = {
     "text": "tables",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -177,7 +178,7 @@ class ExampleSampler:
             sampled=tuple(turn.ids[:size]),
             rendered=tuple(rendered.ids),
             rest=max(size - after_word, 0),
-            tail=tuple(rendered.ids[shown:]) if word in texts[2] else None,
+            tail=tuple(rendered.ids[shown:]) if _end_of(word, texts[2]) else None,
             stopped=not self.ends.isdisjoint(turn.ids[size - 1 : size]),
         )
         opener = example.rendered[len(example.used) :][:1]
@@ -190,8 +191,19 @@ class ExampleSampler:
 
 def _after(encoded: EncodedText, text: str, word: str) -> int:
     """Return the position of the first id after the last occurrence of a word."""
-    end = text.rfind(word) + len(word)
+    end = _end_of(word, text)
     return next((i for i, (begin, _) in enumerate(encoded.offsets) if begin >= end), len(encoded.ids))
+
+
+def _end_of(word: str, text: str) -> int:
+    """Return where the last occurrence of a word ends, 0 if the text lacks it.
+
+    Templates may write earlier turns in other letters, so that capital and small ones are the same here.
+
+    >>> _end_of("Fjord", "a fjord, a FJORD."), _end_of("Fjord", "a bay.")
+    (16, 0)
+    """
+    return max((match.end() for match in re.finditer(re.escape(word), text, re.IGNORECASE)), default=0)
 
 
 def divergence(family: Family, example: SampledExample) -> Divergence | None:

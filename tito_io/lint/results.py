@@ -17,6 +17,7 @@ from tito_core import Reason, __version__
 from .advice import rewritten, several, situation
 from .gate import Gate
 from .report import Finding, LintReport, Look
+from .verdict import CONTRADICTED
 
 ERROR = "LINT_ERROR"
 REWRITTEN = "HISTORY_REWRITTEN"
@@ -28,8 +29,9 @@ RULES = {
     Reason.ODD_STOP.name: "The sampled stop is not the template's close of a turn",
     Reason.CLOSE_MISMATCH.name: "The template closes turns differently from how they were sampled",
     Reason.UNPROVEN_TAIL.name: "What the template writes after a turn could not be proven",
+    CONTRADICTED: "An example conversation has another tail than the certificate says",
 }
-"""What can be found, in words. The names of reasons are those of `tito_core.Reason`."""
+"""What can be found, in words. The names of reasons are those of `tito_core.Reason`, and `CONTRADICTED`."""
 _PLACE = re.compile(r"(.+?), line (\d+): ")
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold."""

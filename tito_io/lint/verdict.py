@@ -17,7 +17,7 @@ from .meter import LintMeter
 from .report import Finding, Verdict
 
 CONTRADICTED = "CONTRADICTED"
-"""The reason if an example conversation has another tail than the certificate says. No such case is known."""
+"""The reason if an example conversation has another tail than the certificate says."""
 _REPORT = "an example conversation has another tail than the certificate says: please report this template"
 _ELSEWHERE = (
     "a {role} message is not written after the turn, so a prompt that continues the turn would lack it"
@@ -105,16 +105,22 @@ class CaseChecker:
 
     def _compared(self, finding: Finding, example: SampledExample, stitched: Stitched) -> Finding:
         """Compare with the fresh render."""
-        text = self.family.decode(stitched.added)
+        text = self.family.decode(stitched.added).casefold()  # templates may write messages in other letters
         for message in example.conversation.environment:
-            if message["content"] not in text:
+            if message["content"].casefold() not in text:
                 return _refused(finding, Reason.SWALLOWED.name, _ELSEWHERE.format(role=message["role"]))
-        tail, added = example.tail or (), (*example.ending, *stitched.added)
-        rest, end = tail[: len(tail) - len(added)], tail[len(tail) - len(added) :]
-        # A call that was cut short lacks its rest, up to the first id that may end a turn.
-        open_call = finding.cut and finding.kind.calls and self._ends().isdisjoint(rest)
-        confirmed = end == added and (not rest or open_call)
+        confirmed = self._confirmed(finding, example, (*example.ending, *stitched.added))
         return finding if confirmed else _refused(finding, CONTRADICTED, _REPORT)
+
+    def _confirmed(self, finding: Finding, example: SampledExample, added: tuple[int, ...]) -> bool:
+        """Return whether the fresh render has these ids after the turn."""
+        if example.tail is None:  # where the turn ends is unknown: history has other words for it, or none
+            return example.rendered[-len(added) :] == added
+        place = len(example.tail) - len(added)
+        rest, end = example.tail[:place], example.tail[place:]
+        # A call that was cut short lacks its rest, up to the first id that may end a turn.
+        open_call = finding.cut and bool(finding.kind.calls) and self._ends().isdisjoint(rest)
+        return end == added and (not rest or open_call)
 
 
 def _refused(finding: Finding, reason: str, detail: str) -> Finding:

@@ -17,6 +17,7 @@ from tito_io.cli.errors import BAD_INPUT
 from tito_io.lint.command import REASONS, REFUSED, lint
 from tito_io.lint.results import RULES, github, sarif
 from tito_io.lint.results import Result as LintResult
+from tito_io.lint.verdict import CONTRADICTED
 
 ROOT = Path(__file__).parents[3]
 
@@ -97,7 +98,8 @@ def _place(result: dict[str, Any]) -> tuple[str, int]:
 
 def test_every_reason_of_a_refusal_is_a_rule() -> None:
     assert set(REASONS) <= set(RULES)
-    assert set(RULES) - {"LINT_ERROR", "HISTORY_REWRITTEN"} <= set(Reason.__members__)
+    assert CONTRADICTED in REASONS
+    assert set(RULES) - {"LINT_ERROR", "HISTORY_REWRITTEN", CONTRADICTED} <= set(Reason.__members__)
     assert sarif([LintResult(rule=name, text="x", file="/a b.jinja") for name in RULES])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,6 +175,36 @@ def test_the_seam_is_taken_apart(tmp_path: Path) -> None:
 def test_a_lost_answer_is_refused_everywhere(tmp_path: Path) -> None:
     report = lint(folder(tmp_path / "lost", "{{ messages[0].content }}"))
     assert {(one.verdict, one.reason) for one in report.findings} == {(Verdict.REFUSED, "UNPROVEN_TAIL")}
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        "m.content | upper",  # the words are found in other letters
+        "m.content.replace('Fjord', 'It')",  # they are not found: only the end is compared
+    ],
+)
+def test_a_turn_that_history_writes_otherwise_is_exact(earlier: str, tmp_path: Path) -> None:
+    template = EXACT.replace("m.content or ''", f"m.content if loop.last else {earlier}")
+    here = states(lint(folder(tmp_path / "otherwise", template)))
+    assert State.REWRITTEN in here
+    assert here <= {State.EXACT, State.REWRITTEN}
+
+
+def test_a_false_bridge_over_a_turn_that_history_writes_otherwise_is_never_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = CaseChecker._example
+
+    def played(self: CaseChecker, case: Case, *, cut: bool) -> SampledExample | None:
+        shown = known(self, case, cut=cut)
+        assert shown is not None
+        spoiled = (*shown.rendered[:-1], shown.rendered[-1] + 1)
+        return evolve(shown, tail=None, rendered=spoiled)
+
+    monkeypatch.setattr(CaseChecker, "_example", played)
+    report = lint(folder(tmp_path / "false", EXACT))
+    assert {one.reason for one in report.findings} == {CONTRADICTED}
 
 
 @pytest.mark.parametrize("wrong", ["shorter", "longer", "other"])
