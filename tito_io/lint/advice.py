@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from attrs import frozen
+
 from tito_core import Reason
 from tito_io.cli.errors import visible
 
 from .report import AFTER_RESULT, Divergence, Finding, LintReport, Look
+from .subject import markers
 
 FOLLOWING = {
     "user": "a user message",
@@ -38,7 +41,31 @@ HELP = {
     Reason.ODD_STOP.name: "Check the stop ids (--stop-id), or let the policy keep or replace the stop",
     Reason.TEMPLATE_REFUSED.name: "The template rejects such a conversation, also if sent as messages",
 }
+NO_STOP_IDS = "NO_STOP_IDS"
+CLOSE_NOT_A_STOP = "CLOSE_NOT_A_STOP"
+MARKER_NOT_IN_VOCABULARY = "MARKER_NOT_IN_VOCABULARY"
+WARNINGS = {
+    NO_STOP_IDS: "No stop ids are known",
+    CLOSE_NOT_A_STOP: "Turns are closed with a token that is not a stop id",
+    MARKER_NOT_IN_VOCABULARY: "The template writes a marker that is not a token of the vocabulary",
+}
+"""Advice that has a name of its own, because prompts are wrong or turns do not end; it fails no check."""
+SHOWN = 12
+"""Markers that a warning names."""
 BY_MESSAGES = "TITO falls back to messages here"
+
+
+@frozen
+class Warned:
+    """Advice with a name.
+
+    Attributes:
+        rule: A name of `WARNINGS`.
+        text: What was found.
+    """
+
+    rule: str
+    text: str
 
 
 def column(finding: Finding) -> str:
@@ -94,7 +121,7 @@ def _grouped(pairs: Iterable[tuple[str, Finding]]) -> dict[str, list[Finding]]:
 def advice(report: LintReport) -> tuple[str, ...]:
     """Return what to know about a template: refusals first, then drift, stops, facts and renderings."""
     pieces = chain(
-        *(_refusals(report), _stops(report), _drifts(report), _fused(report)),
+        *(_refusals(report), (one.text for one in warnings(report)), _drifts(report), _fused(report)),
         *(_facts(report.looks[0]), _renderings(report)),
     )
     sentences = (f"{text[0].upper()}{text[1:]}" for text in dict.fromkeys(pieces))
@@ -118,13 +145,29 @@ def _drifts(report: LintReport) -> Iterator[str]:
         yield f"{several(findings)}: a fresh render {change}. MITO will drift here. {outcome}"
 
 
-def _stops(report: LintReport) -> Iterator[str]:
+def warnings(report: LintReport) -> Iterator[Warned]:
+    """Yield what makes sampled ids useless although no case is refused: wrong stops, and unknown markers."""
     ends = {token.id for token, _ in report.stops}
     if not ends:
-        yield "no stop ids are known. Name those that end a turn: --stop-id ID or --stop-id TOKEN"
+        text = "no stop ids are known. Name those that end a turn: --stop-id ID or --stop-id TOKEN"
+        yield Warned(NO_STOP_IDS, text)
     elif report.suffix and report.suffix[0].id not in ends:
         close = quoted(report.suffix[0].text)
-        yield f"turns are closed with {close}, which is not a stop id. Does generation_config.json lack it?"
+        text = f"turns are closed with {close}, which is not a stop id. Does generation_config.json lack it?"
+        yield Warned(CLOSE_NOT_A_STOP, text)
+    spelled = list(dict.fromkeys(chain(report.lacking, _spelled(report))))
+    if spelled:
+        shown = ", ".join(map(quoted, spelled[:SHOWN])) + (" ..." if len(spelled) > SHOWN else "")
+        yield Warned(
+            MARKER_NOT_IN_VOCABULARY, f"the vocabulary has no token {shown}, which the template writes"
+        )
+
+
+def _spelled(report: LintReport) -> Iterator[str]:
+    """Yield the markers between turns that are written with several tokens."""
+    for seam in (seam for look in report.looks for seam in look.seams):
+        texts = [token.text for part in seam.parts for token in part.tokens]
+        yield from (one for one in markers("".join(texts)) if not any(one in text for text in texts))
 
 
 def _fused(report: LintReport) -> Iterator[str]:

@@ -207,6 +207,7 @@ class LintReport:
         advice: What to know about it.
         stops: The stop ids, and whether each opens another role's message.
         suffix: What the template writes to close a turn.
+        lacking: Markers that were added because the vocabulary lacks them.
     """
 
     path: str
@@ -218,6 +219,7 @@ class LintReport:
     advice: tuple[str, ...] = ()
     stops: tuple[tuple[Token, bool], ...] = ()
     suffix: tuple[Token, ...] = ()
+    lacking: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -14,7 +14,7 @@ import attrs
 
 from tito_core import Reason, __version__
 
-from .advice import rewritten, several, situation
+from .advice import WARNINGS, rewritten, several, situation, warnings
 from .gate import Gate
 from .report import Finding, LintReport, Look
 from .verdict import CONTRADICTED
@@ -29,9 +29,12 @@ RULES = {
     Reason.ODD_STOP.name: "The sampled stop is not the template's close of a turn",
     Reason.CLOSE_MISMATCH.name: "The template closes turns differently from how they were sampled",
     Reason.UNPROVEN_TAIL.name: "What the template writes after a turn could not be proven",
+    **WARNINGS,
     CONTRADICTED: "An example conversation has another tail than the certificate says",
 }
-"""What can be found, in words. The names of reasons are those of `tito_core.Reason`, and `CONTRADICTED`."""
+"""What can be found, in words. The names of reasons are those of `tito_core.Reason`, and ours."""
+GITHUB = {"note": "notice", "warning": "warning", "error": "error"}
+"""The annotation for each level of SARIF."""
 _PLACE = re.compile(r"(.+?), line (\d+): ")
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold."""
@@ -46,7 +49,6 @@ class Result:
         text: What was found.
         file: The template's file, relative to the working directory where it is in it.
         line: A line of the file.
-        fails: Whether the exit status says so.
         ignored: Why it does not fail although cases are refused: `accepted` or `known`.
         cases: The cases in words.
     """
@@ -55,16 +57,22 @@ class Result:
     text: str
     file: str
     line: int = 1
-    fails: bool = False
     ignored: str | None = None
     cases: tuple[str, ...] = ()
 
+    @property
+    def level(self) -> str:
+        """How serious it is, in the words of SARIF."""
+        return "note" if self.rule == REWRITTEN else "warning" if self.rule in WARNINGS else "error"
+
 
 def results(reports: Iterable[LintReport], gate: Gate) -> Iterator[Result]:
-    """Yield what was found: errors, then for each rendering refusals and rewritten histories."""
+    """Yield what was found: errors, warnings, then for each rendering refusals and rewritten histories."""
     for report in reports:
         if report.error is not None:
             yield _error(report, report.error)
+        else:
+            yield from _warnings(report)
         for look in report.looks:
             yield from _refusals(report, look, gate)
             yield from _drifts(report, look)
@@ -74,8 +82,13 @@ def _error(report: LintReport, error: str) -> Result:
     """Return an error at the place that it names."""
     named = _PLACE.match(error)
     if named is None:
-        return Result(rule=ERROR, text=error, file=_file(report), fails=True)
-    return Result(rule=ERROR, text=error, file=_relative(Path(named[1])), line=int(named[2]), fails=True)
+        return Result(rule=ERROR, text=error, file=_file(report))
+    return Result(rule=ERROR, text=error, file=_relative(Path(named[1])), line=int(named[2]))
+
+
+def _warnings(report: LintReport) -> Iterator[Result]:
+    for one in warnings(report):
+        yield Result(rule=one.rule, text=f"{report.template}: {one.text}", file=_file(report))
 
 
 def _refusals(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:
@@ -86,7 +99,7 @@ def _refusals(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:
     for (reason, ignored), findings in groups.items():
         detail = f": {findings[0].detail}" if findings[0].detail else ""
         text = f"{report.template}, {look.rendering.label}: {several(findings)}: refused{detail}"
-        yield attrs.evolve(_result(reason, text, report, findings), fails=ignored is None, ignored=ignored)
+        yield attrs.evolve(_result(reason, text, report, findings), ignored=ignored)
 
 
 def _drifts(report: LintReport, look: Look) -> Iterator[Result]:
@@ -118,11 +131,11 @@ def github(found: Iterable[Result]) -> str:
 
     https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 
-    >>> print(github([Result(rule="ODD_STOP", text="a, b: 50%", file="a,b.jinja", fails=True)]), end="")
+    >>> print(github([Result(rule="ODD_STOP", text="a, b: 50%", file="a,b.jinja")]), end="")
     ::error file=a%2Cb.jinja,line=1,title=tito lint ODD_STOP::a, b: 50%25
     """
     return "".join(
-        f"::{'error' if one.fails else 'notice'} file={_escaped(one.file, ':,')},line={one.line},"
+        f"::{GITHUB[one.level]} file={_escaped(one.file, ':,')},line={one.line},"
         f"title=tito lint {one.rule}::{_escaped(one.text)}\n"
         for one in found
         if one.ignored is None
@@ -151,7 +164,7 @@ def _sarif_result(one: Result) -> dict[str, Any]:
     result = {
         "ruleId": one.rule,
         "ruleIndex": list(RULES).index(one.rule),
-        "level": "note" if one.rule == REWRITTEN else "error",
+        "level": one.level,
         "message": {"text": one.text},
         "locations": [{"physicalLocation": place}],
         # GitHub tells by it which results of two uploads are the same; all of a template are in one line.
@@ -184,6 +197,8 @@ def junit(reports: Sequence[LintReport], gate: Gate) -> str:
         if report.error is not None:
             suite = _suite(root, report, "")
             ET.SubElement(_test(suite, "lint"), "error", message=_printable(report.error))
+        else:
+            _add_warnings(root, report)
         for look in report.looks:
             suite = _suite(root, report, look.rendering.label)
             for finding in look.findings:
@@ -191,6 +206,14 @@ def junit(reports: Sequence[LintReport], gate: Gate) -> str:
     for suite in root:
         _count(suite)
     return ET.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _add_warnings(root: ET.Element, report: LintReport) -> None:
+    """Add a passed test case with a text for each warning: JUnit has no warnings."""
+    warned = list(warnings(report))
+    suite = _suite(root, report, "") if warned else root
+    for one in warned:
+        ET.SubElement(_test(suite, one.rule), "system-out").text = _printable(f"warning: {one.text}")
 
 
 def _suite(root: ET.Element, report: LintReport, label: str) -> ET.Element:

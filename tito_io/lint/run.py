@@ -55,12 +55,14 @@ def lint_subject(subject: Subject, settings: LintSettings, on_share: OnShare = l
     """Return the report of a template; if it cannot be linted, the report has the error."""
     report = LintReport(path=subject.path, template=subject.template)
     try:
-        family, notes = subject.load()
+        loaded = subject.load()
+        family = loaded.family
         report = attrs.evolve(report, source=family.templates["default"].source.origin)
         stop_ids = tuple(_stop_id(family, one) for one in settings.stops) or family.stop_ids
         budget, encoder = Budget(settings.seconds), ChunkEncoder.of(family.tokenizer)
         lint = _TemplateLint(attrs.evolve(family, clock=ticking_clock()), stop_ids, budget, encoder)
-        return lint.report(attrs.evolve(report, notes=notes), settings.args, on_share)
+        report = attrs.evolve(report, notes=loaded.notes, lacking=loaded.lacking)
+        return lint.report(report, settings.args, on_share)
     except TitoError as error:
         return attrs.evolve(report, error=_with_place(subject, error))
 

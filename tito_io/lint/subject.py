@@ -38,6 +38,21 @@ class LintError(TitoError, ValueError):
     """A path or an option that cannot be linted. The message names it and says what to do."""
 
 
+@frozen
+class LoadedSubject:
+    """A template that is loaded.
+
+    Attributes:
+        family: The family with this template.
+        notes: What was changed in order to lint it, in sentences.
+        lacking: Special tokens that were added because the vocabulary lacks them.
+    """
+
+    family: Family
+    notes: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
 @frozen(kw_only=True)
 class Subject:
     """A template to lint.
@@ -45,12 +60,12 @@ class Subject:
     Attributes:
         path: The PATH as it was given.
         template: Its name in the folder, or its file.
-        load: Returns the loaded family and notes on it; raises `FolderError` if a file is broken.
+        load: Returns what is linted; raises `FolderError` if a file is broken.
     """
 
     path: str
     template: str
-    load: Callable[[], tuple[Family, tuple[str, ...]]]
+    load: Callable[[], LoadedSubject]
 
 
 @define
@@ -142,8 +157,8 @@ def _jinja_file(path: str, options: SubjectOptions) -> Subject:
 
 def _load(
     options: SubjectOptions, folder: Path, template: str, *, find_markers: bool = False
-) -> tuple[Family, tuple[str, ...]]:
-    """Return a family with this template and with the special tokens that its vocabulary lacks, and notes."""
+) -> LoadedSubject:
+    """Return a family with this template and with the special tokens that its vocabulary lacks."""
     family = options.loaded.family(folder, template)
     source = family.templates["default"].source
     if not source.text.strip():
@@ -157,7 +172,7 @@ def _load(
         shown = " ".join(missing[:SHOWN]) + (" ..." if len(missing) > SHOWN else "")
         added = "added as special tokens, with ids that the model does not have"
         notes = [f"the vocabulary lacks {shown}: {added}", *notes]
-    return family, tuple(notes)
+    return LoadedSubject(family, tuple(notes), missing)
 
 
 def _download(path: str) -> Path:

@@ -135,7 +135,8 @@ def test_templates_share_the_tokenizer_of_their_folder(
         return load(path, **options)
 
     def loaded(path: Path, options: SubjectOptions) -> tuple[str, dict[str, int], tuple[str, ...]]:
-        family, notes = next(subjects(str(path), options)).load()
+        loaded = next(subjects(str(path), options)).load()
+        family, notes = loaded.family, loaded.notes
         vocabulary = family.tokenizer.get_vocab(with_added_tokens=True)
         return family.templates["default"].source.text, vocabulary, notes
 

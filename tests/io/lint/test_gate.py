@@ -11,9 +11,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.io.lint.lint_folders import EXACT, NO_TOOLS, STRIPS, SWITCHED, chatml, folder
+from tests.io.lint.lint_folders import EOS, EXACT, NO_TOOLS, STRIPS, SWITCHED, chatml, folder
 from tito_core import Reason
 from tito_io.cli.errors import BAD_INPUT
+from tito_io.lint.advice import WARNINGS
 from tito_io.lint.command import REASONS, REFUSED, lint
 from tito_io.lint.results import RULES, github, sarif
 from tito_io.lint.results import Result as LintResult
@@ -52,7 +53,7 @@ def test_github_shows_refusals_as_errors_beside_the_template(here: Path) -> None
 
 
 def test_an_annotation_is_one_line_whatever_it_quotes() -> None:
-    text = github([LintResult(rule="ODD_STOP", text="50%\r\n::error::x", file="a:b,c\n.jinja", fails=True)])
+    text = github([LintResult(rule="ODD_STOP", text="50%\r\n::error::x", file="a:b,c\n.jinja")])
     assert text == "::error file=a%3Ab%2Cc%0A.jinja,line=1,title=tito lint ODD_STOP::50%25%0D%0A::error::x\n"
 
 
@@ -99,8 +100,31 @@ def _place(result: dict[str, Any]) -> tuple[str, int]:
 def test_every_reason_of_a_refusal_is_a_rule() -> None:
     assert set(REASONS) <= set(RULES)
     assert CONTRADICTED in REASONS
-    assert set(RULES) - {"LINT_ERROR", "HISTORY_REWRITTEN", CONTRADICTED} <= set(Reason.__members__)
+    assert set(RULES) - {"LINT_ERROR", "HISTORY_REWRITTEN", CONTRADICTED, *WARNINGS} <= set(
+        Reason.__members__
+    )
     assert sarif([LintResult(rule=name, text="x", file="/a b.jinja") for name in RULES])
+
+
+def test_wrong_stops_and_unknown_markers_are_warnings(here: Path) -> None:
+    folder(here / "stops", EXACT, stop=EOS)
+    (here / "added.jinja").write_text(EXACT.replace("<|im_start|>", "<|go|>"))
+    folder(here / "unknown", EXACT.replace("<|im_start|>", "{{ '<|' ~ 'go' ~ '|>' }}"))
+    result = run("stops", "unknown", "added.jinja", "--tokenizer", "stops", "--format", "github")
+    assert result.exit_code == 0
+    warned = [line.split("::")[1] for line in result.stdout.splitlines() if line.startswith("::warning ")]
+    assert warned == [
+        "warning file=stops/chat_template.jinja,line=1,title=tito lint CLOSE_NOT_A_STOP",
+        "warning file=unknown/chat_template.jinja,line=1,title=tito lint MARKER_NOT_IN_VOCABULARY",
+        "warning file=added.jinja,line=1,title=tito lint CLOSE_NOT_A_STOP",
+        "warning file=added.jinja,line=1,title=tito lint MARKER_NOT_IN_VOCABULARY",
+    ]
+    assert result.stdout.count("the vocabulary has no token `<|go|>`") == 2
+    (entry,) = json.loads(run("stops", "--format", "sarif").stdout)["runs"]
+    assert [(one["ruleId"], one["level"]) for one in entry["results"]] == [("CLOSE_NOT_A_STOP", "warning")]
+    root = ET.fromstring(run("stops", "--format", "junit").stdout)  # noqa: S314  # our own
+    (test,) = (case for case in root.iter("testcase") if case.get("name") in WARNINGS)
+    assert [(one.tag, (one.text or "")[:9]) for one in test] == [("system-out", "warning: ")]
 
 
 def test_junit_has_a_test_for_each_case(here: Path) -> None:
