@@ -1,4 +1,4 @@
-"""Limit the work of one lint: a template that uses up its budget is refused as hostile."""
+"""Limit the work of one lint: a template that uses up its budget is not linted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Budget:
         except TemplateRefused as refused:
             self.heavy += isinstance(refused.__cause__, LimitReached)  # a template's own refusal is cheap
             if self.heavy >= HEAVY:
-                raise Hostile(f"the template keeps running into its limits: {refused}") from refused
+                raise Hostile(f"the template exceeds the limits of a lint: {refused}") from refused
             raise
         finally:
             self.renders += 1

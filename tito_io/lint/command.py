@@ -44,9 +44,9 @@ FORMATS = {
 }
 STATUSES = """\b
 Exit status:
-  0    every case is exact; with --diff, the templates do the same
-  1    some cases are refused (see --accept and --baseline); with --diff, something differs
-  2    something could not be linted: a wrong path, a broken or hostile template, a wrong option
+  0    every case is exact or exact ~; with --diff, the templates do the same
+  1    some cases are refused or rejected (see --accept, --baseline); with --diff, something differs
+  2    something could not be linted: a wrong path, a broken template, one beyond the limits, a wrong option
   130  interrupted
 """
 
@@ -154,7 +154,7 @@ class LintOptions:
     type=FiniteRange(0, min_open=True),
     default=SECONDS,
     show_default=True,
-    help="Processor time for each template. A template that needs more is refused as hostile.",
+    help="Processor time for each template. A template that needs more is not linted.",
 )
 @click.option(
     "--format",

@@ -70,7 +70,7 @@ def lint_subject(subject: Subject, settings: LintSettings, on_share: OnShare = l
 def _with_place(subject: Subject, error: TitoError) -> str:
     """Return an error in one line that names the path and the template."""
     path, name = subject.path, subject.template
-    text = f"refused as hostile: {error}" if isinstance(error, Hostile) else str(error)
+    text = f"not linted: {error}" if isinstance(error, Hostile) else str(error)
     text = visible(text.replace(str(Path(path).absolute()), path))
     if text.startswith(path):
         return text

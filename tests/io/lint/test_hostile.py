@@ -72,7 +72,7 @@ def test_the_other_paths_go_on(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, [str(bad), str(good), str(tmp_path / "none"), "--json"])
     one, two, three = json.loads(result.stdout)
     assert result.exit_code == 2
-    assert "refused as hostile" in one["error"]
+    assert "not linted: the template exceeds the limits of a lint" in one["error"]
     assert two["error"] is None
     assert {case["verdict"] for case in two["cases"]} == {"exact"}
     assert "is not a folder" in three["error"]
