@@ -30,7 +30,7 @@ from tito_io.families.folder import FolderError, Source
 from tito_io.families.template import ChatTemplate
 from tito_io.lint.report import LintReport, to_json
 from tito_io.lint.run import LintSettings, lint_subject
-from tito_io.lint.subject import LIMITS, Subject
+from tito_io.lint.subject import LIMITS, LoadedSubject, Subject
 
 WORST = 0.9
 """Nine of ten templates take less."""
@@ -66,7 +66,7 @@ def linted(entry: Entry) -> Linted:
     return Linted(entry.name, time.process_time() - began, _verdicts(to_json(report)))
 
 
-def _load(entry: Entry, known: Family, tokenizer: Tokenizer) -> tuple[Family, tuple[str, ...]]:
+def _load(entry: Entry, known: Family, tokenizer: Tokenizer) -> LoadedSubject:
     """Compile the template as the command does; its renders are not remembered."""
     source = Source(entry.text, f"{entry.name}.jinja")
     family = Family(
@@ -77,7 +77,7 @@ def _load(entry: Entry, known: Family, tokenizer: Tokenizer) -> tuple[Family, tu
         stop_ids=(),
         clock=known.clock,
     )
-    return family, ()
+    return LoadedSubject(family, notes=(), lacking=())
 
 
 def _verdicts(report: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from tito_core import Reason
+
 from .advice import FOLLOWING, quoted, rewritten, several
 from .report import DrawnSeam, Finding, LintReport, Look, Token
 
@@ -65,11 +67,25 @@ def _in_rendering(label: str, one: Look, two: Look) -> Iterator[Difference]:
 def _seams(label: str, one: Look, two: Look) -> Iterator[Difference]:
     seams, others = ({seam.role: _parts(seam) for seam in look.seams} for look in (one, two))
     for role in dict.fromkeys((*seams, *others)):
-        known, other = seams.get(role, {}), others.get(role, {})
+        where = f"{label}: before {FOLLOWING[role]}"
+        if role not in seams or role not in others:
+            yield Difference("seam", where, _shown(one, role, seams), _shown(two, role, others))
+            continue
+        known, other = seams[role], others[role]
         for name in dict.fromkeys((*known, *other)):
             if known.get(name) != other.get(name):
-                where = f"{label}: before {FOLLOWING[role]}: {name}"
-                yield Difference("seam", where, known.get(name, "nothing"), other.get(name, "nothing"))
+                place = f"{where}: {name}"
+                yield Difference("seam", place, known.get(name, "nothing"), other.get(name, "nothing"))
+
+
+def _shown(look: Look, role: str, seams: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the parts of a seam; if it could not be drawn, why."""
+    if role in seams:
+        return " ".join(seams[role].values())
+    reasons = {one.reason for one in look.findings if one.following == role and one.refused}
+    if Reason.TEMPLATE_REFUSED.name in reasons:
+        return "not shown: the template rejects the probe"
+    return f"not shown: refused, {min(reasons)}" if reasons else "not shown"
 
 
 def _parts(seam: DrawnSeam) -> dict[str, str]:

@@ -99,7 +99,14 @@ def _refusals(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:
     for (reason, ignored), findings in groups.items():
         detail = f": {findings[0].detail}" if findings[0].detail else ""
         text = f"{report.template}, {look.rendering.label}: {several(findings)}: refused{detail}"
-        yield attrs.evolve(_result(reason, text, report, findings), ignored=ignored)
+        line = _line(report, findings)
+        yield attrs.evolve(_result(reason, text, report, findings), line=line, ignored=ignored)
+
+
+def _line(report: LintReport, findings: Iterable[Finding]) -> int:
+    """Return the line of the template that refuses the first case for which one is named; else the first."""
+    places = filter(None, (_PLACE.match(one.detail) for one in findings))
+    return next((int(one[2]) for one in places if _relative(Path(one[1])) == _file(report)), 1)
 
 
 def _drifts(report: LintReport, look: Look) -> Iterator[Result]:
@@ -202,7 +209,7 @@ def junit(reports: Sequence[LintReport], gate: Gate) -> str:
         for look in report.looks:
             suite = _suite(root, report, look.rendering.label)
             for finding in look.findings:
-                _add_outcome(_test(suite, situation(finding)), report, look, finding, gate)
+                _add_outcome(_test(suite, _test_name(finding)), report, look, finding, gate)
     for suite in root:
         _count(suite)
     return ET.tostring(root, encoding="unicode", xml_declaration=True)
@@ -223,6 +230,12 @@ def _suite(root: ET.Element, report: LintReport, label: str) -> ET.Element:
 
 def _test(suite: ET.Element, name: str) -> ET.Element:
     return ET.SubElement(suite, "testcase", name=_printable(name), classname=suite.get("name", ""), time="0")
+
+
+def _test_name(finding: Finding) -> str:
+    """Return a case in words; turns with calls differ in their content, too."""
+    words = situation(finding)
+    return f"{words}, {finding.kind.content} content" if finding.kind.calls else words
 
 
 def _add_outcome(test: ET.Element, report: LintReport, look: Look, finding: Finding, gate: Gate) -> None:

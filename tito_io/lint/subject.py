@@ -151,20 +151,23 @@ def _jinja_file(path: str, options: SubjectOptions) -> Subject:
         raise LintError(f"{path}: there is no such file")
     if not tokenizer.is_dir():
         raise LintError(f"{path}: --tokenizer {tokenizer} is not a folder; pass a local model folder")
-    load = partial(_load, options, tokenizer, str(file.absolute()), find_markers=True)
+    load = partial(_load, options, tokenizer, str(file.absolute()), given=path)
     return Subject(path=path, template=file.name, load=load)
 
 
-def _load(
-    options: SubjectOptions, folder: Path, template: str, *, find_markers: bool = False
-) -> LoadedSubject:
-    """Return a family with this template and with the special tokens that its vocabulary lacks."""
+def _load(options: SubjectOptions, folder: Path, template: str, *, given: str | None = None) -> LoadedSubject:
+    """Return a family with this template and with the special tokens that its vocabulary lacks.
+
+    A .jinja file by itself is named as `given`, and its markers are added to the vocabulary.
+    """
     family = options.loaded.family(folder, template)
+    if given is not None:
+        family = _named(family, given)
     source = family.templates["default"].source
     if not source.text.strip():
         raise LintError(f"{source.origin}: is empty; copy the template again")
     notes = [MARKED] if any(one.source.text.startswith(MARK) for one in family.templates.values()) else []
-    wanted = (*markers(source.text), *options.special) if find_markers else options.special
+    wanted = (*markers(source.text), *options.special) if given is not None else options.special
     known = [token for token in wanted if family.tokenizer.token_to_id(token) is not None]
     missing = lacking(known, wanted)
     if missing:
@@ -173,6 +176,12 @@ def _load(
         added = "added as special tokens, with ids that the model does not have"
         notes = [f"the vocabulary lacks {shown}: {added}", *notes]
     return LoadedSubject(family, tuple(notes), missing)
+
+
+def _named(family: Family, path: str) -> Family:
+    """Return the family whose errors name a template's file as it was given, not by its absolute path."""
+    sources = {name: evolve(one.source, origin=path) for name, one in family.templates.items()}
+    return family.with_templates(sources, LIMITS)
 
 
 def _download(path: str) -> Path:

@@ -19,9 +19,13 @@ from .report import Finding, Verdict
 CONTRADICTED = "CONTRADICTED"
 """The reason if an example conversation has another tail than the certificate says."""
 _REPORT = "an example conversation has another tail than the certificate says: please report this template"
-_ELSEWHERE = (
-    "a {role} message is not written after the turn, so a prompt that continues the turn would lack it"
-)
+_MESSAGES = {
+    "user": "a user message",
+    "system": "a system message",
+    "assistant": "an assistant message",
+    "tool": "a tool result",
+}
+_ELSEWHERE = "{message} is not written after the turn, so a prompt that continues the turn would lack it"
 
 
 @attrs.frozen
@@ -108,7 +112,9 @@ class CaseChecker:
         text = self.family.decode(stitched.added).casefold()  # templates may write messages in other letters
         for message in example.conversation.environment:
             if message["content"].casefold() not in text:
-                return _refused(finding, Reason.SWALLOWED.name, _ELSEWHERE.format(role=message["role"]))
+                return _refused(
+                    finding, Reason.SWALLOWED.name, _ELSEWHERE.format(message=_MESSAGES[message["role"]])
+                )
         confirmed = self._confirmed(finding, example, (*example.ending, *stitched.added))
         return finding if confirmed else _refused(finding, CONTRADICTED, _REPORT)
 

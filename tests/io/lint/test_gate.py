@@ -31,25 +31,27 @@ def run(*options: object) -> Result:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make three folders: a template that is exact, one that refuses tools, and a broken one."""
     folder(tmp_path / "exact", STRIPS)
-    folder(tmp_path / "refuses", NO_TOOLS)
+    folder(tmp_path / "refuses", f"\n{NO_TOOLS}")
     folder(tmp_path / "broken", "\n{% for %}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_github_shows_refusals_as_errors_beside_the_template(here: Path) -> None:
-    result = run("exact", "refuses", "broken", "--format", "github")
-    notice, error, broken = result.stdout.splitlines()
+    (here / "own.jinja").write_text(NO_TOOLS)
+    result = run("exact", "refuses", "broken", "own.jinja", "--tokenizer", "exact", "--format", "github")
+    notice, error, broken, own = result.stdout.splitlines()
     assert result.exit_code == BAD_INPUT
     assert notice.startswith(
         "::notice file=exact/chat_template.jinja,line=1,title=tito lint HISTORY_REWRITTEN::"
     )
     assert error.startswith(
-        "::error file=refuses/chat_template.jinja,line=1,title=tito lint TEMPLATE_REFUSED::"
+        "::error file=refuses/chat_template.jinja,line=2,title=tito lint TEMPLATE_REFUSED::"
     )
-    assert error.endswith("refused: refuses/chat_template.jinja, line 1: raise_exception: no tools here")
+    assert error.endswith("refused: refuses/chat_template.jinja, line 2: raise_exception: no tools here")
+    assert own.startswith("::error file=own.jinja,line=1,title=tito lint TEMPLATE_REFUSED::")
+    assert own.endswith("refused: own.jinja, line 1: raise_exception: no tools here")
     assert broken.startswith("::error file=broken/chat_template.jinja,line=2,title=tito lint LINT_ERROR::")
-    assert here.is_dir()
 
 
 def test_an_annotation_is_one_line_whatever_it_quotes() -> None:
@@ -79,7 +81,7 @@ def test_sarif_has_a_result_for_each_outcome(here: Path) -> None:
     found = [(one["ruleId"], one["level"], _place(one)) for one in entry["results"]]
     assert found == [
         ("HISTORY_REWRITTEN", "note", ("exact/chat_template.jinja", 1)),
-        ("TEMPLATE_REFUSED", "error", ("refuses/chat_template.jinja", 1)),
+        ("TEMPLATE_REFUSED", "error", ("refuses/chat_template.jinja", 2)),
         ("LINT_ERROR", "error", ("broken/chat_template.jinja", 2)),
     ]
     for one in entry["results"]:
@@ -136,6 +138,8 @@ def test_junit_has_a_test_for_each_case(here: Path) -> None:
     assert [suite.get("errors") for suite in root][-1] == "1"
     cases = [case for report in reports for case in report["cases"]]
     assert sum(int(suite.get("tests", 0)) for suite in root) == len(cases) + 1
+    named = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
+    assert len(set(named)) == len(named)
     refused = sum(case["verdict"] == "refused" for case in cases)
     assert sum(int(suite.get("failures", 0)) for suite in root) == len(root.findall(".//failure")) == refused
     accepted = ET.fromstring(run("refuses", "--accept", "TEMPLATE_REFUSED", "--format", "junit").stdout)  # noqa: S314  # likewise
@@ -189,6 +193,9 @@ def test_a_diff_tells_seams_verdicts_and_histories(here: Path) -> None:
     assert {one["two"] for one in json.loads(refused.stdout) if one["what"] == "verdict"} == {
         "refused, TEMPLATE_REFUSED"
     }
+    (shown,) = (one for one in json.loads(refused.stdout) if one["where"].endswith("before a tool result"))
+    assert shown["one"].startswith("`<|im_end|>")
+    assert shown["two"] == "not shown: the template rejects the probe"
     folder(here / "switched", SWITCHED)
     folder(here / "plain", EXACT)
     assert "rendering: with tools, enable_thinking=false: " in run("plain", "switched", "--diff").stdout
