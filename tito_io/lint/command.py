@@ -260,7 +260,7 @@ def _with_progress(subject: Subject, settings: LintSettings) -> LintReport:
 
 
 def _print_rest(reports: Sequence[LintReport], form: str, gate: Gate) -> None:
-    """Print what follows the last template: the reports for programs, or the legend of the tables."""
+    """Print what follows the last template: the reports for programs, or the legend and what is new."""
     if form in ("github", "sarif", "junit"):
         from .results import github, junit, results, sarif  # noqa: PLC0415  # likewise
 
@@ -275,10 +275,14 @@ def _print_rest(reports: Sequence[LintReport], form: str, gate: Gate) -> None:
 
         data = [to_json(report) for report in reports]
         click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
-    elif any(report.looks for report in reports):
-        from .table import legend  # noqa: PLC0415  # likewise
+    else:
+        if any(report.looks for report in reports):
+            from .table import legend  # noqa: PLC0415  # likewise
 
-        _console().print(legend())
+            _console().print(legend())
+        summary = gate.summary(reports)
+        if summary is not None:
+            click.echo(summary)
 
 
 def _console() -> Console:

@@ -158,6 +158,30 @@ def test_only_what_is_new_fails_with_a_baseline(here: Path) -> None:
     assert run("refuses", "broken", "--baseline", "known.json").exit_code == BAD_INPUT
 
 
+def test_a_baseline_knows_a_path_however_it_is_typed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "known.json").write_text(run("refuses", "--json").stdout)
+    (here / "below").mkdir()
+    monkeypatch.chdir(here / "below")
+    for typed in (here / "refuses", "../refuses"):
+        known = run(typed, "--baseline", "../known.json")
+        assert known.exit_code == 0
+        last = known.stdout.splitlines()[-1]
+        assert re.fullmatch(r"(\d+) refused: \1 known, 0 new; 0 entries of the baseline are gone", last)
+    (here / "refuses" / "chat_template.jinja").write_text(EXACT)
+    mended = run("../refuses", "--baseline", "../known.json")
+    gone = {(case["after"], *case["shape"]) for case in _refused_cases(here / "known.json")}
+    assert mended.stdout.splitlines()[-1] == (
+        f"0 refused: 0 known, 0 new; {len(gone)} entries of the baseline are gone"
+    )
+    other = run("../exact", "--baseline", "../known.json").stdout
+    assert other.splitlines()[-1] == "0 refused: 0 known, 0 new; 0 entries of the baseline are gone"
+
+
+def _refused_cases(file: Path) -> list[dict[str, Any]]:
+    (report,) = json.loads(file.read_text())
+    return [case for case in report["cases"] if case["verdict"] == "refused"]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
