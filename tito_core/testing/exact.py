@@ -34,7 +34,7 @@ class NotTokenExactError(AssertionError):
 
 
 def assert_token_exact(  # noqa: PLR0913  # the last four are optional
-    ids: Iterable[int],
+    ids: Iterable[int] | None,
     messages: Sequence[Message],
     sampled: Sequence[Sequence[int] | SampledTurn | None],
     render: Render,
@@ -53,7 +53,7 @@ def assert_token_exact(  # noqa: PLR0913  # the last four are optional
     conversation.
 
     Args:
-        ids: What your code made: a list, an array or a flat tensor.
+        ids: What your code made: a list, an array or a flat tensor. None, for code that refused, fails.
         messages: The conversation that they stand for, in the form that `render` takes.
         sampled: For each assistant message in `messages`, in order: the ids that the engine sampled, or a
             `SampledTurn`; None for one that no engine sampled, such as an example in the first prompt.
@@ -90,6 +90,8 @@ def assert_token_exact(  # noqa: PLR0913  # the last four are optional
     turns = _turns(messages, sampled)
     given = None if prompt_ids is None else flat_ids(prompt_ids, "prompt_ids")
     check = _Check(template, messages, turns)
+    if ids is None:
+        check.refused()
     pieces = check.pieces(tuple(expected_parts(template, messages, turns, given)), flat_ids(ids, "ids"))
     if mask is not None:
         check.mask(pieces, [float(value) for value in mask])
@@ -152,6 +154,13 @@ class _Check:
             self._fail(Mistake.LONGER, parts[-1], Difference(ids[:start], ids, start), texts=True)
         return found
 
+    def refused(self) -> NoReturn:
+        """Raise the error for code that made no ids."""
+        turn = len(self.turns)
+        where = f"after turn {turn} of {turn}" if turn else "the first prompt"
+        text = f"{where}: {Mistake.REFUSED.name}: ids is None\n{_advice(Mistake.REFUSED)}"
+        raise NotTokenExactError(Mistake.REFUSED, turn, 0, text)
+
     def mask(self, pieces: Sequence[_Piece], given: Sequence[float]) -> None:
         """Compare a mask with where sampled ids stand."""
         right = [float(piece.part.sampled) for piece in pieces for _ in piece.ids]
@@ -195,8 +204,13 @@ class _Check:
             found.place,
             f"{after}{where}: {mistake.name} at place {found.place}\n"
             f"{found.table(self.template.text if texts else None)}\n"
-            f"{fill('usually: ' + USUALLY[mistake], WIDTH)}",
+            f"{_advice(mistake)}",
         )
+
+
+def _advice(mistake: Mistake) -> str:
+    """Return what usually causes a mistake, in lines."""
+    return fill(f"usually: {USUALLY[mistake]}", WIDTH)
 
 
 def _part_at(pieces: Sequence[_Piece], place: int) -> Part:

@@ -20,6 +20,8 @@ SHOWN = 6
 class Mistake(Enum):
     """What usually causes a difference."""
 
+    REFUSED = auto()
+    """There are no ids: the code refused to make a prompt."""
     PROMPT = auto()
     """The first prompt is not what the template writes."""
     RERENDERED = auto()
@@ -52,6 +54,10 @@ class Mistake(Enum):
 
 _KEEP = "Keep the ids that the engine returned, and append to them."
 USUALLY = {
+    Mistake.REFUSED: (
+        "the code gave up a conversation that can go on: it did not say that the turn was cut short"
+        " (`truncated=True`), gave the turn or the history otherwise than it was, or refuses without need."
+    ),
     Mistake.PROMPT: (
         "the first prompt was rendered with other messages, tools or template arguments than `render` uses,"
         " or begins with two BOS tokens. Give `prompt_ids` if it was not rendered by this template."

@@ -177,3 +177,18 @@ class Pads(Integration):
     def next_prompt(self, new: Messages) -> list[int]:
         del self.ids[len(self.ids) - bool(self.ids) :]
         return super().next_prompt(new)
+
+
+class ForgetsCuts(Integration):
+    """Never says that a turn was cut short."""
+
+    @property
+    def truncated(self) -> bool:
+        return False
+
+
+class GivesUp(Integration):
+    """Refuses every prompt but the first."""
+
+    def added(self, new: Messages) -> list[int]:
+        raise RefusedError(new)

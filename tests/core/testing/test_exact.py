@@ -99,6 +99,13 @@ def test_other_ids_fail(kept: list[int], mistake: Mistake, render: Any) -> None:
     assert failure(check(kept, [*HELLO, ANSWER, MORE], [SAMPLED], render)).mistake is mistake
 
 
+def test_code_that_refused_has_no_ids() -> None:
+    error = failure(check(None, [*HELLO, ANSWER, MORE], [SAMPLED]))
+    assert (error.mistake, error.turn) == (Mistake.REFUSED, 1)
+    assert str(error).startswith("after turn 1 of 1: REFUSED: ids is None\nusually: ")
+    assert str(failure(check(None, HELLO, []))).startswith("the first prompt: REFUSED")
+
+
 def test_a_stop_that_the_engine_did_not_return_and_an_odd_one_are_closed_whole() -> None:
     for sampled in (SAMPLED[:-1], [*SAMPLED[:-1], 3]):
         check([*PROMPT, *sampled, 2, *SEAM], [*HELLO, ANSWER, MORE], [sampled])()

@@ -16,12 +16,22 @@ from tito_core.testing.strategies.rollout import PLAYABLE, can_play
 FITTING = tuple(toy for toy in TOYS if can_play(toy))
 
 
+def prompt_of(integration: integrations.Integration, new: integrations.Messages) -> list[int] | None:
+    """Return the next prompt, None if it is refused."""
+    try:
+        return integration.next_prompt(new)
+    except integrations.RefusedError:
+        return None
+
+
 def played(rollout: Rollout, kind: type[integrations.Integration]) -> None:
     """Play a rollout through an integration, and check each prompt and the row: the ten lines."""
     template = rollout.template
     integration = kind(template)
     for turn in rollout.turns:
-        prompt = integration.next_prompt(turn.new_messages)
+        prompt = prompt_of(integration, turn.new_messages)
+        if prompt is None and not turn.extendable:
+            return
         assert_token_exact(prompt, turn.messages, turn.sampled_before, template, template.decode)
         integration.record(turn.message, turn.sampled)
     assert_token_exact(
@@ -61,8 +71,6 @@ def found(
             if raises:
                 raise
             counted[error.mistake] += 1
-        except integrations.RefusedError:
-            pass
         else:
             counted[None] += 1
 
@@ -91,6 +99,8 @@ PLANTED = (
     (integrations.LosesLogprobs, "chatml", Mistake.LOGPROBS),
     (integrations.ShiftsLogprobs, "chatml", Mistake.LOGPROBS_SHIFTED),
     (integrations.Pads, "chatml", Mistake.LONGER),
+    (integrations.ForgetsCuts, "chatml", Mistake.REFUSED),
+    (integrations.GivesUp, "chatml", Mistake.REFUSED),
 )
 
 
@@ -108,6 +118,19 @@ def test_ten_lines_find_a_mistake_with_all_templates(kind: type[integrations.Int
     """Without a choice of templates, and in the number of examples that hypothesis tries."""
     with pytest.raises(NotTokenExactError):
         found(kind, PLAYABLE, 60, raises=True)
+
+
+def test_what_the_bridge_refuses_may_be_refused() -> None:
+    """The toy merges the end of a turn with what follows, so that the bridge refuses some of its turns."""
+    extendable: Counter[bool] = Counter()
+
+    @given(rollouts([toy_named("plain_merged_header")]))
+    @settings(max_examples=40, derandomize=True, database=None, phases=[Phase.generate], deadline=None)
+    def count(rollout: Rollout) -> None:
+        extendable.update(turn.extendable for turn in rollout.turns)
+
+    count()
+    assert extendable.keys() == {True, False}
 
 
 def test_every_mistake_is_planted() -> None:

@@ -9,6 +9,9 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from ...bridge import Bridge
+from ...refusal import Refusal
+from ..expected import Template, expected_parts
 from ..sampled_turn import SampledTurn
 from ..tails import rendering, tail_on
 from ..toys import LOCAL_TOYS, Toy
@@ -35,6 +38,8 @@ class RolloutTurn:
         message: What the model answered.
         sampled: What the engine returned: ids, log-probabilities, and whether the turn was cut short.
         parent: The index of the turn that this one continues; None for the first.
+        extendable: Whether tito's `Bridge` gives a prompt for this call, under the strict policy and with all
+            that can be known. If so, code that refuses it refuses without need. True for the first.
     """
 
     messages: list[dict[str, Any]]
@@ -43,6 +48,15 @@ class RolloutTurn:
     message: dict[str, Any]
     sampled: SampledTurn
     parent: int | None = None
+    _template: Toy | None = attrs.field(default=None, repr=False, eq=False)
+    _before: RolloutTurn | None = attrs.field(default=None, repr=False, eq=False)
+
+    @property
+    def extendable(self) -> bool:
+        """Ask the bridge, which takes some ten renders: most tests never need it."""
+        if self._template is None or self._before is None:
+            return True
+        return _is_extended(self._template, self._before, self.new_messages)
 
     @property
     def ids(self) -> list[int]:
@@ -76,6 +90,23 @@ class Rollout:
     def sampled(self) -> list[SampledTurn]:
         """For each assistant message in `messages`, what the engine sampled."""
         return [*self.turns[-1].sampled_before, self.turns[-1].sampled]
+
+
+def _is_extended(toy: Toy, before: RolloutTurn, new: Chat) -> bool:
+    """Return whether a bridge that knows all of a call gives the prompt of the next one."""
+    template = Template(toy, toy.decode, frozenset(toy.stop_ids))
+    answers = [place for place, message in enumerate(before.messages) if message["role"] == "assistant"]
+    turns = dict(zip(answers, before.sampled_before, strict=True))
+    parts = expected_parts(template, before.messages, turns, None)
+    found = Bridge(toy, toy.stop_ids, suffix=toy.suffix).extend(
+        [*(index for part in parts for index in part.choices[0]), *before.ids],
+        new,
+        turn=before.message,
+        history=before.messages,
+        sampled=len(before.ids),
+        truncated=before.sampled.truncated,
+    )
+    return not isinstance(found, Refusal)
 
 
 def is_written(toy: Toy, messages: Sequence[dict[str, Any]], turn: int) -> bool:
@@ -138,7 +169,7 @@ def _turn(draw: Draw, toy: Toy, before: RolloutTurn | None, parent: int | None) 
             break
     earlier = [*before.sampled_before, before.sampled] if before else []
     sampled = _sampled(draw(CHOICES), toy, longer, len(messages))
-    return RolloutTurn(messages, new, earlier, message, sampled, parent)
+    return RolloutTurn(messages, new, earlier, message, sampled, parent, toy, before)
 
 
 def _may_follow(toy: Toy, chat: Chat, new: Chat) -> bool:
