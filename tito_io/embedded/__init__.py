@@ -9,7 +9,14 @@ incomplete characters.
 which fault, and `generate` samples one reply without HTTP.
 """
 
-from .app import app
+from tito_io.extras import missing
+
+try:
+    from .app import app
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith("tito"):
+        raise
+    raise ModuleNotFoundError(missing(error.name), name=error.name) from error
 from .generation import Generation, Sampler, SamplingSettings, generate
 from .logprobs import SampledId
 from .rng import TIDY, FaultRates

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +15,20 @@ import pytest
 import uvicorn
 
 from tito_io.embedded import MODEL, app, family, vocabulary
+from tito_io.extras import install
 
 from .embedded_client import HELLO, WEATHER, client, events, post
 
 pytestmark = pytest.mark.anyio
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+
+@pytest.mark.parametrize("module", ["starlette", "orjson"])
+def test_a_missing_module_is_one_clear_line(module: str) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None; import tito_io.embedded"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    last = f"ModuleNotFoundError: {module} is missing: {install('io')}"
+    assert done.stderr.splitlines()[-1] == last
 
 
 async def test_the_server_tells_what_it_is() -> None:
