@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import attrs
 
 from ..errors import InputError
+from .arguments import check_functions, check_messages, check_sampled, numbers
 from .expected import Part, Render, Template, expected_parts, shared_length
 from .mistakes import USUALLY, Difference, Mistake, mistake_in_ids
 from .sampled_turn import SampledTurn, flat_ids
@@ -85,7 +86,11 @@ def assert_token_exact(  # noqa: PLR0913  # the last four are optional
     ...     print(str(error).splitlines()[0])
     turn 1 of 1, messages[1]: RERENDERED at place 10
     """
-    stops = stop_ids or (render.stop_ids if isinstance(render, Toy) else ())
+    __tracebackhide__ = True  # pytest shows the lines of the test
+    check_messages(messages)
+    check_sampled(sampled)
+    check_functions(render, decode)
+    stops = flat_ids(stop_ids, "stop_ids") or (render.stop_ids if isinstance(render, Toy) else ())
     template = Template(render, decode, frozenset(stops))
     turns = _turns(messages, sampled)
     given = None if prompt_ids is None else flat_ids(prompt_ids, "prompt_ids")
@@ -94,15 +99,16 @@ def assert_token_exact(  # noqa: PLR0913  # the last four are optional
         check.refused()
     pieces = check.pieces(tuple(expected_parts(template, messages, turns, given)), flat_ids(ids, "ids"))
     if mask is not None:
-        check.mask(pieces, [float(value) for value in mask])
+        check.mask(pieces, numbers(mask, "mask"))
     if logprobs is not None:
-        check.logprobs(pieces, [None if value is None else float(value) for value in logprobs])
+        check.logprobs(pieces, numbers(logprobs, "logprobs"))
 
 
 def _turns(
     messages: Sequence[Message], sampled: Sequence[Sequence[int] | SampledTurn | None]
 ) -> dict[int, SampledTurn]:
     """Return what was sampled, by the index of its message."""
+    __tracebackhide__ = True
     places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if len(places) != len(sampled):
         raise InputError(
@@ -110,8 +116,8 @@ def _turns(
             " give the ids of each, and None for one that no engine sampled"
         )
     return {
-        place: turn if isinstance(turn, SampledTurn) else SampledTurn(turn)
-        for place, turn in zip(places, sampled, strict=True)
+        place: turn if isinstance(turn, SampledTurn) else SampledTurn(flat_ids(turn, f"sampled[{number}]"))
+        for number, (place, turn) in enumerate(zip(places, sampled, strict=True))
         if turn is not None
     }
 
@@ -140,13 +146,14 @@ class _Check:
 
     def pieces(self, parts: Sequence[Part], ids: tuple[int, ...]) -> list[_Piece]:
         """Compare part by part, and return what stands where."""
+        __tracebackhide__ = True
         found: list[_Piece] = []
         start = 0
         for part in parts:
             best = max(part.choices, key=partial(shared_length, ids[start:]))
             same = shared_length(best, ids[start:])
             if same < len(best):
-                mistake = mistake_in_ids(self.template, self.messages, part, ids, start)
+                mistake = mistake_in_ids(self.template, self.messages, part, ids, (start, start + same))
                 self._fail(mistake, part, Difference((*ids[:start], *best), ids, start + same), texts=True)
             start += len(best)
             found.append(_Piece(part, best))
@@ -156,18 +163,21 @@ class _Check:
 
     def refused(self) -> NoReturn:
         """Raise the error for code that made no ids."""
+        __tracebackhide__ = True
         turn = len(self.turns)
         where = f"after turn {turn} of {turn}" if turn else "the first prompt"
         text = f"{where}: {Mistake.REFUSED.name}: ids is None\n{_advice(Mistake.REFUSED)}"
         raise NotTokenExactError(Mistake.REFUSED, turn, 0, text)
 
-    def mask(self, pieces: Sequence[_Piece], given: Sequence[float]) -> None:
+    def mask(self, pieces: Sequence[_Piece], given: Sequence[float | None]) -> None:
         """Compare a mask with where sampled ids stand."""
+        __tracebackhide__ = True
         right = [float(piece.part.sampled) for piece in pieces for _ in piece.ids]
         self._values(pieces, right, given, (Mistake.MASK, Mistake.MASK_SHIFTED))
 
     def logprobs(self, pieces: Sequence[_Piece], given: Sequence[float | None]) -> None:
         """Compare log-probabilities with what the engine returned, where that is known."""
+        __tracebackhide__ = True
         right = [value for piece in pieces for value in self._logprobs(piece)]
         self._values(pieces, right, given, (Mistake.LOGPROBS, Mistake.LOGPROBS_SHIFTED))
 
@@ -186,15 +196,21 @@ class _Check:
         mistakes: tuple[Mistake, Mistake],
     ) -> None:
         """Compare values with those that the ids must have; some callers give none for the first prompt."""
-        first = len(pieces[0].ids) if len(given) == len(right) - len(pieces[0].ids) else 0
+        __tracebackhide__ = True
+        prompt = len(pieces[0].ids)
+        first = prompt if len(given) == len(right) - prompt else 0
         expected = right[first:]
         same = sum(1 for _ in takewhile(bool, map(_alike, expected, given)))
         if same < len(expected) or same < len(given):
             moved = len(expected) == len(given) and any(_shifted(expected, given, by) for by in (1, -1))
-            self._fail(mistakes[moved], _part_at(pieces, first + same), Difference(expected, given, same))
+            part, found = _part_at(pieces, first + same), Difference(expected, given, same)
+            self._fail(mistakes[moved], part, found, advice=_count(mistakes[0], right, given, prompt))
 
-    def _fail(self, mistake: Mistake, part: Part, found: Difference, *, texts: bool = False) -> NoReturn:
-        """Raise the error, with the difference side by side."""
+    def _fail(
+        self, mistake: Mistake, part: Part, found: Difference, *, texts: bool = False, advice: str = ""
+    ) -> NoReturn:
+        """Raise the error, with the difference side by side, and what to do (by default, the usual cause)."""
+        __tracebackhide__ = True
         turn = sorted(self.turns).index(part.message) + 1 if part.message >= 0 else 0
         where = f"turn {turn} of {len(self.turns)}, messages[{part.message}]" if turn else "the first prompt"
         after = "" if part.sampled or not turn or not texts else "after "
@@ -204,13 +220,22 @@ class _Check:
             found.place,
             f"{after}{where}: {mistake.name} at place {found.place}\n"
             f"{found.table(self.template.text if texts else None)}\n"
-            f"{_advice(mistake)}",
+            f"{advice or _advice(mistake)}",
         )
 
 
 def _advice(mistake: Mistake) -> str:
     """Return what usually causes a mistake, in lines."""
     return fill(f"usually: {USUALLY[mistake]}", WIDTH)
+
+
+def _count(mistake: Mistake, right: Sequence[object], given: Sequence[object], prompt: int) -> str:
+    """Return what is wrong with the number of values; empty if it fits the ids."""
+    after = len(right) - prompt
+    if len(given) in (len(right), after):
+        return ""
+    counted = f"{mistake.name.lower()} has {len(given)} value{'s' * (len(given) != 1)} for {len(right)} ids"
+    return fill(f"{counted}: give one for each, or one for each of the {after} after the first prompt", WIDTH)
 
 
 def _part_at(pieces: Sequence[_Piece], place: int) -> Part:

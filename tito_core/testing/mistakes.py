@@ -38,6 +38,8 @@ class Mistake(Enum):
     """White space between two messages is missing or added."""
     MESSAGE_DROPPED = auto()
     """A new message is missing."""
+    GENERATION_PROMPT = auto()
+    """The ids end before the generation prompt does."""
     SEAM = auto()
     """Between two turns stand other ids than the template writes."""
     LONGER = auto()
@@ -87,6 +89,10 @@ USUALLY = {
     ),
     Mistake.MESSAGE_DROPPED: (
         "a new message was not rendered: the code took one of several tool results, or does not know a role."
+    ),
+    Mistake.GENERATION_PROMPT: (
+        "the new messages were rendered without `add_generation_prompt=True`, or the end of what was rendered"
+        " was stripped or cut off."
     ),
     Mistake.SEAM: (
         "what is between two turns was rendered in another conversation than the real one (dummy messages),"
@@ -140,10 +146,15 @@ def _cell(values: Sequence[Any], place: int, text: Callable[[Sequence[int]], str
 
 
 def mistake_in_ids(
-    template: Template, messages: Sequence[Message], part: Part, found: Sequence[int], start: int
+    template: Template,
+    messages: Sequence[Message],
+    part: Part,
+    found: Sequence[int],
+    place: tuple[int, int],
 ) -> Mistake:
-    """Return what is wrong with ids of which the part at `start` is the first that is not as expected."""
-    if _rendered_again(template, messages, found):
+    """Return what is wrong with ids; `place` is where the part that differs begins, and where it differs."""
+    start, differs = place
+    if _rendered_again(template, messages, found, differs):
         return _how_rendered(template, messages, found)
     if part.message < 0:
         return Mistake.PROMPT
@@ -153,11 +164,16 @@ def mistake_in_ids(
     )
 
 
-def _rendered_again(template: Template, messages: Sequence[Message], found: Sequence[int]) -> bool:
-    """Return whether the ids are a render of the messages, up to the last turn of a row."""
+def _rendered_again(
+    template: Template, messages: Sequence[Message], found: Sequence[int], differs: int
+) -> bool:
+    """Return whether the ids are a render of the messages, up to the last turn of a row.
+
+    A difference in that last turn is behind the render, which says nothing about it.
+    """
     last = len(messages) - (messages[-1]["role"] == "assistant")
     again = template.ids(messages[:last])
-    return tuple(found[: len(again)]) == again
+    return differs < len(again) and tuple(found[: len(again)]) == again
 
 
 def _how_rendered(template: Template, messages: Sequence[Message], found: Sequence[int]) -> Mistake:
@@ -191,14 +207,28 @@ def _in_tail(template: Template, messages: Sequence[Message], part: Part, rest: 
     """Return what is wrong between two turns, which begins where `rest` begins."""
     added = len(part.choices[0])
     expected, text = template.text(part.choices[0]), template.text(rest)
+    new = [one.strip() for message in messages[part.message + 1 :] for one in _texts(message)]
+    said = bool(rest) and all(one in text for one in new)
+    if said and any(choice[: len(rest)] == tuple(rest) for choice in part.choices):
+        return Mistake.GENERATION_PROMPT
     if "".join(text.split()).startswith("".join(expected.split())):
         return Mistake.WHITE_SPACE
     other = _other_start(part, rest)
     if other is not None:
         return Mistake.STOP_TWICE if len(part.whole) - other > added else Mistake.CLOSE_CUT
-    following = messages[part.message + 1 :]
-    said = [message["content"] for message in following if isinstance(message.get("content"), str)]
-    return Mistake.SEAM if all(one.strip() in text for one in said) else Mistake.MESSAGE_DROPPED
+    return Mistake.SEAM if said else Mistake.MESSAGE_DROPPED
+
+
+def _texts(message: Message) -> list[str]:
+    """Return the texts of a message's content.
+
+    >>> _texts({"content": [{"type": "text", "text": "a"}]}), _texts({"content": "b"}), _texts({})
+    (['a'], ['b'], [])
+    """
+    content = message.get("content") or ()
+    if isinstance(content, str):
+        return [content]
+    return [part["text"] for part in content if isinstance(part.get("text"), str)]
 
 
 def _other_start(part: Part, rest: Sequence[int]) -> int | None:

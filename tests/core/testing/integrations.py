@@ -104,6 +104,13 @@ class CutsTurns(Integration):
         super().record(message, SampledTurn([*ids[1:], stop]) if ids[1:] else sampled)
 
 
+class CutsPrompt(Integration):
+    """Strips the last id of each prompt."""
+
+    def added(self, new: Messages) -> list[int]:
+        return super().added(new)[:-1]
+
+
 class TakesOneResult(Integration):
     """Appends the first of several new messages."""
 

@@ -81,8 +81,9 @@ def test_the_failure_is_readable() -> None:
     ("kept", "mistake"),
     [
         ([*PROMPT, *SAMPLED], Mistake.MESSAGE_DROPPED),
-        ([*PROMPT, *SAMPLED, *SEAM[:-1]], Mistake.WHITE_SPACE),
-        ([*PROMPT, *SAMPLED, *SEAM[:-3]], Mistake.SEAM),
+        ([*PROMPT, *SAMPLED, *SEAM[:-1]], Mistake.GENERATION_PROMPT),
+        ([*PROMPT, *SAMPLED, *SEAM[:-3]], Mistake.GENERATION_PROMPT),
+        ([*PROMPT, *SAMPLED, *SEAM[:-3], *SEAM[-2:]], Mistake.SEAM),
         ([*PROMPT, *SAMPLED, *SEAM, 7], Mistake.LONGER),
         ([*PROMPT, *CHATML.encode("ab<|im_end|>"), *SEAM], Mistake.RERENDERED),
         ([*PROMPT, *SAMPLED[1:], *SEAM], Mistake.TURN_CHANGED),
@@ -97,6 +98,25 @@ def test_the_failure_is_readable() -> None:
 @pytest.mark.parametrize("render", [CHATML, plain])
 def test_other_ids_fail(kept: list[int], mistake: Mistake, render: Any) -> None:
     assert failure(check(kept, [*HELLO, ANSWER, MORE], [SAMPLED], render)).mistake is mistake
+
+
+@pytest.mark.parametrize("before", [[], [ANSWER, MORE]])
+def test_a_mistake_in_the_last_turn_of_a_row_is_no_new_render(before: Chat) -> None:
+    start = CHATML([*HELLO, *before], add_generation_prompt=True)
+    messages, sampled = [*HELLO, *before, ANSWER], [*[None] * (len(before) // 2), SAMPLED]
+    for last, mistake in {
+        tuple(SAMPLED[:-1]): Mistake.TURN_CHANGED,
+        tuple(SAMPLED[1:]): Mistake.TURN_CHANGED,
+        tuple(CHATML.encode("ab<|im_end|>")): Mistake.RERENDERED,
+    }.items():
+        assert failure(check([*start, *last], messages, sampled)).mistake is mistake
+
+
+def test_a_prompt_that_ends_early_lacks_its_generation_prompt_and_not_a_message() -> None:
+    parts = {"role": "user", "content": [{"type": "text", "text": "ab"}]}
+    for size, mistake in {0: Mistake.MESSAGE_DROPPED, -1: Mistake.GENERATION_PROMPT}.items():
+        kept = [*PROMPT, *SAMPLED, *SEAM[:size]]
+        assert failure(check(kept, [*HELLO, ANSWER, parts], [SAMPLED])).mistake is mistake
 
 
 def test_code_that_refused_has_no_ids() -> None:
@@ -147,6 +167,71 @@ def test_the_mask_covers_what_was_sampled() -> None:
     for mistake, masks in wrong.items():
         for mask in masks:
             assert failure(check(ids, messages, [SAMPLED], mask=mask)).mistake is mistake
+
+
+@pytest.mark.parametrize("name", ["mask", "logprobs"])
+@pytest.mark.parametrize("size", [0, 1, 2, 4, 12, 14])
+def test_the_number_of_values_is_told(name: str, size: int) -> None:
+    ids = [*PROMPT, *SAMPLED]
+    error = failure(check(ids, [*HELLO, ANSWER], [SAMPLED], **{name: [0.0] * size}))
+    assert error.mistake is Mistake[name.upper()]
+    said = (
+        f"{name} has {size} value{'s' * (size != 1)} for 13 ids: give one for each, or one for each of the 3"
+    )
+    assert str(error).replace("\n", " ").endswith(f"{said} after the first prompt")
+
+
+def test_pytest_shows_the_lines_of_the_test() -> None:
+    row = ([*PROMPT, *SAMPLED], [*HELLO, ANSWER], [SAMPLED])
+    for wrong in (
+        check([], *row[1:]),
+        check(None, *row[1:]),
+        check([*row[0], 1], *row[1:]),
+        check(*row, mask=[]),
+        check(*row, logprobs=[]),
+        check(row[0], row[1], []),
+    ):
+        with pytest.raises((NotTokenExactError, InputError)) as raised:
+            wrong()
+        assert {str(entry.path) for entry in raised.traceback.filter(raised)} == {__file__}
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"messages": []}, "messages is empty: give the conversation"),
+        (
+            {"messages": ["Hi"]},
+            r"messages\[0\] is 'Hi': give a mapping such as .*\(the order is ids, messages",
+        ),
+        ({"messages": "Hi"}, r"messages\[0\] is 'H': give a mapping"),
+        ({"messages": None}, "messages is None: give a list of messages"),
+        ({"messages": [{"content": "Hi"}]}, r"messages\[0\] has no role: give a mapping such as"),
+        (
+            {"ids": HELLO, "messages": PROMPT},
+            r"messages\[0\] is 1: give a mapping .*\(the order is ids, mess",
+        ),
+        ({"ids": HELLO}, "ids must be a flat sequence of integers"),
+        ({"sampled": None}, "sampled is None: give a list with an entry for each assistant message"),
+        ({"sampled": [5]}, r"sampled\[0\] must be a flat sequence of integers"),
+        ({"render": None}, "render is None: give a function .* such as a toy"),
+        ({"decode": "x"}, "decode is 'x': give a function .* such as toy.decode"),
+        ({"stop_ids": 2}, "stop_ids must be a flat sequence of integers"),
+        ({"mask": [[0, 1]]}, "mask is a list: give a flat list of numbers, one for each id"),
+        ({"logprobs": 0.5}, "logprobs is 0.5: give a flat list of numbers"),
+        ({"logprobs": ["no"]}, "logprobs is a list: give a flat list of numbers"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named(given: dict[str, Any], error: str) -> None:
+    right: dict[str, Any] = {
+        "ids": [*PROMPT, *SAMPLED],
+        "messages": [*HELLO, ANSWER],
+        "sampled": [SAMPLED],
+        "render": plain,
+        "decode": CHATML.decode,
+    }
+    with pytest.raises(InputError, match=f"^{error}"):
+        assert_token_exact(**right | given)
 
 
 def test_log_probabilities_are_those_of_the_engine() -> None:

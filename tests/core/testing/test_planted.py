@@ -92,6 +92,7 @@ PLANTED = (
     (integrations.LosesSpace, "eos_when_done", Mistake.WHITE_SPACE),
     (integrations.CutsTurns, "chatml", Mistake.TURN_CHANGED),
     (integrations.TakesOneResult, "chatml", Mistake.MESSAGE_DROPPED),
+    (integrations.CutsPrompt, "chatml", Mistake.GENERATION_PROMPT),
     (integrations.UsesDummies, "numbered_results", Mistake.SEAM),
     (integrations.BeginsTwice, "chatml", Mistake.PROMPT),
     (integrations.ShiftsMask, "chatml", Mistake.MASK_SHIFTED),

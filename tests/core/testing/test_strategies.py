@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.profiles import tries
+from tito_core import InputError
 from tito_core.testing import TOYS, toy_named
 from tito_core.testing.readings import unwrapped
 from tito_core.testing.strategies import (
@@ -158,6 +159,21 @@ def test_rollouts_reject_templates_that_lose_messages() -> None:
     unfit = [toy for toy in TOYS if toy.name in {"empty", "clock"}]
     with pytest.raises(ValueError, match=r"not so: \['clock', 'empty'\]"):
         rollouts(unfit)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("chatml", r"templates is 'chatml': give a list of toys, such as \[toy_named\('chatml'\)\]"),
+        (CHATML, r"templates is <toy chatml>: give a list of toys, such as \[toy_named\('chatml'\)\]"),
+        (["thinking"], r"templates\[0\] is 'thinking': give a toy, such as \[toy_named\('thinking'\)\]"),
+        (7, "templates is 7: give a list of toys"),
+        ([], "templates: rollouts need toys"),
+    ],
+)
+def test_rollouts_are_drawn_from_toys(given: Any, error: str) -> None:
+    with pytest.raises(InputError, match=f"^{error}"):
+        rollouts(given)
 
 
 @given(stored_calls(), sample_options())

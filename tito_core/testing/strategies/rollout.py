@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ...bridge import Bridge
+from ...errors import InputError
 from ...refusal import Refusal
+from ..arguments import checked_toys
 from ..expected import Template, expected_parts
 from ..sampled_turn import SampledTurn
 from ..tails import rendering, tail_on
@@ -138,12 +140,13 @@ def rollouts(
         branches: Whether a turn may continue an earlier one than the last (`RolloutTurn.parent`).
 
     Raises:
-        ValueError: A template cannot render a plain conversation twice alike.
+        InputError: A template is no toy, or cannot render a plain conversation twice alike.
     """
-    unfit = [toy.name for toy in templates if not can_play(toy)]
-    if unfit or not templates:
-        raise ValueError(f"templates: rollouts need toys that render a plain conversation; not so: {unfit}")
-    return _rollouts(tuple(templates), max_turns, branches)
+    toys = checked_toys(templates)
+    unfit = [toy.name for toy in toys if not can_play(toy)]
+    if unfit or not toys:
+        raise InputError(f"templates: rollouts need toys that render a plain conversation; not so: {unfit}")
+    return _rollouts(toys, max_turns, branches)
 
 
 @st.composite
