@@ -89,8 +89,10 @@ def pieces_in(
             raise InputError(f"it is not clear which ids are those of media[{place}]: give the ranges")
         pieces.append(whole[start:stop])
         grown += stop - start - one.length
-    if expand(collapsed, media, pieces)[0] != list(whole):
-        raise InputError("the ids outside of the media are not those that were sent")
+    sent = tuple(expand(collapsed, media, pieces)[0])
+    if sent != whole:
+        difference = _first_difference(sent, whole)
+        raise InputError(f"the ids outside of the media are not those that were sent: {difference}")
     return pieces
 
 
@@ -176,11 +178,17 @@ def echoed(prompt: P, ids: Sequence[int], ranges: Iterable[tuple[int, int]] | No
     if named is None:
         pieces = pieces_in(*collapse(prompt.ids, prompt.media), saw)
     else:
+        _check_ranges(named, len(prompt.media), len(saw))
         pieces = [saw[offset : offset + length] for offset, length in named]
     grown = expanded(prompt, pieces[max(len(pieces) - prompt.unexpanded, 0) :])
-    found = [(one.offset, one.length) for one in grown.media]
-    if named not in (None, found) or grown.ids != saw:
-        raise InputError("the engine saw another prompt than the one that was sent")
+    expected = [(one.offset, one.length) for one in grown.media]
+    moved = [] if named is None else [place for place, one in enumerate(named) if one != expected[place]]
+    if named is not None and moved:
+        raise _another(
+            f"media[{moved[0]}] is at {_range(named[moved[0]])}, expected {_range(expected[moved[0]])}"
+        )
+    if grown.ids != saw:
+        raise _another(_first_difference(tuple(grown.ids), saw))
     return grown
 
 
@@ -192,3 +200,33 @@ def _pairs(ranges: object) -> list[tuple[int, int]]:
         if len(one) != 2 or any(type(number) is not int or number < 0 for number in one):  # noqa: PLR2004  # a pair
             raise InputError(f"ranges[{place}] is no offset and length: give two numbers from 0")
     return [(offset, length) for offset, length in pairs]
+
+
+def _check_ranges(named: Sequence[tuple[int, int]], count: int, length: int) -> None:
+    """Raise `InputError` unless there is a range inside of the ids for each medium."""
+    if len(named) != count:
+        raise _another(f"{len(named)} media ranges, expected {count}")
+    for place, (offset, size) in enumerate(named):
+        if size < 1 or offset + size > length:
+            raise _another(
+                f"media[{place}] is at {_range((offset, size))}, which is no range of {length} ids"
+            )
+
+
+def _range(named: tuple[int, int]) -> str:
+    return f"{named[0]} with {named[1]} ids"
+
+
+def _first_difference(expected: tuple[int, ...], found: tuple[int, ...]) -> str:
+    """Return the first place at which ids differ, or their numbers.
+
+    >>> _first_difference((5, 6), (5, 7)), _first_difference((5, 6), (5,))
+    ('id 1 is 7, expected 6', '1 ids, expected 2')
+    """
+    pairs = enumerate(zip(expected, found, strict=False))
+    differences = (f"id {place} is {other}, expected {one}" for place, (one, other) in pairs if one != other)
+    return next(differences, f"{len(found)} ids, expected {len(expected)}")
+
+
+def _another(difference: str) -> InputError:
+    return InputError(f"the engine saw another prompt than the one that was sent: {difference}")

@@ -186,8 +186,18 @@ def test_the_echo_is_the_next_prompt() -> None:
     assert not again.unexpanded
 
 
-@pytest.mark.parametrize("change", ["an older image grew", "a text id changed", "an id more", "no range"])
-def test_another_echo_is_an_error(change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "error", "unnamed"),
+    [
+        ("an older image grew", r"media\[0\] is at 7 with 5 ids, expected 7 with 4 ids", "another prompt"),
+        ("a text id changed", r"id 72 is 11, expected 10", r"outside of the media .*: id 72 is 11"),
+        ("an id more", r"\d+ ids, expected \d+$", r"outside of the media .*: \d+ ids, expected \d+$"),
+        ("no range", "1 media ranges, expected 2", ""),
+        ("a range outside", r"media\[1\] is at 900 with 6 ids, which is no range of \d+ ids", ""),
+        ("an empty range", r"media\[0\] is at 7 with 0 ids, which is no range of \d+ ids", ""),
+    ],
+)
+def test_another_echo_is_an_error(change: str, error: str, unnamed: str) -> None:
     step = first_step(showing("What?", "cat"), keys=["cat"])
     found = stitched(step, showing("And this?", "dog"))
     pieces = [(PAD,) * (5 if change == "an older image grew" else 4), (PAD,) * 6]
@@ -199,10 +209,14 @@ def test_another_echo_is_an_error(change: str) -> None:
         echo.append(5)
     if change == "no range":
         ranges.pop()
-    with pytest.raises(InputError, match=r"another prompt|pieces has"):
+    if change == "a range outside":
+        ranges[1] = 900, 6
+    if change == "an empty range":
+        ranges[0] = ranges[0][0], 0
+    with pytest.raises(InputError, match=f"another prompt than the one that was sent: {error}"):
         echoed(found, echo, ranges)
-    if change != "no range":
-        with pytest.raises(InputError, match=r"another prompt|outside of the media"):
+    if unnamed:
+        with pytest.raises(InputError, match=unnamed):
             echoed(found, echo)
 
 
