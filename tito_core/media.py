@@ -12,10 +12,11 @@ from typing import Self, TypeAlias
 
 import attrs
 
-from .checks import is_a, require
+from .checks import is_a, require, short_repr
 from .errors import InputError
 from .ids import Ids, checked
 from .ledger import Origin, Run
+from .normalization.media import MODALITIES
 from .shared import Shared
 
 
@@ -23,22 +24,29 @@ def _ids(ids: Sequence[int]) -> tuple[int, ...]:
     return checked(ids, "collapsed")
 
 
+def _modality(name: str) -> str:
+    """Return a modality that a message can have; `file` is that of a part which names no other."""
+    if name not in (*MODALITIES, "file"):
+        raise InputError(f"a modality is {short_repr(name)}: give one of {', '.join(MODALITIES)}, file")
+    return name
+
+
 @attrs.frozen(kw_only=True)
 class MediaRange:
     """Where a medium stands in ids.
 
     Attributes:
-        modality: What it is, such as `image`.
+        modality: What it is: `image`, `video`, `audio` or `file`.
         identity: Which one it is: the digest of its bytes, or the caller's key.
         offset: Position of its first id.
         length: How many ids it has; expanded, or those of its placeholder.
         collapsed: The ids of its placeholder, which the template writes for any medium of this modality.
 
     Raises:
-        InputError: A value has the wrong type, or a number is too small.
+        InputError: A value has the wrong type, a modality is unknown, or a number is too small.
     """
 
-    modality: str = attrs.field(validator=is_a(str))
+    modality: str = attrs.field(converter=_modality)
     identity: str = attrs.field(validator=is_a(str))
     offset: int = attrs.field()
     length: int = attrs.field()
@@ -121,7 +129,7 @@ class Placeholders:
         if given is None or isinstance(given, Placeholders):
             return given
         require(given, Mapping, "media", "a mapping from a modality to the ids of its placeholder")
-        runs = tuple((name, checked(ids, f"media[{name!r}]")) for name, ids in given.items())
+        runs = tuple((_modality(name), checked(ids, f"media[{name!r}]")) for name, ids in given.items())
         if not all(run for _, run in runs):
             raise InputError("media has a placeholder without ids: give those that the template writes")
         return cls(runs)

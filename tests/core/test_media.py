@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -450,6 +451,17 @@ def test_placeholders_are_checked() -> None:
         Placeholders.of({"image": [-1]})
     with pytest.raises(InputError, match="media is a list"):
         Placeholders.of([5])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["images", "img", "", 7, None])
+def test_a_modality_that_no_message_has_is_an_error(name: Any) -> None:
+    known = f"^a modality is {name!r}: give one of image, video, audio, file$"
+    with pytest.raises(InputError, match=known):
+        Bridge(tokenize, [CLOSE], media={name: [7]})
+    with pytest.raises(InputError, match=known):
+        MediaRange(modality=name, identity="cat", offset=0, length=1, collapsed=(7,))
+    for right in ("image", "video", "audio", "file"):
+        assert Placeholders.of({right: [7]})
 
 
 def test_an_echo_that_puts_an_older_image_elsewhere_is_an_error() -> None:
