@@ -195,6 +195,7 @@ async def _rollout(given: RolloutOptions) -> int:
         )
         run = Rollout(conversation, script, given.turns or len(script.lines), compare=given.compare)
         run.waiting = given.waiting
+        run.fast = family.fast.use if family and family.fast else None
         with _calls_written(run, given.calls), report_of(engine.name, as_json=given.as_json) as report:
             return await _report(run, report, given)
 

@@ -167,6 +167,8 @@ def verdict(summary: Summary) -> Text:
     if summary.checked_turns is not None:
         differing = f"{summary.differing_turns} differed from a render of the whole conversation"
         lines.append(f"{_count(summary.checked_turns, 'turn')} checked: {differing}")
+    if summary.fast_tokenizer:
+        lines.append(summary.fast_tokenizer)
     lines += [f"by messages because {reason}: {count}" for reason, count in summary.refusals.items()]
     if summary.error:
         lines.append(f"stopped early: {summary.error}")

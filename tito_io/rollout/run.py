@@ -13,6 +13,7 @@ from tito_core import Message, Step
 from tito_core.drift.diff import count_changed_ids
 from tito_core.seams.seam import common_prefix
 from tito_io.client.conversation import ClientTurn, Conversation, Route, reply_message
+from tito_io.families.fast.fast_tokenizer import FastUse
 
 from .script import Script
 
@@ -69,6 +70,8 @@ class Summary:
         checked_turns: Turns whose bridge was compared with a render of the whole conversation; None where
             the option is off.
         differing_turns: The checked turns that differed, and went by messages; None as above.
+        fast_tokenizer: Whether the faster tokenizer is in use, and what was compared; None where it was not
+            asked for.
         error: What ended the rollout early, else None.
     """
 
@@ -82,6 +85,7 @@ class Summary:
     drift_ids: int | None
     checked_turns: int | None
     differing_turns: int | None
+    fast_tokenizer: str | None = None
     error: str | None = None
 
     @property
@@ -126,6 +130,7 @@ class Rollout:
         turns: How many turns to sample.
         compare: Whether each prompt is also rendered afresh, which costs O(history) a turn.
         on_turn: Called with every turn as it comes.
+        fast: The faster tokenizer's use, if one was asked for.
         waiting: Returns a context manager that is entered while the engine works on a turn.
         sampled: Follows the sampled ids.
         rows: The turns so far.
@@ -136,6 +141,7 @@ class Rollout:
     turns: int
     compare: bool = True
     on_turn: Callable[[ClientTurn], None] = lambda _: None
+    fast: FastUse | None = None
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     sampled: SampledIdCheck = attrs.field(factory=SampledIdCheck)
     rows: list[RolloutTurn] = attrs.field(factory=list)
@@ -200,6 +206,7 @@ class Rollout:
             drift_ids=sum(compared) if compared else None,
             checked_turns=self.conversation.checked_turns if checking else None,
             differing_turns=self.conversation.differing_turns if checking else None,
+            fast_tokenizer=None if self.fast is None else str(self.fast),
             error=error,
         )
 

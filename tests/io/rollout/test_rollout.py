@@ -482,8 +482,14 @@ def test_the_fast_tokenizer_samples_the_same_rollout(tmp_path: Path, monkeypatch
         told = run("--family", folder, "--turns", "4", "--json", env={"TITO_ROLLOUT_FAST": "1"})
         assert fast.encoded
         checked = run("--family", folder, "--turns", "4", "--json", "--fast", "--check-every", "1")
-    assert told.stdout == run("--family", folder, "--turns", "4", "--json").stdout
-    assert [*lines(checked)[:-1]] == [*lines(told)[:-1]]
+        shown = run("--family", folder, "--turns", "1", "--fast")
+    plain = lines(run("--family", folder, "--turns", "4", "--json"))
+    use = lines(told)[-1]["summary"]["fast_tokenizer"]
+    assert use.startswith("fastokens is in use: ")
+    assert f"\n{use}\n" in shown.stdout
+    assert plain[-1]["summary"]["fast_tokenizer"] is None
+    assert [*lines(checked)[:-1]] == [*lines(told)[:-1]] == plain[:-1]
+    assert {"summary": plain[-1]["summary"] | {"fast_tokenizer": use}} == lines(told)[-1]
 
 
 def test_a_fast_tokenizer_needs_a_model_folder() -> None:

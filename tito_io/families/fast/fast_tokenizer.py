@@ -45,9 +45,17 @@ class FastUse:
     certificate: Certificate | None = None
     off: str | None = None
     differences: int = 0
-    on_difference: Callable[[], None] = lambda: None
+    on_difference: Callable[[], None] = field(default=lambda: None, repr=False)
     _texts: Any = field(factory=count, init=False, repr=False)
     _lock: Any = field(factory=Lock, init=False, repr=False)
+
+    def __str__(self) -> str:
+        """Say whether it is in use: what was compared, or why not."""
+        if self.off is not None:
+            return f"{NAME} is not in use: {self.off}"
+        texts = self.certificate.texts if self.certificate else 0
+        often = "every text" if self.check_every == 1 else f"one of {self.check_every:,} texts"
+        return f"{NAME} is in use: {texts:,} texts were compared, and {often} is encoded by tokenizers, too"
 
     @property
     def due(self) -> bool:

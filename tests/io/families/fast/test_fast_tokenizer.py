@@ -62,6 +62,20 @@ def test_texts_are_encoded_by_the_package_once_it_was_compared(folder: Path, fas
     assert fast.encoded == [TEXT]
 
 
+def test_the_use_is_readable(folder: Path, fast: Any) -> None:
+    use = use_of(Family.load(folder, fast=True))
+    assert use.certificate is not None
+    compared = f"fastokens is in use: {use.certificate.texts} texts were compared, and "
+    assert str(use) == f"{compared}one of 100 texts is encoded by tokenizers, too"
+    use.check_every = 1
+    assert str(use) == f"{compared}every text is encoded by tokenizers, too"
+    assert "<function" not in repr(use)
+    fast.planted.append("hello")
+    assert use_of(Family.load(folder, fast=True)).off is None  # as the certificate says
+    use.differed()
+    assert str(use) == "fastokens is not in use: it gave other ids than the reference"
+
+
 def test_the_prompts_of_the_template_are_compared(folder: Path, fast: Any) -> None:
     fast.planted.append("<|im_start|>assistant\n")
     family = Family.load(folder, fast=True)
