@@ -45,10 +45,13 @@ def played(rollout: Rollout, kind: type[integrations.Integration]) -> None:
     )
 
 
+FEW = 40
+
+
 def found(
     kind: type[integrations.Integration],
     templates: Sequence[Toy],
-    examples: int = 40,
+    examples: int = FEW,
     *,
     raises: bool = False,
 ) -> Counter[Mistake | None]:
@@ -111,7 +114,8 @@ PLANTED = (
 def test_a_planted_mistake_is_found_and_named(
     kind: type[integrations.Integration], name: str, mistake: Mistake
 ) -> None:
-    assert mistake in found(kind, [toy_named(name)])
+    # What hypothesis draws first depends on the interpreter: rare mistakes may need more examples.
+    assert any(mistake in found(kind, [toy_named(name)], examples) for examples in (FEW, 10 * FEW, 40 * FEW))
 
 
 @pytest.mark.parametrize("kind", {kind: None for kind, name, _ in PLANTED if name == "chatml"})
