@@ -262,12 +262,9 @@ class _EndOfTurn:
     @property
     def shows_media(self) -> bool:
         """Whether there are media in what is known of the conversation."""
+        messages = (*self.environment, *([self.turn] if self.turn else ()))
         history = self.history is not None and self.history.multimodal
-        return (
-            history
-            or bool(self.media)
-            or is_multimodal((*([self.turn] if self.turn else []), *self.environment))
-        )
+        return history or bool(self.media) or is_multimodal(messages)
 
     def _unfit_media(self, turn: Sequence[Message]) -> Refusal | None:
         """Return why these media cannot be continued, None if they can."""

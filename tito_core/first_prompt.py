@@ -12,7 +12,7 @@ import attrs
 
 from .errors import InputError, TemplateRefused
 from .ids import Ids
-from .join import NextPrompt
+from .join import NextPrompt, require_expanded
 from .ledger import Ledger, Origin
 from .media import NO_MEDIA, PlaceholderIds, Placeholders, media_runs
 from .message import Message, Messages
@@ -51,11 +51,7 @@ class FirstPrompt(NextPrompt):
 
         The arguments are those of `Step`. Raises `InputError` while media are unexpanded.
         """
-        if self.unexpanded:
-            raise InputError(
-                f"{self.unexpanded} media are placeholders still: give what the engine saw to "
-                "`tito_core.expansion.echoed`, and go on with the prompt that it returns"
-            )
+        require_expanded(self)
         return Step(
             prompt=self.messages,
             completion=completion,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from .errors import InputError
 from .ids import PACKED, Ids
 from .ledger import Ledger, Origin
 from .media import NO_MEDIA, Media, Placeholders, media_runs
@@ -70,6 +71,15 @@ class NextPrompt:
     ledger: Ledger
     media: Media = NO_MEDIA
     unexpanded: int = 0
+
+
+def require_expanded(prompt: NextPrompt) -> None:
+    """Raise `InputError` while media of a prompt are placeholders."""
+    if prompt.unexpanded:
+        raise InputError(
+            f"{prompt.unexpanded} media are placeholders still: give what the engine saw to "
+            "`tito_core.expansion.echoed`, and go on with the prompt that it returns"
+        )
 
 
 def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refusal:

@@ -15,7 +15,7 @@ from .match import NOTHING, Forgiven, PromptMatcher
 from .media import Media, PlaceholderIds, Placeholders
 from .message import Message, Messages, called_ids, copied
 from .normalization.clean import flattened
-from .normalization.media import media_of
+from .normalization.media import Medium, media_of
 from .normalization.receipts import Forgiveness
 from .normalization.tool_ids import restore_tool_ids
 from .policy import STRICT, Policy, Truncated
@@ -131,16 +131,17 @@ def locate(
     start = match.step.messages.length
     message = messages.peek(start - 1)
     environment = tuple(map(messages.peek, range(start, messages.length)))
+    media_after = media_of(environment) if messages.multimodal else ()
     refusal = _unfit(match.step, message, policy)
     if refusal is None and messages.multimodal:
-        refusal = _unfit_media(match.step, environment, placeholders)
+        refusal = _unfit_media(match.step, media_after, placeholders)
     if refusal is not None:
         return refusal
     rendered = flattened(environment)
     turn = turn_after(match.step.prompt, message, rendered, messages, start - 1, stop=match.step.stop)
     if messages.multimodal:
-        new, shown = media_of(environment), len(match.step.media)
-        turn = attrs.evolve(turn, media=new, placeholders=placeholders, shown=shown)
+        shown = len(match.step.media)
+        turn = attrs.evolve(turn, media=media_after, placeholders=placeholders, shown=shown)
     return Located(match, messages, policy, key, turn, rendered)
 
 
@@ -258,7 +259,7 @@ def _unfit(step: Step, message: Message, policy: Policy) -> Refusal | None:
     return None
 
 
-def _unfit_media(step: Step, environment: Environment, placeholders: Placeholders | None) -> Refusal | None:
+def _unfit_media(step: Step, media: tuple[Medium, ...], placeholders: Placeholders | None) -> Refusal | None:
     """Return why a conversation with media cannot be continued, None if it can."""
     if placeholders is None:
         return Refusal(Reason.MULTIMODAL, "the conversation has media")
@@ -267,7 +268,7 @@ def _unfit_media(step: Step, environment: Environment, placeholders: Placeholder
         return Refusal(
             Reason.MULTIMODAL, f"the step has the ranges of {len(step.media)} media, its messages {shown}"
         )
-    return unplaced(media_of(environment), placeholders) or strayed(step.ids, step.media, placeholders)
+    return unplaced(media, placeholders) or strayed(step.ids, step.media, placeholders)
 
 
 def strayed(ids: Ids, media: Media, placeholders: Placeholders) -> Refusal | None:

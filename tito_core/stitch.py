@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from .errors import InputError
 from .ids import Ids, checked
-from .join import NextPrompt, SampledIds, join
+from .join import NextPrompt, SampledIds, join, require_expanded
 from .locate import Located, locate
 from .media import PlaceholderIds
 from .message import Message, Messages
@@ -61,11 +60,7 @@ class Stitched(NextPrompt):
 
         The arguments are those of `Step`. Raises `InputError` while media are unexpanded.
         """
-        if self.unexpanded:
-            raise InputError(
-                f"{self.unexpanded} media are placeholders still: give what the engine saw to "
-                "`tito_core.expansion.echoed`, and go on with the prompt that it returns"
-            )
+        require_expanded(self)
         shares = self._messages.extends(self.step.messages)
         return Step(
             prompt=self._messages if shares else self.step.messages.then(self.environment),
