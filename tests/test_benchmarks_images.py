@@ -7,7 +7,8 @@ import json
 import pytest
 
 from benchmarks.images import ImageResults, converse, image, line, new_message, png
-from tests.io.client.test_images import Seeing, client_of
+from tests.io.client.seeing import Seeing
+from tests.io.client.test_images import client_of
 from tito_core.normalization.media import media_of
 
 pytestmark = pytest.mark.anyio

@@ -87,7 +87,9 @@ def test_the_http_reference_has_every_route() -> None:
     gateway = build_gateway(embedded(seed=1), open_store("memory", idle_seconds=60.0), model="")
     routes = [route for route in app(gateway).routes if isinstance(route, Route)]
     paths = {
-        re.sub(r"^/sessions?(/{session})?(?=/v1)", "", route.path).replace("{model:path}", "NAME")
+        re.sub(r"^/sessions?(/{session})?(?=/v1)", "", route.path)
+        .replace("{model:path}", "NAME")
+        .replace("{digest}", "DIGEST")
         for route in routes
     }
     shown = {path.replace("{session}", "ID").replace("/session/", "/sessions/ID/") for path in paths}

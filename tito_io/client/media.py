@@ -53,8 +53,12 @@ class KnownMedia:
     """
 
     most: int = 1 << 28
-    _urls: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
-    _size: int = attrs.field(default=0, init=False)
+    _urls: dict[str, str] = attrs.field(factory=dict, repr=False)
+    _size: int = attrs.field(init=False)
+
+    @_size.default
+    def _characters(self) -> int:
+        return sum(map(len, self._urls.values()))
 
     def learn(self, messages: Iterable[Message]) -> None:
         """Keep the bytes of the images in messages.

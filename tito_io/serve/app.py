@@ -23,6 +23,7 @@ from tito_io.engines.protocol import Rendering
 
 from .gateway import Gateway
 from .logs import LOG, SESSION, short_id
+from .media import MediumBytes
 from .metrics import CONTENT_TYPE
 from .payload import SamplesPayload
 from .records import session_metadata, session_records
@@ -62,6 +63,8 @@ def app(gateway: Gateway) -> Starlette:
                 with anyio.CancelScope(shield=True):
                     await gateway.sessions.store.aclose()
                     await gateway.turns.engine.aclose()
+                    if gateway.turns.fetcher is not None:
+                        await gateway.turns.fetcher.aclose()
                     if gateway.backend is not None:
                         await gateway.backend.aclose()
                     if gateway.options.spans is not None:
@@ -100,6 +103,7 @@ def _routes(gateway: Gateway) -> list[Route]:
     ]
     for at in (BY_ID, BY_KEY):
         own += [("GET", at, _records), ("DELETE", at, _delete), ("GET", f"{at}/view", _view)]
+        own += [("GET", f"{at}/media/{{digest}}", _medium)]
         own += [(method, f"{at}/samples", _samples) for method in ("POST", "GET")]
     of_clients: list[tuple[str, str, Endpoint]] = []
     for at in ("", BY_ID):
@@ -259,6 +263,20 @@ async def _samples(gateway: Gateway, request: Request) -> Response:
     if JSON in kinds and BINARY not in kinds:
         return _json(payload.plain(), headers=headers)
     return Response(payload.safetensors(), headers=headers, media_type=BINARY)
+
+
+async def _medium(gateway: Gateway, request: Request) -> Response:
+    """Answer with the bytes of an image, which a session's messages and rows name by digest."""
+    name, digest = await gateway.session_name(request), request.path_params["digest"]
+    if not await gateway.sessions.exists(name):
+        raise not_found(name)
+    stored = await gateway.sessions.store.media(name, [digest])
+    if digest not in stored:
+        text = "this session has no image of that digest"
+        raise RequestRefused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
+    medium = MediumBytes.decoded(stored[digest])
+    headers = {**SAFE, "content-disposition": "attachment"}  # a client chose what it is
+    return Response(medium.data, headers=headers, media_type=medium.mime)
 
 
 def _max_length(request: Request, body: Mapping[str, Any]) -> int | None:

@@ -102,6 +102,7 @@ class ServeOptions:
     verbose: bool
     log_level: str
     access_log: bool
+    fetch_images: bool
     spans: str
     limits: GatewayLimits
 
@@ -250,6 +251,12 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     help="Log a line per request to stderr: method, path, status, milliseconds and session, of each id the "
     "first 8 characters. Default: off.",
 )
+@click.option(
+    "--fetch-images",
+    is_flag=True,
+    help="Fetch images that clients name by address, from public addresses alone, each once a session. "
+    "Default: off; such images go by messages, and the engine decides.",
+)
 @_option(
     "--spans",
     "off",
@@ -261,6 +268,12 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 @_limit("--max-turns", LIMITS.turns, "Most assistant messages in one prompt; more get status 429.")
 @_limit("--max-nodes", LIMITS.nodes, "Most turns of a session, all branches together; more get status 429.")
 @_limit("--max-tokens", LIMITS.tokens, "Most ids of a session, shared ids counted once; more get status 429.")
+@_limit(
+    "--max-media",
+    LIMITS.media_bytes // MIB,
+    "Most bytes of images of a session, each image counted once; more get status 429.",
+    "MIB",
+)
 @_limit("--max-sessions", LIMITS.sessions, "Most sessions in the store; more get status 429.")
 @_limit("--max-calls", LIMITS.calls, "Most turns that are sampled at once; further turns wait.")
 @_option(
@@ -282,6 +295,7 @@ def serve(**given: Any) -> None:
         turns=given.pop("max_turns"),
         nodes=given.pop("max_nodes"),
         tokens=given.pop("max_tokens"),
+        media_bytes=given.pop("max_media") * MIB,
         sessions=given.pop("max_sessions"),
         idle_seconds=given.pop("max_idle"),
         calls=given.pop("max_calls"),
@@ -372,6 +386,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
         strict=options.strict,
         one_sample=options.one_sample,
         later_wire=options.wire == "later",
+        fetch_images=options.fetch_images,
         spans=_spans(options.spans),
     )
     model = await _model(engine, options)

@@ -15,6 +15,7 @@ import orjson
 
 from tito_core import Ids, InputError, Ledger, Messages, Step
 from tito_core.ledger import Origin
+from tito_core.media import NO_MEDIA, Media, MediaRange
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 
 from .store import LostError
@@ -29,7 +30,7 @@ class TurnOrigin:
     Attributes:
         dialect: The API of the request.
         route: `TITO` where the prompt was sent as ids, `MITO` where as messages, `KEPT` where an engine with
-            sessions of its own kept the ids.
+            sessions of its own kept the ids, `RENDERED` where a prompt with images was rendered here.
         requested: When the request came, in seconds since 1970.
         refusal: Why the prompt was sent as messages although the session had a step.
         forgiven: Differences between the prompt and the stored history that were ignored.
@@ -114,6 +115,8 @@ def encode(commit: Commit, parent: Commit | None) -> bytes:
         "experts": experts and {**attrs.asdict(experts), "data": b64encode(experts.data).decode()},
         "origin": origin,
     }
+    if step.media:
+        row["media"] = _new_media(step.media, base)
     if base is None or base.key != step.key:  # a key holds all tools, which most turns inherit
         row["key"] = step.key
     return orjson.dumps(row)
@@ -169,7 +172,24 @@ def _step(row: Mapping[str, Any], base: Step | None) -> Step:
         truncated=row["truncated"],
         key=row["key"] if "key" in row or base is None else base.key,
         prompt_ledger=ledger.then(*((Origin[name], count) for name, count in row["ledger"])),
+        media=_read_media(row.get("media"), base),
     )
+
+
+def _new_media(media: Media, base: Step | None) -> dict[str, Any]:
+    """Return how many media ranges a prompt shares with its parent, all of them or none, and the others."""
+    kept = 0 if base is None else base.media.length
+    kept = kept if base is not None and media[:kept] == base.media else 0
+    return {"kept": kept, "new": [attrs.asdict(one) for one in media[kept:]]}
+
+
+def _read_media(row: Mapping[str, Any] | None, base: Step | None) -> Media:
+    if row is None:
+        return NO_MEDIA
+    known = base.media if base is not None and row["kept"] else NO_MEDIA
+    if row["kept"] != known.length:
+        raise InputError(f"a stored turn keeps {row['kept']} media of a parent that has {known.length}")
+    return known.then([MediaRange(**one) for one in row["new"]]) if row["new"] else known
 
 
 def _shared_prefix(length: int, base: Step | None) -> tuple[Ids, Ledger]:

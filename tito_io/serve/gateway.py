@@ -15,15 +15,18 @@ import orjson
 from starlette.requests import Request
 
 from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused
+from tito_core.media import Placeholders
 from tito_io.client.certificates import Certificates, KnownRendering
 from tito_io.dialects.protocol import TokenText, as_id
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.families.family import Family
+from tito_io.families.image_tokens import image_placeholder
 
 from .auth import ApiKeys
 from .backend import Backend
 from .body import decoded
 from .client_noise import DEFAULT, NoiseFilter, NoiseRule
+from .fetch import ImageFetcher
 from .ignored import IgnoredCounter
 from .logs import SESSION
 from .metrics import Metrics
@@ -60,6 +63,7 @@ class GatewayOptions:
         later_wire: Whether the later generation of the session protocol is spoken.
         ping_seconds: After how long without a byte a stream begins, and how often it then gets a ping, until
             the first id is sampled.
+        fetch_images: Whether images are fetched that clients name by address.
         spans: Writes OpenTelemetry spans of turns; None for none.
     """
 
@@ -77,6 +81,7 @@ class GatewayOptions:
     one_sample: bool = False
     later_wire: bool = True
     ping_seconds: float = 10.0
+    fetch_images: bool = False
     spans: TurnSpans | None = None
 
 
@@ -183,6 +188,9 @@ def build_gateway(
     guard = None
     if family is not None and not engine.keeps_ids:  # an engine that keeps ids renders for itself
         guard = SpecialTokenGuard.of(family, guarded=chosen.guarded)
+    placeholders = None
+    if family is not None and hasattr(engine, "from_ids_with_media"):
+        placeholders = Placeholders.of(image_placeholder(family) or None)
     if family is not None and family.fast is not None:
         metrics.watch(family.fast.use)
     return Gateway(
@@ -195,6 +203,8 @@ def build_gateway(
             check_every=chosen.check_every,
             limits=chosen.limits,
             metrics=metrics,
+            placeholders=placeholders,
+            fetcher=ImageFetcher.of() if chosen.fetch_images else None,
             certificates=Certificates() if family is None else Certificates(begin=partial(_stored, family)),
         ),
         sessions=Sessions(store, chosen.limits, metrics),

@@ -7,6 +7,7 @@ Metrics:
     tito_turns_total{route,dialect}: Turns that were sampled.
     tito_refusals_total{reason}: Turns whose prompt was sent as messages although the session had a step.
     tito_constrained_turns_total{kind}: Turns that were sampled under a constraint, by each of its kinds.
+    tito_notices_total{name}: Turns in which an adapter did otherwise, such as leaving out bytes of images.
     tito_committed_total: Turns that were committed.
     tito_unreceived_total: Turns that were sampled but that no client received.
     tito_uncommitted_total: Turns that were answered, but not committed: their session was deleted meanwhile.
@@ -66,6 +67,11 @@ class Metrics:
             "constrained_turns",
             "Turns that were sampled under a constraint, by each of its kinds",
             "kind",
+        )
+        self.notices = self._counter(
+            "notices",
+            "Turns in which an adapter did otherwise, such as leaving out bytes of images",
+            "name",
         )
         self.committed = self._counter("committed", "Turns that were committed")
         self.unreceived = self._counter("unreceived", "Turns that were sampled but that no client received")
@@ -129,6 +135,8 @@ class Metrics:
             self.refusals.labels(origin.refusal).inc()
         # Names in capitals are the kernel's. The rules' names are counted by how often each found something.
         self.count_forgiven({name.lower(): 1 for name in origin.forgiven if name.isupper()})
+        for name in turn.reply.notices:
+            self.notices.labels(name).inc()
         self.prompt_ids.labels("reused").inc(origin.expected)
         self.prompt_ids.labels("new").inc(len(turn.reply.prompt_ids) - origin.expected)
         self.sampled_ids.inc(turn.reply.usage.completion_tokens)

@@ -152,6 +152,7 @@ class _Writer:
             "follows": row.follows,
             "auxiliary": row.auxiliary,
             **({"received": False} if row.name in self.session.unreceived else {}),
+            **({"media": [attrs.asdict(one) for one in row.media]} if row.media else {}),
         }
         return {"accumulated_token_ids": row.ids.tolist(), "tito_session_mismatch": [], "leaf": leaf}
 

@@ -15,7 +15,7 @@ import attrs
 
 from tito_core import Forgiveness, Message, Refusal, Trajectory
 from tito_core.locate import find
-from tito_core.message import Messages, is_multimodal
+from tito_core.message import Messages
 from tito_core.normalization.compare import same
 from tito_core.normalization.tool_ids import restore_tool_ids
 
@@ -38,7 +38,6 @@ class SessionPrompt:
         turns: Number of assistant messages.
         only_texts: Whether the messages hold texts alone. Then `==` compares them exactly; with numbers it
             does not, because True equals 1.
-        multimodal: Whether there are images, audio or files.
         previous: The prompt that this one begins with.
     """
 
@@ -48,7 +47,6 @@ class SessionPrompt:
     removed: Mapping[str, int] = attrs.field(factory=dict)
     turns: int = 0
     only_texts: bool = True
-    multimodal: bool = False
     previous: AnsweredPrompt | None = None
 
     @property
@@ -104,7 +102,6 @@ def read_prompt(
         removed=clean.removed,
         turns=old.turns + sum(map(_is_assistant, new)),
         only_texts=old.only_texts and all(map(_is_text, new)),
-        multimodal=old.multimodal or is_multimodal(new),
         previous=None if previous is None else attrs.evolve(previous, prompt=old),
     )
 
@@ -128,8 +125,6 @@ def match_prompt(
     as it came is looked for as text, by the `stops` of the request, unless those are None, and under other
     ids of tool calls.
     """
-    if prompt.multimodal:  # images may stand in the history, which the kernel must see as it was sent
-        return MatchedPrompt(prompt.messages)
     matched = _answered(prompt, commits, key, forgive - {Forgiveness.RENAMED_TOOL_IDS}, stops)
     if matched is not None:
         return matched

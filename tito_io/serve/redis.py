@@ -38,13 +38,13 @@ local holder = redis.call('GET', KEYS[3])
 local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch'))
 if holder and holder ~= ARGV[1] then return {-2, 0, 0} end
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[3]) redis.call('PEXPIRE', KEYS[2], ARGV[3])
+for _, at in ipairs({1, 2, 4}) do redis.call('PEXPIRE', KEYS[at], ARGV[3]) end
 local ours = redis.call('HGET', KEYS[1], 'owner') == ARGV[1]
 if ours and ARGV[4] == '0' then return {epoch, epoch, rows} end
 redis.call('HSET', KEYS[1], 'epoch', epoch + 1, 'owner', ARGV[1])
 return {epoch + 1, epoch, rows}
 """
-"""Keys: head, rows, lease. Arguments: owner, lease, life, whether anew.
+"""Keys: head, rows, lease, media. Arguments: owner, lease, life, whether anew.
 
 The last owner keeps its epoch, unless it claims anew.
 """
@@ -59,13 +59,30 @@ else
   if redis.call('HSETNX', KEYS[2], ARGV[2], ARGV[4]) == 0 then return -2 end
   redis.call('HSET', KEYS[1], mark, '')
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[3]) redis.call('PEXPIRE', KEYS[2], ARGV[3])
+for at = 1, 3 do redis.call('PEXPIRE', KEYS[at], ARGV[3]) end
 return 1
 """
-"""Keys: head, rows. Arguments: epoch, place, life, row, the place of the row before.
+"""Keys: head, rows, media. Arguments: epoch, place, life, row, the place of the row before.
 
 An empty row deletes the place. An empty place before means that the row continues no other.
 """
+PUT_MEDIA = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return -2 end
+redis.call('HSETNX', KEYS[2], ARGV[3], ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[2]) redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return 1
+"""
+"""Keys: head, media. Arguments: epoch, life, the digest, the bytes."""
+SIZES = """
+local found = {}
+for _, digest in ipairs(redis.call('HKEYS', KEYS[1])) do
+  found[#found + 1] = digest
+  found[#found + 1] = redis.call('HSTRLEN', KEYS[1], digest)
+end
+return found
+"""
+"""Keys: media. It returns digests with their sizes."""
 FAILURES: Mapping[int, type[StoreError]] = {-1: GoneError, -2: FencedError, -3: LostError}
 RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
@@ -73,11 +90,12 @@ return 0
 """
 CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[1], 'data', ARGV[1], 'epoch', ARGV[3], 'owner', '')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """
-"""Keys: head. Arguments: data, life, first epoch."""
+"""Keys: head, media, which may live longer than their session. Arguments: data, life, first epoch."""
 
 
 @attrs.define(eq=False)
@@ -140,7 +158,8 @@ class RedisStore:
 
     async def create(self, name: str, head: bytes) -> bool:
         """Add a new session; False where the name is taken."""
-        return bool(await self._script(CREATE, [_key(name, "head")], head, self._life(), first_epoch()))
+        keys = [_key(name, "head"), _key(name, "media")]
+        return bool(await self._script(CREATE, keys, head, self._life(), first_epoch()))
 
     async def claim(self, name: str, *, anew: bool = False) -> Claim:
         """Own a session for the time of a lease; claiming it again renews the lease."""
@@ -165,14 +184,33 @@ class RedisStore:
         rows = {int(place): row for place, row in stored.items()}
         marks = (field for field in head if field.startswith(UNRECEIVED))
         unreceived = frozenset(int(mark.removeprefix(UNRECEIVED)) for mark in marks)
-        return StoredSession(head[b"data"], dict(sorted(rows.items())), unreceived)
+        found = await self._script(SIZES, [_key(name, "media")])
+        sizes = {digest.decode(): size for digest, size in zip(found[::2], found[1::2], strict=True)}
+        return StoredSession(head[b"data"], dict(sorted(rows.items())), unreceived, sizes)
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Add a row."""
         before = "" if after is None else after
-        result = await self._script(PUT, _keys(name)[:2], epoch, place, self._life(), row, before)
+        keys = [_key(name, part) for part in ("head", "rows", "media")]
+        result = await self._script(PUT, keys, epoch, place, self._life(), row, before)
         if result in FAILURES:
             raise FAILURES[result]
+
+    async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
+        """Add media, each in a request of its own: together they may be longer than a server takes."""
+        for digest, data in media.items():
+            keys = [_key(name, "head"), _key(name, "media")]
+            result = await self._script(PUT_MEDIA, keys, epoch, self._life(), digest, data)
+            if result in FAILURES:
+                raise FAILURES[result]
+
+    async def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return media."""
+        names = list(digests)
+        if await self.head(name) is None:
+            raise GoneError
+        stored = await self._answer(self.client.hmget(_key(name, "media"), names)) if names else []
+        return {digest: data for digest, data in zip(names, stored, strict=True) if data is not None}
 
     async def received(self, name: str, places: Sequence[int]) -> None:
         """Note that a client has rows."""
@@ -226,7 +264,7 @@ def _key(name: str, part: str) -> str:
 
 
 def _keys(name: str) -> list[str]:
-    return [_key(name, part) for part in ("head", "rows", "lease")]
+    return [_key(name, part) for part in ("head", "rows", "lease", "media")]
 
 
 def _millis(seconds: float) -> int:

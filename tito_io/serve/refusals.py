@@ -46,6 +46,7 @@ class GatewayLimits:
         turns: Most assistant messages in one prompt.
         nodes: Most committed turns of a session, all branches together.
         tokens: Most ids that a session keeps, each shared id counted once.
+        media_bytes: Most bytes of images that a session keeps, each image counted once.
         sessions: Most sessions in the store.
         idle_seconds: How long an unused session is kept.
         loaded_seconds: How long an unused session stays in memory; the store still has it.
@@ -57,6 +58,7 @@ class GatewayLimits:
     turns: int = 4_096
     nodes: int = 16_384
     tokens: int = 16_000_000
+    media_bytes: int = 256 * MIB
     sessions: int = 100_000
     idle_seconds: float = 86_400.0
     loaded_seconds: float = 600.0

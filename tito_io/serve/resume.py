@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajectory
+from tito_core.expansion import collapse
 from tito_core.locate import matches
 from tito_core.normalization.compare import same
 from tito_io.client.conversation import ClientTurn, Route, reply_message
 from tito_io.client.token_client import CompletedTurn
-from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
+from tito_io.engines.media import PromptMedium
+from tito_io.engines.protocol import AbortedError, InvalidReplyError, Rendering, Reply, Sampling, Watch
 
 from .prompt import SessionPrompt
 from .refusals import RequestRefused
+from .turn_engine import TurnEngine
 
 OPTION = "continue_final_message"
 
 
 async def continue_turn(  # noqa: PLR0913  # what a request says, and what the session knows
-    engine: Engine,
+    engine: TurnEngine,
     steps: Trajectory,
     prompt: SessionPrompt,
     rendering: Rendering,
@@ -51,13 +54,34 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
     ids, ledger = without_stop(step)
     if sampling.constraint is not None:
         raise _refused("a turn that is continued cannot be constrained")
-    reply = await engine.from_ids(ids, sampling, rendering, watch=watch)
+    reply = await _sampled(engine, step, ids, sampling, rendering, watch)
     if reply.finish_reason == "abort":
         error = AbortedError("the engine gave the turn up", hint="what it had sampled is in `partial`")
         error.partial = reply
         raise error
     sampled = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
     return CompletedTurn(ClientTurn(Route.TITO, sampled[0], reply, None, None), sampled)
+
+
+async def _sampled(  # as `continue_turn`
+    engine: TurnEngine, step: Step, ids: Ids, sampling: Sampling, rendering: Rendering, watch: Watch | None
+) -> Reply:
+    """Sample what follows the ids of a step; with images, which the engine has to see as it saw them before.
+
+    Raises `InvalidReplyError` where it does not.
+    """
+    if not step.messages.multimodal:
+        return await engine.from_ids(ids, sampling, rendering, watch=watch)
+    if len(step.media) != step.messages.media:
+        raise _refused("the last message follows images that went by messages")
+    sent, places = collapse(ids, step.media)
+    media = [PromptMedium(place=one, url=engine.media.urls.get(one.identity)) for one in places]
+    reply = await engine.from_ids_with_media(sent, media, sampling, rendering, watch=watch)
+    if ids != reply.prompt_ids:
+        error = InvalidReplyError(f"{engine.name}: the engine saw other images than before")
+        error.partial = reply
+        raise error
+    return reply
 
 
 def last_step(steps: Trajectory, prompt: SessionPrompt, key: str, forgive: frozenset[Forgiveness]) -> Step:
@@ -96,6 +120,7 @@ def _step(before: Step, ids: Ids, ledger: Ledger, reply: Reply) -> Step:
         truncated=reply.truncated,
         key=before.key,
         prompt_ledger=ledger,
+        media=before.media,
     )
 
 

@@ -8,7 +8,7 @@ or is cancelled leaves no trace; one that no client received is taken back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,9 +21,10 @@ from tito_core.samples import Forest
 
 from .commit import Commit, decode, encode
 from .logs import LOG, short_id
+from .media import NO_MEDIA, MediumBytes, NamedMedia, addresses_in
 from .prompt import AnsweredPrompt
-from .refusals import GatewayLimits, limit_reached
-from .store import Store, StoredSession, StoreError
+from .refusals import MIB, GatewayLimits, limit_reached
+from .store import LostError, Store, StoredSession, StoreError
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +74,8 @@ class Session:
         must_reload: Whether a write failed, so that the store may have what is missing here.
         last_prompt: The prompt that was answered last.
         unreceived: Names of stored turns that no client is known to have: a gateway ended while it sent them.
+        media: The sizes of its media by digest, in bytes. The store has the bytes.
+        addresses: Digests of the media that were fetched, by address: each is fetched once.
     """
 
     name: str
@@ -89,6 +92,8 @@ class Session:
     must_reload: bool = attrs.field(default=False, init=False)
     last_prompt: AnsweredPrompt | None = attrs.field(default=None, init=False)
     unreceived: set[str] = attrs.field(factory=set, init=False)
+    media: dict[str, int] = attrs.field(factory=dict, init=False)
+    addresses: dict[str, str] = attrs.field(factory=dict, init=False)
     _place: int = attrs.field(default=0, init=False)
     _by_messages: dict[int, str] = attrs.field(factory=dict, init=False)
     """Names of commits by the identity of their messages, which the commits that continue them share."""
@@ -100,6 +105,7 @@ class Session:
     ) -> Session:
         """Return a session as it was stored."""
         session = cls(name, SessionHead.of(stored.head), store, limits, epoch)
+        session.media = dict(stored.media)
         for place, row in stored.rows.items():
             commit = decode(row, session.commits)
             # The step of the trajectory, not the decoded one: later steps share its messages and ids.
@@ -108,6 +114,7 @@ class Session:
             session._show(attrs.evolve(commit, call=call))
             if place in stored.unreceived:
                 session.unreceived.add(commit.name)
+            session.addresses |= addresses_in(commit.step.prompt) if commit.step.messages.multimodal else {}
         return session
 
     @property
@@ -146,12 +153,30 @@ class Session:
         if self.ids > limits.tokens:
             raise limit_reached("ids in this session", self.ids, limits.tokens, "--max-tokens")
 
-    async def commit(self, turns: Sequence[Commit]) -> tuple[Commit, ...]:
+    def check_media(self, media: Mapping[str, MediumBytes]) -> None:
+        """Demand that there is room for new media; raises `RequestRefused`."""
+        size = sum(self.media.values()) + sum(len(one.data) for one in media.values())
+        if size > self.limits.media_bytes:
+            what = "MiB of images in this session"
+            raise limit_reached(what, -(-size // MIB), self.limits.media_bytes // MIB, "--max-media")
+
+    async def media_urls(self, digests: Collection[str]) -> dict[str, str]:
+        """Return the data URLs of media of this session by digest; raises `LostError` for a missing one."""
+        stored = await self.store.media(self.name, digests) if digests else {}
+        if len(stored) < len(digests):
+            raise LostError("an image")
+        return {digest: MediumBytes.decoded(data).url for digest, data in stored.items()}
+
+    async def commit(self, turns: Sequence[Commit], media: NamedMedia = NO_MEDIA) -> tuple[Commit, ...]:
         """Store turns and show them, with the parents and places that are found here.
 
-        Must not be cancelled. Raises the store's errors; then nothing has changed.
+        The images that they are the first to show are stored before them; they stay if the turns do not.
+
+        Must not be cancelled. Raises the store's errors; then no turn was added.
         """
         async with self._lock:
+            await self._add_media({name: one for name, one in media.new.items() if name not in self.media})
+            self.addresses |= media.addresses
             added: list[Commit] = []
             try:
                 for one in turns:
@@ -173,6 +198,14 @@ class Session:
         """Undo commits that no client received; one that another turn continues was received, and stays."""
         async with self._lock:
             await self._remove(commits)
+
+    async def _add_media(self, media: Mapping[str, MediumBytes]) -> None:
+        if media:
+            self.check_media(media)
+            stored = {name: one.encoded() for name, one in media.items()}
+            with self._writing():
+                await self.store.put_media(self.name, self.epoch, stored)
+            self.media |= {name: len(data) for name, data in stored.items()}
 
     async def _add(self, turn: Commit) -> Commit:
         self.check_limits()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
@@ -39,6 +39,8 @@ CREATE TABLE IF NOT EXISTS turns (
   name TEXT NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (name, place)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unreceived (
   name TEXT NOT NULL, place INTEGER NOT NULL, PRIMARY KEY (name, place)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS media (
+  name TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (name, digest)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS secrets (id INTEGER PRIMARY KEY CHECK (id = 0), value BLOB NOT NULL);
 """
 TURN = "SELECT 1 FROM turns WHERE name = ? AND place = ?"
@@ -198,7 +200,8 @@ class SqliteStore:
             raise GoneError
         rows = self._rows("SELECT place, data FROM turns WHERE name = ? ORDER BY place", name)
         unreceived = self._rows("SELECT place FROM unreceived WHERE name = ?", name)
-        return StoredSession(head, dict(rows), frozenset(place for (place,) in unreceived))
+        sizes = self._rows("SELECT digest, length(data) FROM media WHERE name = ?", name)
+        return StoredSession(head, dict(rows), frozenset(place for (place,) in unreceived), dict(sizes))
 
     @_at_once
     def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
@@ -210,6 +213,23 @@ class SqliteStore:
             self._changed("INSERT INTO turns VALUES (?, ?, ?)", name, place, row)
             self._changed("INSERT OR IGNORE INTO unreceived VALUES (?, ?)", name, place)
         self._unsaved += len(row)
+
+    @_in_thread
+    def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
+        """Add media."""
+        with self._transaction():
+            self._touch(name, epoch)
+            rows = [(name, digest, data) for digest, data in media.items()]
+            self._db.executemany("INSERT OR IGNORE INTO media VALUES (?, ?, ?)", rows)
+        self._unsaved += sum(map(len, media.values()))
+
+    @_in_thread
+    def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return media."""
+        if self._head(name) is None:
+            raise GoneError
+        one = "SELECT digest, data FROM media WHERE name = ? AND digest = ?"
+        return dict(row for digest in digests for row in self._rows(one, name, digest))
 
     @_at_once
     def received(self, name: str, places: Sequence[int]) -> None:
@@ -230,6 +250,7 @@ class SqliteStore:
         with self._transaction():
             self._changed("DELETE FROM turns WHERE name = ?", name)
             self._changed("DELETE FROM unreceived WHERE name = ?", name)
+            self._changed("DELETE FROM media WHERE name = ?", name)
             return self._changed("DELETE FROM sessions WHERE name = ?", name) > 0
 
     @_in_thread
@@ -245,7 +266,7 @@ class SqliteStore:
         with self._transaction():
             touches = [(now, name) for name in used]
             self._db.executemany("UPDATE sessions SET touched = ? WHERE name = ?", touches)
-            for table in ("turns", "unreceived"):
+            for table in ("turns", "unreceived", "media"):
                 self._changed(rows.format(table), now - idle_seconds)
             gone = self._changed("DELETE FROM sessions WHERE touched < ?", now - idle_seconds)
         self._save()

@@ -39,11 +39,11 @@ class FencedError(StoreError):
 
 
 class LostError(StoreError):
-    """The store has lost a turn that others continue; nothing was written."""
+    """The store has lost a part of a session; nothing was written."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "a turn") -> None:
         """Say what that means for the store."""
-        super().__init__("the store has lost a turn that others continue; use a store that keeps its data")
+        super().__init__(f"the store has lost {what} of this session; use a store that keeps its data")
 
 
 class BusyError(StoreError):
@@ -73,11 +73,13 @@ class StoredSession:
         head: What the session was opened with.
         rows: One per turn by its place. Places grow in the order of the commits; some may be missing.
         unreceived: Places of rows whose turns no client is known to have.
+        media: The sizes of the session's media by digest, in bytes.
     """
 
     head: bytes
     rows: Mapping[int, bytes]
     unreceived: frozenset[int] = frozenset()
+    media: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class Store(Protocol):
@@ -118,6 +120,16 @@ class Store(Protocol):
         returns, the row is safe. Until `received` it counts as unreceived.
         """
 
+    async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
+        """Add media by digest; those that are there stay. Raises `GoneError`, `FencedError`.
+
+        Their rows come later: a row must not name a medium that the store does not have. They go with the
+        session.
+        """
+
+    async def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return media of a session by digest, without those that it does not have."""
+
     async def received(self, name: str, places: Sequence[int]) -> None:
         """Note that a client has the turns of some rows; rows that are gone make no difference."""
 
@@ -155,6 +167,7 @@ class _MemorySession:
     epoch: int = attrs.field(factory=first_epoch)
     rows: dict[int, bytes] = attrs.field(factory=dict)
     unreceived: set[int] = attrs.field(factory=set)
+    media: dict[str, bytes] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -202,7 +215,9 @@ class MemoryStore:
     async def load(self, name: str) -> StoredSession:
         """Return a session."""
         session = self._session(name)
-        return StoredSession(session.head, dict(sorted(session.rows.items())), frozenset(session.unreceived))
+        sizes = {digest: len(data) for digest, data in session.media.items()}
+        rows = dict(sorted(session.rows.items()))
+        return StoredSession(session.head, rows, frozenset(session.unreceived), sizes)
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Add a row."""
@@ -213,6 +228,16 @@ class MemoryStore:
             raise FencedError(f"the session has a row {place} already: another gateway wrote it")
         session.rows[place], session.touched = row, self.clock()
         session.unreceived.add(place)
+
+    async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
+        """Add media."""
+        session = self._session(name, epoch)
+        session.media = {**media, **session.media}
+
+    async def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return media."""
+        stored = self._session(name).media
+        return {digest: stored[digest] for digest in digests if digest in stored}
 
     async def received(self, name: str, places: Sequence[int]) -> None:
         """Note that a client has rows."""

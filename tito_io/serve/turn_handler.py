@@ -42,7 +42,8 @@ from .session import Session
 from .sglang_fields import AddedFields, read_chat
 from .spans import TurnRecord
 from .store import GoneError
-from .turns import RequestStamp, TurnEngine, UnreceivedTurn
+from .turn_engine import TurnEngine
+from .turns import RequestStamp, UnreceivedTurn
 
 PREFIXES = {"chat": "chatcmpl-", "anthropic": "msg_", "responses": "resp_"}
 JSON = "application/json"
@@ -210,7 +211,8 @@ class TurnResponse:
         self.gateway.ignored.count(self.dialect.name, request.ignored)
         model = request.model or await turns.model_name()
         self.record.model, self.record.stream = model, request.stream
-        prompt, engine = turns.prompt(session, request), turns.turn_engine()
+        media = await turns.media(session, request)
+        prompt, engine = turns.prompt(session, request, media.messages), turns.turn_engine(media)
         begin = self.begin = partial(self._begin, connection, request, model, engine)
         pinging = anyio.CancelScope()
         if request.stream:
@@ -327,7 +329,7 @@ class TurnResponse:
             self.gateway.metrics.recovered.inc(len(turn.commits))
             return turn.commits
         try:
-            return await session.commit(turn.commits)
+            return await session.commit(turn.commits, turn.media)
         except GoneError:
             self.gateway.metrics.uncommitted.inc(len(turn.commits))
             return ()

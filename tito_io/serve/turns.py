@@ -5,30 +5,37 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import attrs
 
 from tito_core import Message, Policy
+from tito_core.media import Placeholders
+from tito_core.message import is_multimodal
 from tito_core.samples import StoredCall
 from tito_io.client.certificates import Certificates
 from tito_io.client.conversation import ClientTurn, Conversation, Route
+from tito_io.client.media import KnownMedia
 from tito_io.client.sampling import SamplingArgs, parse_sampling
 from tito_io.client.token_client import CompletedTurn, Renderer, TokenClient
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.dialects.wire import dumps
-from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling, Watch
-from tito_io.engines.wrapper import EngineWrapper
+from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
 
 from .client_noise import NoiseFilter, NoiseRule
 from .commit import Commit, TurnOrigin
+from .fetch import ImageFetcher
+from .media import NO_MEDIA, NamedMedia, named_media
 from .metrics import Metrics
 from .prompt import AnsweredPrompt, MatchedPrompt, SessionPrompt, match_prompt, read_prompt
 from .refusals import GatewayLimits, RequestRefused, limit_reached
 from .resume import continue_turn
 from .session import Session
 from .special_tokens import SpecialTokenGuard
+from .turn_engine import TurnEngine
 
 IN_MESSAGES = frozenset(("messages", "tools", "input", "system", "instructions"))
 """Fields of a request that its turn's messages and key repeat."""
@@ -38,52 +45,6 @@ async def served_model(engine: Engine) -> str:
     """Return the name of the model that an engine serves, or the engine's own name; raises its errors."""
     served = getattr(engine, "served", None)
     return engine.name if served is None else str((await served()).name)
-
-
-@attrs.define
-class TurnEngine(EngineWrapper):
-    """The engine for one turn: waits for a free place, guards special tokens, notes how the prompt was sent.
-
-    Attributes:
-        places: How many turns are sampled at once.
-        guard: Reads spelled special tokens as text, where the model's folder is known.
-        by_messages: Whether the prompt was sent as messages, so that the server's parsers read the text.
-    """
-
-    places: anyio.CapacityLimiter
-    guard: SpecialTokenGuard | None = None
-    by_messages: bool = attrs.field(default=True, init=False)
-
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after messages; after ids if they spell a special token, which engines would obey."""
-        if self.guard is not None and not self.engine.keeps_ids and self.guard.count(messages):
-            ids = await self.guard.tokenize_fn(rendering)(messages, add_generation_prompt=True)
-            return await self.from_ids(ids, sampling, rendering, watch=watch)
-        async with self.places:
-            return await self.engine.from_messages(messages, rendering, sampling, watch=watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids, once there is a place."""
-        self.by_messages = False
-        async with self.places:
-            return await super().from_ids(ids, sampling, rendering, watch=watch)
-
-    async def aclose(self) -> None:
-        """Do nothing: the engine is the gateway's."""
 
 
 @attrs.frozen(kw_only=True)
@@ -112,12 +73,14 @@ class UnreceivedTurn:
         commits: What to commit: one turn, or several after the same prompt.
         prompt: The prompt, for the next one that begins with it; None where its last message was continued.
         stored: Whether the turn is committed already, so that it is handed out again.
+        media: The images of its prompt.
     """
 
     reply: Reply
     commits: tuple[Commit, ...]
     prompt: AnsweredPrompt | None
     stored: bool = False
+    media: NamedMedia = NO_MEDIA
 
 
 @attrs.define(kw_only=True)
@@ -136,6 +99,9 @@ class TurnTaker:
         places: How many turns are sampled at once.
         renderer: Renders messages for the bridge; None for the engine's own way, where there is no guard.
         certificates: What is known of each rendering. Agents may send new tools forever: old ones go.
+        placeholders: The ids that the template writes for an image, where the model's folder is known and the
+            engine takes images beside ids; None: conversations with images go by messages.
+        fetcher: Fetches images by their addresses, if the operator allows it.
     """
 
     engine: Engine
@@ -149,6 +115,8 @@ class TurnTaker:
     places: anyio.CapacityLimiter = attrs.field(init=False)
     renderer: Renderer | None = attrs.field(init=False)
     certificates: Certificates = attrs.field(factory=Certificates)
+    placeholders: Placeholders | None = None
+    fetcher: ImageFetcher | None = None
     _renderings: dict[bytes, Rendering] = attrs.field(factory=dict, init=False, repr=False)
     """Those that requests had, by a digest of their JSON."""
 
@@ -161,14 +129,27 @@ class TurnTaker:
         self.model = self.model or await served_model(self.engine)
         return self.model
 
-    def turn_engine(self) -> TurnEngine:
-        """Return the engine for one turn."""
-        return TurnEngine(self.engine, self.places, self.guard)
+    def turn_engine(self, media: NamedMedia = NO_MEDIA) -> TurnEngine:
+        """Return the engine for one turn, whose prompt shows `media`."""
+        return TurnEngine(self.engine, self.places, self.guard, media)
 
-    def prompt(self, session: Session, request: ParsedRequest) -> SessionPrompt:
-        """Return the conversation of a request; raises `RequestRefused` where it exceeds a limit."""
+    async def media(self, session: Session, request: ParsedRequest) -> NamedMedia:
+        """Return the messages of a request with their images by digest, and the images' bytes.
+
+        Raises `RequestRefused` where they exceed a limit, or an image cannot be had.
+        """
         session.check_limits()
         messages = _conversation(session, request)
+        if not is_multimodal(messages):
+            return NamedMedia(messages=messages)
+        fetched = {} if self.fetcher is None else await self.fetcher.all(messages, session.addresses)
+        name = partial(named_media, messages, session.media, fetched)
+        media = await anyio.to_thread.run_sync(name)  # it reads megabytes
+        session.check_media(media.new)
+        return attrs.evolve(media, urls={**media.urls, **await session.media_urls(media.unsent)})
+
+    def prompt(self, session: Session, request: ParsedRequest, messages: Sequence[Message]) -> SessionPrompt:
+        """Return the conversation of a request; raises `RequestRefused` where it exceeds a limit."""
         prompt = read_prompt(self.noise, messages, request.tools, session.last_prompt)
         if prompt.turns > self.limits.turns:
             what = "assistant messages in this prompt"
@@ -223,6 +204,8 @@ class TurnTaker:
                 self.renderer,
                 check_every=self.check_every,
                 certificates=self.certificates,
+                media=self.placeholders,
+                known_media=KnownMedia(urls=dict(engine.media.urls)),
             )
             sampled = await client.sample(steps, matched.messages, rendering, args.sampling, watch=watch)
             forgiven = matched.forgiven
@@ -231,7 +214,9 @@ class TurnTaker:
         self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - begun)
         self.metrics.count_constrained(args.sampling.constraint)
         commits_of_turn = tuple(_commits(sampled, origin, stamp.response))
-        return UnreceivedTurn(reply=sampled.turn.reply, commits=commits_of_turn, prompt=answered)
+        return UnreceivedTurn(
+            reply=sampled.turn.reply, commits=commits_of_turn, prompt=answered, media=engine.media
+        )
 
     def rendering(self, tools: Sequence[Mapping[str, Any]], template_args: Mapping[str, Any]) -> Rendering:
         """Return tools and arguments as one value, the same for all requests that repeat them.
@@ -253,8 +238,8 @@ class TurnTaker:
         return match_prompt(prompt, session.trajectory, session.commits, key, forgive, stops)
 
     async def rendered(self, messages: Sequence[Message], rendering: Rendering) -> Sequence[int]:
-        """Return the ids of a prompt, rendered afresh."""
-        if self.renderer is None:
+        """Return the ids of a prompt, rendered afresh; those of images are known to the engine alone."""
+        if self.renderer is None or is_multimodal(messages):
             return await self.engine.render(messages, add_generation_prompt=True, rendering=rendering)
         return await self.renderer(rendering)(messages, add_generation_prompt=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,117 +9,21 @@ import anyio
 import attrs
 import pytest
 
-from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, tokenize
-from tito_core import InputError, Origin, Reason, TemplateRefused, Trajectory
-from tito_core.expansion import expand
+from tests.core.pictures import PAD, PLACEHOLDERS, tokenize
+from tests.io.client.seeing import CAT, Seeing, asking, shown, url
+from tito_core import InputError, Origin, Reason, Trajectory
 from tito_core.media import Placeholders
 from tito_core.message import is_multimodal
 from tito_io.client import Conversation, Route, TokenClient
 from tito_io.client.media import DETAIL_IGNORED, KnownMedia
-from tito_io.engines.media import PromptMedium, check_places, unsupported
 from tito_io.engines.protocol import (
     InvalidReplyError,
-    ModelLimits,
     Rendering,
     Reply,
-    Sampling,
-    Usage,
 )
 from tito_io.engines.wrapper import EngineWrapper
 
 pytestmark = pytest.mark.anyio
-
-
-def url(name: str) -> str:
-    """Return a data URL whose bytes are a name."""
-    return f"data:image/png;base64,{base64.b64encode(name.encode()).decode()}"
-
-
-def shown(name: str, **more: Any) -> dict[str, Any]:
-    """Return an image as a chat has it."""
-    return {"type": "image_url", "image_url": {"url": url(name), **more}}
-
-
-def asking(text: str, *parts: dict[str, Any], role: str = "user") -> dict[str, Any]:
-    return {"role": role, "content": [*parts, {"type": "text", "text": text}]}
-
-
-CAT = asking("What?", shown("cat"))
-
-
-@attrs.define
-class Seeing:
-    """An engine that expands each image to as many ids as its URL has characters, and samples its own count.
-
-    Its requests are kept. It is as strict as `check_places`.
-    """
-
-    name: str = "seeing"
-    keeps_ids: bool = False
-    refuses: bool = False
-    """Whether it takes no images beside ids."""
-    says_ranges: bool = True
-    spoils: bool = False
-    """Whether it changes an id around the images."""
-    asked: list[tuple[str, Any]] = attrs.field(factory=list)
-
-    async def render(self, messages: Sequence[Any], rendering: Rendering, **_: bool) -> list[int]:
-        raise TemplateRefused(f"{len(messages)} messages with {len(rendering.tools)} tools: no renderer here")
-
-    async def from_messages(
-        self, messages: Sequence[Any], rendering: Rendering, sampling: Sampling, *, watch: Any = None
-    ) -> Reply:
-        del rendering, sampling, watch
-        self.asked.append(("messages", list(messages)))
-        return self._reply([1, 2, 3], None)
-
-    async def from_ids(
-        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None, *, watch: Any = None
-    ) -> Reply:
-        del rendering, sampling, watch
-        self.asked.append(("ids", list(ids)))
-        return self._reply(list(ids), None)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Any = None,
-    ) -> Reply:
-        del rendering, sampling, watch
-        await anyio.lowlevel.checkpoint()
-        if self.refuses:
-            raise unsupported(self.name, "takes no media beside ids")
-        check_places(list(ids), media)  # type: ignore[arg-type]  # a list will do
-        self.asked.append(("media", [one.url for one in media]))
-        places = [one.place for one in media]
-        seen, ranges = expand(ids, places, [[PAD] * len(one.url or "") for one in media])
-        seen = [*seen[:-1], 5] if self.spoils else seen
-        return self._reply(seen, tuple((one.offset, one.length) for one in ranges))
-
-    async def limits(self) -> ModelLimits:
-        return ModelLimits()
-
-    async def aclose(self) -> None:
-        self.name = "closed"
-
-    def _reply(self, prompt: list[int], ranges: tuple[tuple[int, int], ...] | None) -> Reply:
-        text = f"It is {len(self.asked)}."
-        ids = (*text.encode(), CLOSE)
-        return Reply(
-            prompt_ids=prompt,
-            completion_ids=ids,
-            logprobs=(-0.5,) * len(ids),
-            message={"role": "assistant", "content": text},
-            text=text,
-            finish_reason="stop",
-            usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids)),
-            media_ranges=ranges if self.says_ranges else None,
-            raw={"prompt_token_ids": prompt},
-        )
 
 
 def renderer(_: Rendering) -> Any:

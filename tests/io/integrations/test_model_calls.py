@@ -21,7 +21,7 @@ from tests.frameworks.scripted import (
     trained,
     went,
 )
-from tests.io.client.test_images import Seeing
+from tests.io.client.seeing import Seeing
 from tests.io.engines.recorded_images import medium
 from tito_core import InputError, OddStop, Policy
 from tito_core.samples import Forest, RowPer, SampleOptions, make_rows

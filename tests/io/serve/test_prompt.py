@@ -73,7 +73,7 @@ def test_a_prompt_is_read_the_same_with_and_without_the_one_before(data: st.Data
     again = data.draw(restated([*first.received, data.draw(st.sampled_from(answers))]))
     said = [*again, *data.draw(st.lists(WORLD | SPOKEN, max_size=2))]
     quick, slow = read_prompt(door, said, [], heard), read_prompt(door, said, [], None)
-    for name in ("messages", "turns", "only_texts", "multimodal"):
+    for name in ("messages", "turns", "only_texts"):
         assert getattr(quick, name) == getattr(slow, name)
     steps = Trajectory(one.step for one in commits.values())
     kept = {name: attrs.evolve(one, call=attrs.evolve(one.call, step=step))

@@ -174,6 +174,34 @@ async def test_a_row_is_kept_where_the_one_it_goes_on_from_is_and_nowhere_else(s
     assert (await store.load(A)).rows == {0: b"zero", 2: b"two"}
 
 
+async def test_media_are_kept_once_and_go_with_their_session(store: Store) -> None:
+    for name in (A, B):
+        await store.create(name, b"head")
+        epoch = (await store.claim(name)).epoch
+        await store.put_media(name, epoch, {"cat": b"\x00\xffcat", "dog": name.encode()})
+        await store.put_media(name, epoch, {"dog": b"another", "cow": b""})
+        await store.put_media(name, epoch, {})
+    assert (await store.load(A)).media == {"cat": 5, "dog": 32, "cow": 0}
+    assert await store.media(A, ["cat", "dog", "map"]) == {"cat": b"\x00\xffcat", "dog": A.encode()}
+    assert await store.media(A, []) == {}
+    await store.delete(A)
+    with pytest.raises(GoneError):
+        await store.media(A, ["cat"])
+    await store.create(A, b"head")
+    assert (await store.load(A)).media == {}
+    assert (await store.load(B)).media == {"cat": 5, "dog": 32, "cow": 0}
+
+
+async def test_media_are_written_by_the_owner_alone(store: Store) -> None:
+    with pytest.raises(GoneError):
+        await store.put_media(A, 1, {"cat": b"cat"})
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    with pytest.raises(FencedError):
+        await store.put_media(A, epoch + 1, {"cat": b"cat"})
+    assert (await store.load(A)).media == {}
+
+
 async def test_the_secret_is_the_first_one(store: Store) -> None:
     first = await store.secret(b"one\0")
     assert await store.secret(b"two") == first

@@ -1,0 +1,502 @@
+"""Images through the gateway: by ids over all turns and dialects, their bytes once for each session."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import httpx2
+import orjson
+import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+
+from tests.io.client.seeing import CAT, Seeing, asking, shown, url
+from tests.io.families.family_folder import load, tiny_folder
+from tests.io.serve.gateway import chat, client, opened, served, user
+from tito_core.ledger import Origin
+from tito_io.serve.app import app
+from tito_io.serve.commit import Commit, decode, encode
+from tito_io.serve.fetch import ImageFetcher
+from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
+from tito_io.serve.media import named_media, restored
+from tito_io.serve.refusals import GatewayLimits, RequestRefused
+from tito_io.serve.sqlite import SqliteStore
+from tito_io.serve.store import MemoryStore, Store
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]  # as uvicorn's
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content or [] %}"
+    "{% if part.type == 'image' %}<bos><image><eos>{% else %}{{ part.text }}{% endif %}"
+    "{% endfor %}{% endif %}"
+    "{% for call in m.tool_calls or [] %}{{ call.function.name }}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+DIGEST = named_media([CAT], ()).messages[0]["content"][0]["uuid"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(
+        tmp_path_factory.mktemp("model"), TEMPLATE, processor_config__json={"image_token": "<image>"}
+    )
+
+
+@pytest.fixture
+def engine(folder: Path) -> Seeing:
+    family = load(folder)
+    pad, close = (family.tokenizer.token_to_id(one) for one in ("<image>", "<|im_end|>"))
+    assert pad is not None
+    assert close is not None
+    return Seeing(pad=pad, close=close, encode=family.encode)
+
+
+@pytest.fixture
+def gateway(engine: Seeing, folder: Path) -> Gateway:
+    return gateway_of(engine, folder)
+
+
+def gateway_of(engine: Seeing, folder: Path, store: Store | None = None, **options: Any) -> Gateway:
+    return build_gateway(
+        engine,
+        store or MemoryStore(),
+        model="seeing",
+        family=load(folder),
+        options=GatewayOptions(**options),
+    )
+
+
+@pytest.fixture
+async def http(gateway: Gateway) -> AsyncIterator[httpx2.AsyncClient]:
+    async with client(gateway) as opened_client:
+        yield opened_client
+
+
+async def commits(gateway: Gateway, name: str) -> list[Commit]:
+    async with gateway.sessions.using(name) as session:
+        return list(session.commits.values())
+
+
+def routes(turns: Sequence[Commit]) -> list[str]:
+    return [one.origin.route for one in turns]
+
+
+def said(answer: Any) -> Any:
+    return answer["choices"][0]["message"]
+
+
+async def two_turns(http: httpx2.AsyncClient, then: Any, **more: Any) -> str:
+    name = await opened(http)
+    first = said(await chat(http, name, [CAT]))
+    await chat(http, name, [CAT, first, then], **more)
+    return name
+
+
+async def test_images_go_by_ids_from_the_first_turn_on(
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+) -> None:
+    name = await two_turns(http, asking("And this?", shown("dog"), shown("cat")))
+    first, second = await commits(gateway, name)
+    assert routes([first, second]) == ["RENDERED", "TITO"]
+    assert second.step.prompt_ids.starts_with(first.step.ids)
+    assert [kind for kind, _ in engine.asked] == ["media", "media"]
+    assert engine.asked[1][1] == [url(one) for one in ("cat", "dog", "cat")]
+    assert [one.length for one in second.step.media] == [len(url(one)) for one in ("cat", "dog", "cat")]
+    metrics = (await http.get("/metrics")).text
+    assert 'tito_turns_total{dialect="chat",route="TITO"} 1.0' in metrics
+    assert "tito_refusals_total{" not in metrics
+
+
+async def test_bytes_are_kept_once_and_messages_name_them(gateway: Gateway, http: httpx2.AsyncClient) -> None:
+    name = await two_turns(http, asking("And this?", shown("cat")))
+    stored = await gateway.sessions.store.load(name)
+    assert stored.media == {DIGEST: len(b"image/png\ncat")}
+    assert all(b"base64" not in row for row in stored.rows.values())
+    _, second = await commits(gateway, name)
+    assert second.step.prompt[0]["content"][0] == {
+        "type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST,
+    }  # fmt: skip
+    await gateway.sessions.delete(name)
+    assert await gateway.sessions.store.delete(name) is False
+
+
+async def test_a_row_lists_its_images_and_their_bytes_can_be_had(
+    gateway: Gateway, http: httpx2.AsyncClient
+) -> None:
+    name = await two_turns(http, asking("And this?", shown("dog")))
+    samples = (
+        await http.post(f"/sessions/{name}/samples", json={}, headers={"accept": "application/json"})
+    ).json()
+    (sample,) = samples["samples"]
+    media = sample["metadata"]["leaf"]["media"]
+    (_, second) = await commits(gateway, name)
+    assert [(one["identity"], one["offset"], one["length"]) for one in media] == [
+        (one.identity, one.offset, one.length) for one in second.step.media
+    ]
+    mask = [0] * (len(sample["tokens"]) - len(sample["loss_mask"])) + sample["loss_mask"]
+    for one, picture in zip(media, ("cat", "dog"), strict=True):
+        assert not any(mask[one["offset"] : one["offset"] + one["length"]])
+        answer = await http.get(f"/sessions/{name}/media/{one['identity']}")
+        assert (answer.content, answer.headers["content-type"]) == (picture.encode(), "image/png")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    missing = await http.get(f"/sessions/{name}/media/sha256:00")
+    assert missing.status_code == 404
+    assert (await http.get(f"/sessions/{'0' * 32}/media/{DIGEST}")).status_code == 404
+
+
+async def test_a_session_that_is_loaded_again_goes_on_by_ids(
+    engine: Seeing, folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "sessions.db"
+    store = SqliteStore.open(file)
+    async with client(gateway_of(engine, folder, store)) as http:
+        name = await opened(http)
+        first = said(await chat(http, name, [CAT]))
+    await store.aclose()
+    later = gateway_of(engine, folder, SqliteStore.open(file))
+    async with client(later) as http:
+        prompt = [CAT, first, asking("And?", shown("dog"))]
+        second = said(await chat(http, name, prompt))
+        by_name = {"type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST}
+        await chat(http, name, [asking("What?", by_name), *prompt[1:], second, user("Sure?")])
+        assert routes(await commits(later, name)) == ["RENDERED", "TITO", "TITO"]
+    assert engine.asked[-1] == ("media", [url("cat"), url("dog")])
+    await later.sessions.store.aclose()
+
+
+async def test_a_row_with_images_is_read_as_it_was_written(
+    gateway: Gateway, http: httpx2.AsyncClient
+) -> None:
+    name = await two_turns(http, asking("And this?", shown("dog")))
+    first, second = await commits(gateway, name)
+    known: dict[str, Commit] = {}
+    for commit, parent in ((first, None), (second, first)):
+        again = decode(encode(commit, parent), known)
+        known[commit.name] = again
+        assert again.step == commit.step
+        assert again.step.media == commit.step.media
+        assert again.step.ledger == commit.step.ledger
+    assert Origin.MEDIA in {span.origin for span in known[second.name].step.ledger.spans}
+    assert encode(second, first).count(b'"modality"') == 1  # the other image is in the first row
+    row = orjson.loads(encode(second, first))
+    row["media"]["kept"] = 2
+    with pytest.raises(Exception, match="cannot be read: InputError"):
+        decode(orjson.dumps(row), known)
+
+
+# Every dialect, with the libraries that agents use.
+
+
+async def test_openai_responses_and_anthropic_and_google_clients_send_images(gateway: Gateway) -> None:
+    async with served(app(gateway)) as base:
+        for use in (responses, anthropic_messages, google_contents):
+            async with httpx2.AsyncClient(base_url=base) as http:
+                name = await opened(http)
+            await use(f"{base}/sessions/{name}")
+            turns = await commits(gateway, name)
+            assert routes(turns) == ["RENDERED", "TITO"], use.__name__
+            assert turns[1].step.prompt_ids.starts_with(turns[0].step.ids)
+            assert turns[1].step.media[0].identity == DIGEST
+            assert len(turns[1].step.media) == 2
+
+
+async def responses(base: str) -> None:
+    image: Any = {"type": "input_image", "image_url": url("cat"), "detail": "auto"}
+    items: list[Any] = [{"role": "user", "content": [image, {"type": "input_text", "text": "What?"}]}]
+    async with AsyncOpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0) as openai:
+        first = await openai.responses.create(model="any", input=items)
+        items += [one.model_dump() for one in first.output]
+        items += [{"role": "user", "content": [{**image, "image_url": url("dog")}]}]
+        await openai.responses.create(model="any", input=items)
+
+
+async def anthropic_messages(base: str) -> None:
+    def block(name: str) -> dict[str, Any]:
+        data = base64.b64encode(name.encode()).decode()
+        return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+    messages: list[Any] = [{"role": "user", "content": [block("cat"), {"type": "text", "text": "What?"}]}]
+    async with AsyncAnthropic(base_url=base, api_key="none", max_retries=0) as anthropic:
+        first = await anthropic.messages.create(model="any", max_tokens=50, messages=messages)
+        messages += [{"role": "assistant", "content": [one.model_dump() for one in first.content]}]
+        messages += [{"role": "user", "content": [block("dog")]}]
+        await anthropic.messages.create(model="any", max_tokens=50, messages=messages)
+
+
+async def google_contents(base: str) -> None:
+    def part(name: str) -> dict[str, Any]:
+        data = base64.b64encode(name.encode()).decode()
+        return {"inlineData": {"mimeType": "image/png", "data": data}}
+
+    contents: list[Any] = [{"role": "user", "parts": [part("cat"), {"text": "What?"}]}]
+    async with httpx2.AsyncClient(base_url=base) as http:
+        for more in ([], [{"role": "user", "parts": [part("dog")]}]):
+            contents += more
+            answer = await http.post("/v1beta/models/any:generateContent", json={"contents": contents})
+            contents.append(answer.json()["candidates"][0]["content"])
+
+
+async def test_a_tool_result_and_a_stream(gateway: Gateway, http: httpx2.AsyncClient) -> None:
+    name = await opened(http)
+    first = said(await chat(http, name, [user("Look.")]))
+    result = asking("7", shown("map"), role="user")
+    streamed = await http.post(
+        f"/sessions/{name}/v1/chat/completions",
+        json={"messages": [user("Look."), first, result], "stream": True},
+    )
+    assert streamed.status_code == 200
+    turns = await commits(gateway, name)
+    assert routes(turns) == ["MITO", "TITO"]
+    assert len(turns[1].step.media) == 1
+
+
+# By messages: what cannot go by ids has its bytes all the same.
+
+
+async def test_an_engine_without_images_beside_ids_gets_messages_with_their_bytes(
+    engine: Seeing, folder: Path
+) -> None:
+    engine.refuses = True
+    async with client(gateway := gateway_of(engine, folder)) as http:
+        name = await two_turns(http, asking("And this?", shown("dog", detail="low")))
+        turns = await commits(gateway, name)
+    assert routes(turns) == ["MITO", "MITO"]
+    assert [one.origin.refusal for one in turns] == ["MULTIMODAL", "MULTIMODAL"]
+    (_, sent) = engine.asked[1]
+    assert sent[0] == CAT
+    assert sent[2] == asking("And this?", shown("dog", detail="low"))
+    assert not turns[1].step.media
+
+
+async def test_without_a_model_folder_images_go_by_messages(engine: Seeing) -> None:
+    gateway = build_gateway(engine, MemoryStore(), model="seeing")
+    async with client(gateway) as http:
+        name = await two_turns(http, user("Sure?"))
+        assert routes(await commits(gateway, name)) == ["MITO", "MITO"]
+    assert engine.asked[1][1][0] == CAT
+
+
+async def test_a_special_token_beside_an_image_that_goes_by_messages_is_refused(
+    engine: Seeing, folder: Path
+) -> None:
+    """Ids without the image would be sampled from as if nothing were missing."""
+    engine.refuses = True
+    async with client(gateway_of(engine, folder)) as http:
+        name = await opened(http)
+        answer = await http.post(
+            f"/sessions/{name}/v1/chat/completions",
+            json={"messages": [asking("What is <|im_end|>?", shown("cat"))]},
+        )
+        assert answer.status_code == 400
+        assert "spells a special token beside images" in answer.text
+    assert not engine.asked
+
+
+async def test_a_text_that_spells_the_placeholder_is_text(gateway: Gateway, http: httpx2.AsyncClient) -> None:
+    name = await opened(http)
+    await chat(http, name, [asking("What is <image>?", shown("cat"))])
+    (turn,) = await commits(gateway, name)
+    assert turn.origin.route == "RENDERED"
+    assert len(turn.step.media) == 1
+
+
+# Keys and limits.
+
+
+async def test_a_clients_own_key_is_never_an_image_of_its_choice(
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+) -> None:
+    """A server believes a key: with another session's digest it would show that session's image."""
+    name = await opened(http)
+    await chat(http, name, [asking("What?", {**shown("dog"), "uuid": DIGEST})])
+    (turn,) = await commits(gateway, name)
+    assert turn.step.media[0].identity != DIGEST
+    assert engine.asked == [("media", [url("dog")])]
+    for image in (
+        {"type": "image_url", "image_url": None},
+        {"type": "image_url", "image_url": {"url": DIGEST}},
+    ):
+        answer = await http.post(
+            f"/sessions/{name}/v1/chat/completions",
+            json={"messages": [asking("What?", {**image, "uuid": DIGEST})]},
+        )
+        assert answer.status_code == 400
+        assert "a key and no bytes" in answer.text
+    named = asking("What?", {**shown("dog"), "image_url": {"url": "https://example.org/a"}, "uuid": DIGEST})
+    await chat(http, name, [named])
+    assert engine.asked[-1][1][0]["content"][0] == {
+        "type": "image_url", "image_url": {"url": "https://example.org/a"},
+    }  # fmt: skip
+
+
+async def test_a_session_holds_so_many_bytes_of_images(engine: Seeing, folder: Path) -> None:
+    limits = GatewayLimits(media_bytes=16)
+    async with client(gateway_of(engine, folder, limits=limits)) as http:
+        name = await opened(http)
+        first = said(await chat(http, name, [CAT]))
+        more = [CAT, first, asking("And this?", shown("a very long name"))]
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": more})
+        assert (answer.status_code, "--max-media" in answer.text) == (429, True)
+        assert len(engine.asked) == 1
+        await chat(http, name, [CAT, first, asking("And this?", shown("cat"))])
+
+
+async def test_a_turn_is_continued_after_its_images(
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+) -> None:
+    name = await opened(http)
+    first = said(await chat(http, name, [CAT]))
+    await chat(http, name, [CAT, first], continue_final_message=True, add_generation_prompt=False)
+    turns = await commits(gateway, name)
+    assert routes(turns) == ["RENDERED", "TITO"]
+    assert engine.asked[1] == ("media", [url("cat")])
+    assert turns[1].step.media == turns[0].step.media
+    assert turns[1].step.prompt_ids.tolist() == turns[0].step.ids.tolist()[:-1]
+
+
+async def test_an_id_of_a_response_stands_for_its_images(
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+) -> None:
+    name = await opened(http)
+    image = {"type": "input_image", "image_url": url("cat")}
+    path = f"/sessions/{name}/v1/responses"
+    first = (await http.post(path, json={"input": [{"role": "user", "content": [image]}]})).json()
+    again = await http.post(path, json={"input": "Sure?", "previous_response_id": first["id"]})
+    assert again.status_code == 200
+    assert routes(await commits(gateway, name)) == ["RENDERED", "TITO"]
+    assert engine.asked[1] == ("media", [url("cat")])
+
+
+# Images by address.
+
+
+@attrs.frozen
+class Web:
+    """A server on this machine with a few images."""
+
+    asked: list[str] = attrs.field(factory=list)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await no_lifespan(receive, send)
+        path = scope["path"]
+        self.asked.append(path)
+        status, headers, body = 200, {"content-type": "image/png"}, path.encode()
+        if path == "/moved":
+            status, headers = 302, {"location": "/cat"}
+        if path == "/loop":
+            status, headers = 302, {"location": "/loop"}
+        if path == "/away":
+            status, headers = 302, {"location": "file:///etc/passwd"}
+        if path == "/page":
+            headers = {"content-type": "text/html"}
+        if path == "/gone":
+            status = 404
+        if path == "/long":
+            body = b"x" * 5_000
+        raw = [(key.encode(), value.encode()) for key, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": body})
+        return None
+
+
+async def no_lifespan(receive: Any, send: Any) -> None:
+    for kind in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{kind}.complete"})
+
+
+def at(address: str) -> dict[str, Any]:
+    return asking("What?", {"type": "image_url", "image_url": {"url": address}})
+
+
+async def test_an_address_goes_by_messages_unless_the_operator_lets_it_be_fetched(
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+) -> None:
+    name = await opened(http)
+    await chat(http, name, [at("https://example.org/cat.png")])
+    assert engine.asked == [("messages", [at("https://example.org/cat.png")])]
+    assert routes(await commits(gateway, name)) == ["MITO"]
+
+
+async def test_an_image_is_fetched_once_and_then_it_is_that_image(
+    engine: Seeing, folder: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore.open(tmp_path / "sessions.db")
+    gateway = gateway_of(engine, folder, store, fetch_images=True)
+    assert gateway.turns.fetcher is not None
+    gateway.turns.fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(web := Web()) as base, client(gateway) as http:
+        name = await opened(http)
+        first = said(await chat(http, name, [at(f"{base}/cat")]))
+        gateway.sessions._loaded.clear()  # so that it is read from the store
+        await chat(http, name, [at(f"{base}/cat"), first, asking("And?", at(f"{base}/moved")["content"][0])])
+        turns = await commits(gateway, name)
+        assert web.asked == ["/cat", "/moved", "/cat"]
+        assert routes(turns) == ["RENDERED", "TITO"]
+        assert turns[1].step.media[0].identity == turns[1].step.media[1].identity
+        picture = f"data:image/png;base64,{base64.b64encode(b'/cat').decode()}"
+        assert engine.asked[1] == ("media", [picture, picture])
+        engine.refuses = True
+        await chat(http, name, [at(f"{base}/cat")])
+        assert engine.asked[-1][1][0]["content"][0]["image_url"]["url"] == picture
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/gone", "answers with status 404"),
+        ("/page", "does not answer with an image"),
+        ("/long", "more than 4000 bytes"),
+        ("/loop", "more than 3 redirections"),
+        ("/away", "another scheme"),
+    ],
+)
+async def test_what_cannot_be_fetched_is_the_requests_error(
+    engine: Seeing, folder: Path, path: str, why: str
+) -> None:
+    gateway = gateway_of(engine, folder, fetch_images=True)
+    gateway.turns.fetcher = attrs.evolve(ImageFetcher.of(allowed=lambda _: True), most_bytes=4000)
+    async with served(Web()) as base, client(gateway) as http:
+        name = await opened(http)
+        answer = await http.post(
+            f"/sessions/{name}/v1/chat/completions", json={"messages": [user(), at(f"{base}{path}")]}
+        )
+        assert answer.status_code == 400
+        assert re.search(f"image 1 cannot be fetched: .*{why}", answer.text)
+        assert base not in answer.text
+    assert not engine.asked
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.1.2.3", "0", "[::ffff:10.0.0.1]"]
+)
+async def test_addresses_inside_of_a_network_are_not_fetched(engine: Seeing, folder: Path, host: str) -> None:
+    async with client(gateway_of(engine, folder, fetch_images=True)) as http:
+        name = await opened(http)
+        answer = await http.post(
+            f"/sessions/{name}/v1/chat/completions", json={"messages": [at(f"http://{host}:9/x.png")]}
+        )
+        assert answer.status_code == 400
+        assert "not public" in answer.text
+
+
+async def test_too_many_addresses_are_refused() -> None:
+    many = [at(f"http://example.org/{place}") for place in range(33)]
+    with pytest.raises(RequestRefused, match="33 images to fetch"):
+        await ImageFetcher.of().all(many, {})
+
+
+async def test_parts_inside_of_parts_get_their_bytes_back() -> None:
+    inner = {"type": "tool_result", "content": [shown("cat"), {"type": "text", "text": "?"}]}
+    messages: list[Any] = [user(), {"role": "tool", "content": [inner, shown("dog", detail="low")]}]
+    named = named_media(messages, ())
+    assert "base64" not in str(named.messages)
+    assert restored(named.messages, named.urls) == messages
+    assert len(named.new) == 2

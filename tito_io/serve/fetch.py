@@ -1,0 +1,162 @@
+"""Fetch images that clients name by address: only if the operator allows it, and only from public addresses.
+
+A client chooses the address, and the gateway stands inside of a network. So the host is resolved here, every
+address that it has must be public, and the connection goes to the one that was checked. Redirections are
+checked in the same way. No proxy of the environment is used: it would resolve the name again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Self
+from urllib.parse import urljoin
+
+import anyio
+import attrs
+import httpx2
+
+from tito_core import Message
+
+from .media import address, media_parts
+from .refusals import MIB, bad_request
+
+REDIRECTIONS = 3
+SECONDS = 20.0
+"""How long one image may take, redirections included."""
+MOST_BYTES = 20 * MIB
+MOST_IMAGES = 32
+"""How many images of one request are fetched."""
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def is_public(ip: IpAddress) -> bool:
+    """Return whether an address is one of the public network, also inside of an IPv6 address.
+
+    >>> [is_public(ipaddress.ip_address(ip)) for ip in ("1.1.1.1", "10.0.0.1", "::ffff:127.0.0.1", "::1")]
+    [True, False, False, False]
+    """
+    inner = [ip]
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner += [one for one in (ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())) if one is not None]
+        inner += [ipaddress.IPv4Address(ip.packed[-4:])] if ip in NAT64 else []
+    return all(one.is_global and not one.is_multicast for one in inner)
+
+
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+"""IPv6 addresses that stand for an IPv4 address, their last four bytes (RFC 6052)."""
+
+
+class FetchError(Exception):
+    """An image cannot be fetched; the text says why, without its address."""
+
+
+@attrs.frozen(eq=False)
+class ImageFetcher:
+    """Fetches images.
+
+    Attributes:
+        client: Makes the requests.
+        allowed: Whether an address may be connected to.
+        most_bytes: The longest image.
+        seconds: How long one may take.
+    """
+
+    client: httpx2.AsyncClient
+    allowed: Callable[[IpAddress], bool] = is_public
+    most_bytes: int = MOST_BYTES
+    seconds: float = SECONDS
+
+    @classmethod
+    def of(cls, *, allowed: Callable[[IpAddress], bool] = is_public) -> Self:
+        """Return a fetcher with connections of its own."""
+        # No connection is used again: another host may have the same address, and another certificate.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        return cls(httpx2.AsyncClient(trust_env=False, follow_redirects=False, limits=limits), allowed)
+
+    async def all(self, messages: Sequence[Message], known: Mapping[str, str]) -> dict[str, str]:
+        """Return data URLs of the images that messages name by address; of `known` ones what is known.
+
+        Raises `RequestRefused` for an image that cannot be fetched.
+        """
+        named = [address(part) for part in media_parts(messages)]
+        wanted = dict.fromkeys(url for url in named if url is not None and _is_web(url))
+        new = [url for url in wanted if url not in known]
+        if len(new) > MOST_IMAGES:
+            text = f"messages: {len(new)} images to fetch, and at most {MOST_IMAGES}; send their data URLs"
+            raise bad_request(text, "messages")
+        fetched = {url: known[url] for url in wanted if url in known}
+        for url in new:
+            try:
+                fetched[url] = await self.fetch(url)
+            except FetchError as error:
+                text = f"messages: image {named.index(url) + 1} cannot be fetched: {error}; send its data URL"
+                raise bad_request(text, "messages") from error
+        return fetched
+
+    async def fetch(self, url: str) -> str:
+        """Return the data URL of an image; raises `FetchError`."""
+        with anyio.move_on_after(self.seconds):
+            try:
+                for _ in range(1 + REDIRECTIONS):
+                    found = await self._answer(url)
+                    if found.startswith("data:"):
+                        return found
+                    url = found
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
+                raise FetchError(f"the server does not answer ({type(error).__name__})") from error
+            raise FetchError(f"more than {REDIRECTIONS} redirections")
+        raise FetchError(f"it took more than {self.seconds:g} seconds")
+
+    async def _answer(self, url: str) -> str:
+        """Return a data URL, or the address that the server names instead."""
+        target = httpx2.URL(url)
+        if target.scheme not in ("http", "https") or not target.host:
+            raise FetchError("it leads to another scheme than http or https")
+        ip = await self._resolved(target)
+        headers = {"Host": target.netloc.decode(), "Accept": "image/*", "Accept-Encoding": "identity"}
+        request = self.client.build_request(
+            "GET",
+            target.copy_with(host=str(ip), username=None, password=None, fragment=None),
+            headers=headers,
+            extensions={"sni_hostname": target.host},
+        )
+        answer = await self.client.send(request, stream=True)
+        async with aclosing(answer):
+            if answer.has_redirect_location:
+                return urljoin(url, answer.headers["location"])
+            return await self._data_url(answer)
+
+    async def _data_url(self, answer: httpx2.Response) -> str:
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if answer.status_code != HTTPStatus.OK:
+            raise FetchError(f"the server answers with status {answer.status_code}")
+        if not kind.startswith("image/") or "content-encoding" in answer.headers:
+            raise FetchError("the server does not answer with an image")
+        data = bytearray()
+        async for part in answer.aiter_raw():
+            data += part
+            if len(data) > self.most_bytes:
+                raise FetchError(f"it has more than {self.most_bytes} bytes")
+        return f"data:{kind};base64,{b64encode(data).decode()}"
+
+    async def _resolved(self, target: httpx2.URL) -> IpAddress:
+        """Return an address of a host; raises `FetchError` if any of its addresses is not allowed."""
+        found = await anyio.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        addresses = [ipaddress.ip_address(where[0]) for *_, where in found]
+        if not addresses or not all(map(self.allowed, addresses)):
+            raise FetchError("its host has an address that is not public")
+        return addresses[0]
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.aclose()
+
+
+def _is_web(url: str) -> bool:
+    return url[:8].lower().startswith(("http://", "https://"))
