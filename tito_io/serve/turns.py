@@ -140,7 +140,8 @@ class TurnTaker:
         """
         session.check_limits()
         messages = _conversation(session, request)
-        if not is_multimodal(messages):
+        # Most messages are one text each: of a long conversation, only the others are looked into.
+        if not is_multimodal([one for one in messages if isinstance(one.get("content"), list)]):
             return NamedMedia(messages=messages)
         fetched = {} if self.fetcher is None else await self.fetcher.all(messages, session.addresses)
         name = partial(named_media, messages, session.media, fetched)
