@@ -185,3 +185,5 @@ GENERATED = Shape(
     message=lambda *_: None,  # its answers may have no text
 )
 """Before 0.30 this route repeats no ids. It takes nothing but ids, so their count is enough."""
+DERENDERED = attrs.evolve(GENERATED, must_echo=True, message=Check.message)
+"""The same route where the server makes the message, from 0.33 on."""

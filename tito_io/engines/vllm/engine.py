@@ -1,11 +1,12 @@
 """The vLLM adapter.
 
-Ids go in by one of four routes:
+Ids go in by one of five routes:
 
 - `completions` is meant for ids. The message is parsed here, in the output format that the model's
   vocabulary shows (see `replies/output_parser.py`).
 - `generate` reports more about each id: which weights sampled it, which experts it went through. Servers
   open it on demand.
+- `derender` is the same route with a message of the server's own parsers, from 0.33 on. It is not streamed.
 - `chat` uses a key that was made for splitting prefill from decoding. The server's own parsers make the
   message, so it suits models with another output format.
 - `tokens` is a route like `chat` that prime-rl adds to vLLM.
@@ -62,6 +63,7 @@ from .replies import ChatEndings
 from .routes import (
     CLOSED,
     ENDPOINTS,
+    GENERATE,
     RENDER,
     ROUTES,
     TOKENS,
@@ -70,6 +72,7 @@ from .routes import (
     Version,
     absent,
     check_constrains,
+    check_derenders,
     check_takes_media,
     closed,
 )
@@ -84,8 +87,8 @@ class VLLM(HttpEngine):
 
     Args:
         base_url: The server's address, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.
-        route: How ids go in: `completions` (default), `generate`, `chat`, `tokens`, or `auto`, which is
-            `generate` where the server has that open, else `completions`.
+        route: How ids go in: `completions` (default), `generate`, `derender`, `chat`, `tokens`, or `auto`,
+            which is `generate` where the server has that open, else `completions`.
         output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
             detects it from the vocabulary.
         max_model_len: The most ids of prompt and completion together; the server is asked where it is left
@@ -273,6 +276,8 @@ class VLLM(HttpEngine):
             # Only the server's own parser knows how to force such calls, and it runs on the chat route alone.
             turn = attrs.evolve(turn, watch=without_text(turn.watch))
             return self._noticed(await self._chat(turn, parser, "chat"), Notice.CONSTRAINED_BY_CHAT)
+        if self.route == "derender":
+            return await self._derender(turn, parser)
         tags = await (await parser.chosen()).tags()  # first: a failure must not lose a sampled turn
         turn = attrs.evolve(turn, watch=thinking_watch(turn.watch, tags, turn.ids))
         generates = self.route == "generate" or (
@@ -302,6 +307,9 @@ class VLLM(HttpEngine):
         turn = attrs.evolve(turn, watch=thinking_watch(turn.watch, tags, turn.ids))
         turn = await self._bound(turn, parser, ends_reasoning=True)
         reply = await self._shown(turn, media)
+        if self.route == "derender":
+            reply = reply if turn.watch is None else await self._whole(reply, turn.watch)
+            return await self._with_servers_message(reply, turn, parser)
         self._endings.learn(reply)
         decoded = reply.raw.get("output_mode") == "text"
         return await parser.parsed(reply, turn.sampling, tools=turn.tools, text=decoded)
@@ -331,9 +339,10 @@ class VLLM(HttpEngine):
         self, turn: TurnAfterIds, media: Sequence[PromptMedium], left_out: Collection[str]
     ) -> Reply:
         """Return the reply to ids and images, in which those `left_out` have no bytes."""
+        derenders = self.route == "derender"
+        path, shape = ENDPOINTS["derender" if derenders else "generate"]
         text = turn.watch is not None or bool(turn.sampling.stop)
-        path, shape = ENDPOINTS["generate"]
-        body = requests.generation(turn, text=text, echo=True)
+        body = requests.derendering(turn) if derenders else requests.generation(turn, text=text, echo=True)
         request = VllmRequest(
             wire=self._wire,
             path=path,
@@ -343,7 +352,7 @@ class VLLM(HttpEngine):
             question=Question(turn.sampling),
             media=tuple(media),
         )
-        return await self._send(request, turn.watch, "generate")
+        return await self._send(request, None if derenders else turn.watch, "generate")
 
     # Constrained turns.
 
@@ -422,6 +431,29 @@ class VLLM(HttpEngine):
         decoded = reply.raw.get("output_mode") == "text"
         return await parser.parsed(reply, turn.sampling, tools=turn.tools, text=decoded)
 
+    async def _derender(self, turn: TurnAfterIds, parser: TurnParser) -> Reply:
+        """Return a turn of the generate route with the message that the server makes of it."""
+        check_derenders(await self._known_version())
+        turn = await self._bound(turn, parser, ends_reasoning=True)
+        question = Question(turn.sampling, turn.ids, echo=True)
+        try:
+            reply = await self._reply("derender", requests.derendering(turn), question, turn.watch)
+        except EngineError as error:
+            if not closed(error):
+                raise
+            raise UnsupportedError(
+                f"{self._wire.where('POST', GENERATE)}: the route is closed; start the server with "
+                "--enable-scale-out, or pass route='completions'. Nothing was sampled",
+                error.answer,
+                parameter="route",
+            ) from error
+        return await self._with_servers_message(reply, turn, parser)
+
+    async def _with_servers_message(self, reply: Reply, turn: TurnAfterIds, parser: TurnParser) -> Reply:
+        """Return a reply with the right finish reason; of a harmony model, with the message of its ids."""
+        reply = self._endings.corrected(reply, turn.max_tokens)
+        return await parser.reparsed(reply, turn.sampling, tools=turn.tools)
+
     async def _complete(self, turn: TurnAfterIds, parser: TurnParser) -> Reply:
         """Return a turn of the completions route."""
         turn = await self._bound(turn, parser)
@@ -461,8 +493,7 @@ class VLLM(HttpEngine):
                 error.answer,
                 parameter="route",
             ) from error
-        reply = self._endings.corrected(reply, turn.max_tokens)
-        return await parser.reparsed(reply, turn.sampling, tools=turn.tools)
+        return await self._with_servers_message(reply, turn, parser)
 
     async def _reply(
         self, route: str, body: Mapping[str, Any], question: Question, watch: Watch | None
@@ -479,7 +510,10 @@ class VLLM(HttpEngine):
         )
         if watch is None or route == "completions" or (await self._known_version()).streams(route):
             return await self._send(request, watch, route)
-        reply = await self._send(request, None, route)
+        return await self._whole(await self._send(request, None, route), watch)
+
+    async def _whole(self, reply: Reply, watch: Watch) -> Reply:
+        """Pass a reply that was not streamed on in one piece."""
         for index, one in enumerate((reply, *reply.siblings)):
             await watch(Delta(ids=one.completion_ids, logprobs=one.logprobs, text=one.text, index=index))
         return self._noticed(reply, Notice.WHOLE)

@@ -24,7 +24,8 @@ OWNED = frozenset(
         *("content_parts", "continue_final_message", "detokenize", "echo", "features", "flat_logprobs"),
         *("include_reasoning", "kv_transfer_params", "logprob_token_ids", "logprobs"),
         *("max_completion_tokens", "max_tokens", "messages", "model", "n", "output_kind", "output_mode"),
-        *("prompt", "prompt_embeds", "return_token_ids", "return_tokens_as_token_ids", "sampling_params"),
+        *("parse_context", "prompt", "prompt_embeds", "return_token_ids", "return_tokens_as_token_ids"),
+        *("return_weight_versions", "sampling_params"),
         *("seed", "stop", "stop_token_ids", "stream", "stream_options", "suffix", "temperature", "token_ids"),
         *("tokens", "tools", "top_logprobs", "truncate_prompt_tokens", "use_beam_search"),
     )
@@ -57,6 +58,9 @@ WITHIN = frozenset(
 PLACEHOLDER = ({"role": "user", "content": "."},)
 """The conversation of a request by ids on a route that demands messages and does not use them."""
 
+WEIGHTS = {"return_weight_versions": True}
+"""Asks which weights sampled which ids. Servers before 0.33 ignore the key; the generate route needs none."""
+
 OWN_ERRORS = re.compile(
     r"default chat template is no longer allowed"
     r"|--trust-request-chat-template|chat template kwargs from request"
@@ -73,7 +77,8 @@ have another type. What is in doubt is an error: an outage must never pass for "
 def chat(model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling) -> dict[str, Any]:
     """Return the body that requests a turn after messages."""
     body = {"model": model, "messages": wire_messages(messages, REASONING), **rendering_keys(rendering)}
-    return {**body, **_sampling(sampling, sampling.max_tokens), "logprobs": True, "return_token_ids": True}
+    asked = {"logprobs": True, "return_token_ids": True, **WEIGHTS}
+    return {**body, **_sampling(sampling, sampling.max_tokens), **asked}
 
 
 def native_constraint(constraint: Constraint) -> dict[str, Any]:
@@ -168,12 +173,26 @@ def generation(turn: TurnAfterIds, *, text: bool, echo: bool) -> dict[str, Any]:
     return {**beside, **fixed, "return_token_ids": echo, "output_mode": "text" if text else "tokens"}
 
 
+def derendering(turn: TurnAfterIds) -> dict[str, Any]:
+    """Return the body that requests a turn after ids and the message that the server's parsers make of it.
+
+    A server with parsers demands `parse_context`. Reasoning must be included: without it the answer has
+    neither ids nor log-probabilities.
+    """
+    rendering = turn.rendering or Rendering()
+    context = {"include_reasoning": True, "parallel_tool_calls": True, **rendering_keys(rendering)}
+    if rendering.tools:
+        context["tool_choice"] = "auto"
+    body = generation(turn, text=False, echo=True)
+    return {**body, "output_mode": "derender", "parse_context": context}
+
+
 def _id_keys(*, echo: bool) -> dict[str, bool]:
     """Return the keys that make sampled ids come back; with `echo`, the prompt's too.
 
     One key requests both. The other makes log-probabilities name the ids that they belong to.
     """
-    return {"return_tokens_as_token_ids": True, **({"return_token_ids": True} if echo else {})}
+    return {"return_tokens_as_token_ids": True, **({"return_token_ids": True} if echo else {}), **WEIGHTS}
 
 
 def _sampling(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:

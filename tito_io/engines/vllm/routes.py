@@ -16,15 +16,15 @@ import attrs
 from tito_io.engines.errors import Complaint
 from tito_io.engines.media import unsupported
 from tito_io.engines.protocol import EngineError, UnsupportedError
-from tito_io.engines.replies.shapes import CHATTED, COMPLETED, GENERATED, Shape
+from tito_io.engines.replies.shapes import CHATTED, COMPLETED, DERENDERED, GENERATED, Shape
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 RENDER = CHAT + "/render"
 """The route that answers the ids of a chat, images expanded, and where those stand."""
 GENERATE, TOKENS = "/inference/v1/generate", "/v1/chat/completions/tokens"
 
-Route = Literal["completions", "chat", "generate", "tokens", "auto"]
-ROUTES: tuple[Route, ...] = ("completions", "chat", "generate", "tokens", "auto")
+Route = Literal["completions", "chat", "generate", "derender", "tokens", "auto"]
+ROUTES: tuple[Route, ...] = ("completions", "chat", "generate", "derender", "tokens", "auto")
 
 CLOSED = (
     "takes images beside ids by its generate route alone, which is closed: start it with --enable-scale-out"
@@ -39,6 +39,7 @@ ENDPOINTS: Mapping[str, tuple[str, Shape]] = {
     "tokens": (TOKENS, CHATTED),
     "completions": (COMPLETIONS, COMPLETED),
     "generate": (GENERATE, GENERATED),
+    "derender": (GENERATE, DERENDERED),
 }
 """Each route's path, and the shape of its answers."""
 
@@ -119,8 +120,11 @@ class Version:
         """Whether a route streams every id.
 
         Before 0.13 the chat route dropped chunks in which a parser held everything back, with their ids,
-        before 0.31 with their log-probabilities. The generate route streams from 0.20 on.
+        before 0.31 with their log-probabilities. The generate route streams from 0.20 on, and never with a
+        message.
         """
+        if route == "derender":
+            return False
         return self.at_least(0, 31) if route in ("chat", "tokens") else self.at_least(0, 20)
 
     @property
@@ -139,12 +143,23 @@ def check_takes_media(route: str, version: Version) -> None:
     Other routes than `generate` take placeholders for text, and answer 200. How a server before 0.32 reads
     `content_parts` is not known.
     """
-    if route not in ("generate", "auto"):
+    if route not in ("generate", "derender", "auto"):
         raise unsupported(
-            "vLLM", f"takes images beside ids by route='generate' or 'auto', and this is {route!r}"
+            "vLLM",
+            f"takes images beside ids by its routes generate, derender and auto, and this is {route!r}",
         )
     if not version.at_least(0, 32):
         raise unsupported("vLLM", f"takes images beside ids from 0.32 on, and this is {version.text}")
+
+
+def check_derenders(version: Version) -> None:
+    """Raise `UnsupportedError` for a server whose generate route makes no messages."""
+    if not version.at_least(0, 33):
+        raise UnsupportedError(
+            f"route is 'derender', and vLLM {version.text} makes no messages of ids, which came with 0.33: "
+            "pass 'completions' or 'chat'. Nothing was sent",
+            parameter="route",
+        )
 
 
 def check_constrains(version: Version) -> None:

@@ -370,7 +370,7 @@ async def test_an_answer_without_ranges_is_an_error_with_the_reply() -> None:
 
 async def test_the_embedded_engine_is_refused_by_name() -> None:
     engine = embedded()
-    with pytest.raises(MediaUnsupportedError, match="vLLM takes images beside ids by route='generate'"):
+    with pytest.raises(MediaUnsupportedError, match="vLLM takes images beside ids by its routes generate"):
         await sample_with_media(engine, [PAD], [medium("a", 0)], Sampling(max_tokens=1))
     await engine.aclose()
 

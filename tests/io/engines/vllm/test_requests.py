@@ -55,6 +55,7 @@ async def test_messages_go_to_the_chat_route_with_all_that_they_are_rendered_wit
             **SAMPLED,
             "logprobs": True,
             "return_token_ids": True,
+            "return_weight_versions": True,
         }
     ]
 
@@ -63,6 +64,7 @@ async def test_what_was_not_said_is_not_sent() -> None:
     engine, mock = mocked({CHAT: chat_answer()})
     await engine.from_messages(HELLO, Rendering(), Sampling())
     sent = {"model": "m", "messages": HELLO, "logprobs": True, "return_token_ids": True}
+    sent["return_weight_versions"] = True
     assert mock.bodies(CHAT) == [sent]
 
 
@@ -92,6 +94,7 @@ async def test_ids_go_to_the_completions_route_as_they_are() -> None:
             "logprobs": 0,
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
+            "return_weight_versions": True,
         }
     ]
 
