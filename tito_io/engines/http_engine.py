@@ -112,11 +112,6 @@ class TurnAfterIds:
     max_tokens: int | None
     watch: Watch | None
 
-    @property
-    def tools(self) -> bool:
-        """Whether the completion may hold tool calls: there are tools, or it is unknown whether there are."""
-        return self.rendering is None or bool(self.rendering.tools)
-
 
 class HttpEngine(Closing):
     """What the adapters of HTTP engines share; nothing is sent before a method is called.

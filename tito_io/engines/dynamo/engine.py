@@ -24,7 +24,6 @@ import attrs
 from tito_core import Ids, InputError, Message, TokenizeFn
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
 from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
-from tito_io.engines.replies.output_parser import thinking_watch
 from tito_io.families.family import Family
 
 from . import requests
@@ -85,7 +84,7 @@ class Dynamo(HttpEngine):
         self.family = family
         self._tokenize_fn = tokenize_fn
         self._options = DynamoOptions(logprobs=logprobs, routed_experts=routed_experts)
-        self._reader = MessageReader(family) if family else None
+        self._reader = MessageReader.of(family, self.render) if family else None
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -124,7 +123,7 @@ class Dynamo(HttpEngine):
         model = await self.served()
         body = requests.chat(model.name, messages, rendering, sampling, self._options)
         request = self._request("chat", body, self._options, None)
-        return await self._turn(request, watch, tools=bool(rendering.tools))
+        return await self._turn(request, watch, rendering)
 
     async def _vocabulary_size(self) -> int | None:
         return self.vocab_size or (self.family.vocab_size if self.family else None)
@@ -137,7 +136,7 @@ class Dynamo(HttpEngine):
         options = attrs.evolve(self._options, echo=self.route not in self._echoing)
         body = (requests.chat_after_ids if self.route == "chat" else requests.completion)(turn, options)
         request = self._request(self.route, body, options, turn.ids)
-        return await self._turn(request, turn.watch, tools=turn.tools)
+        return await self._turn(request, turn.watch, turn.rendering)
 
     def _request(
         self, route: Route, body: Mapping[str, Any], options: DynamoOptions, sent: Ids | None
@@ -152,10 +151,10 @@ class Dynamo(HttpEngine):
             sent=sent,
         )
 
-    async def _turn(self, request: DynamoRequest, watch: Watch | None, *, tools: bool) -> Reply:
+    async def _turn(self, request: DynamoRequest, watch: Watch | None, rendering: Rendering | None) -> Reply:
         if self._reader is not None:
-            tags = await self._reader.parser.tags()  # first: a failure must not lose a sampled turn
-            if request.route == "completions" and request.sent is not None:
-                watch = thinking_watch(watch, tags, request.sent)
+            ready = await self._reader.parser.ready(watch, rendering, request.sent or ())
+            if request.route == "completions":
+                watch = ready
         reply = await self._send(request, watch, request.route)
-        return flagged(reply) if self._reader is None else await self._reader.checked(reply, tools=tools)
+        return flagged(reply) if self._reader is None else await self._reader.checked(reply, rendering)

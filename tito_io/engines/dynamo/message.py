@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
 from tito_core import Message
-from tito_io.engines.protocol import Reply
+from tito_io.engines.protocol import Rendering, Reply
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
 from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, with_message
+from tito_io.engines.replies.template_calls import Render, TemplateCalls
 from tito_io.families.family import Family
 
 from .replies import DynamoNotice
@@ -31,11 +32,15 @@ class MessageReader:
     """Parses messages from ids with a model folder."""
 
     family: Family
-    parser: Hermes = attrs.field(
-        init=False, default=attrs.Factory(lambda self: Hermes(LocalTokenizer(self.family)), takes_self=True)
-    )
+    parser: Hermes
 
-    async def checked(self, reply: Reply, *, tools: bool) -> Reply:
+    @classmethod
+    def of(cls, family: Family, render: Render) -> Self:
+        """Return the reader of a folder; `render` asks its template."""
+        tokenizer = LocalTokenizer(family)
+        return cls(family, Hermes(tokenizer, calls=TemplateCalls(tokenizer, render)))
+
+    async def checked(self, reply: Reply, rendering: Rendering | None) -> Reply:
         """Return a reply with a message that holds everything that was sampled."""
         message, notices = reply.message, reply.notices
         if message is not None:
@@ -45,7 +50,7 @@ class MessageReader:
             notices = (*notices, DynamoNotice.READ_FROM_IDS)
         text, whole = _until_stop(reply, self.family.decode), not isinstance(reply.stop_reason, str)
         parsed = await self.parser.parsed(
-            reply.prompt_ids, _ids_before_stop(reply), text, whole=whole, tools=tools
+            reply.prompt_ids, _ids_before_stop(reply), text, whole=whole, rendering=rendering
         )
         return with_message(attrs.evolve(reply, notices=notices), parsed, f"call-{reply.raw.get('id')}")
 

@@ -128,11 +128,15 @@ class ParsedMessage:
         reasoning: The reasoning; None without any.
         content: The other text.
         calls: Names and arguments of tool calls; the arguments are JSON exactly as sampled.
+        ids: The ids of the calls that were sampled with one; empty if none was.
+        notices: What of the text was not read as it may have been meant.
     """
 
     reasoning: str | None
     content: str
     calls: tuple[tuple[str, str], ...] = ()
+    ids: tuple[str | None, ...] = ()
+    notices: tuple[str, ...] = ()
 
     def message(self, key: str) -> dict[str, Any]:
         """Return the assistant message; `key` begins the ids of its calls.
@@ -143,9 +147,12 @@ class ParsedMessage:
         if self.reasoning is not None:
             message["reasoning"] = self.reasoning
         if self.calls:
+            named = [
+                one or f"{key}-{place}" for place, (_, one) in enumerate(zip_longest(self.calls, self.ids))
+            ]
             message["tool_calls"] = [
-                {"id": f"{key}-{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
-                for i, (name, arguments) in enumerate(self.calls)
+                {"id": one, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for one, (name, arguments) in zip(named, self.calls, strict=True)
             ]
         return message
 
@@ -157,8 +164,7 @@ def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bo
     >>> parse(text, Tags().marks(text))
     ParsedMessage(reasoning='hm', content='So:', calls=(('f', '{"a":1}'),))
     """
-    thoughts = [mark for mark in marks if mark.tag in (THINK, THOUGHT)]
-    reasoning, begin = _thought(text, thoughts, thinking=thinking)
+    reasoning, begin = thought(text, marks, thinking=thinking)
     pieces, calls = [], []
     tags = [mark for mark in marks if mark.start >= begin and mark.tag in (CALL, CALLED)] if tools else []
     for opening, closing in zip_longest(tags, tags[1:]):
@@ -173,12 +179,12 @@ def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bo
     return ParsedMessage(reasoning or None, _joined(pieces, after=reasoning is not None), tuple(calls))
 
 
-def _thought(text: str, marks: Sequence[Mark], *, thinking: bool) -> tuple[str | None, int]:
+def thought(text: str, tags: Sequence[Mark], *, thinking: bool) -> tuple[str | None, int]:
     """Return the reasoning and where the rest begins; None where there is no reasoning.
 
     Reasoning that is closed but not opened was opened by the prompt.
     """
-    begin = 0
+    marks, begin = [mark for mark in tags if mark.tag in (THINK, THOUGHT)], 0
     if not thinking:
         if not marks or (marks[0].tag == THINK and text[: marks[0].start].strip()):
             return None, 0

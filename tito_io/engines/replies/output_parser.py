@@ -7,32 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import attrs
 
 from tito_core import InputError
-from tito_io.engines.protocol import Delta, Reply, RequestError, Watch
+from tito_io.engines.protocol import Delta, Rendering, Reply, RequestError, Watch
 
 from . import harmony, hermes
 from .harmony import ANY_MARKER, CALLS, END, MARKERS, MESSAGE, RETURN, START
 from .hermes import TAGS, Mark, ParsedMessage, Tags
+from .template_calls import (
+    KEPT,
+    AsyncTokenizer,
+    CallTextFilter,
+    LearnedCalls,
+    Render,
+    TemplateCalls,
+    is_hermes,
+    spelled_places,
+)
 
 if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
     from tito_io.families import Family
 
 OutputFormat = Literal["hermes", "harmony"]
 """How a model writes reasoning and tool calls."""
-
-
-class AsyncTokenizer(Protocol):
-    """A tokenizer that is asked asynchronously."""
-
-    async def encode(self, text: str) -> Sequence[int]:
-        """Return the ids of a text alone, nothing added; the text of a special token is that token."""
-
-    async def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens included."""
 
 
 @attrs.frozen
@@ -69,28 +69,93 @@ class OutputParser:
         """
         raise NotImplementedError
 
+    async def ready(
+        self, watch: Watch | None, rendering: Rendering | None, prompt_ids: Sequence[int]
+    ) -> Watch | None:
+        """Ask for what is needed to read a turn, before it is sampled: a failure then loses no turn.
+
+        Returns the `watch` whose deltas say whether the prompt leaves reasoning open, and bring no text of
+        calls that is not known as such.
+        """
+        del rendering
+        return thinking_watch(watch, await self.tags(), prompt_ids)
+
     async def parsed(
-        self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
+        self,
+        prompt_ids: Sequence[int],
+        ids: Sequence[int],
+        text: str,
+        *,
+        whole: bool,
+        rendering: Rendering | None,
     ) -> ParsedMessage:
         """Return a completion as reasoning, content and tool calls.
 
         `text` is the completion's, special tokens included; `whole` is False where a stop string cut it
-        shorter than its ids. Without `tools` no text is read as a tool call.
+        shorter than its ids. Where the `rendering` has no tools no text is read as a tool call; it is None
+        where that is unknown.
         """
         raise NotImplementedError
 
 
 @attrs.define
 class Hermes(OutputParser):
-    """Parser of the Hermes format, which Qwen and many others write; see `hermes`."""
+    """Parser of the Hermes format, which Qwen and many others write; see `hermes`.
+
+    Attributes:
+        calls: Reads calls in the syntax of the model's own template, where that is another one; None where
+            nothing renders.
+    """
+
+    calls: TemplateCalls | None = None
+
+    async def ready(
+        self, watch: Watch | None, rendering: Rendering | None, prompt_ids: Sequence[int]
+    ) -> Watch | None:
+        """Ask for the tags and, if there are tools, how the template writes calls."""
+        found = await self._own_syntax(rendering)
+        watching = watch if watch is None or found is None else CallTextFilter(watch, found.syntax)
+        return await super().ready(watching, rendering, prompt_ids)
+
+    async def _own_syntax(self, rendering: Rendering | None) -> LearnedCalls | None:
+        """Return the syntax in which the template writes calls, if it is not the Hermes format."""
+        if self.calls is None or rendering is None or not rendering.tools:
+            return None
+        found = await self.calls.learn(rendering)
+        return None if found is None or is_hermes(found.syntax) else found
 
     async def parsed(
-        self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
+        self,
+        prompt_ids: Sequence[int],
+        ids: Sequence[int],
+        text: str,
+        *,
+        whole: bool,
+        rendering: Rendering | None,
     ) -> ParsedMessage:
         """Return a completion as reasoning, content and tool calls."""
         tags = await self.tags()
         marks = await sampled_marks(self.tokenizer, tags, ids, text, whole=whole)
-        return hermes.parse(text, marks, thinking=tags.thinking(prompt_ids), tools=tools)
+        thinking = tags.thinking(prompt_ids)
+        found = hermes.parse(text, marks, thinking=thinking, tools=may_call(rendering))
+        learned = None if found.calls else await self._own_syntax(rendering)
+        if learned is None or self.calls is None or rendering is None:
+            return found
+        _, begin = hermes.thought(text, marks, thinking=thinking)
+        own = await sampled_marks(self.tokenizer, learned.tags, ids, text, whole=whole)
+        spelled = spelled_places(text, learned.tags, own, begin)
+        content, calls = learned.syntax.read(text[begin:], rendering.tools, spelled)
+        if not calls:
+            return found
+        read = attrs.evolve(
+            found,
+            content=content if begin == 0 else content.lstrip("\n"),
+            calls=tuple((call.name, call.arguments) for call in calls),
+            ids=tuple(call.id for call in calls),
+        )
+        if await self.calls.checked(learned, read.message("call"), calls, rendering):
+            return read
+        return attrs.evolve(found, notices=(KEPT,))
 
     async def tags(self) -> Tags:
         """Return the ids of those tags and line breaks that are single tokens."""
@@ -128,7 +193,13 @@ class Harmony(OutputParser):
         return tags.ids[RETURN], tags.ids[CALLS]
 
     async def parsed(
-        self, prompt_ids: Sequence[int], ids: Sequence[int], text: str, *, whole: bool, tools: bool
+        self,
+        prompt_ids: Sequence[int],
+        ids: Sequence[int],
+        text: str,
+        *,
+        whole: bool,
+        rendering: Rendering | None,
     ) -> ParsedMessage:
         """Return a completion as reasoning, content and tool calls."""
         tags = await self.tags()
@@ -136,7 +207,8 @@ class Harmony(OutputParser):
         # Most servers leave the text of a stop token out; those that do not are made equal to them.
         before_end, text = list(ids[:-1]) if end else list(ids), text.removesuffix(end)
         marks = await sampled_marks(self.tokenizer, tags, before_end, text, whole=whole)
-        return harmony.parse(text, marks, opened=await self._opened(prompt_ids), end=end, tools=tools)
+        opened = await self._opened(prompt_ids)
+        return harmony.parse(text, marks, opened=opened, end=end, tools=may_call(rendering))
 
     async def _opened(self, prompt_ids: Sequence[int]) -> str:
         """Return the header of the message that the prompt leaves open, up to `<|message|>` if it has that.
@@ -156,16 +228,25 @@ class Harmony(OutputParser):
         return ""
 
 
-async def choose_parser(tokenizer: AsyncTokenizer, output_format: OutputFormat | None) -> OutputParser:
+def may_call(rendering: Rendering | None) -> bool:
+    """Return whether a completion may hold calls: there are tools, or it is unknown whether there are."""
+    return rendering is None or bool(rendering.tools)
+
+
+async def choose_parser(
+    tokenizer: AsyncTokenizer, output_format: OutputFormat | None, render: Render | None = None
+) -> OutputParser:
     """Return the parser of `output_format`; where that is None, of the format that the vocabulary shows.
 
-    A server without a tokenizer route cannot show one, and its model is taken for a Hermes model.
+    A server without a tokenizer route cannot show one, and its model is taken for a Hermes model. With
+    `render`, calls in another syntax are read in that of the chat template, unless a format is given.
     """
     parser = Harmony(tokenizer)
     if output_format is not None:
         return parser if output_format == "harmony" else Hermes(tokenizer)
+    other = Hermes(tokenizer, calls=None if render is None else TemplateCalls(tokenizer, render))
     try:
-        return parser if await parser.supported() else Hermes(tokenizer)
+        return parser if await parser.supported() else other
     except RequestError as error:
         if error.answer is None or error.answer.status != HTTPStatus.NOT_FOUND:
             raise
@@ -201,16 +282,19 @@ def with_message(reply: Reply, parsed: ParsedMessage, call_key: str) -> Reply:
     finish = reply.finish_reason
     if not reply.truncated:
         finish = "tool_calls" if parsed.calls else "stop"
-    return attrs.evolve(reply, message=parsed.message(call_key), finish_reason=finish)
+    notices = (*reply.notices, *parsed.notices)
+    return attrs.evolve(reply, message=parsed.message(call_key), finish_reason=finish, notices=notices)
 
 
-async def with_messages(parser: OutputParser, reply: Reply, call_key: str, *, tools: bool) -> Reply:
+async def with_messages(
+    parser: OutputParser, reply: Reply, call_key: str, *, rendering: Rendering | None
+) -> Reply:
     """Return a reply, and its siblings, with the messages that their ids spell."""
     turns = []
     for place, turn in enumerate((attrs.evolve(reply, siblings=()), *reply.siblings)):
         whole = not isinstance(turn.stop_reason, str)
         parsed = await parser.parsed(
-            turn.prompt_ids, turn.completion_ids, turn.text, whole=whole, tools=tools
+            turn.prompt_ids, turn.completion_ids, turn.text, whole=whole, rendering=rendering
         )
         turns.append(with_message(turn, parsed, f"{call_key}.{place}" if place else call_key))
     return attrs.evolve(turns[0], siblings=tuple(turns[1:]))

@@ -54,7 +54,6 @@ from tito_io.engines.replies.output_parser import (
     OutputParser,
     check_format,
     choose_parser,
-    thinking_watch,
     with_messages,
 )
 from tito_io.engines.served_tokenizer import ServedTokenizer
@@ -258,9 +257,8 @@ class SGLang(HttpEngine):
             await self._check_chat_streams(turn.watch)
             return await self._reply("chat", requests.chat_after_ids(turn), question, turn.watch)
         if self._parser is None:
-            self._parser = await choose_parser(self._tokenizer, self._output_format)
-        tags = await self._parser.tags()  # first: a failure must not lose a sampled turn
-        watch = thinking_watch(turn.watch, tags, turn.ids)
+            self._parser = await choose_parser(self._tokenizer, self._output_format, self.render)
+        watch = await self._parser.ready(turn.watch, turn.rendering, turn.ids)
         turn = await self._bound(turn, self._parser)
         if route == "generate":
             body = requests.generation(turn, echo=question.echo)
@@ -268,7 +266,9 @@ class SGLang(HttpEngine):
             body = requests.completion(turn)
         reply = await self._reply(route, body, question, watch)
         # `/generate` gives no id of the answer from which the ids of calls could be made.
-        return await with_messages(self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", tools=turn.tools)
+        return await with_messages(
+            self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering
+        )
 
     async def _check_media(self, media: Sequence[PromptMedium]) -> None:
         """Raise `MediaUnsupportedError` for media that this server does not take beside ids.
@@ -293,9 +293,8 @@ class SGLang(HttpEngine):
     async def _sample_with_media(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
         """Sample a turn by `/generate`; the bytes of all images go with every turn."""
         if self._parser is None:
-            self._parser = await choose_parser(self._tokenizer, self._output_format)
-        tags = await self._parser.tags()  # first: a failure must not lose a sampled turn
-        watch = thinking_watch(turn.watch, tags, turn.ids)
+            self._parser = await choose_parser(self._tokenizer, self._output_format, self.render)
+        watch = await self._parser.ready(turn.watch, turn.rendering, turn.ids)
         turn = await self._bound(turn, self._parser)
         try:
             reply = await self._shown(turn, media, watch)
@@ -307,7 +306,9 @@ class SGLang(HttpEngine):
             reply = await self._shown(attrs.evolve(turn, max_tokens=room), media, watch)
         reply = checked_reply(self._check(PATHS["generate"], reply.raw), reply, turn.ids, media, None)
         reply = attrs.evolve(reply, notices=(*reply.notices, MEDIA_SENT))
-        return await with_messages(self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", tools=turn.tools)
+        return await with_messages(
+            self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering
+        )
 
     async def _shown(self, turn: TurnAfterIds, media: Sequence[PromptMedium], watch: Watch | None) -> Reply:
         """Return the reply to ids and images."""

@@ -49,7 +49,6 @@ from tito_io.engines.replies.output_parser import (
     Harmony,
     OutputFormat,
     check_format,
-    thinking_watch,
     without_text,
 )
 from tito_io.engines.served_tokenizer import TOKENIZE, ServedTokenizer
@@ -207,7 +206,7 @@ class VLLM(HttpEngine):
         room = None if model.max_model_len is None else model.max_model_len - len(reply.prompt_ids)
         limits = [size for size in (room, sampling.max_tokens) if size is not None]
         reply = self._endings.corrected(reply, min(limits, default=None))
-        return await parser.reparsed(reply, stopping, tools=bool(rendering.tools))
+        return await parser.reparsed(reply, stopping, rendering=rendering)
 
     async def served(self) -> ServedModel:
         """Return the model in use; the server is asked once, unless its name and context were passed.
@@ -278,8 +277,8 @@ class VLLM(HttpEngine):
             return self._noticed(await self._chat(turn, parser, "chat"), Notice.CONSTRAINED_BY_CHAT)
         if self.route == "derender":
             return await self._derender(turn, parser)
-        tags = await (await parser.chosen()).tags()  # first: a failure must not lose a sampled turn
-        turn = attrs.evolve(turn, watch=thinking_watch(turn.watch, tags, turn.ids))
+        watch = await (await parser.chosen()).ready(turn.watch, turn.rendering, turn.ids)
+        turn = attrs.evolve(turn, watch=watch)
         generates = self.route == "generate" or (
             self.route == "auto" and (await self._known_version()).at_least(0, 11)
         )
@@ -303,8 +302,8 @@ class VLLM(HttpEngine):
         turn = attrs.evolve(turn, sampling=await parser.with_stops(turn.sampling))
         if turn.sampling.constraint is not None and await self._format(turn.sampling, turn.rendering) is None:
             raise unsupported("vLLM", "constrains this model's tool calls by its chat route alone")
-        tags = await (await parser.chosen()).tags()  # first: a failure must not lose a sampled turn
-        turn = attrs.evolve(turn, watch=thinking_watch(turn.watch, tags, turn.ids))
+        watch = await (await parser.chosen()).ready(turn.watch, turn.rendering, turn.ids)
+        turn = attrs.evolve(turn, watch=watch)
         turn = await self._bound(turn, parser, ends_reasoning=True)
         reply = await self._shown(turn, media)
         if self.route == "derender":
@@ -312,7 +311,7 @@ class VLLM(HttpEngine):
             return await self._with_servers_message(reply, turn, parser)
         self._endings.learn(reply)
         decoded = reply.raw.get("output_mode") == "text"
-        return await parser.parsed(reply, turn.sampling, tools=turn.tools, text=decoded)
+        return await parser.parsed(reply, turn.sampling, rendering=turn.rendering, text=decoded)
 
     async def _shown(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
         """Return the reply to ids and images; if the server lacks one without bytes, all go once more."""
@@ -429,7 +428,7 @@ class VLLM(HttpEngine):
             return None
         self._endings.learn(reply)
         decoded = reply.raw.get("output_mode") == "text"
-        return await parser.parsed(reply, turn.sampling, tools=turn.tools, text=decoded)
+        return await parser.parsed(reply, turn.sampling, rendering=turn.rendering, text=decoded)
 
     async def _derender(self, turn: TurnAfterIds, parser: TurnParser) -> Reply:
         """Return a turn of the generate route with the message that the server makes of it."""
@@ -452,7 +451,7 @@ class VLLM(HttpEngine):
     async def _with_servers_message(self, reply: Reply, turn: TurnAfterIds, parser: TurnParser) -> Reply:
         """Return a reply with the right finish reason; of a harmony model, with the message of its ids."""
         reply = self._endings.corrected(reply, turn.max_tokens)
-        return await parser.reparsed(reply, turn.sampling, tools=turn.tools)
+        return await parser.reparsed(reply, turn.sampling, rendering=turn.rendering)
 
     async def _complete(self, turn: TurnAfterIds, parser: TurnParser) -> Reply:
         """Return a turn of the completions route."""
@@ -465,7 +464,7 @@ class VLLM(HttpEngine):
         if self.route == "generate":
             reply = self._noticed(reply, Notice.FELL_BACK)
         self._endings.learn(reply)
-        return await parser.parsed(reply, turn.sampling, tools=turn.tools)
+        return await parser.parsed(reply, turn.sampling, rendering=turn.rendering)
 
     async def _chat(self, turn: TurnAfterIds, parser: TurnParser, route: Route) -> Reply:
         """Return a turn of a route where the server's parsers run."""
@@ -546,7 +545,7 @@ class VLLM(HttpEngine):
                 text_key="prompt",
                 vocab_size=self.vocab_size,
             )
-            self._parser = TurnParser(tokenizer, self._output_format)
+            self._parser = TurnParser(tokenizer, self._output_format, self.render)
         return self._parser
 
     def _noticed(self, reply: Reply, notice: Notice, count: int = 1) -> Reply:

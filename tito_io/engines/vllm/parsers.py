@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from tito_io.engines.protocol import EngineError, Reply, Sampling
+from tito_io.engines.protocol import EngineError, Rendering, Reply, Sampling
 from tito_io.engines.replies.output_parser import (
     Harmony,
     OutputFormat,
@@ -14,6 +14,7 @@ from tito_io.engines.replies.output_parser import (
     choose_parser,
     with_messages,
 )
+from tito_io.engines.replies.template_calls import Render
 from tito_io.engines.served_tokenizer import ServedTokenizer
 
 
@@ -21,17 +22,19 @@ from tito_io.engines.served_tokenizer import ServedTokenizer
 class TurnParser:
     """Makes messages of one model's completions.
 
-    Where `output_format` is None it is detected from the vocabulary, never from a name.
+    Where `output_format` is None it is detected from the vocabulary, never from a name. Other tool calls are
+    read in the syntax of the chat template, for which `render` asks.
     """
 
     tokenizer: ServedTokenizer
     output_format: OutputFormat | None = None
+    render: Render | None = None
     parser: OutputParser | None = None
 
     async def chosen(self) -> OutputParser:
         """Return the parser; of a harmony model, with everything known that is needed before sampling."""
         if self.parser is None:
-            parser = await choose_parser(self.tokenizer, self.output_format)
+            parser = await choose_parser(self.tokenizer, self.output_format, self.render)
             if isinstance(parser, Harmony):
                 await parser.tags()
             self.parser = parser
@@ -45,7 +48,9 @@ class TurnParser:
         own = (index for index in await parser.stop_ids() if index not in sampling.stop_ids)
         return attrs.evolve(sampling, stop_ids=(*sampling.stop_ids, *own))
 
-    async def parsed(self, reply: Reply, sampling: Sampling, *, tools: bool, text: bool = True) -> Reply:
+    async def parsed(
+        self, reply: Reply, sampling: Sampling, *, rendering: Rendering | None, text: bool = True
+    ) -> Reply:
         """Return a reply, and its siblings, with the messages that their ids spell.
 
         `text` is False where the server sent none. An error on the way holds the whole turn in `partial`.
@@ -59,19 +64,19 @@ class TurnParser:
                     for one in (reply, *reply.siblings)
                 ]
                 whole = attrs.evolve(first, siblings=tuple(others))
-            return await with_messages(await self.chosen(), whole, key, tools=tools)
+            return await with_messages(await self.chosen(), whole, key, rendering=rendering)
         except EngineError as error:
             error.partial = reply
             raise
 
-    async def reparsed(self, reply: Reply, sampling: Sampling, *, tools: bool) -> Reply:
+    async def reparsed(self, reply: Reply, sampling: Sampling, *, rendering: Rendering | None) -> Reply:
         """Return a chat's reply; of a harmony model, with the messages that its ids spell.
 
         vLLM parses those models' streams otherwise than their ids, and may know only some channels.
         """
         if not isinstance(await self.chosen(), Harmony):
             return reply
-        return await self.parsed(reply, sampling, tools=tools, text=False)
+        return await self.parsed(reply, sampling, rendering=rendering, text=False)
 
     async def _decoded(self, reply: Reply, sampling: Sampling) -> str:
         """Return a completion's text as a server that decodes would send it: without its stop.

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from tito_core import InputError
+from tito_io.engines.protocol import Rendering
 from tito_io.engines.replies.harmony import MARKERS
 from tito_io.engines.replies.hermes import TAGS
 from tito_io.engines.replies.output_parser import Harmony, Hermes, OutputParser
@@ -52,7 +53,7 @@ async def test_what_must_be_known_is_asked_once(
     await parser.tags()
     count = len(tokenizer.asked)
     await parser.tags()
-    await parser.parsed([1], [104, 105], "hi", whole=True, tools=True)
+    await parser.parsed([1], [104, 105], "hi", whole=True, rendering=None)
     assert count > 0
     assert len(tokenizer.asked) == count, "a plain text needs no question"
 
@@ -62,11 +63,11 @@ async def test_a_call_counts_where_its_tags_were_sampled(whole: bool) -> None:
     tokenizer = letters(TAGS)
     parser = Hermes(tokenizer)
     sampled = await tokenizer.encode(CALL)
-    parsed = await parser.parsed([1], sampled, CALL, whole=whole, tools=True)
+    parsed = await parser.parsed([1], sampled, CALL, whole=whole, rendering=None)
     assert parsed.calls == (("f", '{"a": 1}'),)
-    spelled = await parser.parsed([1], [ord(letter) for letter in CALL], CALL, whole=whole, tools=True)
+    spelled = await parser.parsed([1], [ord(letter) for letter in CALL], CALL, whole=whole, rendering=None)
     assert (spelled.calls, spelled.content) == ((), CALL)
-    assert not (await parser.parsed([1], sampled, CALL, whole=whole, tools=False)).calls
+    assert not (await parser.parsed([1], sampled, CALL, whole=whole, rendering=Rendering())).calls
 
 
 async def test_harmony_is_told_by_its_markers() -> None:
@@ -88,4 +89,4 @@ async def test_the_stop_may_stand_in_the_text() -> None:
     ids = [*await tokenizer.encode(text), tokenizer.tokens["<|return|>"]]
     parser = Harmony(tokenizer)
     for said in (text, text + "<|return|>"):
-        assert (await parser.parsed([1], ids, said, whole=True, tools=True)).content == "hi"
+        assert (await parser.parsed([1], ids, said, whole=True, rendering=None)).content == "hi"

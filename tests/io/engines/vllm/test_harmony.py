@@ -304,8 +304,8 @@ async def test_what_the_real_template_writes_is_read_back() -> None:
         assert whole[: len(prompt)] == prompt
         ids = whole[len(prompt) :]
         text = family.decode(ids[:-1])
-        parsed = await parser.parsed(prompt, ids, text, whole=True, tools=True)
+        parsed = await parser.parsed(prompt, ids, text, whole=True, rendering=None)
         assert (parsed.reasoning, parsed.content) == (thought, content)
         assert tuple(name for name, _ in parsed.calls) == names
-        again = await parser.parsed(prompt, ids, text, whole=False, tools=True)
+        again = await parser.parsed(prompt, ids, text, whole=False, rendering=None)
         assert again == parsed, "asked about in pieces, too"

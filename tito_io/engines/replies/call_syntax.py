@@ -1,0 +1,503 @@
+r"""The syntax in which a chat template writes tool calls, learned from the template, and read back from text.
+
+The template is asked to write a turn that says a word, and a turn that calls two functions. What the second
+has in place of the word is the syntax. It has one of three kinds:
+
+- an object: `{"name": NAME, "arguments": ARGUMENTS}`, whatever the keys are called and stands around it;
+- a name, and then the arguments as JSON: `<|tool_call_begin|>NAME<|tool_sep|>{"place": ...}`;
+- a name, and then each argument by itself: `<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>`.
+
+White space around the syntax does not count. Tags of the syntax that are tokens count only where the token
+was sampled: what a model spells in letters is text.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from tito_core import Message
+from tito_io.engines.constraint import tool_name, tool_schema
+
+Span: TypeAlias = tuple[int, int]
+
+SAID = "Zebra"
+"""What the turn without calls says."""
+ASKED, NEXT = "Quagga.", "Okapi."
+"""What the user says before the turn, and after it."""
+NAMES = ("consult_almanac", "consult_atlas")
+WORDS = ("tidewater", "moorland")
+COUNTS = (41, 73)
+KEYS = ("place", "count")
+IDS = ("a1b2c3d40", "a1b2c3d41")
+"""Ids of the calls: some templates take nine letters and digits alone."""
+ID = "\ue000"
+"""Stands for the id of a call in a learned text."""
+A_NAME = r"(?P<name>[\w.:/-]{0,127}\w)"
+AN_ID = r"(?P<id>[\w.:-]{1,128})"
+A_KEY = r"(?P<key>[^<>=\n]{1,256}?)"
+LONGEST_LITERAL, DEEPEST_LITERAL = 65_536, 32
+"""The longest argument, and its most brackets, that is read as one of Python's literals.
+
+Some templates write those. Python's own reader must not be given what nests deeper: it then fails later, at
+another text (`SystemError`, CPython 3.11).
+"""
+TAG = r"<[^<>\s]{1,60}>|\[/?[A-Z_]{2,30}\]"
+PIECES = re.compile(rf"{TAG}|.", re.DOTALL)
+"""A tag, or else one letter."""
+DECODER = json.JSONDecoder()
+
+
+def calling(count: int, *, as_text: bool = False) -> Message:
+    """Return a turn that calls so many functions; with `as_text` their arguments are JSON text."""
+    calls = []
+    for identity, name, word, number in list(zip(IDS, NAMES, WORDS, COUNTS, strict=True))[:count]:
+        given: Any = dict(zip(KEYS, (word, number), strict=True))
+        given = json.dumps(given) if as_text else given
+        calls.append({"id": identity, "type": "function", "function": {"name": name, "arguments": given}})
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def around(turn: Message, *, answered: bool = False) -> list[Message]:
+    """Return a conversation with a turn, which is the last message unless it is `answered`."""
+    after: list[Message] = [{"role": "user", "content": NEXT}] if answered else []
+    return [{"role": "user", "content": ASKED}, turn, *after]
+
+
+def stand_in_tools() -> list[dict[str, Any]]:
+    """Return the tools that the turn calls."""
+    properties = {"place": {"type": "string"}, "count": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties}
+    functions = [{"name": name, "description": "Not called.", "parameters": schema} for name in NAMES]
+    return [{"type": "function", "function": function} for function in functions]
+
+
+@attrs.frozen
+class Pairs:
+    """How each argument is written by itself: patterns of what stands before, inside and after it.
+
+    Attributes:
+        begin: Before the key.
+        middle: Between key and value.
+        end: After the value.
+        lines: Whether a value has lines of its own: the line breaks around it are not its own.
+    """
+
+    begin: str
+    middle: str
+    end: str
+    lines: bool
+
+
+@attrs.frozen(kw_only=True)
+class CallSyntax:
+    """How a template writes calls: regular expressions of what stands around them.
+
+    Attributes:
+        kind: What a call consists of.
+        opened: Before the first call.
+        begin: Before each call.
+        middle: Between name and arguments; empty of an object.
+        end: After each call.
+        closed: After the last call.
+        sign: The text with which calls begin, up to white space; `{` of a bare object.
+        keys: The keys of name and arguments in an object.
+        pairs: How arguments are written by themselves.
+    """
+
+    kind: Literal["object", "json", "pairs"]
+    opened: str
+    begin: str
+    middle: str
+    end: str
+    closed: str
+    sign: str = "{"
+    keys: tuple[str, str] = ("", "")
+    pairs: Pairs | None = None
+
+    def read(
+        self, text: str, tools: Sequence[Mapping[str, Any]], spelled: Collection[int] = ()
+    ) -> tuple[str, list[ReadCall]]:
+        """Return the content and the calls of a text, without reasoning.
+
+        Args:
+            text: The text of a turn, special tokens included.
+            tools: What is offered; the types of arguments without quotes are in their schemas.
+            spelled: Where tags begin that are letters, and no tokens.
+        """
+        first = self._first(text, spelled)
+        calls, place = list[ReadCall](), None if first is None else first[1]
+        while place is not None:
+            call = self._call(text, place, tools, spelled)
+            if call is None:
+                break
+            calls.append(call)
+            place = _after(r"[\s,;]*", text, call.stop)
+        if not calls or first is None:
+            return text, []
+        rest = text[_after(rf"\s*(?:{self.closed})?", text, calls[-1].stop) :]
+        return "\n".join(filter(None, (text[: first[0]].rstrip("\n"), rest.strip()))), calls
+
+    def reads_back(self, turn: str, count: int) -> bool:
+        """Return whether the calls that it was learned from are read in it; a name alone opens no call."""
+        marked = self.kind == "object" or not self.bare
+        read = self.read(turn.replace(ID, IDS[0]), stand_in_tools())[1] if marked else []
+        expected = [dict(zip(KEYS, given, strict=True)) for given in zip(WORDS, COUNTS, strict=True)][:count]
+        named = [call.name for call in read] == list(NAMES[:count])
+        return named and [json.loads(call.arguments) for call in read] == expected
+
+    @property
+    def bare(self) -> bool:
+        """Whether a call is an object with nothing around it: then it is the whole turn."""
+        return not self.opened and not self.begin
+
+    def _first(self, text: str, spelled: Collection[int]) -> Span | None:
+        """Return where the text before the calls ends, and where the first of them may begin."""
+        if self.bare:
+            place = _after(r"\s*", text, 0)
+            return (0, place) if text[place : place + 1] == "{" else None
+        head = re.compile(f"(?:{self.opened})\\s*(?={self._head})" if self.opened else f"(?={self._head})")
+        for match in head.finditer(text):
+            if not any(match.start() <= place < match.end() for place in spelled):
+                return match.span()
+        return None
+
+    @property
+    def _head(self) -> str:
+        return f"{self.begin}\\s*" + (r"\{" if self.kind == "object" else f"{A_NAME}{self.middle}")
+
+    def _call(
+        self, text: str, place: int, tools: Sequence[Mapping[str, Any]], spelled: Collection[int]
+    ) -> ReadCall | None:
+        """Return the call at a place, None without one."""
+        match = re.compile(self._head).match(text, place)
+        if match is None:
+            return None
+        if self.kind == "object":
+            read = self._object(text, match.end() - 1)
+        elif self.kind == "json":
+            read = _json_call(text, match)
+        else:
+            read = self._with_pairs(text, match, tools)
+        if read is None:
+            return None
+        stop = re.compile(rf"\s*{self.end}").match(text, read.stop)
+        if stop is None or any(place <= one < stop.end() and _outside(one, read) for one in spelled):
+            return None
+        return attrs.evolve(read, stop=stop.end())
+
+    def _object(self, text: str, place: int) -> ReadCall | None:
+        found = _decoded(text, place)
+        if found is None:
+            return None
+        (value, stop), (name, arguments) = found, self.keys
+        given = value.get(arguments)
+        given = _decoded(given, 0) if isinstance(given, str) else (given, 0)
+        if not isinstance(value.get(name), str) or given is None or not isinstance(given[0], dict):
+            return None
+        identity = value.get("id")
+        return ReadCall(
+            name=value[name],
+            arguments=_member(text[place:stop], arguments),
+            id=identity if isinstance(identity, str) else None,
+            body=(place, stop),
+            stop=stop,
+        )
+
+    def _with_pairs(
+        self, text: str, match: re.Match[str], tools: Sequence[Mapping[str, Any]]
+    ) -> ReadCall | None:
+        assert self.pairs is not None  # noqa: S101  # of this kind
+        types = _types(match["name"], tools)
+        one = re.compile(rf"\s*{self.pairs.begin}{A_KEY}{self.pairs.middle}")
+        ending, values, place = re.compile(self.pairs.end), dict[str, Any](), match.end()
+        while (pair := one.match(text, place)) is not None:
+            closing = ending.search(text, pair.end())
+            if closing is None or pair["key"] in values:
+                return None
+            inner = text[pair.end() : closing.start()]
+            if self.pairs.lines:
+                inner = inner.removeprefix("\n").removesuffix("\n")
+            values[pair["key"]] = _value(inner, types.get(pair["key"]))
+            place = closing.end()
+        written = json.dumps(values, ensure_ascii=False)
+        return ReadCall(match["name"], written, _id(match), (match.end(), place), place)
+
+
+@attrs.frozen
+class ReadCall:
+    """A call in a text.
+
+    Attributes:
+        name: The function's name.
+        arguments: The arguments as JSON; as sampled, where they were sampled as JSON.
+        id: The call's id, if it was sampled.
+        body: Where the arguments stand, in which tags are text.
+        stop: Where it ends.
+    """
+
+    name: str
+    arguments: str
+    id: str | None
+    body: Span
+    stop: int
+
+
+def _outside(place: int, call: ReadCall) -> bool:
+    return not call.body[0] <= place < call.body[1]
+
+
+def _after(pattern: str, text: str, place: int) -> int:
+    match = re.compile(pattern).match(text, place)
+    return place if match is None else match.end()
+
+
+def _id(match: re.Match[str]) -> str | None:
+    return match.groupdict().get("id")
+
+
+def _json_call(text: str, match: re.Match[str]) -> ReadCall | None:
+    place = _after(r"\s*", text, match.end())
+    found = _decoded(text, place)
+    if found is None:
+        return None
+    stop = found[1]
+    return ReadCall(match["name"], text[place:stop], _id(match), (place, stop), stop)
+
+
+def _decoded(text: str, place: int) -> tuple[dict[str, Any], int] | None:
+    """Return the JSON object at a place and where it ends; None without one."""
+    try:
+        value, stop = DECODER.raw_decode(text, place)
+    except (ValueError, RecursionError):
+        return None
+    return (value, stop) if isinstance(value, dict) else None
+
+
+def _member(text: str, key: str) -> str:
+    """Return the value of a member of a JSON object, as it is written.
+
+    >>> _member('{"name": "f", "arguments": {"a":  1.0}}', "arguments")
+    '{"a":  1.0}'
+    """
+    place = 1
+    while True:
+        place = _after(r"[\s,]*", text, place)
+        name, place = DECODER.raw_decode(text, place)
+        place = _after(r"\s*:\s*", text, place)
+        value, stop = DECODER.raw_decode(text, place)
+        if name == key:
+            return value if isinstance(value, str) else text[place:stop]
+        place = stop
+
+
+def _types(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the types that a tool's schema gives its arguments."""
+    schema = next((tool_schema(tool) for tool in tools if tool_name(tool) == name), {})
+    properties = schema.get("properties")
+    known = properties if isinstance(properties, Mapping) else {}
+    return {key: value.get("type") for key, value in known.items() if isinstance(value, Mapping)}
+
+
+def _value(inner: str, kind: Any) -> Any:
+    """Return an argument that is written without quotes: a string where the schema says so, else JSON."""
+    if kind == "string":
+        return inner
+    with suppress(ValueError, RecursionError):
+        return json.loads(inner)
+    shallow = sum(map(inner.count, "([{-+~")) <= DEEPEST_LITERAL
+    if kind is not None and shallow and len(inner) <= LONGEST_LITERAL:
+        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return json.loads(json.dumps(ast.literal_eval(inner.strip())))
+    return inner
+
+
+# Learning.
+
+
+def learned(said: str, called: str, count: int) -> CallSyntax | None:
+    r"""Return the syntax of calls; None where none is found.
+
+    Args:
+        said: The conversation whose turn says a word.
+        called: The same with a turn that calls functions.
+        count: How many it calls.
+
+    >>> said = "<u>Quagga.<a>Zebra<e><u>Okapi."
+    >>> call = '<call>consult_almanac<sep>{"place": "tidewater", "count": 41}</call>'
+    >>> syntax = learned(said, f"<u>Quagga.<a><calls>{call}</calls><e><u>Okapi.", 1)
+    >>> syntax.read('So:\n<calls><call>f<sep>{"a": 1}</call></calls>', [])[1][0].arguments
+    '{"a": 1}'
+    """
+    for identity in IDS:
+        called = called.replace(identity, ID)
+    begin = called.rfind(ASKED)
+    start, end = len(_beginning(said, called)), len(called) - len(_ending(said, called))
+    if begin < 0 or start <= begin or end <= start:
+        return None
+    turn = called[start:end]
+    for find in (_object_units, _json_units, _pair_units):
+        units = find(turn, count)
+        syntax = None if units is None else units.syntax(turn)
+        if syntax is not None and syntax.reads_back(turn, count):
+            return syntax
+    return None
+
+
+@attrs.frozen
+class Units:
+    """The calls of a turn: where each begins with its name or its object, and ends with its arguments."""
+
+    kind: Literal["object", "json", "pairs"]
+    spans: Sequence[Span]
+    middles: Sequence[str] = ()
+    keys: tuple[str, str] = ("", "")
+    pairs: Pairs | None = None
+
+    def syntax(self, turn: str) -> CallSyntax | None:
+        """Return the syntax around the calls."""
+        before, after = turn[: self.spans[0][0]], turn[self.spans[-1][1] :]
+        end, begin, opened, closed = after, before, "", ""
+        if len(self.spans) > 1:
+            inside = turn[self.spans[0][1] : self.spans[1][0]]
+            end = _beginning(inside, after)
+            begin = _ending(inside[len(end) :], before)
+            opened, closed = before[: len(before) - len(begin)], after[len(end) :]
+        middle = _pattern(self.middles)
+        if middle is None:
+            return None
+        return CallSyntax(
+            kind=self.kind,
+            opened=_literal(opened),
+            begin=_literal(begin),
+            middle=middle,
+            end=_literal(end),
+            closed=_literal(closed),
+            sign=next(iter(opened.split() or begin.split()), "{"),
+            keys=self.keys,
+            pairs=self.pairs,
+        )
+
+
+def _object_units(turn: str, count: int) -> Units | None:
+    """Return calls that are objects with a name and arguments."""
+    spans, keys = list[Span](), ("", "")
+    for place in range(count):
+        found = next(_objects(turn, place, spans[-1][1] if spans else 0), None)
+        if found is None:
+            return None
+        span, keys = found
+        spans.append(span)
+    return Units("object", spans, keys=keys)
+
+
+def _objects(turn: str, number: int, start: int) -> Iterator[tuple[Span, tuple[str, str]]]:
+    arguments = dict(zip(KEYS, (WORDS[number], COUNTS[number]), strict=True))
+    for match in re.compile(r"\{").finditer(turn, start):
+        found = _decoded(turn, match.start())
+        if found is None:
+            continue
+        name = [key for key, value in found[0].items() if value == NAMES[number]]
+        given = [key for key, value in found[0].items() if _same(value, arguments)]
+        if name and given:
+            yield (match.start(), found[1]), (name[0], given[0])
+
+
+def _same(value: Any, arguments: Mapping[str, Any]) -> bool:
+    if isinstance(value, str) and value.startswith("{"):
+        found = _decoded(value, 0)
+        value = None if found is None else found[0]
+    return bool(value == arguments)
+
+
+def _json_units(turn: str, count: int) -> Units | None:
+    """Return calls that are a name and then the arguments as an object."""
+    spans, middles, start = list[Span](), list[str](), 0
+    for number in range(count):
+        arguments = dict(zip(KEYS, (WORDS[number], COUNTS[number]), strict=True))
+        name = turn.find(NAMES[number], start)
+        stop = name + len(NAMES[number])
+        braces = (one.start() for one in re.compile(r"\{").finditer(turn, stop))
+        found = ((at, _decoded(turn, at)) for at in braces)
+        given = next(((at, one[1]) for at, one in found if one is not None and one[0] == arguments), None)
+        if name < 0 or given is None:
+            return None
+        spans.append((name, given[1]))
+        middles.append(turn[stop : given[0]])
+        start = given[1]
+    return Units("json", spans, middles)
+
+
+def _pair_units(turn: str, count: int) -> Units | None:
+    """Return calls that are a name and then each argument by itself."""
+    spans, middles, start, pairs = list[Span](), list[str](), 0, None
+    for number in range(count):
+        texts = (NAMES[number], KEYS[0], WORDS[number], KEYS[1], str(COUNTS[number]))
+        places = list(_in_order(turn, texts, start))
+        if len(places) != len(texts):
+            return None
+        name, key, value, other, last = places
+        middle, inner = turn[key[1] : value[0]], turn[value[1] : other[0]]
+        if middle != turn[other[1] : last[0]]:
+            return None
+        before = turn[name[1] : key[0]]
+        begin = _ending(inner, before)
+        end = inner[: len(inner) - len(begin)]
+        if not turn.startswith(end.rstrip(), last[1]) or not begin.strip() or not end.strip():
+            return None
+        pairs = Pairs(
+            begin=_literal(begin), middle=_literal(middle), end=_literal(end), lines=middle.endswith("\n")
+        )
+        spans.append((name[0], last[1] + len(end.rstrip())))
+        middles.append(before[: len(before) - len(begin)])
+        start = spans[-1][1]
+    return Units("pairs", spans, middles, pairs=pairs)
+
+
+def _in_order(turn: str, texts: Sequence[str], start: int) -> Iterator[Span]:
+    for text in texts:
+        place = turn.find(text, start)
+        if place < 0:
+            return
+        start = place + len(text)
+        yield place, start
+
+
+def _beginning(one: str, other: str) -> str:
+    """Return the beginning that texts share; no tag is cut in two.
+
+    >>> _beginning("</call><call>", "</call></calls>")
+    '</call>'
+    """
+    pieces, others = PIECES.findall(one), PIECES.findall(other)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(pieces, others, strict=False))
+    return "".join(piece for piece, _ in same)
+
+
+def _ending(one: str, other: str) -> str:
+    """Return the end that texts share; no tag is cut in two."""
+    pieces, others = PIECES.findall(one)[::-1], PIECES.findall(other)[::-1]
+    same = list(takewhile(lambda pair: pair[0] == pair[1], zip(pieces, others, strict=False)))
+    return "".join(piece for piece, _ in same[::-1])
+
+
+def _literal(text: str) -> str:
+    """Return the pattern of a learned text: white space does not count, and an id is any."""
+    words = [AN_ID.join(map(re.escape, word.split(ID))) for word in text.split()]
+    return r"\s*".join(words) if words else ""
+
+
+def _pattern(texts: Sequence[str]) -> str | None:
+    """Return the pattern of texts that differ in a number at most; None where they differ otherwise."""
+    if len({re.sub(r"\d+", "0", text) for text in texts}) > 1:
+        return None
+    if len(set(texts)) < 2:  # noqa: PLR2004  # they are equal, or there is one
+        return rf"\s*{_literal(texts[0])}\s*" if texts else ""
+    return r"\d+".join(map(_literal, re.split(r"\d+", texts[0])))
