@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from tests.families.conversations import Case
-from tito_core import Bridge, Extension, TokenizeFn
+from tito_core import Bridge, Extension, Message, TemplateRefused, TokenizeFn
 from tito_core.bridge import Known
 from tito_core.seams.tail import ProfileLike
 
@@ -54,6 +55,38 @@ class CountingQuestions:
         self.asked += 1
         ids: Sequence[int] = self.bound.since(*args, **options)
         return ids
+
+
+@attrs.define
+class RememberedAnswers:
+    """A `tokenize_fn` that renders equal questions once: three in four of a cell's are asked again."""
+
+    bound: Any
+    _known: dict[bytes, Sequence[int] | TemplateRefused] = attrs.field(factory=dict, init=False)
+
+    def __call__(self, messages: Sequence[Message], **options: Any) -> Sequence[int]:
+        return self._answer(self.bound, messages, **options)
+
+    def since(self, messages: Sequence[Message], text: str, **options: Any) -> Sequence[int]:
+        return self._answer(self.bound.since, messages, text, **options)
+
+    def _answer(self, ask: Callable[..., Sequence[int]], *asked: Any, **options: Any) -> Sequence[int]:
+        key = pickle.dumps((asked, options))
+        if key not in self._known:
+            self._known[key] = _answer_or_refusal(ask, *asked, **options)
+        known = self._known[key]
+        if isinstance(known, TemplateRefused):
+            raise known
+        return known
+
+
+def _answer_or_refusal(
+    ask: Callable[..., Sequence[int]], *asked: Any, **options: Any
+) -> Sequence[int] | TemplateRefused:
+    try:
+        return ask(*asked, **options)
+    except TemplateRefused as refusal:
+        return refusal
 
 
 def bridged(

@@ -10,7 +10,15 @@ from typing import Any
 
 import attrs
 
-from tests.families.bridged import EXACT, REFUSED, WRONG, Bridged, CountingQuestions, bridged
+from tests.families.bridged import (
+    EXACT,
+    REFUSED,
+    WRONG,
+    Bridged,
+    CountingQuestions,
+    RememberedAnswers,
+    bridged,
+)
 from tests.families.conversations import SPOKEN, TOOLS, Case, cases
 from tests.families.subtraction import subtracted
 from tests.families.tail import Tail, ending, loses, tail, written
@@ -31,6 +39,7 @@ from tito_core.seams.certify import certify_questions
 from tito_core.seams.probe import probe_questions
 from tito_core.seams.profile import Profile
 from tito_io.families.family import Bound, Family
+from tito_io.families.folder import Folder
 
 UNRENDERABLE = "unrenderable"
 SAMPLED = (40, 41, 42)
@@ -79,9 +88,17 @@ def subjects(folder: Path) -> Iterator[Subject]:
     """Yield every template of a model folder."""
     notes = folder / "meta.json"
     named = json.loads(notes.read_text())["stop_tokens"].values() if notes.is_file() else ()
-    for path in sorted(folder.glob("chat_template*.jinja")):
-        family = Family.load(folder, template=path.name)
+    paths = sorted(folder.glob("chat_template*.jinja"))
+    for path, family in zip(paths, with_each(folder, [path.name for path in paths]), strict=True):
         yield Subject(folder.name, path.stem, family, frozenset(named or family.stop_ids))
+
+
+def with_each(folder: Path, templates: Sequence[str]) -> list[Family]:
+    """Return a model folder's family with each of some templates; its tokenizer is loaded once."""
+    if not templates:
+        return []
+    loaded, read = Family.load(folder, template=templates[0]), Folder.read(folder)
+    return [loaded.with_templates(read.chosen(template)) for template in templates]
 
 
 def strangers(folder: Path, root: Path) -> Iterator[Subject]:
@@ -91,22 +108,24 @@ def strangers(folder: Path, root: Path) -> Iterator[Subject]:
     """
     meta = json.loads((folder / "meta.json").read_text())
     base = root / meta["standin_base"].split("/")[0]
-    for entry in meta["templates"]:
-        family = Family.load(base, template=str(folder / entry["file"]))
+    families = with_each(base, [str(folder / entry["file"]) for entry in meta["templates"]])
+    for entry, family in zip(meta["templates"], families, strict=True):
         named = {"bos_token": entry["bos"] or "", "eos_token": entry["eos"] or ""}
-        family = attrs.evolve(
+        extended = attrs.evolve(
             family.with_special_tokens([*entry["special_tokens"], *filter(None, named.values())]),
             special_tokens={**family.special_tokens, **named},
         )
-        stops = map(family.tokenizer.token_to_id, entry["stop"])
+        stops = map(extended.tokenizer.token_to_id, entry["stop"])
         known = frozenset(index for index in stops if index is not None)
-        yield Subject(folder.name, Path(entry["file"]).stem, family, known)
+        yield Subject(folder.name, Path(entry["file"]).stem, extended, known)
 
 
-def cells(subject: Subject, renderings: Sequence[Mapping[str, Any]] = RENDERINGS) -> Iterator[Cell]:
-    """Yield a cell for each shape and rendering."""
+def cells(
+    subject: Subject, renderings: Sequence[Mapping[str, Any]] = RENDERINGS, *, timed: bool = True
+) -> Iterator[Cell]:
+    """Yield a cell for each shape and rendering. Where nothing is timed, each question is rendered once."""
     for rendering in renderings:
-        yield from Judge.of(subject, rendering).cells()
+        yield from Judge.of(subject, rendering, timed=timed).cells()
 
 
 @attrs.define
@@ -115,7 +134,7 @@ class Judge:
 
     subject: Subject
     rendering: Mapping[str, Any]
-    bound: Bound
+    bound: Bound | RememberedAnswers
     profile: Profile | None
     """None where the template does not render so at all."""
     end: tuple[int, ...] = ()
@@ -124,8 +143,9 @@ class Judge:
     """How many renders the profile took."""
 
     @classmethod
-    def of(cls, subject: Subject, rendering: Mapping[str, Any]) -> Judge:
-        bound = subject.family.tokenize_fn(**rendering)
+    def of(cls, subject: Subject, rendering: Mapping[str, Any], *, timed: bool = True) -> Judge:
+        asked = subject.family.tokenize_fn(**rendering)
+        bound = asked if timed else RememberedAnswers(asked)
         counting = CountingQuestions(bound)
         try:
             profile = answer(probe_questions(sorted(subject.stops)), counting)

@@ -7,6 +7,8 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -24,12 +26,24 @@ def folders(root: Path) -> list[Path]:
     return sorted(path.parent for path in root.glob("*/tokenizer.json"))
 
 
-def everything(root: Path) -> list[Subject]:
-    """Return every template, those without a vocabulary last. `TITO_TEMPLATES` has more folders of those."""
-    known = [subject for folder in folders(root) for subject in subjects(folder)]
+Loader = Callable[[], Iterator[Subject]]
+"""Loads the templates of a folder."""
+
+
+def sources(root: Path) -> list[tuple[str, Loader]]:
+    """Return every folder's name, and what loads its templates; those without a vocabulary last.
+
+    `TITO_TEMPLATES` has more folders of those.
+    """
+    known = [(folder.name, partial(subjects, folder)) for folder in folders(root)]
     named = filter(None, os.environ.get("TITO_TEMPLATES", "").split(os.pathsep))
     more = [folder for folder in (root / "extra_templates", *map(Path, named)) if folder.exists()]
-    return [*known, *(subject for folder in more for subject in strangers(folder, root))]
+    return [*known, *((folder.name, partial(strangers, folder, root)) for folder in more)]
+
+
+def everything(root: Path) -> list[Subject]:
+    """Return every template."""
+    return [subject for _, load in sources(root) for subject in load()]
 
 
 def gather(root: Path) -> tuple[list[Cell], list[int]]:
