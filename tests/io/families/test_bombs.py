@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("bombs")  # one worker, so that the templates are tried once
 SECONDS = 1.0
 """Processor time that one render is allowed; more for those that are refused for their memory."""
 LONGEST = 12.0

@@ -17,7 +17,7 @@ from tito_core.ledger import Origin
 from tito_io.serve.app import app
 from tito_io.serve.view import LEGEND
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.xdist_group("browser")]  # the longest page is written once
 EVIL = "</div></pre><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 START = [{"role": "system", "content": "You are a careful agent."}, user("Find the line that is wrong.")]
 TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
