@@ -12,6 +12,14 @@ FIRST_MERGE = 50
 FIRST_CHARACTER = 100
 
 
+class _Numbers(dict[str, int]):
+    """Ids by text. Each character gets its id when it is first met: tests encode millions."""
+
+    def __missing__(self, character: str) -> int:
+        number = self[character] = FIRST_CHARACTER + ord(character)
+        return number
+
+
 @attrs.frozen(slots=False)
 class Tokenizer:
     """Encode greedily from the left: the longest special string, else the longest merge, else a character.
@@ -41,20 +49,24 @@ class Tokenizer:
         return re.compile("|".join([*map(re.escape, longest_first), "."]), re.DOTALL)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def _named(self) -> dict[str, int]:
         merged = {text: FIRST_MERGE + index for index, text in enumerate(self.merges)}
         return merged | {text: 1 + index for index, text in enumerate(self.specials)}
 
     @cached_property
+    def _numbers(self) -> _Numbers:
+        return _Numbers(self._named)
+
+    @cached_property
     def _texts(self) -> dict[int, str]:
-        return {number: text for text, number in self._numbers.items()}
+        return {number: text for text, number in self._named.items()}
 
     def _number(self, piece: str) -> int:
-        return self._numbers.get(piece) or FIRST_CHARACTER + ord(piece)
+        return self._numbers[piece]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids that this tokenizer writes for a text."""
-        return [self._number(piece) for piece in self._pieces.findall(text)]
+        return list(map(self._numbers.__getitem__, self._pieces.findall(text)))
 
     def starts(self, text: str) -> list[int]:
         """Return where in `text` each id of `encode(text)` starts."""
