@@ -31,11 +31,13 @@ class PathEnd:
         messages: Its messages.
         ids: Its ids.
         ledger: Who wrote them.
+        sampled: Whether the model wrote any of them.
     """
 
     messages: Messages = attrs.field(factory=lambda: Messages.of([]))
     ids: Ids = attrs.field(factory=lambda: Ids.of([]))
     ledger: Ledger = attrs.field(factory=lambda: Ledger.of([]))
+    sampled: bool = False
 
 
 def _batches(record: Record, number: int) -> Iterator[Batch]:
@@ -97,13 +99,14 @@ class TraceGraph:
         ids = self.check.ids(node, "token_ids") if node.get("token_ids") else ()
         if not node.get("sampled"):
             message = chat_message(self.check, node.get("message"))
-            sampled = any(origin is Origin.SAMPLED for origin, _ in end.ledger.runs)
-            ledger = end.ledger.then((Origin.ENVIRONMENT if sampled else Origin.PROMPT, len(ids)))
-            return PathEnd(end.messages.then([message]), end.ids.then(ids), ledger)
-        call = self.calls[index] = self._sampled(index, end, ids)
-        return PathEnd(call.step.messages, call.step.ids, call.step.ledger)
+            ledger = end.ledger.then((Origin.ENVIRONMENT if end.sampled else Origin.PROMPT, len(ids)))
+            return PathEnd(end.messages.then([message]), end.ids.then(ids), ledger, end.sampled)
+        step = self._sampled(index, end, ids)
+        sampled = end.sampled or bool(step.completion_ids)
+        return PathEnd(step.messages, step.ids, step.ledger, sampled)
 
-    def _sampled(self, index: int, end: PathEnd, ids: tuple[int, ...]) -> StoredCall:
+    def _sampled(self, index: int, end: PathEnd, ids: tuple[int, ...]) -> Step:
+        """Keep the call that sampled a node; return its step."""
         node = self._node(index)
         opener = self._generation_prompt(node, ids, index)
         logprobs, finish = _optional_list(self.check, node, "logprobs"), self._finish_reason(index)
@@ -116,13 +119,14 @@ class TraceGraph:
             truncated=finish in ("length", "abort"),
             prompt_ledger=end.ledger.then((Origin.GENERATION_PROMPT, opener)),
         )
-        return StoredCall(
+        self.calls[index] = StoredCall(
             name=f"{self.name}.{index}",
             step=step,
             finish_reason=finish,
             reward=self._reward(),
             metadata={"task": at(self.trace, "task", "key"), "agent": at(self.trace, "agent", "name")},
         )
+        return step
 
     def _generation_prompt(self, node: Record, ids: tuple[int, ...], index: int) -> int:
         """Return how many ids of a sampled node belong to its prompt."""
