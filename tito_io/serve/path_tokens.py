@@ -5,11 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
+from operator import attrgetter
 
 import attrs
 
 from tito_core.drift.diff import find_hunks, packed
+from tito_core.expansion import collapse
 from tito_core.ledger import Origin, Span
+from tito_core.media import MediaRange
+from tito_core.step import Step
 
 SHOWN = 50_000
 """How many ids of a path a page shows, the newest ones."""
@@ -31,6 +35,20 @@ def changed_ids(used: Sequence[int], rendered: Sequence[int], close: Sequence[in
     for hunk in find_hunks(packed(used), packed(rendered), close[:1]):
         marks[hunk.start : hunk.stop] = b"\x01" * (hunk.stop - hunk.start)
     return marks
+
+
+def changed_prompt_ids(step: Step, rendered: Sequence[int], close: Sequence[int]) -> bytearray:
+    """Return a 1 for each prompt id of `step` that `rendered` changes; all ids of a medium or none.
+
+    A template renders placeholders, so that they are compared with those of the step's media.
+    """
+    ids, places = collapse(step.prompt_ids, step.media)
+    changed, end, marks = changed_ids(ids, rendered, close), 0, bytearray()
+    for one, place in zip(step.media, places, strict=True):
+        marks += changed[end : place.offset]
+        marks += bytes([any(changed[place.offset : place.stop])]) * one.length
+        end = place.stop
+    return marks + changed[end:]
 
 
 @attrs.frozen
@@ -56,13 +74,15 @@ class TokenRun:
         origin: Who wrote them.
         length: How many ids the run has.
         drift: How many of them a fresh render of the messages would change.
-        pieces: Their text.
+        pieces: Their text; empty for a medium.
+        medium: The medium whose ids they are, None for text.
     """
 
     origin: Origin
     length: int
     drift: int
     pieces: tuple[TokenPiece, ...]
+    medium: MediaRange | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -76,6 +96,7 @@ class PathTokens:
         drift: A 1 for each id of the prompt that a fresh render would change.
         spell: Returns the text of one id.
         decode: Returns the text of several ids; None where there is no vocabulary.
+        media: Where media stand in the ids. Each is a run of its own, and its ids are not decoded.
     """
 
     ids: Sequence[int]
@@ -84,28 +105,40 @@ class PathTokens:
     drift: Sequence[int]
     spell: Callable[[int], str]
     decode: Callable[[list[int]], str] | None
+    media: Sequence[MediaRange] = ()
 
     def runs(self) -> tuple[list[list[TokenRun]], int]:
         """Return the runs of each turn, and how many ids before them are left out."""
         starts = [span.start for span in self.spans]
-        edges = frozenset(starts)
+        media = {one.offset: one for one in self.media}
+        borders = {*starts, *media, *(one.stop for one in self.media)}
         total, left = len(self.ids), CHARACTERS
-        first, detailed = max(total - SHOWN, 0), max(total - DETAILED, 0)
-        cuts = {*starts, *self.ends, *range(first, total, CHUNK), first, detailed, total}
+        first, detailed = (self._outside(max(total - size, 0)) for size in (SHOWN, DETAILED))
+        steps = map(self._outside, range(first, total, CHUNK))
+        cuts = {*borders, *self.ends, *steps, first, detailed, total}
         turns: list[list[TokenRun]] = [[] for _ in self.ends]
         for start, stop in reversed(list(pairwise(sorted(cut for cut in cuts if cut >= first)))):
             if left <= 0:
                 first = stop
                 break
+            runs, drift = turns[bisect_right(self.ends, start)], sum(self.drift[start:stop])
+            if start in media:
+                runs.append(TokenRun(Origin.MEDIA, stop - start, drift, (), media[start]))
+                continue
             pieces = list(self._tokens(start, stop) if start >= detailed else self._texts(start, stop))
             left -= sum(len(piece.text) for piece in pieces)
-            span, runs = bisect_right(starts, start) - 1, turns[bisect_right(self.ends, start)]
-            drift, length = sum(self.drift[start:stop]), stop - start
-            if runs and stop not in edges:  # a later part of the same run stands there already
+            span, length = bisect_right(starts, start) - 1, stop - start
+            if runs and stop not in borders:  # a later part of the same run stands there already
                 later = runs.pop()
                 drift, length, pieces = later.drift + drift, later.length + length, [*pieces, *later.pieces]
             runs.append(TokenRun(self.spans[span].origin, length, drift, tuple(pieces)))
         return [runs[::-1] for runs in turns], first
+
+    def _outside(self, place: int) -> int:
+        """Return a position, or the beginning of the medium that it is inside of."""
+        number = bisect_right(self.media, place, key=attrgetter("offset")) - 1
+        inside = number >= 0 and place < self.media[number].stop
+        return self.media[number].offset if inside else place
 
     def _tokens(self, start: int, stop: int) -> Iterator[TokenPiece]:
         for place in range(start, stop):

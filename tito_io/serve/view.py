@@ -1,13 +1,14 @@
 """Session page: the turns of a session as a tree, and the tokens of one path by who wrote them.
 
-The page is complete in itself: no script, and no request to the network.
+The page is complete in itself: no script, and no request to the network. An image is one block where it
+stands.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -16,17 +17,20 @@ import attrs
 
 from tito_core import Message, Reason, TitoError
 from tito_core.ledger import Origin
+from tito_core.message import is_media
+from tito_core.normalization.media import asked, medium_of
 from tito_core.normalization.receipts import Forgiveness
 from tito_core.samples import Forest
 from tito_core.samples.node import EdgeKind, Node
 from tito_io.client.conversation import Route
 from tito_io.engines.protocol import EngineError, Rendering
 from tito_io.pages import render
+from tito_io.pages.media import MediaBlock, picture_url, short_identity
 
 from .client_noise import NoiseRule, option_name
 from .commit import Commit
 from .gateway import Gateway
-from .path_tokens import PathTokens, TokenRun, changed_ids
+from .path_tokens import PathTokens, TokenRun, changed_prompt_ids
 from .refusals import RequestRefused
 from .session import Session
 from .turn_tree import TurnTree
@@ -36,6 +40,7 @@ LEGEND = {
     Origin.SAMPLED: ("sampled", "written by the model; only these ids are trained on"),
     Origin.INSERTED_CLOSE: ("closed by tito", "the end of a turn, which the model did not sample itself"),
     Origin.ENVIRONMENT: ("tool result / user message", "new messages after a turn, rendered by the template"),
+    Origin.MEDIA: ("image or other media", "what the engine made of a placeholder of the template"),
     Origin.GENERATION_PROMPT: ("generation prompt", "what the template writes before the model speaks"),
 }
 """What the page calls each origin, and what that means."""
@@ -58,6 +63,8 @@ NEW_MESSAGES = 6
 """How many new messages a turn shows, the first and the last ones."""
 TOOL_CALLS = 4
 """How many tool calls of a message a turn shows."""
+PICTURES = 16_000_000
+"""About how many characters of pictures a page shows, those of the newest turns."""
 JUMP = 25
 """A page of many turns begins with a link to every turn whose number this divides."""
 
@@ -124,10 +131,23 @@ class TurnCard:
         return sum(run.drift for run in self.runs or ())
 
 
-async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> str:
-    """Return the page as HTML; it shows the tokens up to the turn named `leaf`, or up to the newest turn.
+async def page(
+    gateway: Gateway,
+    session: Session,
+    leaf: str | None = None,
+    pictures: Callable[[str], str | None] | None = None,
+) -> str:
+    """Return the page as HTML.
 
-    Raises `RequestRefused` if the session has no turn of that name.
+    Args:
+        gateway: What renders the session's prompts and knows the vocabulary.
+        session: The session.
+        leaf: The name of the turn up to which tokens are shown; None: the newest turn.
+        pictures: Returns an image's data URL by the identity of its `MediaRange`, None if it is unknown.
+            A URL that `picture_url` rejects is not shown.
+
+    Raises:
+        RequestRefused: The session has no turn of that name.
     """
     commit = session.newest if leaf is None else session.commits.get(leaf)
     if commit is None and leaf is not None:
@@ -139,6 +159,7 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
     drift = None if commit is None else await _drift(gateway, commit)
     runs, skipped = _runs(gateway, session, forest, commit, drift or b"")
     cards = {node.name: _card(session, tree, node, runs.get(node.name)) for node in forest.nodes}
+    blocks = _blocks(gateway, runs, pictures)
     return render(
         "serve/view.html.jinja",
         session=session,
@@ -153,6 +174,8 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
         newest=cards[session.newest.name] if session.newest is not None else None,
         skipped=skipped,
         vocabulary=gateway.decode is not None,
+        blocks=blocks,
+        has_pictures=any(block.picture for block in blocks.values()),
         jumps=[card for card in cards.values() if card.number % JUMP == 0],
     )
 
@@ -169,12 +192,15 @@ async def _drift(gateway: Gateway, commit: Commit) -> Sequence[int] | None:
     """Return which prompt ids a fresh render would change; None where the engine cannot render."""
     tools, args = json.loads(commit.step.key or "[[],{}]")
     rendering = Rendering(tools=tuple(tools), template_args=args)
+    messages: list[Message] = list(commit.step.prompt)
+    if gateway.turns.renderer is not None:  # a template is asked as engines ask it: with bare kinds
+        messages = list(map(asked, commit.step.prompt))
     try:
-        rendered = await gateway.turns.rendered(list(commit.step.prompt), rendering)
+        rendered = await gateway.turns.rendered(messages, rendering)
         close = await gateway.turns.close(rendering)
     except (EngineError, TitoError):
         return None
-    marks = changed_ids(commit.step.prompt_ids.tolist(), list(rendered), close)
+    marks = changed_prompt_ids(commit.step, list(rendered), close)
     gateway.metrics.drift_ids.inc(sum(marks))
     return marks
 
@@ -193,9 +219,27 @@ def _runs(
         drift=drift,
         spell=gateway.spell,
         decode=gateway.decode,
+        media=list(commit.step.media),
     )
     runs, skipped = tokens.runs()
     return dict(zip(path, runs, strict=True)), skipped
+
+
+def _blocks(
+    gateway: Gateway,
+    runs: Mapping[str, Sequence[TokenRun]],
+    pictures: Callable[[str], str | None] | None,
+) -> dict[int, MediaBlock]:
+    """Return the block of each medium on a path, by its position; the newest ones have their pictures."""
+    shown = [run.medium for path in runs.values() for run in path if run.medium is not None]
+    blocks, left = dict[int, MediaBlock](), PICTURES
+    for one in sorted(shown, key=lambda one: -one.offset):
+        placeholder = "".join(map(gateway.spell, one.collapsed))
+        url = picture_url(pictures(one.identity)) if pictures is not None else None
+        picture = url if url is not None and len(url) <= left else None
+        left -= len(picture or "")
+        blocks[one.offset] = MediaBlock(range=one, placeholder=placeholder, picture=picture)
+    return blocks
 
 
 def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun] | None) -> TurnCard:
@@ -236,8 +280,20 @@ def _text(content: Any) -> str:
     """Return the text of a message's content; a part that is no text by its type."""
     if isinstance(content, list):
         parts = (part if isinstance(part, dict) else {"text": part} for part in content)
-        return " ".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
+        return " ".join(str(part.get("text") or f"[{_kind(part)}]") for part in parts)
     return "" if content is None else str(content)
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """Return what a part is that has no text; a medium with the beginning of its identity.
+
+    >>> _kind({"type": "image_url", "uuid": "cat"}), _kind({"type": "refusal"})
+    ('image cat', 'refusal')
+    """
+    if not is_media(part):
+        return str(part.get("type"))
+    medium = medium_of(part)
+    return " ".join([medium.modality, *([short_identity(medium.identity)] if medium.identity else ())])
 
 
 def _call(call: Any) -> str:

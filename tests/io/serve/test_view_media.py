@@ -1,0 +1,214 @@
+"""The session page shows an image as one block where it stands; only known formats are shown as pictures."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import pytest
+
+from tests.io.serve.gateway import Scripted, scripted_gateway
+from tests.io.serve.test_view import EVIL, ParsedPage
+from tito_core import Message, Step
+from tito_core.ledger import Origin, Span
+from tito_core.media import MediaRange
+from tito_core.samples import StoredCall
+from tito_io.engines.protocol import Rendering
+from tito_io.pages.media import PICTURE_CHARACTERS, picture_url
+from tito_io.serve import path_tokens, view
+from tito_io.serve.commit import Commit, TurnOrigin
+from tito_io.serve.path_tokens import PathTokens, changed_prompt_ids
+from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.session import Session, SessionHead
+from tito_io.serve.store import MemoryStore
+
+pytestmark = pytest.mark.anyio
+PLACEHOLDER = 7
+PNG = "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+SVG = b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>").decode()
+
+
+class Drawing(Scripted):
+    """A scripted engine whose template writes a placeholder for each image."""
+
+    async def render(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        del rendering
+        return rendered(messages, add_generation_prompt=add_generation_prompt)
+
+
+class Blind(Drawing):
+    """Its template leaves images out."""
+
+    async def render(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        ids = await super().render(messages, rendering, add_generation_prompt=add_generation_prompt)
+        return [index for index in ids if index != PLACEHOLDER]
+
+
+def rendered(messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
+    """Return what `toy` does, with a placeholder for each image."""
+    ids: list[int] = []
+    for message in messages:
+        content = message["content"]
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        pieces = (letters(part["text"]) if part["type"] == "text" else [PLACEHOLDER] for part in parts)
+        ids += [1, len(message["role"]), *chain.from_iterable(pieces), 2]
+    return ids + [1, 9] * add_generation_prompt
+
+
+def letters(text: str) -> list[int]:
+    return [10 + byte for byte in text.encode()]
+
+
+def image(identity: str, offset: int, length: int) -> MediaRange:
+    return MediaRange(
+        modality="image", identity=identity, offset=offset, length=length, collapsed=(PLACEHOLDER,)
+    )
+
+
+TAIL = [*letters("?"), 2, 1, 9]
+"""What follows the images of a prompt."""
+
+
+def step(*identities: str) -> Step:
+    """Return a step whose prompt has images of 300 ids before a text."""
+    parts = [{"type": "image_url", "uuid": identity} for identity in identities]
+    images = [image(identity, 2 + 300 * place, 300) for place, identity in enumerate(identities)]
+    return Step(
+        prompt=[{"role": "user", "content": [*parts, {"type": "text", "text": "?"}]}],
+        completion=[{"role": "assistant", "content": "a cat"}],
+        prompt_ids=[1, 4, *[PLACEHOLDER] * 300 * len(identities), *TAIL],
+        completion_ids=[500, 2],
+        media=images,
+    )
+
+
+async def shown(
+    one: Step, pictures: Callable[[str], str | None] | None = None, engine: Scripted | None = None
+) -> str:
+    """Return the page of a session with one turn."""
+    gateway = scripted_gateway(engine or Drawing())
+    session = Session("s", SessionHead(created=0), MemoryStore(), GatewayLimits(), 0)
+    call = StoredCall(name="t", step=one, finish_reason="stop")
+    origin = TurnOrigin(dialect="chat", route="TITO", requested=0.0)
+    session.commits["t"] = Commit(call=call, parent=None, response="r", at=1.0, origin=origin)
+    return await view.page(gateway, session, pictures=pictures)
+
+
+async def test_an_image_is_one_block_in_place_of_its_ids() -> None:
+    text = await shown(step("cat", "dog"))
+    parsed = ParsedPage(text)
+    assert parsed.open == []
+    assert parsed.classes.count("medium") == 2
+    assert [index for _, index in parsed.tokens] == [1, 4, *TAIL, 500, 2]
+    words = " ".join(parsed.text.split())
+    assert "image cat · 300 ids from 2 on, in place of" in words
+    assert "image dog · 300 ids from 302 on, in place of" in words
+    assert "[image cat] [image dog] ?" in words
+    assert re.search(r"would differ\s*0\s*0\.0%\s*prompt ids", words)
+    assert "img" not in parsed.tags
+
+
+async def test_an_image_that_the_template_leaves_out_is_marked() -> None:
+    assert "would differ</u></figcaption>" not in await shown(step("cat"))
+    assert "would differ</u></figcaption>" in await shown(step("cat"), engine=Blind())
+
+
+async def test_a_known_picture_is_shown_and_nothing_else_may_be_loaded() -> None:
+    known = {"cat": PNG, "dog": "https://example.org/dog.png"}
+    parsed = ParsedPage(await shown(step("cat", "dog"), known.get))
+    assert parsed.tags.count("img") == 1
+    policies = [value for value in parsed.values if value and value.startswith("default-src")]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+    assert [value for value in parsed.values if value and value.startswith(("data:", "http"))] == [PNG]
+
+
+async def test_a_page_has_no_more_pictures_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "PICTURES", len(PNG) + 1)
+    parsed = ParsedPage(await shown(step("cat", "dog"), lambda _: PNG))
+    assert (parsed.tags.count("img"), parsed.classes.count("medium")) == (1, 2)
+
+
+@pytest.mark.parametrize("evil", [EVIL, '"><img src=x onerror=alert(1)>', "javascript:alert(1)"])
+async def test_identities_and_urls_are_text_and_nothing_more(evil: str) -> None:
+    text = await shown(step(evil), lambda _: f"{PNG}{evil}")
+    parsed = ParsedPage(text)
+    assert parsed.open == []
+    assert not {"img", "script"} & set(parsed.tags)
+    assert not [name for name in parsed.attributes if name.startswith("on") or name == "src"]
+    assert evil[:20] in parsed.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        "",
+        "https://example.org/cat.png",
+        f"data:image/svg+xml;base64,{SVG}",
+        f"data:image/png;base64,{SVG}",
+        "data:image/png,%89PNG",
+        PNG.replace("png", "PNG"),
+        PNG.replace("png", "jpeg"),
+        PNG + "\n",
+        PNG + '" onload="alert(1)',
+        "data:text/html;base64,PGI+",
+        "data:image/png;base64,iVBO",
+        "data:image/png;base64,iVB",
+        PNG + "A" * PICTURE_CHARACTERS,
+    ],
+)
+def test_what_is_no_known_picture_is_not_shown(url: str | None) -> None:
+    assert picture_url(url) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [
+        ("png", b"\x89PNG\r\n\x1a\n"),
+        ("jpeg", b"\xff\xd8\xff\xe0"),
+        ("webp", b"RIFF\x10\0\0\0WEBPVP8 "),
+        ("gif", b"GIF89a"),
+    ],
+)
+def test_pictures_of_four_formats_are_shown(kind: str, head: bytes) -> None:
+    url = f"data:image/{kind};base64,{b64encode(head + bytes(99)).decode()}"
+    assert picture_url(url) == url
+
+
+@pytest.mark.parametrize("shown", [3, 7, 12, 1000])
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_no_cut_goes_through_an_image(monkeypatch: pytest.MonkeyPatch, shown: int, chunk: int) -> None:
+    for name, value in (("SHOWN", shown), ("DETAILED", shown), ("CHUNK", chunk)):
+        monkeypatch.setattr(path_tokens, name, value)
+    decoded: list[int] = []
+
+    def decode(ids: list[int]) -> str:
+        decoded.extend(ids)
+        return "x" * len(ids)
+
+    two = [image("cat", 2, 6), image("dog", 8, 1)]
+    spans = (Span(Origin.PROMPT, 0, 2), Span(Origin.MEDIA, 2, 8), Span(Origin.MEDIA, 8, 9),
+             Span(Origin.PROMPT, 9, 10), Span(Origin.SAMPLED, 10, 12))  # fmt: skip
+    path = PathTokens(
+        ids=list(range(12)), spans=spans, ends=[12], drift=b"", spell=lambda index: decode([index]),
+        decode=decode, media=two,
+    )  # fmt: skip
+    (runs,), skipped = path.runs()
+    assert skipped == {3: 9, 7: 2, 12: 0, 1000: 0}[shown]
+    assert [run.medium for run in runs if run.medium is not None] == [
+        one for one in two if one.offset >= skipped
+    ]
+    assert sum(run.length for run in runs) == 12 - skipped
+    assert sorted(decoded) == [index for index in range(skipped, 12) if not 2 <= index < 9]
+
+
+def test_a_render_changes_all_ids_of_an_image_or_none() -> None:
+    one = step("cat", "dog")
+    assert sum(changed_prompt_ids(one, [1, 4, 7, 7, *TAIL], [2])) == 0
+    assert list(changed_prompt_ids(one, [1, 4, 7, *TAIL], [2])) == [0] * 302 + [1] * 300 + [0] * len(TAIL)
