@@ -2,7 +2,7 @@
 
 from .audit import Audited, audit
 from .breaks import Break, BreakSelection, BreakText, Cause, TurnPart
-from .renderings import Renderer
+from .renderer import Renderer
 from .tally import Tally
 
 __all__ = [

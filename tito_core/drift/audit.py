@@ -18,9 +18,11 @@ from .breaks import CONTEXT, MAX_TOKENS, Break, BreakText
 from .counters import DriftCounters
 from .diff import Hunk, Packed, packed
 from .explain import ExplainedHunk, explain, group
+from .numbered import NumberedMedia, has_all_ranges
 from .place import locate_hunk, regions
 from .predecessor import By, find_predecessors
-from .renderings import ComparedRendering, PromptRenderings, Renderer
+from .renderer import Renderer
+from .renderings import ComparedRendering, PromptRenderings
 from .tally import Tally
 from .text import compare
 
@@ -55,8 +57,9 @@ def audit(forest: Forest, renderer: Renderer, *, name: str = "", block: int = 16
         refused. Other errors of `renderer` are raised.
     """
     counters = DriftCounters(forest, find_predecessors(forest), block)
-    breaks = tuple(Auditor(forest, renderer, name, counters).run())
-    return Audited(breaks=breaks, tally=counters.tally(breaks, renderer))
+    numbered = NumberedMedia.of(renderer, forest)
+    breaks = tuple(Auditor(forest, numbered, name, counters).run())
+    return Audited(breaks=breaks, tally=counters.tally(breaks, numbered))
 
 
 @attrs.define
@@ -64,7 +67,7 @@ class Auditor:
     """Walks from turn to turn. `reported` has the places that were reported, by call and bounds."""
 
     forest: Forest
-    renderer: Renderer
+    renderer: NumberedMedia
     name: str
     counters: DriftCounters
     reported: set[tuple[str, int, int]] = attrs.field(factory=set)
@@ -82,7 +85,8 @@ class Auditor:
             name, earlier = waiting.pop()
             renderings = self._renderings(name)
             compared = self._compare(renderings, earlier)
-            sent = packed(renderings.call.step.prompt_ids.tolist())
+            step = renderings.call.step
+            sent = self.renderer.used(step.prompt_ids, step.media)
             latest = ComparedRendering(sent, sent, hunks=())
             if compared is not None:
                 rendering, new = compared
@@ -98,17 +102,19 @@ class Auditor:
 
     def _renderings(self, name: str) -> PromptRenderings:
         call, before = self.forest[name].call, self.counters.predecessors.get(name)
-        used, open_end = call.step.prompt_ids, False
+        used, open_end = self.renderer.used(call.step.prompt_ids, call.step.media), False
         if before is not None and before.by is not By.IDS:
-            used, open_end = self.forest[before.name].call.ids, True
-        return PromptRenderings(self.renderer, self.forest, call, before, packed(used.tolist()), open_end)
+            earlier = self.forest[before.name].call
+            used, open_end = self.renderer.used(earlier.ids, earlier.step.media), True
+        return PromptRenderings(self.renderer, self.forest, call, before, used, open_end)
 
     def _compare(
         self, renderings: PromptRenderings, earlier: ComparedRendering | None
     ) -> tuple[ComparedRendering, Sequence[Hunk]] | None:
         """Return the compared rendering of a prompt and its new hunks; None where it cannot be rendered."""
         prompt, key = renderings.call.step.prompt, renderings.call.step.key
-        if not prompt or prompt.multimodal:
+        steps = [call.step for call in (renderings.call, renderings.earlier) if call is not None]
+        if not prompt or not all(map(has_all_ranges, steps)):
             self.counters.counts["prompts_with_media" if prompt else "prompts_without_messages"] += 1
             return None
         if renderings.open_end:
@@ -147,7 +153,7 @@ class Auditor:
             yield ExplainedHunk(hunk, place, findings, sum(region.overlap(hunk) for region in place.sampled))
 
     def _break(self, renderings: PromptRenderings, rendering: ComparedRendering, one: ExplainedHunk) -> Break:
-        hunk, place, text = one.hunk, one.place, self.renderer.text
+        hunk, place, shown = one.hunk, one.place, self.renderer.shown
         used, rendered = rendering.used, rendering.rendered
         (cause, detail), *others = one.findings
         return Break(
@@ -164,15 +170,26 @@ class Auditor:
             used_ids=hunk.stop - hunk.start,
             rendered_ids=hunk.end - hunk.begin,
             sampled_ids=one.sampled,
-            used=self._tokens(used[hunk.start : hunk.stop]),
-            rendered=self._tokens(rendered[hunk.begin : hunk.end]),
-            before=text(used[max(hunk.start - CONTEXT, 0) : hunk.start].tolist()),
-            used_after=text(used[hunk.stop : hunk.stop + CONTEXT].tolist()),
-            rendered_after=text(rendered[hunk.end : hunk.end + CONTEXT].tolist()),
+            used=tuple(self._tokens(used, hunk.start, hunk.stop)),
+            rendered=tuple(self._tokens(rendered, hunk.begin, hunk.end)),
+            before=shown(used[max(hunk.start - CONTEXT, 0) : hunk.start].tolist()),
+            used_after=shown(used[hunk.stop : hunk.stop + CONTEXT].tolist()),
+            rendered_after=shown(rendered[hunk.end : hunk.end + CONTEXT].tolist()),
         )
 
-    def _tokens(self, ids: Packed) -> tuple[BreakText, ...]:
-        return tuple(BreakText(number, self.renderer.text([number])) for number in ids[:MAX_TOKENS])
+    def _tokens(self, ids: Packed, start: int, stop: int) -> Iterator[BreakText]:
+        """Yield the first tokens from `start` to `stop`; all ids of a medium are one."""
+        for _ in range(MAX_TOKENS):
+            if start >= stop:
+                return
+            medium, index = self.renderer.medium_at(ids, start), ids[start]
+            if medium is None:
+                yield BreakText(index, self.renderer.text([index]))
+                start += 1
+            else:
+                size = min(medium.stop, stop) - start
+                yield BreakText(medium.collapsed[0], f"[{medium.modality}]", size, medium)
+                start += size
 
 
 def _unchanged(

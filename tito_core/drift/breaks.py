@@ -13,10 +13,13 @@ from operator import attrgetter
 
 import attrs
 
+from ..media import MediaRange
+
 
 class Cause(Enum):
     """Why ids differ. Where several causes hold, the first in this order is named first."""
 
+    MEDIA = "an image, or another medium, differs: another one, another number of ids, or another place"
     RENDERING = "the prompt in use is not this family's rendering: another template, date, tools or arguments"
     TOOLS = "tools or template arguments changed between the turns"
     EDITED = "the messages themselves changed between the turns: the harness edited history"
@@ -52,15 +55,19 @@ CONTEXT = 12
 
 @attrs.frozen
 class BreakText:
-    """A token and its text.
+    """A token and its text, or a medium in place of its ids.
 
     Attributes:
-        id: The token id.
-        text: What it decodes to alone.
+        id: The token id; of a medium the first id of its placeholder.
+        text: What it decodes to alone; the modality of a medium in brackets.
+        ids: How many ids it stands for.
+        medium: The medium, with its place in the ids of this side and all of its ids; None for a token.
     """
 
     id: int
     text: str
+    ids: int = 1
+    medium: MediaRange | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -13,9 +13,9 @@ from ..samples.forest import Forest
 from ..samples.trie import common_length
 from .breaks import Break
 from .diff import Hunk, Packed, packed
+from .numbered import NumberedMedia, has_all_ranges
 from .place import HunkPlace
 from .predecessor import By, Predecessor
-from .renderings import Renderer
 from .tally import Tally
 
 
@@ -77,7 +77,7 @@ class DriftCounters:
         for name, ids in reused.items():
             self.counts[name] += max(ids, 0) // self.block * self.block
 
-    def tally(self, breaks: Sequence[Break], renderer: Renderer) -> Tally:
+    def tally(self, breaks: Sequence[Break], renderer: NumberedMedia) -> Tally:
         """Return the counts of the whole conversation, once all prompts are compared."""
         merged, kept = merged_turns(self.forest, self.predecessors, renderer)
         sizes = {call.name: call.stop - call.start for call in self.forest.calls}
@@ -115,7 +115,7 @@ def _covered(ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def merged_turns(
-    forest: Forest, predecessors: Mapping[str, Predecessor], renderer: Renderer
+    forest: Forest, predecessors: Mapping[str, Predecessor], renderer: NumberedMedia
 ) -> tuple[Collection[str], Collection[str]]:
     """Return the turns of the last conversations that could be rendered, and those of them that survive.
 
@@ -128,23 +128,27 @@ def merged_turns(
     continued = {before.name for before in predecessors.values()}
     for last in forest.calls:
         step = last.step
-        if last.name in continued or step.messages.multimodal:
+        if last.name in continued or not has_all_ranges(step):
             continue
         try:
             rendered = packed(renderer.ids(step.messages, step.key, add_generation_prompt=False))
         except TemplateRefused:
             continue
-        for name, survives in _survivors(forest, predecessors, last, rendered):
+        for name, survives in _survivors(forest, predecessors, last, rendered, renderer):
             turns.add(name)
             kept |= {name} if survives else set()
     return turns, kept
 
 
 def _survivors(
-    forest: Forest, predecessors: Mapping[str, Predecessor], last: StoredCall, rendered: Packed
+    forest: Forest,
+    predecessors: Mapping[str, Predecessor],
+    last: StoredCall,
+    rendered: Packed,
+    renderer: NumberedMedia,
 ) -> Iterator[tuple[str, bool]]:
     """Yield the turns up to `last`, newest first, each with whether `rendered` begins with its ids."""
-    call, length = last, common_length(packed(last.ids.tolist()), rendered)
+    call, length = last, common_length(renderer.used(last.ids, last.step.media), rendered)
     while True:
         if call.start < call.stop:
             yield call.name, call.stop <= length
@@ -154,4 +158,4 @@ def _survivors(
         call = forest[before.name].call
         # By ids the earlier turn is a prefix of the later one, so the length that agrees is known.
         if before.by is not By.IDS:
-            length = common_length(packed(call.ids.tolist()), rendered)
+            length = common_length(renderer.used(call.ids, call.step.media), rendered)

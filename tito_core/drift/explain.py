@@ -12,6 +12,7 @@ from ..normalization.receipts import OPTIONAL
 from .breaks import SAMPLED, Cause
 from .cause import Evidence, Finding, find_causes
 from .diff import Hunk
+from .media import media_detail
 from .place import HunkPlace, message_of
 from .renderings import ComparedRendering, PromptRenderings
 
@@ -27,10 +28,21 @@ def explain(
     renderings: PromptRenderings, rendering: ComparedRendering, hunk: Hunk, place: HunkPlace
 ) -> tuple[Finding, ...]:
     """Return the causes of a hunk of `rendering`, in the order of `Cause`."""
+    detail = media_detail(renderings.renderer, rendering.used, rendering.rendered, hunk)
+    if detail is not None:
+        return ((Cause.MEDIA, detail), *_undone(renderings, rendering, hunk)[0])
     if renderings.predecessor is None and not place.sampled:
         if renderings.text_difference(rendering, hunk).same:
             return ((Cause.RETOKENIZED, "the same text"),)
         return ((Cause.RENDERING, DETAILS[Cause.RENDERING]),)
+    findings, left = _undone(renderings, rendering, hunk)
+    return findings if left is None else (*findings, *_causes_by_text(renderings, *left, place))
+
+
+def _undone(
+    renderings: PromptRenderings, rendering: ComparedRendering, hunk: Hunk
+) -> tuple[tuple[Finding, ...], tuple[ComparedRendering, Hunk] | None]:
+    """Return the causes that are shown by undoing them, and what differs then; None if nothing does."""
     findings: list[Finding] = []
     for cause, undone in renderings.undone.items():
         rest = undone.first_overlap(hunk)
@@ -39,9 +51,9 @@ def explain(
             detail = DETAILS.get(cause) or edit_detail(renderings.unedited, renderings.prompt)
             findings.append((cause, detail))
         if rest is None:
-            return tuple(findings)
+            return tuple(findings), None
         rendering, hunk = undone, rest
-    return (*findings, *_causes_by_text(renderings, rendering, hunk, place))
+    return tuple(findings), (rendering, hunk)
 
 
 def _causes_by_text(

@@ -6,9 +6,9 @@ had, with a turn's text as it was sampled. Each is made once a prompt, and only 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -18,33 +18,9 @@ from ..samples.call import StoredCall
 from ..samples.forest import Forest
 from .breaks import Cause
 from .diff import Hunk, Packed, packed
+from .numbered import NumberedMedia
 from .predecessor import By, Predecessor
 from .text import TextDifference, compare, text_difference
-
-
-class Renderer(Protocol):
-    """Renders messages through a family's chat template, and decodes ids."""
-
-    @property
-    def markers(self) -> Collection[int]:
-        """The ids that the template writes at the borders of turns."""
-
-    def ids(
-        self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
-    ) -> Sequence[int]:
-        """Return the ids of `messages`.
-
-        Args:
-            messages: The conversation.
-            key: Tools and arguments to render with, from `render_key`; None for the renderer's own.
-            add_generation_prompt: Whether to end with the opening of an assistant's turn.
-
-        Raises:
-            TemplateRefused: The template rejects the messages.
-        """
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids`, with special tokens."""
 
 
 @attrs.frozen
@@ -69,7 +45,7 @@ class PromptRenderings:
     """The renderings of a call's prompt.
 
     Attributes:
-        renderer: Renders messages and decodes ids.
+        renderer: Renders messages and decodes ids, with media numbered.
         forest: The calls of the conversation.
         call: The call whose prompt it is.
         predecessor: The call that the prompt continues; None for a first prompt.
@@ -78,7 +54,7 @@ class PromptRenderings:
         sampled: By name of a turn, the rendering with that turn's text as it was sampled.
     """
 
-    renderer: Renderer
+    renderer: NumberedMedia
     forest: Forest
     call: StoredCall
     predecessor: Predecessor | None
@@ -108,7 +84,8 @@ class PromptRenderings:
 
     def sent(self) -> ComparedRendering:
         """Return the prompt ids that were sent, compared with the used ones."""
-        return self._compared(packed(self.call.step.prompt_ids.tolist()))
+        step = self.call.step
+        return self._compared(self.renderer.used(step.prompt_ids, step.media))
 
     @cached_property
     def undone(self) -> Mapping[Cause, ComparedRendering]:

@@ -19,7 +19,8 @@ class Tally:
         calls: Model calls.
         compared_prompts: Prompts that were rendered and compared.
         refused_prompts: Prompts that the template rejects.
-        prompts_with_media: Prompts with images, audio or files, which are not compared.
+        prompts_with_media: Prompts that are not compared, because it is unknown where an image or another
+            medium stands in their ids, or in those of the turn before.
         prompts_without_messages: Prompts without stored messages.
         restated_turns: Turns that a later prompt restates.
         broken_turns: Those of `restated_turns` with a break in their sampled ids or their close.

@@ -48,7 +48,8 @@ Exit status:
   1    drift was found
   2    bad input: options, file, model folder
   3    no drift in what was compared, but not everything was: unreadable lines, prompts that the
-       template rejects, with media or without messages, or nothing to compare
+       template rejects, with images whose place in the ids is unknown, or without messages, or
+       nothing to compare
   130  interrupted; standard error says how far it was
 
 \b
@@ -66,6 +67,8 @@ Rates. Each has this name in the table and on the page, and with _rate in the JS
 
 \b
 Causes. A break counts under the first one that holds; the others are shown as `also`.
+  media        an image, or another medium, differs: another one, another number of ids, or
+               another place
   rendering    the first prompt, or one sent as messages, is not this family's rendering
   tools        rendering with the tools and arguments of the turn before undoes it
   edited       the messages of the turn before undo it: the harness edited history

@@ -10,7 +10,7 @@ from tito_core.drift.breaks import Break, BreakText, Cause
 from tito_io.pages import render
 from tito_io.samples.progress import counted as count
 
-from .rates import FAMILY, figures, plain, seen
+from .rates import FAMILY, figures, label, left_out, plain, seen
 from .report import AuditReport
 
 
@@ -49,6 +49,7 @@ def page(report: AuditReport, heading: Heading) -> str:
         count=count,
         plain=plain,
         seen=seen,
+        label=label,
     )
 
 
@@ -65,4 +66,4 @@ def _causes(report: AuditReport) -> list[tuple[Cause, int, int, float]]:
 
 def _more(item: Break, pieces: tuple[BreakText, ...]) -> int:
     """Return how many tokens of one side of a break the page leaves out."""
-    return (item.used_ids if pieces is item.used else item.rendered_ids) - len(pieces)
+    return left_out(pieces, item.used_ids if pieces is item.used else item.rendered_ids)

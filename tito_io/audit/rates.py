@@ -6,12 +6,14 @@ label in the table and on the page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from tito_core.drift.breaks import BreakText
 from tito_core.drift.tally import Tally
+from tito_io.pages.media import short_identity
 
 RATES: Mapping[str, tuple[str, str]] = {
     "changed_ids": (
@@ -126,6 +128,24 @@ def seen(text: str) -> str:
     'a·b⏎→c�'
     """
     return plain(text.replace(" ", "·").replace("\n", "⏎").replace("\t", "→").replace("\r", "␍"))
+
+
+def label(piece: BreakText) -> str:
+    """Return the text of a token, `seen`; of a medium which one it is, its size and its place.
+
+    >>> label(BreakText(5, "a b"))
+    'a·b'
+    """
+    medium = piece.medium
+    if medium is None:
+        return seen(piece.text)
+    size = f"{piece.ids:,} of {medium.length:,} ids" if piece.ids < medium.length else f"{piece.ids:,} ids"
+    return f"[{medium.modality} {plain(short_identity(medium.identity))}: {size} from {medium.offset:,} on]"
+
+
+def left_out(pieces: Sequence[BreakText], size: int) -> int:
+    """Return how many of a side's ids some of its tokens leave out."""
+    return size - sum(piece.ids for piece in pieces)
 
 
 def plain(text: str) -> str:

@@ -9,8 +9,8 @@ import attrs
 
 from tito_core import TitoError
 from tito_core.drift.audit import Audited, audit
-from tito_core.drift.breaks import Break, BreakSelection
-from tito_core.drift.renderings import Renderer
+from tito_core.drift.breaks import Break, BreakSelection, BreakText
+from tito_core.drift.renderer import Renderer
 from tito_core.drift.tally import Tally
 from tito_io.families.folder import FolderError
 from tito_io.samples.conversation import Problem
@@ -68,9 +68,18 @@ class AuditReport:
 
 
 def break_to_json(one: Break) -> dict[str, Any]:
-    """Return a break as plain data; causes and parts by their names."""
+    """Return a break as plain data; causes and parts by their names.
+
+    A token is its id and text; a medium has `ids` and `medium`, too.
+    """
     names = {"part": one.part.name.lower(), "cause": one.cause.name.lower()}
-    return {**attrs.asdict(one), **names, "also": [also.name.lower() for also in one.also]}
+    sides = {name: list(map(_token_to_json, getattr(one, name))) for name in ("used", "rendered")}
+    return {**attrs.asdict(one), **names, **sides, "also": [also.name.lower() for also in one.also]}
+
+
+def _token_to_json(piece: BreakText) -> dict[str, Any]:
+    data = attrs.asdict(piece)
+    return data if piece.medium is not None else {"id": piece.id, "text": piece.text}
 
 
 def summary(report: AuditReport) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from tito_core.drift.breaks import Break, BreakText, Cause
 from tito_core.drift.tally import Tally
 from tito_io.samples.progress import counted as count
 
-from .rates import FAMILY, UNSEEN, figures, plain, seen
+from .rates import FAMILY, UNSEEN, figures, label, left_out, plain
 from .report import AuditReport
 
 COLOURS = {
+    Cause.MEDIA: "bright_magenta",
     Cause.RETOKENIZED: "cyan",
     Cause.THINKING: "magenta",
     Cause.WHITESPACE: "blue",
@@ -67,7 +68,7 @@ def _causes(tally: Tally) -> Table:
 
 
 def _breaks(shown: Sequence[Break], tally: Tally) -> list[RenderableType]:
-    """Return each break as three lines: its cause and place, and its two sides."""
+    """Return each break as lines: its cause and place, what differs in an image, and its two sides."""
     if not shown:
         return []
     title = f"{len(shown)} of {count(tally.breaks, 'break')}: the first of each cause, in turns\n"
@@ -79,6 +80,8 @@ def _break(one: Break) -> Iterable[RenderableType]:
     cause.append("".join(f" +{also.name.lower()}" for also in one.also), style="dim")
     place = f"{plain(one.conversation)}, {plain(one.turn)} {one.part.name.lower()}, at {one.at:,}"
     yield cause.append(f"  {place}", style="default")
+    if one.cause is Cause.MEDIA:
+        yield Text(f"{plain(one.detail)}", style="italic")
     for size, name, pieces, colour in (
         (one.used_ids, "used    ", one.used, "green"),
         (one.rendered_ids, "rendered", one.rendered, "red"),
@@ -93,8 +96,8 @@ def _side(pieces: Sequence[BreakText], size: int, colour: str) -> Text:
         return Text("nothing", style="dim italic")
     side = Text()
     for place, piece in enumerate(pieces[:TOKENS]):
-        side.append(seen(piece.text), style=f"{colour} underline" if place % 2 else colour)
-    return side.append("…" * (size > min(len(pieces), TOKENS)), style="dim")
+        side.append(label(piece), style=f"{colour} underline" if place % 2 else colour)
+    return side.append("…" * bool(left_out(pieces[:TOKENS], size)), style="dim")
 
 
 def rates(report: AuditReport) -> Text:
@@ -113,7 +116,7 @@ def rates(report: AuditReport) -> Text:
     lines += [f"not audited: {report.hidden:,} more"] if report.hidden else []
     reasons = (
         (tally.refused_prompts, "that the template refuses"),
-        (tally.prompts_with_media, "with media"),
+        (tally.prompts_with_media, "with images or other media whose place in the ids is unknown"),
         (tally.prompts_without_messages, "without messages"),
     )
     lines += [f"not compared: {count(number, 'prompt')} {reason}" for number, reason in reasons if number]

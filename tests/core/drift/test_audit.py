@@ -22,6 +22,7 @@ from tito_core import InputError, Step
 from tito_core.drift import Cause, Tally, audit
 from tito_core.drift.audit import Auditor
 from tito_core.drift.counters import DriftCounters
+from tito_core.drift.numbered import NumberedMedia
 from tito_core.drift.predecessor import By, find_predecessors
 from tito_core.drift.renderings import ComparedRendering, PromptRenderings
 from tito_core.samples import Forest, StoredCall
@@ -89,7 +90,9 @@ def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
             return found
 
     forest = Forest.of(calls_of(turns))
-    list(Watched(forest, family, "", DriftCounters(forest, find_predecessors(forest), 16)).run())
+    list(
+        Watched(forest, NumberedMedia(family), "", DriftCounters(forest, find_predecessors(forest), 16)).run()
+    )
     assert len(compared) == len(turns)
     for rendering, open_end in compared:
         ids = replayed(rendering.used.tolist(), rendering.rendered.tolist(), rendering.hunks)
