@@ -28,18 +28,20 @@ def image_placeholder(family: Family, **template_args: Any) -> dict[str, list[in
     Raises:
         FolderError: A file is malformed.
     """
-    run = written_placeholder(family.tokenize_fn(**template_args), dict(_candidates(family)))
+    run = written_placeholder(family.tokenize_fn(**template_args), placeholder_candidates(family))
     return {} if run is None else {"image": list(run)}
 
 
-def _candidates(family: Family) -> Iterator[tuple[str, list[int]]]:
-    """Yield ids that the files name, each with the key and the file that name it."""
+def placeholder_candidates(family: Family) -> dict[str, list[int]]:
+    """Return the ids that a model folder's files name for images, by the key that names them."""
+    found: dict[str, list[int]] = {}
     for file in reversed(FILES):  # of two files with one key the first of `FILES` comes last, and counts
         for key, value in _named(settings(family.path / file)):
             if type(value) is int and value >= 0:
-                yield key, [value]
+                found[key] = [value]
             elif isinstance(value, str):
-                yield key, family.encode(value)
+                found[key] = family.encode(value)
+    return found
 
 
 def _named(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

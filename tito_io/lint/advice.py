@@ -10,6 +10,7 @@ from attrs import frozen
 from tito_core import Reason
 from tito_io.cli.errors import visible
 
+from .image_report import NUMBERED, REFUSED
 from .report import AFTER_RESULT, Divergence, Finding, LintReport, Look
 from .subject import markers
 
@@ -122,7 +123,7 @@ def advice(report: LintReport) -> tuple[str, ...]:
     """Return what to know about a template: refusals first, then drift, stops, facts and renderings."""
     pieces = chain(
         *(_refusals(report), (one.text for one in warnings(report)), _drifts(report), _fused(report)),
-        *(_facts(report.looks[0]), _renderings(report)),
+        *(_facts(report.looks[0]), _renderings(report), _images(report)),
     )
     sentences = (f"{text[0].upper()}{text[1:]}" for text in dict.fromkeys(pieces))
     return tuple(text if text.endswith("?") else f"{text}." for text in sentences)
@@ -210,6 +211,16 @@ def _renderings(report: LintReport) -> Iterator[str]:
         changed = [one for one, case, outcome in outcomes if known.get(case, outcome) != outcome]
         if changed:
             yield f"rendered {look.rendering.label}, the template behaves differently: {several(changed)}"
+
+
+def _images(report: LintReport) -> Iterator[str]:
+    """Yield where images go by messages although the template writes them."""
+    media = report.media
+    if media is None or not media.written:
+        return
+    if media.numbered:
+        yield NUMBERED
+    yield from (f"{one}. Such a prompt goes by messages" for one in media.cases if one.verdict == REFUSED)
 
 
 def _outcome(finding: Finding) -> tuple[tuple[object, ...], tuple[object, ...]]:

@@ -17,7 +17,7 @@ class Difference:
     """One thing that two templates do differently.
 
     Attributes:
-        what: `rendering`, `close`, `seam`, `verdict`, `history` or `fact`.
+        what: `rendering`, `close`, `seam`, `verdict`, `history`, `fact` or `images`.
         where: In which rendering and in which cases.
         one: What the first template does.
         two: What the second template does.
@@ -41,7 +41,18 @@ def differences(one: LintReport, two: LintReport) -> tuple[Difference, ...]:
             found += _in_rendering(label, looks[label], others[label])
         else:
             found.append(Difference("rendering", label, _exists(label, looks), _exists(label, others)))
-    return _merged(found)
+    return (*_merged(found), *_images(one, two))
+
+
+def _images(one: LintReport, two: LintReport) -> Iterator[Difference]:
+    """Yield what changes for images, audio and video, by what the lines are about."""
+    lines, others = (
+        dict(line.split(": ", 1) for line in report.media.lines) if report.media else {}
+        for report in (one, two)
+    )
+    for name in dict.fromkeys((*lines, *others)):
+        if lines.get(name) != others.get(name):
+            yield Difference("images", name, lines.get(name, "not tried"), others.get(name, "not tried"))
 
 
 def _exists(label: str, looks: Mapping[str, Look]) -> str:

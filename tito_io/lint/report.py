@@ -14,6 +14,8 @@ from tito_core.seams.case import TurnKind
 from tito_core.seams.profile import Profile
 from tito_io.families.family import Family
 
+from .image_report import MediaReport, media_to_json
+
 SWITCHES = ("enable_thinking", "thinking")
 """Names that templates have for the switch for thinking. Others are given with `--arg NAME=VALUE`."""
 LONGEST = 120
@@ -208,6 +210,7 @@ class LintReport:
         stops: The stop ids, and whether each opens another role's message.
         suffix: What the template writes to close a turn.
         lacking: Markers that were added because the vocabulary lacks them.
+        media: What it does with images, audio and video; None if it could not be linted.
     """
 
     path: str
@@ -220,6 +223,7 @@ class LintReport:
     stops: tuple[tuple[Token, bool], ...] = ()
     suffix: tuple[Token, ...] = ()
     lacking: tuple[str, ...] = ()
+    media: MediaReport | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -240,6 +244,7 @@ def to_json(report: LintReport) -> dict[str, Any]:
         "stops": [{**attrs.asdict(token), "opens_next_role": opens} for token, opens in report.stops],
         "renderings": [_look_to_json(look) for look in report.looks],
         "cases": [_finding_to_json(look, finding) for look in report.looks for finding in look.findings],
+        "images": None if report.media is None else media_to_json(report.media),
         "advice": list(report.advice),
     }
 

@@ -22,6 +22,8 @@ from tito_io.families.stop_ids import LARGEST_ID
 from .advice import advice
 from .budget import SECONDS, Budget, Hostile
 from .example_conversation import TOOL
+from .image_report import MediaReport
+from .images import ImageLinter
 from .meter import LintMeter
 from .report import Finding, LintRendering, LintReport, Look, tokens
 from .subject import LintError, Subject
@@ -113,8 +115,14 @@ class _TemplateLint:
             looks=tuple(looks),
             stops=tuple((token, token.id in openers) for token in tokens(self.family, self.stop_ids)),
             suffix=tokens(self.family, looks[0].profile.suffix),
+            media=self._media(looks[0]),
         )
         return attrs.evolve(report, advice=advice(report))
+
+    def _media(self, look: Look) -> MediaReport:
+        """Return what the template does with images in its usual rendering."""
+        meter = self.meter(look.rendering)
+        return ImageLinter(self.family, meter, look.profile.suffix, self.stop_ids).report()
 
     def _inspections(self, args: Mapping[str, Any], on_share: OnShare) -> Iterator[_Inspection]:
         every = renderings(self.meter, args)

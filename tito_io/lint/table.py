@@ -39,6 +39,8 @@ def _pieces(report: LintReport) -> Iterator[tuple[RenderableType, int, int]]:
     yield from ((Text(f"note: {note}"), 0, 0) for note in report.notes)
     yield from ((_seam(seam), 0, 0) for seam in report.looks[0].seams)
     yield from ((_table(look), 1, 0) for look in report.looks)
+    if report.media is not None:
+        yield Text("\n  ".join(report.media.lines)), 0, 0
     groups = list(drifts(report.findings).items())
     yield from ((_drift(change, findings), 1, 0) for change, findings in groups[:SHOWN])
     if len(groups) > SHOWN:

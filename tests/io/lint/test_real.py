@@ -118,3 +118,10 @@ def test_gpt_oss_ends_its_last_turn_as_no_other() -> None:
     assert "exact if the policy keeps or replaces the stop" in one.detail
     assert State.of(found("gpt-oss", "tool")) is State.EXACT
     assert looked_into("gpt-oss").looks[0].facts["clock"] == "in the opening"
+
+
+def test_an_image_goes_by_ids_in_a_real_template() -> None:
+    media = looked_into("gemma3").media
+    assert media is not None
+    assert (media.written, media.placeholder_text) == ("<start_of_image>", "<start_of_image>")
+    assert [one.verdict for one in media.cases] == ["exact", "exact", "exact", "rejected"]
