@@ -281,7 +281,8 @@ class SGLang(HttpEngine):
                 "SGLang", f"takes images beside ids by route='generate', and this is {self.route!r}"
             )
         if {one.modality for one in places} != {"image"}:
-            raise unsupported("SGLang", "takes images beside ids, and other media by messages")
+            other = next(one.modality for one in places if one.modality != "image")
+            raise unsupported("SGLang", f"takes images beside ids, and a medium is {other!r:.20}")
         if any(len(one.collapsed) > 1 for one in places) or any(
             before.stop == one.offset for before, one in pairwise(places)
         ):
