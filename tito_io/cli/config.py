@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from codecs import BOM_UTF8
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,19 @@ class ConfigFile:
     Attributes:
         path: The file.
         sections: Values by command and by the option's name without its dashes.
+        commands: The names of all commands.
+        options_of: Returns the names of a command's options; asked only for an error.
     """
 
     path: Path
     sections: Mapping[str, Mapping[str, Any]]
+    commands: Collection[str]
+    options_of: Callable[[str], Collection[str]]
 
     @classmethod
-    def read(cls, path: Path, commands: Collection[str]) -> ConfigFile:
+    def read(
+        cls, path: Path, commands: Collection[str], options_of: Callable[[str], Collection[str]]
+    ) -> ConfigFile:
         """Read the file at `path`; raises `click.UsageError` for a section that is not one of `commands`."""
         try:
             sections = tomllib.loads(path.read_bytes().removeprefix(BOM_UTF8).decode())
@@ -36,12 +42,23 @@ class ConfigFile:
             raise click.UsageError(f"{path}: not a UTF-8 text, at byte {error.start}") from error
         except tomllib.TOMLDecodeError as error:
             raise click.UsageError(f"{path}: not valid TOML: {error}") from error
+        config = cls(path, sections, commands, options_of)
         for name, section in sections.items():
+            if name in commands and not isinstance(section, dict):
+                raise click.UsageError(f"{path}: {name} must be a section: write [{name}] on its own line")
+            if not isinstance(section, dict):
+                raise click.UsageError(f"{path}: {name} is in no section{config._belongs(name)}")
             if name not in commands:
                 raise click.UsageError(f"{path}: [{name}] is not a command{suggestion(name, commands)}")
-            if not isinstance(section, dict):
-                raise click.UsageError(f"{path}: {name} must be a section: write [{name}] on its own line")
-        return cls(path, sections)
+        return config
+
+    def _belongs(self, key: str) -> str:
+        """Return where an option belongs, as the end of an error."""
+        option = key.replace("_", "-")
+        owners = [name for name in sorted(self.commands) if option in self.options_of(name)]
+        if not owners:
+            return f", and no command has such an option; the sections are {', '.join(sorted(self.commands))}"
+        return f": {option} is an option of {', '.join(owners)}; write it below [{owners[0]}]"
 
     def defaults(self, name: str, command: click.Command) -> dict[str, Any]:
         """Return a command's values by parameter; raises `click.UsageError` for an unknown key."""
@@ -49,7 +66,8 @@ class ConfigFile:
         given = {key.replace("_", "-"): (key, value) for key, value in self.sections.get(name, {}).items()}
         for option, (key, _) in given.items():
             if option not in options:
-                text = f"[{name}] {key} is not an option{suggestion(option, options)}"
+                near = suggestion(option, options)
+                text = f"[{name}] {key} is not an option of {name}{near or self._belongs(key)}"
                 raise click.UsageError(f"{self.path}: {text}")
         return {
             str(options[option].name): self._value(options[option], f"[{name}] {key}", value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -81,7 +82,12 @@ def _origin(ctx: click.Context, option: click.Option) -> str:
 
 def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
     if path is not None and not ctx.resilient_parsing:
-        ctx.meta[CONFIG] = ConfigFile.read(path, COMMANDS)
+        ctx.meta[CONFIG] = ConfigFile.read(path, COMMANDS, partial(_option_names, ctx))
+
+
+def _option_names(ctx: click.Context, name: str) -> list[str]:
+    command = tito.get_command(ctx, name)
+    return [] if command is None else list(long_names(command))
 
 
 @click.group(cls=Commands, context_settings=HELP_NAMES)

@@ -17,7 +17,7 @@ from tito_io.cli.main import output_may_close
 from tito_io.cli.options import HELP_NAMES, FiniteRange, choices, html_option, json_option
 
 from .budget import SECONDS
-from .gate import Gate
+from .gate import FAIL_ON, Gate
 from .report import LintReport, to_json
 from .run import LintSettings, lint_subject
 from .subject import LintError, Subject, SubjectOptions, subjects
@@ -45,7 +45,8 @@ FORMATS = {
 STATUSES = """\b
 Exit status:
   0    every case is exact or exact ~; with --diff, the templates do the same
-  1    some cases are refused or rejected (see --accept, --baseline); with --diff, something differs
+  1    some cases are refused or rejected (see --accept, --baseline), or exact ~ with --fail-on; with
+       --diff, something differs
   2    something could not be linted: a wrong path, a broken template, one beyond the limits, a wrong option
   130  interrupted
 """
@@ -63,6 +64,8 @@ class LintOptions:
     arg: tuple[str, ...]
     accept: tuple[str, ...]
     baseline: Path | None
+    write_baseline: Path | None
+    fail_on: tuple[str, ...]
     seconds: float
     form: str
     as_json: bool
@@ -71,15 +74,20 @@ class LintOptions:
 
     def __attrs_post_init__(self) -> None:
         """Reject options that contradict each other."""
+        if self.baseline is not None and self.write_baseline is not None:
+            raise LintError(
+                "--baseline and --write-baseline contradict each other: the first reads known cases, the "
+                "second makes all cases of this run known; give one of them"
+            )
         if self.as_json and self.form not in ("text", "json"):
             raise LintError(f"--json and --format {self.form} contradict each other: give one of them")
         if not self.diff:
             return
         if len(self.paths) != 2:  # noqa: PLR2004  # a comparison
             raise LintError(f"--diff compares two templates, and {len(self.paths)} PATH is given: give two")
-        for name in ("accept", "baseline", "html"):
+        for name in ("accept", "baseline", "write_baseline", "fail_on", "html"):
             if getattr(self, name):
-                raise LintError(f"--{name} has no effect with --diff: leave it out")
+                raise LintError(f"--{name.replace('_', '-')} has no effect with --diff: leave it out")
         if self.format not in ("text", "json"):
             raise LintError(f"--format {self.form} has no effect with --diff: give text or json")
 
@@ -150,6 +158,19 @@ class LintOptions:
     "Default: no refusal is ignored.",
 )
 @click.option(
+    "--write-baseline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write FILE, for --baseline in later runs. The exit status of this run ignores all cases. "
+    "Default: no file.",
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice(list(FAIL_ON)),
+    help=f"What fails beside refusals. May be repeated. Default: nothing. {choices(FAIL_ON)}",
+)
+@click.option(
     "--seconds",
     type=FiniteRange(0, min_open=True),
     default=SECONDS,
@@ -187,9 +208,10 @@ def lint(**values: Any) -> None:
 
 
 def _lint(options: LintOptions) -> int:
-    if options.html is not None and not options.html.parent.is_dir():
-        raise LintError(f"--html {options.html}: give a file in a folder that exists")
-    gate = Gate.of(options.accept, options.baseline)
+    for name, file in (("--html", options.html), ("--write-baseline", options.write_baseline)):
+        if file is not None and not file.parent.is_dir():
+            raise LintError(f"{name} {file}: give a file in a folder that exists")
+    gate = Gate.of(options.accept, options.baseline, options.fail_on)
     reports: list[LintReport] = []
     for report in _reports(options):
         if report.error is None and options.format == "text":
@@ -203,6 +225,9 @@ def _lint(options: LintOptions) -> int:
         reports.append(report)
     if options.html is not None:
         _write_page(options.html, reports)
+    if options.write_baseline is not None:
+        _write(options.write_baseline, f"{_json(reports)}\n", "--write-baseline")
+        gate = Gate.of(options.accept, options.write_baseline, options.fail_on)
     with output_may_close():
         _print_rest(reports, options.format, gate)
     return status(reports, gate)
@@ -271,10 +296,7 @@ def _print_rest(reports: Sequence[LintReport], form: str, gate: Gate) -> None:
         else:
             click.echo(junit(reports, gate))
     elif form == "json":
-        import orjson  # noqa: PLC0415  # likewise
-
-        data = [to_json(report) for report in reports]
-        click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+        click.echo(_json(reports))
     else:
         if any(report.looks for report in reports):
             from .table import legend  # noqa: PLC0415  # likewise
@@ -296,10 +318,20 @@ def _console() -> Console:
 def _write_page(file: Path, reports: Sequence[LintReport]) -> None:
     from .page import page  # noqa: PLC0415  # likewise
 
+    _write(file, page(reports), "--html")
+
+
+def _json(reports: Sequence[LintReport]) -> str:
+    import orjson  # noqa: PLC0415  # likewise
+
+    return orjson.dumps([to_json(report) for report in reports], option=orjson.OPT_INDENT_2).decode()
+
+
+def _write(file: Path, text: str, option: str) -> None:
     try:
-        file.write_text(page(reports), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise LintError(f"--html {file}: cannot be written: {error.strerror}") from error
+        raise LintError(f"{option} {file}: cannot be written: {error.strerror}") from error
 
 
 def _template_argument(pair: str) -> tuple[str, Any]:

@@ -1,11 +1,14 @@
-"""Decide which findings of a lint fail: those that are neither accepted nor known from an earlier lint."""
+"""Decide which findings of a lint fail: those that are neither accepted nor known from an earlier lint.
+
+Refused cases fail. Cases whose history a fresh render rewrites fail only on demand.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -15,8 +18,12 @@ import attrs
 from .report import Finding, LintReport, Look
 from .subject import LintError
 
+REWRITTEN = "HISTORY_REWRITTEN"
+"""The rule of a case in which a fresh render changes ids that are in use."""
+FAIL_ON = {REWRITTEN: "a fresh render changes ids in use"}
+"""Rules that fail only on demand, in words."""
 Case = tuple[str, ...]
-"""A refused case: path, template, rendering, turn, roles after it, and reason."""
+"""A case that fails: path, template, rendering, turn, roles after it, and the reason or rule."""
 
 
 def _absolute(folder: Path, path: str) -> str:
@@ -26,7 +33,7 @@ def _absolute(folder: Path, path: str) -> str:
 
 @attrs.frozen
 class Baseline:
-    """The refused cases of an earlier lint.
+    """The cases of an earlier lint that fail: refused ones, and on demand those with a rewritten history.
 
     A path is the same if it was typed the same way, or if it names the same place, seen from the folder of
     the file: the file does not say where `tito lint` ran.
@@ -40,9 +47,9 @@ class Baseline:
     folder: Path
 
     @classmethod
-    def read(cls, file: Path) -> Self:
-        """Return the refused cases in what `tito lint --format json` printed; raises `LintError`."""
-        return cls(_known(file), file.parent)
+    def read(cls, file: Path, fail_on: Collection[str] = ()) -> Self:
+        """Return the cases in what `tito lint --format json` printed; raises `LintError`."""
+        return cls(_known(file, fail_on), file.parent)
 
     def entry(self, case: Case) -> Case | None:
         """Return the entry for a case of this lint; None if it is new."""
@@ -50,15 +57,14 @@ class Baseline:
         typed = (Path(path).as_posix(), *names)
         return typed if typed in self.cases else self._placed.get((_absolute(Path(), path), *names))
 
-    def gone(self, reports: Sequence[LintReport]) -> int:
-        """Return how many entries of the linted paths are no longer refused."""
+    def gone(self, reports: Sequence[LintReport], failing: Collection[Case]) -> int:
+        """Return how many entries of the linted paths are not among the cases that fail now."""
         placed = {_absolute(Path(), report.path) for report in reports}
         typed = {Path(report.path).as_posix() for report in reports}
         entries = {
             entry for entry in self.cases if entry[0] in typed or _absolute(self.folder, entry[0]) in placed
         }
-        found = {self.entry(_case(report, *one)) for report in reports for one in _refused(report)}
-        return len(entries - found)
+        return len(entries - set(map(self.entry, failing)))
 
     @cached_property
     def _placed(self) -> dict[Case, Case]:
@@ -71,53 +77,61 @@ class Gate:
 
     Attributes:
         accepted: Reasons of refusals.
-        baseline: Refused cases of an earlier lint; None without one.
+        baseline: Cases of an earlier lint; None without one.
+        fail_on: Names of `FAIL_ON` that fail, beside refusals.
     """
 
     accepted: frozenset[str] = frozenset()
     baseline: Baseline | None = None
+    fail_on: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, accepted: Iterable[str], baseline: Path | None) -> Self:
+    def of(cls, accepted: Iterable[str], baseline: Path | None, fail_on: Iterable[str] = ()) -> Self:
         """Return a gate; raises `LintError` if the file of an earlier lint cannot be read."""
-        return cls(frozenset(accepted), None if baseline is None else Baseline.read(baseline))
+        rules = frozenset(fail_on)
+        return cls(frozenset(accepted), None if baseline is None else Baseline.read(baseline, rules), rules)
 
-    def ignored(self, report: LintReport, look: Look, finding: Finding) -> str | None:
-        """Return why a refused case does not fail: `accepted` or `known`; None if it fails."""
-        if finding.reason in self.accepted:
+    def ignored(self, report: LintReport, look: Look, finding: Finding, rule: str) -> str | None:
+        """Return why a case that may fail does not, `accepted` or `known`; None if it fails."""
+        if rule in self.accepted:
             return "accepted"
-        known = self.baseline is not None and self.baseline.entry(_case(report, look, finding)) is not None
+        case = _case(report, look, finding, rule)
+        known = self.baseline is not None and self.baseline.entry(case) is not None
         return "known" if known else None
 
     def fails(self, report: LintReport) -> bool:
-        """Return whether a refused case of a report fails."""
-        return any(self.ignored(report, look, one) is None for look, one in _refused(report))
+        """Return whether a case of a report fails."""
+        return any(self.ignored(report, *one) is None for one in self._failing(report))
 
     def summary(self, reports: Sequence[LintReport]) -> str | None:
-        """Return how many cases are refused, known and new; None without a baseline."""
+        """Return how many cases may fail, known and new ones; None without a baseline."""
         if self.baseline is None:
             return None
-        states = Counter(
-            self.ignored(report, *one) or "new" for report in reports for one in _refused(report)
-        )
+        failing = [(report, *one) for report in reports for one in self._failing(report)]
+        states = Counter(self.ignored(*one) or "new" for one in failing)
         names = ("accepted", "known", "new") if self.accepted else ("known", "new")
         counts = ", ".join(f"{states[name]} {name}" for name in names)
-        gone = self.baseline.gone(reports)
+        gone = self.baseline.gone(reports, [_case(*one) for one in failing])
         entries = "entry of the baseline is" if gone == 1 else "entries of the baseline are"
-        return f"{states.total()} refused: {counts}; {gone} {entries} gone"
+        what = "refused or rewritten" if self.fail_on else "refused"
+        return f"{states.total()} {what}: {counts}; {gone} {entries} gone"
+
+    def _failing(self, report: LintReport) -> Iterator[tuple[Look, Finding, str]]:
+        """Yield the cases that fail unless they are ignored, each with its reason or rule."""
+        for look in report.looks:
+            for one in look.findings:
+                if one.refused:
+                    yield look, one, one.reason
+                if one.history_rewritten and REWRITTEN in self.fail_on:
+                    yield look, one, REWRITTEN
 
 
-def _refused(report: LintReport) -> Iterator[tuple[Look, Finding]]:
-    return ((look, one) for look in report.looks for one in look.findings if one.refused)
+def _case(report: LintReport, look: Look, finding: Finding, rule: str) -> Case:
+    return (report.path, report.template, look.rendering.label, finding.after, finding.following, rule)
 
 
-def _case(report: LintReport, look: Look, finding: Finding) -> Case:
-    label = look.rendering.label
-    return (report.path, report.template, label, finding.after, finding.following, finding.reason)
-
-
-def _known(file: Path) -> frozenset[Case]:
-    """Return the refused cases in what `tito lint --format json` printed."""
+def _known(file: Path, fail_on: Collection[str]) -> frozenset[Case]:
+    """Return the cases that fail in what `tito lint --format json` printed."""
     try:
         reports = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -125,13 +139,16 @@ def _known(file: Path) -> frozenset[Case]:
     except (ValueError, RecursionError) as error:
         raise LintError(f"--baseline {file}: is not valid JSON: {error}") from error
     try:
-        return frozenset(case for report in reports for case in _entries(report))
+        return frozenset(case for report in reports for case in _entries(report, fail_on))
     except (AttributeError, KeyError, TypeError) as error:
         raise LintError(f"--baseline {file}: give what `tito lint --format json` printed") from error
 
 
-def _entries(report: Mapping[str, Any]) -> Iterator[Case]:
+def _entries(report: Mapping[str, Any], fail_on: Collection[str]) -> Iterator[Case]:
     for case in report["cases"]:
+        names = (case["rendering"], case["after"], " ".join(case["shape"]))
+        place = (Path(report["path"]).as_posix(), report["template"], *names)
         if case["verdict"] == "refused":
-            names = (case["rendering"], case["after"], " ".join(case["shape"]), case["reason"])
-            yield (Path(report["path"]).as_posix(), report["template"], *names)
+            yield (*place, case["reason"])
+        if case["history_rewritten"] and REWRITTEN in fail_on:
+            yield (*place, REWRITTEN)

@@ -15,12 +15,11 @@ import attrs
 from tito_core import Reason, __version__
 
 from .advice import WARNINGS, rewritten, several, situation, warnings
-from .gate import Gate
+from .gate import REWRITTEN, Gate
 from .report import Finding, LintReport, Look
 from .verdict import CONTRADICTED
 
 ERROR = "LINT_ERROR"
-REWRITTEN = "HISTORY_REWRITTEN"
 RULES = {
     ERROR: "The template could not be linted",
     REWRITTEN: "A fresh render changes ids that are in use, so that prompts sent as messages drift",
@@ -49,8 +48,9 @@ class Result:
         text: What was found.
         file: The template's file, relative to the working directory where it is in it.
         line: A line of the file.
-        ignored: Why it does not fail although cases are refused: `accepted` or `known`.
+        ignored: Why it does not fail although such cases do: `accepted` or `known`.
         cases: The cases in words.
+        fails: Whether it fails although it is not a refusal.
     """
 
     rule: str
@@ -59,10 +59,13 @@ class Result:
     line: int = 1
     ignored: str | None = None
     cases: tuple[str, ...] = ()
+    fails: bool = False
 
     @property
     def level(self) -> str:
         """How serious it is, in the words of SARIF."""
+        if self.fails:
+            return "error"
         return "note" if self.rule == REWRITTEN else "warning" if self.rule in WARNINGS else "error"
 
 
@@ -75,7 +78,7 @@ def results(reports: Iterable[LintReport], gate: Gate) -> Iterator[Result]:
             yield from _warnings(report)
         for look in report.looks:
             yield from _refusals(report, look, gate)
-            yield from _drifts(report, look)
+            yield from _drifts(report, look, gate)
 
 
 def _error(report: LintReport, error: str) -> Result:
@@ -95,7 +98,7 @@ def _refusals(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:
     groups: dict[tuple[str, str | None], list[Finding]] = {}
     for one in look.findings:
         if one.refused:
-            groups.setdefault((one.reason, gate.ignored(report, look, one)), []).append(one)
+            groups.setdefault((one.reason, gate.ignored(report, look, one, one.reason)), []).append(one)
     for (reason, ignored), findings in groups.items():
         detail = f": {findings[0].detail}" if findings[0].detail else ""
         text = f"{report.template}, {look.rendering.label}: {several(findings)}: refused{detail}"
@@ -109,14 +112,16 @@ def _line(report: LintReport, findings: Iterable[Finding]) -> int:
     return next((int(one[2]) for one in places if _relative(Path(one[1])) == _file(report)), 1)
 
 
-def _drifts(report: LintReport, look: Look) -> Iterator[Result]:
-    groups: dict[str, list[Finding]] = {}
+def _drifts(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:
+    fails = REWRITTEN in gate.fail_on
+    groups: dict[tuple[str, str | None], list[Finding]] = {}
     for one in look.findings:
         if one.divergence is not None:
-            groups.setdefault(rewritten(one.divergence), []).append(one)
-    for change, findings in groups.items():
+            ignored = gate.ignored(report, look, one, REWRITTEN) if fails else None
+            groups.setdefault((rewritten(one.divergence), ignored), []).append(one)
+    for (change, ignored), findings in groups.items():
         text = f"{report.template}, {look.rendering.label}: {several(findings)}: a fresh render {change}"
-        yield _result(REWRITTEN, text, report, findings)
+        yield attrs.evolve(_result(REWRITTEN, text, report, findings), ignored=ignored, fails=fails)
 
 
 def _result(rule: str, text: str, report: LintReport, findings: Sequence[Finding]) -> Result:
@@ -239,16 +244,20 @@ def _test_name(finding: Finding) -> str:
 
 
 def _add_outcome(test: ET.Element, report: LintReport, look: Look, finding: Finding, gate: Gate) -> None:
+    change = None if finding.divergence is None else f"a fresh render {rewritten(finding.divergence)}"
     if finding.refused:
-        ignored = gate.ignored(report, look, finding)
-        message = _printable(f"{finding.reason}: {finding.detail}".removesuffix(": "))
-        if ignored is not None:
-            ET.SubElement(test, "skipped", message=f"{ignored}: {message}")
-        else:
-            ET.SubElement(test, "failure", message=message, type=finding.reason)
-    elif finding.divergence is not None:
-        out = ET.SubElement(test, "system-out")
-        out.text = _printable(f"a fresh render {rewritten(finding.divergence)}")
+        rule, text = finding.reason, f"{finding.reason}: {finding.detail}".removesuffix(": ")
+    elif change is not None and REWRITTEN in gate.fail_on:
+        rule, text = REWRITTEN, f"{REWRITTEN}: {change}"
+    else:
+        if change is not None:
+            ET.SubElement(test, "system-out").text = _printable(change)
+        return
+    ignored = gate.ignored(report, look, finding, rule)
+    if ignored is not None:
+        ET.SubElement(test, "skipped", message=f"{ignored}: {_printable(text)}")
+    else:
+        ET.SubElement(test, "failure", message=_printable(text), type=rule)
 
 
 def _count(suite: ET.Element) -> None:

@@ -151,12 +151,24 @@ def test_an_option_that_may_be_repeated_takes_a_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "said"),
     [
         ("[rolout]\n", "[rolout] is not a command; did you mean 'rollout'?"),
-        ("turns = 3\n", "[turns] is not a command"),
+        ("turns = 3\n", "turns is in no section: turns is an option of rollout; write it below [rollout]"),
+        (
+            "max_line = 3\n",
+            "max_line is in no section: max-line is an option of audit, samples; write it below [audit]",
+        ),
+        (
+            "colour = 3\n",
+            "colour is in no section, and no command has such an option; the sections are audit, ",
+        ),
+        (
+            "[rollout]\nforgive = []\n",
+            "[rollout] forgive is not an option of rollout: forgive is an option of serve",
+        ),
         ("rollout = 3\n", "rollout must be a section: write [rollout] on its own line"),
-        ("[rollout]\nturn = 3\n", "[rollout] turn is not an option; did you mean 'turns'?"),
+        ("[rollout]\nturn = 3\n", "[rollout] turn is not an option of rollout; did you mean 'turns'?"),
         ("[rollout]\nas_json = true\n", "[rollout] as_json is not an option"),
         ("[rollout]\nturns = [3]\n", "[rollout] turns must be one value"),
         ("[rollout.turns]\n", "[rollout] turns must be one value"),
@@ -167,13 +179,13 @@ def test_an_option_that_may_be_repeated_takes_a_list(tmp_path: Path) -> None:
         ("[rollout]\nturns\n", "not valid TOML: "),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     config = tmp_path / "tito.toml"
     config.write_text(text)
     result = run("--config", str(config), "rollout")
     assert result.exit_code == BAD_INPUT
     assert f"{config}: " in result.stderr
-    assert told in result.stderr
+    assert said in result.stderr
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

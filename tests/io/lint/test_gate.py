@@ -15,9 +15,13 @@ from tests.io.lint.lint_folders import EOS, EXACT, NO_TOOLS, STRIPS, SWITCHED, c
 from tito_core import Reason
 from tito_io.cli.errors import BAD_INPUT
 from tito_io.lint.advice import WARNINGS
-from tito_io.lint.command import REASONS, REFUSED, lint
-from tito_io.lint.results import RULES, github, sarif
+from tito_io.lint.command import REASONS, REFUSED, lint, status
+from tito_io.lint.gate import REWRITTEN, Gate
+from tito_io.lint.report import LintReport, to_json
+from tito_io.lint.results import RULES, github, junit, results, sarif
 from tito_io.lint.results import Result as LintResult
+from tito_io.lint.run import LintSettings, lint_subject
+from tito_io.lint.subject import SubjectOptions, subjects
 from tito_io.lint.verdict import CONTRADICTED
 
 ROOT = Path(__file__).parents[3]
@@ -201,6 +205,39 @@ def test_a_baseline_that_cannot_be_read_is_an_error(here: Path, content: str | N
     assert f"--baseline known.json: {said}" in result.stderr
 
 
+def test_a_rewritten_history_fails_on_demand_and_only_if_it_is_new(here: Path) -> None:
+    result = run("exact", "--fail-on", REWRITTEN, "--write-baseline", "baseline.json")
+    assert result.exit_code == 0  # all of today's cases are known
+    assert re.search(r"(\d+) refused or rewritten: \1 known, 0 new; 0 entries", result.stdout)
+    report = shown("exact")
+    assert not Gate().fails(report)
+    new, known = Gate.of((), None, [REWRITTEN]), Gate.of((), Path("baseline.json"), [REWRITTEN])
+    assert (status([report], new), status([report], known)) == (REFUSED, 0)
+    assert [line.partition(" ")[0] for line in github(results([report], Gate())).splitlines()] == ["::notice"]
+    assert [line.partition(" ")[0] for line in github(results([report], new)).splitlines()] == ["::error"]
+    assert github(results([report], known)) == ""
+    assert [one["level"] for one in sarif(results([report], new))["runs"][0]["results"]] == ["error"]
+    assert sarif(results([report], known))["runs"][0]["results"][0]["suppressions"]
+    for gate, name, others in ((new, "failures", "skipped"), (known, "skipped", "failures")):
+        suites = ET.fromstring(junit([report], gate))  # noqa: S314  # our own
+        assert sum(int(suite.get(name, "")) for suite in suites)
+        assert not sum(int(suite.get(others, "")) for suite in suites)
+
+
+def test_a_baseline_without_a_demand_holds_refusals_alone(here: Path) -> None:
+    report = shown("exact")
+    Path("baseline.json").write_text(json.dumps([to_json(report)]))
+    assert Gate.of((), Path("baseline.json")).summary([report]) == (
+        "0 refused: 0 known, 0 new; 0 entries of the baseline are gone"
+    )
+
+
+def shown(path: str) -> LintReport:
+    """Return the report of a folder, with the path as it is typed."""
+    (subject,) = subjects(path, SubjectOptions())
+    return lint_subject(subject, LintSettings())
+
+
 def test_a_diff_tells_seams_verdicts_and_histories(here: Path) -> None:
     folder(here / "other", chatml(close="<|im_end|><eos>"))
     changed = run("exact", "other", "--diff")
@@ -237,6 +274,9 @@ def test_a_template_does_the_same_as_itself(here: Path) -> None:
         (["exact", "--diff"], "--diff compares two templates"),
         (["exact", "refuses", "--diff", "--format", "sarif"], "--format sarif has no effect with --diff"),
         (["exact", "refuses", "--diff", "--accept", "ODD_STOP"], "--accept has no effect with --diff"),
+        (["exact", "exact", "--diff", "--fail-on", REWRITTEN], "--fail-on has no effect with --diff"),
+        (["exact", "--baseline", "a", "--write-baseline", "b"], "--write-baseline contradict each other"),
+        (["exact", "--write-baseline", "nowhere/b"], "--write-baseline nowhere/b: give a file in a folder"),
         (["exact", "--json", "--format", "junit"], "--json and --format junit contradict each other"),
         (["exact", "broken", "--diff"], "broken/chat_template.jinja, line 2"),
         (["exact", "several", "--diff"], "choose with --template NAME"),
