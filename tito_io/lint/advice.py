@@ -152,7 +152,7 @@ def warnings(report: LintReport) -> Iterator[Warned]:
     if not ends:
         text = "no stop ids are known. Name those that end a turn: --stop-id ID or --stop-id TOKEN"
         yield Warned(NO_STOP_IDS, text)
-    elif report.suffix and report.suffix[0].id not in ends:
+    elif report.suffix and report.suffix[0].id not in ends and not report.last_stop:
         close = quoted(report.suffix[0].text)
         text = f"turns are closed with {close}, which is not a stop id. Does generation_config.json lack it?"
         yield Warned(CLOSE_NOT_A_STOP, text)

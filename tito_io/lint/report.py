@@ -209,6 +209,7 @@ class LintReport:
         advice: What to know about it.
         stops: The stop ids, and whether each opens another role's message.
         suffix: What the template writes to close a turn.
+        last_stop: Whether it writes a stop id at the end of a turn that nothing follows.
         lacking: Markers that were added because the vocabulary lacks them.
         media: What it does with images, audio and video; None if it could not be linted.
     """
@@ -222,6 +223,7 @@ class LintReport:
     advice: tuple[str, ...] = ()
     stops: tuple[tuple[Token, bool], ...] = ()
     suffix: tuple[Token, ...] = ()
+    last_stop: bool = False
     lacking: tuple[str, ...] = ()
     media: MediaReport | None = None
 

@@ -21,7 +21,7 @@ from tito_io.families.stop_ids import LARGEST_ID
 
 from .advice import advice
 from .budget import SECONDS, Budget, Hostile
-from .example_conversation import TOOL
+from .example_conversation import ANSWER, TOOL, USER
 from .image_report import MediaReport
 from .images import ImageLinter
 from .meter import LintMeter
@@ -115,9 +115,19 @@ class _TemplateLint:
             looks=tuple(looks),
             stops=tuple((token, token.id in openers) for token in tokens(self.family, self.stop_ids)),
             suffix=tokens(self.family, looks[0].profile.suffix),
+            last_stop=self._stops_last(looks[0]),
             media=self._media(looks[0]),
         )
         return attrs.evolve(report, advice=advice(report))
+
+    def _stops_last(self, look: Look) -> bool:
+        """Return whether the template writes a stop id at the end of a turn that nothing follows."""
+        try:
+            turn = {"role": "assistant", "content": ANSWER}
+            text = self.meter(look.rendering).text([USER, turn], speaking=False)
+        except TemplateRefused:
+            return False
+        return not set(self.stop_ids).isdisjoint(self.encoder.ids(text.rpartition(ANSWER)[2]))
 
     def _media(self, look: Look) -> MediaReport:
         """Return what the template does with images in its usual rendering."""

@@ -1,4 +1,4 @@
-"""Ten lines find each usual mistake of an integration, and name it; they find none where there is none."""
+"""Ten lines find and name each usual mistake of an integration, and report nothing for a correct one."""
 
 from __future__ import annotations
 

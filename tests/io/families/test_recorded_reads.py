@@ -100,12 +100,12 @@ def test_equal_reads_make_equal_renders(source: str, conversations: list[list[di
     plain = [text(template, one) for one in conversations]
     recorded = [text(template, [reads.recording(m) for m in one]) for one in conversations]
     assert recorded == plain
-    told: dict[Any, str] = {}
+    first_render: dict[Any, str] = {}
     for one, rendered in zip(conversations, plain, strict=True):
-        assert told.setdefault(tuple(map(reads.seen, one)), rendered) == rendered
+        assert first_render.setdefault(tuple(map(reads.seen, one)), rendered) == rendered
 
 
-def test_what_is_not_read_is_not_told_apart() -> None:
+def test_messages_that_differ_only_in_unread_keys_are_equal() -> None:
     reads = MessageReads()
     template = ChatTemplate.compile(Source("{% for m in messages %}{{ m.role }}{% endfor %}", "t"))
     text(template, [reads.recording({"role": "user", "content": "hi", "tool_calls": [{"id": "a"}]})])

@@ -205,7 +205,8 @@ def test_a_baseline_that_cannot_be_read_is_an_error(here: Path, content: str | N
     assert f"--baseline known.json: {said}" in result.stderr
 
 
-def test_a_rewritten_history_fails_on_demand_and_only_if_it_is_new(here: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_rewritten_history_fails_on_demand_and_only_if_it_is_new() -> None:
     result = run("exact", "--fail-on", REWRITTEN, "--write-baseline", "baseline.json")
     assert result.exit_code == 0  # all of today's cases are known
     assert re.search(r"(\d+) refused or rewritten: \1 known, 0 new; 0 entries", result.stdout)
@@ -224,7 +225,8 @@ def test_a_rewritten_history_fails_on_demand_and_only_if_it_is_new(here: Path) -
         assert not sum(int(suite.get(others, "")) for suite in suites)
 
 
-def test_a_baseline_without_a_demand_holds_refusals_alone(here: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_baseline_without_a_demand_holds_refusals_alone() -> None:
     report = shown("exact")
     Path("baseline.json").write_text(json.dumps([to_json(report)]))
     assert Gate.of((), Path("baseline.json")).summary([report]) == (

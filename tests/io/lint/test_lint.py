@@ -114,7 +114,8 @@ def test_a_stop_that_is_not_the_close_is_odd_and_said(tmp_path: Path) -> None:
     assert "exact if the policy keeps or replaces the stop" in one.detail
     assert one.divergence is not None
     assert (one.divergence.dropped, one.divergence.added) == ("<eos>", "<|im_end|>")
-    assert any("Turns are closed with `<|im_end|>`, which is not a stop id" in told for told in report.advice)
+    # The other token must not become a stop: gpt-oss writes it inside of turns, too.
+    assert not any("which is not a stop id" in sentence for sentence in report.advice)
     (cut,) = found(report, "user", "plain, cut short")
     assert cut.verdict is Verdict.EXACT
 

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from tests.io.lint.lint_folders import folder, lint
-from tests.io.lint.vendor_fixes import ADVICE, DIFF, FIXES, HISTORY, REFUSED, UNTOLD, Fix
+from tests.io.lint.vendor_fixes import ADVICE, DIFF, FIXES, HISTORY, REFUSED, MISSED, Fix
 from tito_core.seams.case import TurnKind
 from tito_io.lint.diff import differences
 from tito_io.lint.report import Finding, LintReport
@@ -33,7 +33,7 @@ def report(template: str) -> LintReport:
     return found
 
 
-def told(fix: Fix) -> str:
+def first_difference(fix: Fix) -> str:
     """Return the first way in which the broken template differs."""
     broken, fixed = report(fix.broken), report(fix.fixed)
     pairs = list(_pairs(broken, fixed))
@@ -43,7 +43,7 @@ def told(fix: Fix) -> str:
         return HISTORY
     if set(broken.advice) - set(fixed.advice):
         return ADVICE
-    return DIFF if differences(broken, fixed) else UNTOLD
+    return DIFF if differences(broken, fixed) else MISSED
 
 
 def _pairs(one: LintReport, other: LintReport) -> Iterator[tuple[Finding, Finding]]:
@@ -60,15 +60,15 @@ def _with(found: Finding, content: str) -> TurnKind:
 
 
 @pytest.mark.parametrize("fix", JUDGED, ids=lambda fix: fix.cause)
-def test_a_cause_is_told_as_the_page_says(fix: Fix) -> None:
-    assert told(fix) == fix.told
-    assert bool(fix.why) == (fix.told in {DIFF, UNTOLD})
+def test_a_cause_is_found_as_the_page_says(fix: Fix) -> None:
+    assert first_difference(fix) == fix.found_by
+    assert bool(fix.why) == (fix.found_by in {DIFF, MISSED})
 
 
-def test_most_causes_are_told_without_a_comparison() -> None:
-    assert sum(fix.told in {REFUSED, HISTORY, ADVICE} for fix in FIXES) > 0.51 * len(FIXES)
+def test_most_causes_are_found_without_a_comparison() -> None:
+    assert sum(fix.found_by in {REFUSED, HISTORY, ADVICE} for fix in FIXES) > 0.51 * len(FIXES)
 
 
 def test_the_page_has_all_causes() -> None:
-    rows = [f"| {fix.cause} | {fix.seen} | {fix.told}{': ' * bool(fix.why)}{fix.why} |" for fix in FIXES]
+    rows = [f"| {fix.cause} | {fix.seen} | {fix.found_by}{': ' * bool(fix.why)}{fix.why} |" for fix in FIXES]
     assert "\n".join(rows) in PAGE.read_text(encoding="utf-8")

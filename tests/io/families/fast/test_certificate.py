@@ -1,4 +1,4 @@
-"""A certificate says how far a comparison came, and no file is taken for one that is none."""
+"""A certificate says how far a comparison came, and other files are not accepted as certificates."""
 
 from __future__ import annotations
 
