@@ -35,6 +35,11 @@ LEGEND = {
     State.REJECTED: "the template itself rejects such a conversation",
 }
 """The meaning of each state, the best first."""
+SHARES = (
+    "two of the cell's four turns are in this state, and the others in a better one; they differ in whether "
+    "they stand in a tool loop, in their content and, where cut short, in reasoning and calls"
+)
+"""The meaning of a cell such as `refused 2 of 4`."""
 
 
 @frozen
@@ -54,7 +59,7 @@ class Cell:
         """The worst state in words, with its number of findings if not all are in it."""
         if self.state is None:
             return ""
-        share = f" {self.count}/{len(self.findings)}" if self.count < len(self.findings) else ""
+        share = f" {self.count} of {len(self.findings)}" if self.count < len(self.findings) else ""
         return f"{self.state.value}{share}"
 
     @property

@@ -8,7 +8,7 @@ from tito_io.cli.errors import visible
 from tito_io.pages import render
 
 from .advice import drifts, several, situation
-from .grid import LEGEND, State, counts, grid
+from .grid import LEGEND, SHARES, State, counts, grid
 from .report import LintReport
 
 SYMBOLS = {State.EXACT: "✓", State.REWRITTEN: "≈", State.REFUSED: "✕", State.REJECTED: "–"}  # noqa: RUF001  # signs, no letters
@@ -21,6 +21,7 @@ def page(reports: Sequence[LintReport]) -> str:
         reports=reports,
         total=counts(finding for report in reports for finding in report.findings),
         legend=LEGEND,
+        shares=SHARES,
         symbols=SYMBOLS,
         failed=sum(report.error is not None for report in reports),
         counts=counts,

@@ -13,7 +13,7 @@ from rich.text import Text
 from tito_io.cli.errors import visible
 
 from .advice import drifts, several
-from .grid import LEGEND, State, grid
+from .grid import LEGEND, SHARES, State, grid
 from .report import DrawnSeam, Finding, LintReport, Look, Token
 
 STYLES = {State.EXACT: "green", State.REWRITTEN: "yellow", State.REFUSED: "red", State.REJECTED: "dim"}
@@ -99,7 +99,5 @@ def legend() -> Text:
     lines = [
         Text(f"{state.value:>8} ", STYLES[state]).append(text, "default") for state, text in LEGEND.items()
     ]
-    note = (
-        "     4/8 four of eight such turns: after a user message or in a tool loop, with or without content"
-    )
+    note = f"  2 of 4 {SHARES}"
     return Text("\n").join([*lines, Text(note)])

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from tests.io.lint.lint_folders import folder, lint
-from tests.io.lint.vendor_fixes import ADVICE, DIFF, FIXES, HISTORY, REFUSED, MISSED, Fix
+from tests.io.lint.vendor_fixes import ADVICE, DIFF, FIXES, HISTORY, MISSED, REFUSED, Fix
 from tito_core.seams.case import TurnKind
 from tito_io.lint.diff import differences
 from tito_io.lint.report import Finding, LintReport
