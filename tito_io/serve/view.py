@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
+from operator import attrgetter
 from typing import Any
 
 import attrs
 
-from tito_core import Message, Reason, TitoError
+from tito_core import Message, Reason, Refusal, Step, TemplateRefused, TitoError
+from tito_core.first_prompt import first_prompt_questions
 from tito_core.ledger import Origin
+from tito_core.media import MediaRange
 from tito_core.message import is_media
-from tito_core.normalization.media import asked, medium_of
+from tito_core.normalization.media import medium_of
 from tito_core.normalization.receipts import Forgiveness
 from tito_core.samples import Forest
 from tito_core.samples.node import EdgeKind, Node
 from tito_io.client.conversation import Route
+from tito_io.client.driver import answer
 from tito_io.engines.protocol import EngineError, Rendering
 from tito_io.pages import render
 from tito_io.pages.media import MediaBlock, picture_url, short_identity
@@ -63,8 +67,8 @@ NEW_MESSAGES = 6
 """How many new messages a turn shows, the first and the last ones."""
 TOOL_CALLS = 4
 """How many tool calls of a message a turn shows."""
-PICTURES = 16_000_000
-"""About how many characters of pictures a page shows, those of the newest turns."""
+PICTURES = 12_000_000
+"""How many bytes of pictures a page shows, those of the newest turns."""
 JUMP = 25
 """A page of many turns begins with a link to every turn whose number this divides."""
 
@@ -131,23 +135,10 @@ class TurnCard:
         return sum(run.drift for run in self.runs or ())
 
 
-async def page(
-    gateway: Gateway,
-    session: Session,
-    leaf: str | None = None,
-    pictures: Callable[[str], str | None] | None = None,
-) -> str:
-    """Return the page as HTML.
+async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> str:
+    """Return the page as HTML; it shows the tokens up to the turn named `leaf`, or up to the newest turn.
 
-    Args:
-        gateway: What renders the session's prompts and knows the vocabulary.
-        session: The session.
-        leaf: The name of the turn up to which tokens are shown; None: the newest turn.
-        pictures: Returns an image's data URL by the identity of its `MediaRange`, None if it is unknown.
-            A URL that `picture_url` rejects is not shown.
-
-    Raises:
-        RequestRefused: The session has no turn of that name.
+    Raises `RequestRefused` if the session has no turn of that name, `LostError` if the store lost an image.
     """
     commit = session.newest if leaf is None else session.commits.get(leaf)
     if commit is None and leaf is not None:
@@ -159,7 +150,7 @@ async def page(
     drift = None if commit is None else await _drift(gateway, commit)
     runs, skipped = _runs(gateway, session, forest, commit, drift or b"")
     cards = {node.name: _card(session, tree, node, runs.get(node.name)) for node in forest.nodes}
-    blocks = _blocks(gateway, runs, pictures)
+    blocks = await _blocks(gateway, session, runs)
     return render(
         "serve/view.html.jinja",
         session=session,
@@ -192,17 +183,25 @@ async def _drift(gateway: Gateway, commit: Commit) -> Sequence[int] | None:
     """Return which prompt ids a fresh render would change; None where the engine cannot render."""
     tools, args = json.loads(commit.step.key or "[[],{}]")
     rendering = Rendering(tools=tuple(tools), template_args=args)
-    messages: list[Message] = list(commit.step.prompt)
-    if gateway.turns.renderer is not None:  # a template is asked as engines ask it: with bare kinds
-        messages = list(map(asked, commit.step.prompt))
     try:
-        rendered = await gateway.turns.rendered(messages, rendering)
+        rendered = await _rendered(gateway, commit.step, rendering)
         close = await gateway.turns.close(rendering)
     except (EngineError, TitoError):
         return None
     marks = changed_prompt_ids(commit.step, list(rendered), close)
     gateway.metrics.drift_ids.inc(sum(marks))
     return marks
+
+
+async def _rendered(gateway: Gateway, step: Step, rendering: Rendering) -> Sequence[int]:
+    """Return the ids of a prompt, rendered afresh, with the placeholders of images."""
+    placeholders, renderer = gateway.turns.placeholders, gateway.turns.renderer
+    if not step.media or placeholders is None or renderer is None:
+        return await gateway.turns.rendered(list(step.prompt), rendering)
+    found = await answer(first_prompt_questions(step.prompt, placeholders), renderer(rendering))
+    if isinstance(found, Refusal):
+        raise TemplateRefused(found.detail)
+    return found.ids.tolist()
 
 
 def _runs(
@@ -225,21 +224,27 @@ def _runs(
     return dict(zip(path, runs, strict=True)), skipped
 
 
-def _blocks(
-    gateway: Gateway,
-    runs: Mapping[str, Sequence[TokenRun]],
-    pictures: Callable[[str], str | None] | None,
+async def _blocks(
+    gateway: Gateway, session: Session, runs: Mapping[str, Sequence[TokenRun]]
 ) -> dict[int, MediaBlock]:
     """Return the block of each medium on a path, by its position; the newest ones have their pictures."""
-    shown = [run.medium for path in runs.values() for run in path if run.medium is not None]
-    blocks, left = dict[int, MediaBlock](), PICTURES
-    for one in sorted(shown, key=lambda one: -one.offset):
-        placeholder = "".join(map(gateway.spell, one.collapsed))
-        url = picture_url(pictures(one.identity)) if pictures is not None else None
-        picture = url if url is not None and len(url) <= left else None
-        left -= len(picture or "")
-        blocks[one.offset] = MediaBlock(range=one, placeholder=placeholder, picture=picture)
-    return blocks
+    media = [run.medium for path in runs.values() for run in path if run.medium is not None]
+    shown, left = list[MediaRange](), PICTURES
+    for one in sorted(media, key=attrgetter("offset"), reverse=True):
+        size = session.media.get(one.identity, PICTURES + 1)  # one that is not kept is not shown
+        if size <= left:
+            shown.append(one)
+            left -= size
+    urls = await session.media_urls({one.identity for one in shown})
+    pictures = {one.offset: picture_url(urls[one.identity]) for one in shown}
+    return {
+        one.offset: MediaBlock(
+            range=one,
+            placeholder="".join(map(gateway.spell, one.collapsed)),
+            picture=pictures.get(one.offset),
+        )
+        for one in media
+    }
 
 
 def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun] | None) -> TurnCard:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from collections.abc import Callable, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
-from tests.io.serve.gateway import Scripted, scripted_gateway
+from tests.io.client.seeing import Seeing, asking
+from tests.io.families.family_folder import load, tiny_folder
+from tests.io.serve.gateway import Scripted, chat, client, opened, scripted_gateway
+from tests.io.serve.test_media import TEMPLATE, gateway_of
 from tests.io.serve.test_view import EVIL, ParsedPage
 from tito_core import Message, Step
 from tito_core.ledger import Origin, Span
@@ -19,6 +24,7 @@ from tito_io.engines.protocol import Rendering
 from tito_io.pages.media import PICTURE_CHARACTERS, picture_url
 from tito_io.serve import path_tokens, view
 from tito_io.serve.commit import Commit, TurnOrigin
+from tito_io.serve.media import MediumBytes
 from tito_io.serve.path_tokens import PathTokens, changed_prompt_ids
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session, SessionHead
@@ -88,16 +94,29 @@ def step(*identities: str) -> Step:
     )
 
 
+class Pictures(MemoryStore):
+    """Has these media in every session."""
+
+    def __init__(self, media: Mapping[str, MediumBytes]) -> None:
+        super().__init__()
+        self.known = {digest: one.encoded() for digest, one in media.items()}
+
+    async def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
+        del name
+        return {digest: self.known[digest] for digest in digests}
+
+
 async def shown(
-    one: Step, pictures: Callable[[str], str | None] | None = None, engine: Scripted | None = None
+    one: Step, pictures: Mapping[str, MediumBytes] | None = None, engine: Scripted | None = None
 ) -> str:
     """Return the page of a session with one turn."""
-    gateway = scripted_gateway(engine or Drawing())
-    session = Session("s", SessionHead(created=0), MemoryStore(), GatewayLimits(), 0)
+    gateway, store = scripted_gateway(engine or Drawing()), Pictures(pictures or {})
+    session = Session("s", SessionHead(created=0), store, GatewayLimits(), 0)
+    session.media = {digest: len(stored) for digest, stored in store.known.items()}
     call = StoredCall(name="t", step=one, finish_reason="stop")
     origin = TurnOrigin(dialect="chat", route="TITO", requested=0.0)
     session.commits["t"] = Commit(call=call, parent=None, response="r", at=1.0, origin=origin)
-    return await view.page(gateway, session, pictures=pictures)
+    return await view.page(gateway, session)
 
 
 async def test_an_image_is_one_block_in_place_of_its_ids() -> None:
@@ -120,8 +139,8 @@ async def test_an_image_that_the_template_leaves_out_is_marked() -> None:
 
 
 async def test_a_known_picture_is_shown_and_nothing_else_may_be_loaded() -> None:
-    known = {"cat": PNG, "dog": "https://example.org/dog.png"}
-    parsed = ParsedPage(await shown(step("cat", "dog"), known.get))
+    known = {"cat": MediumBytes.of_url(PNG), "dog": MediumBytes("image/svg+xml", b64decode(SVG))}
+    parsed = ParsedPage(await shown(step("cat", "dog"), known))
     assert parsed.tags.count("img") == 1
     policies = [value for value in parsed.values if value and value.startswith("default-src")]
     assert policies == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
@@ -129,19 +148,39 @@ async def test_a_known_picture_is_shown_and_nothing_else_may_be_loaded() -> None
 
 
 async def test_a_page_has_no_more_pictures_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "PICTURES", len(PNG) + 1)
-    parsed = ParsedPage(await shown(step("cat", "dog"), lambda _: PNG))
+    one = MediumBytes.of_url(PNG)
+    monkeypatch.setattr(view, "PICTURES", len(one.encoded()) + 1)
+    parsed = ParsedPage(await shown(step("cat", "cat"), {"cat": one}))
     assert (parsed.tags.count("img"), parsed.classes.count("medium")) == (1, 2)
 
 
 @pytest.mark.parametrize("evil", [EVIL, '"><img src=x onerror=alert(1)>', "javascript:alert(1)"])
-async def test_identities_and_urls_are_text_and_nothing_more(evil: str) -> None:
-    text = await shown(step(evil), lambda _: f"{PNG}{evil}")
+async def test_identities_and_types_are_text_and_nothing_more(evil: str) -> None:
+    known = {evil: MediumBytes(f"image/png{evil}", MediumBytes.of_url(PNG).data)}
+    text = await shown(step(evil), known)
     parsed = ParsedPage(text)
     assert parsed.open == []
     assert not {"img", "script"} & set(parsed.tags)
     assert not [name for name in parsed.attributes if name.startswith("on") or name == "src"]
     assert evil[:20] in parsed.text
+
+
+async def test_a_session_of_the_gateway_shows_its_images(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "model", TEMPLATE, processor_config__json={"image_token": "<image>"})
+    family = load(folder)
+    pad, close = (family.tokenizer.get_vocab()[one] for one in ("<image>", "<|im_end|>"))
+    gateway = gateway_of(Seeing(pad=pad, close=close, encode=family.encode), folder)
+    picture = {"type": "image_url", "image_url": {"url": PNG}}
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, [asking("What?", picture)])
+        answer = await http.get(f"/sessions/{name}/view")
+    parsed = ParsedPage(answer.text)
+    assert PNG in parsed.values
+    words = " ".join(parsed.text.split())
+    assert f"image sha256:{sha256(MediumBytes.of_url(PNG).data).hexdigest()[:10]}" in words
+    assert re.search(r"in place of <image>", words)
+    assert re.search(r"would differ\s*0\s*0\.0%\s*prompt ids", words)
 
 
 @pytest.mark.parametrize(
