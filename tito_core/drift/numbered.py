@@ -93,6 +93,8 @@ class NumberedMedia:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids; each id of a medium is a `SIGN`."""
+        if not self.named:
+            return self.renderer.text(ids)
         return "".join(SIGN * n if name else self.renderer.text(own) for name, own, n in self._runs(ids))
 
     def shown(self, ids: Sequence[int]) -> str:
@@ -124,9 +126,6 @@ class NumberedMedia:
 
     def _runs(self, ids: Sequence[int]) -> Iterator[tuple[Name | None, list[int], int]]:
         """Yield the ids of text, and those of each medium, in turn."""
-        if not self.named:
-            yield None, list(ids), len(ids)
-            return
         for number, run in groupby(ids, lambda index: index if index in self.named else None):
             own = list(run)
             yield (None if number is None else self.named[number]), own, len(own)

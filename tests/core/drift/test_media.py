@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import pytest
 
-from tests.core.drift.conversations import END, START, Family, assistant, causes_of, user
+from tests.core.drift.conversations import END, Family, assistant, causes_of, user
 from tito_core import Message, Step, TemplateRefused
 from tito_core.drift import Audited, Break, Cause, audit
-from tito_core.drift.numbered import NumberedMedia
 from tito_core.media import MediaRange
 from tito_core.samples import Forest, StoredCall
 from tito_core.testing.toys.local import CHATML
@@ -202,33 +200,8 @@ def test_text_beside_an_image_differs_as_text() -> None:
     assert causes_of(audited(calls)) == [("t0", "PROMPT", "EDITED")]
 
 
-@pytest.mark.parametrize("lists", ["refused", "blank", "any"])
-def test_texts_are_given_as_lists_to_templates_that_take_only_those(lists: str) -> None:
-    assert audited(by_ids(), Seeing(lists=lists)).breaks == ()
-
-
 def test_images_of_unknown_place_are_counted_and_not_compared() -> None:
     ids, media = sent([showing("cat", "dog")])
     for known in ([], media[:1]):
         tally = audited([turn(0, [showing("cat", "dog")], ids, known)]).tally
         assert (tally.prompts_with_media, tally.compared_prompts, tally.mergeable_ids) == (1, 0, 0)
-
-
-def test_ids_of_images_are_not_decoded() -> None:
-    class Strict(Seeing):
-        def text(self, ids: Sequence[int]) -> str:
-            assert PLACEHOLDER not in ids
-            return super().text(ids)
-
-    one = the_break(by_messages([showing("dog"), assistant(), user()]), Strict())
-    assert one.before.endswith(START + "user\n")
-
-
-def test_numbers_are_runs_and_text_is_one_word_per_image() -> None:
-    (first, second) = by_ids()
-    numbered = NumberedMedia.of(SEEING, Forest.of([first, second]))
-    ids = numbered.used(second.step.prompt_ids, second.step.media)
-    assert len(set(ids[first.step.media[0].offset :][:SIZE])) == 1
-    assert numbered.medium_at(ids, second.step.media[1].offset + 7) == second.step.media[1]
-    assert numbered.shown(ids.tolist()).count("[image]") == 2
-    assert len(numbered.text(ids.tolist())) > 2 * SIZE

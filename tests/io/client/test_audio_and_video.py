@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from tests.core.pictures import CLOSE, PLACEHOLDERS, first_step, showing, tokenize
-from tests.io.client.test_images import Seeing, client_of
+from tests.io.client.seeing import Seeing
+from tests.io.client.test_images import client_of
 from tests.io.engines.recorded_images import PAD, medium
 from tests.processors.toy import ToyProcessor, run
 from tito_core import Bridge, Message, Reason, Refusal, suffix_ids, try_stitch
