@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Self
@@ -22,13 +22,15 @@ import httpx2
 
 from tito_core import Message
 
-from .media import address, media_parts
+from .media import MIME, address, media_parts
 from .refusals import MIB, bad_request
 
 REDIRECTIONS = 3
 SECONDS = 20.0
 """How long one image may take, redirections included."""
 MOST_BYTES = 20 * MIB
+MOST_TOGETHER = 64 * MIB
+"""As long as a request that has the images itself."""
 MOST_IMAGES = 32
 """How many images of one request are fetched."""
 
@@ -43,13 +45,24 @@ def is_public(ip: IpAddress) -> bool:
     """
     inner = [ip]
     if isinstance(ip, ipaddress.IPv6Address):
-        inner += [one for one in (ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())) if one is not None]
+        if ip not in UNICAST and ip not in NAT64:
+            return False
+        inner += [one for one in (ip.sixtofour, *(ip.teredo or ())) if one is not None]
         inner += [ipaddress.IPv4Address(ip.packed[-4:])] if ip in NAT64 else []
-    return all(one.is_global and not one.is_multicast for one in inner)
+    special = any(one in network for one in inner for network in SPECIAL)
+    return not special and all(one.is_global and not one.is_multicast for one in inner)
 
 
+UNICAST = ipaddress.ip_network("2000::/3")
+"""The only IPv6 addresses that are assigned to hosts of the public network (RFC 4291 and IANA's registry).
+
+`is_global` is true of others, too: of those that stand for IPv4 addresses, and of the old site-local ones.
+"""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """IPv6 addresses that stand for an IPv4 address, their last four bytes (RFC 6052)."""
+SPECIAL = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")))
+"""IPv4 addresses that `is_global` may call public: IANA's for protocols, those of relays, and Azure's for its
+machines."""
 
 
 class FetchError(Exception):
@@ -64,12 +77,14 @@ class ImageFetcher:
         client: Makes the requests.
         allowed: Whether an address may be connected to.
         most_bytes: The longest image.
+        most_together: How many bytes the data URLs that are fetched for one request may have.
         seconds: How long one may take.
     """
 
     client: httpx2.AsyncClient
     allowed: Callable[[IpAddress], bool] = is_public
     most_bytes: int = MOST_BYTES
+    most_together: int = MOST_TOGETHER
     seconds: float = SECONDS
 
     @classmethod
@@ -94,10 +109,15 @@ class ImageFetcher:
         for url in new:
             try:
                 fetched[url] = await self.fetch(url)
+                self._check_together(fetched[one] for one in new if one in fetched)
             except FetchError as error:
                 text = f"messages: image {named.index(url) + 1} cannot be fetched: {error}; send its data URL"
                 raise bad_request(text, "messages") from error
         return fetched
+
+    def _check_together(self, urls: Iterable[str]) -> None:
+        if sum(map(len, urls)) > self.most_together:
+            raise FetchError(f"with those before it, it has more than {self.most_together} bytes")
 
     async def fetch(self, url: str) -> str:
         """Return the data URL of an image; raises `FetchError`."""
@@ -115,9 +135,7 @@ class ImageFetcher:
 
     async def _answer(self, url: str) -> str:
         """Return a data URL, or the address that the server names instead."""
-        target = httpx2.URL(url)
-        if target.scheme not in ("http", "https") or not target.host:
-            raise FetchError("it leads to another scheme than http or https")
+        target = httpx2.URL(_web(url))
         ip = await self._resolved(target)
         headers = {"Host": target.netloc.decode(), "Accept": "image/*", "Accept-Encoding": "identity"}
         request = self.client.build_request(
@@ -129,20 +147,23 @@ class ImageFetcher:
         answer = await self.client.send(request, stream=True)
         async with aclosing(answer):
             if answer.has_redirect_location:
-                return urljoin(url, answer.headers["location"])
+                return _web(urljoin(url, answer.headers["location"]))
             return await self._data_url(answer)
 
     async def _data_url(self, answer: httpx2.Response) -> str:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if answer.status_code != HTTPStatus.OK:
             raise FetchError(f"the server answers with status {answer.status_code}")
-        if not kind.startswith("image/") or "content-encoding" in answer.headers:
+        is_image = kind.startswith("image/") and MIME.fullmatch(kind) is not None
+        if not is_image or "content-encoding" in answer.headers:
             raise FetchError("the server does not answer with an image")
         data = bytearray()
         async for part in answer.aiter_raw():
             data += part
             if len(data) > self.most_bytes:
                 raise FetchError(f"it has more than {self.most_bytes} bytes")
+        if not data:
+            raise FetchError("it has no bytes")
         return f"data:{kind};base64,{b64encode(data).decode()}"
 
     async def _resolved(self, target: httpx2.URL) -> IpAddress:
@@ -156,6 +177,13 @@ class ImageFetcher:
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.aclose()
+
+
+def _web(url: str) -> str:
+    """Return an address of the web; raises `FetchError` for another, such as a data URL with any content."""
+    if not _is_web(url):
+        raise FetchError("it leads to another scheme than http or https")
+    return url
 
 
 def _is_web(url: str) -> bool:
