@@ -19,7 +19,7 @@ from typing import Any, Self
 import attrs
 
 from tito_core import InputError, Message
-from tito_core.message import is_media
+from tito_core.message import MEDIA, is_media
 from tito_core.normalization.media import medium_of
 
 from .refusals import bad_request
@@ -133,22 +133,27 @@ class _Naming:
     def part(self, part: dict[str, Any]) -> dict[str, Any]:
         """Return a medium under its digest; one whose bytes are not known stays as it came, without a key."""
         key, bare = part.get(KEY), {name: value for name, value in part.items() if name != KEY}
-        where, identity = address(bare), medium_of(bare).identity
+        where, medium = address(bare), medium_of(bare)
+        identity = medium.identity
         if identity is not None and where is not None and where[: len(DATA)].lower() == DATA:
             self.urls.setdefault(identity, where)
             return {**with_address(bare, identity), KEY: identity}
         if where is not None and where in self.fetched:
             return {**bare, KEY: self._of_address(where)}
-        if key is None or where not in (None, key):
+        if key is None or where not in (None, key) or _holds_bytes(bare):
             return bare
-        if not isinstance(key, str) or key not in self.known:
-            raise bad_request(f"{KEY}: an image has a key and no bytes: give its data URL", KEY)
+        if not isinstance(key, str) or key not in self.known or medium.modality != "image":
+            raise bad_request(f"{KEY}: {medium.modality} has a key and no bytes: give its data URL", KEY)
         return {**with_address(bare, key), KEY: key}
 
     def _of_address(self, where: str) -> str:
         found = self.fetched[where]
         if found.startswith(DATA):
-            identity = str(medium_of({"type": "image", "url": found}).identity)
+            identity = medium_of({"type": "image", "url": found}).identity
+            if identity is None:
+                raise bad_request(
+                    "messages: an image that was fetched has no bytes; send its data URL", "messages"
+                )
             self.urls[identity], self.addresses[where] = found, identity
             return identity
         return found
@@ -180,10 +185,12 @@ def with_media(holder: Message, change: Callable[[dict[str, Any]], dict[str, Any
 
 
 def media_parts(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
-    """Yield the content parts of messages that are media."""
+    """Yield the content parts of messages that are media, and after a part those that it holds."""
     for message in messages:
         content = message.get("content")
-        yield from filter(is_media, content) if isinstance(content, list) else ()
+        for part in filter(is_media, content) if isinstance(content, list) else ():
+            yield part
+            yield from media_parts((part,))
 
 
 def addresses_in(messages: Iterable[Message]) -> dict[str, str]:
@@ -209,6 +216,16 @@ def address(part: Mapping[str, Any]) -> str | None:
 
 
 def with_address(part: Mapping[str, Any], url: str) -> dict[str, Any]:
-    """Return an image with another URL."""
+    """Return an image with another URL, as a text or in an object: engines may take one of them alone."""
     image = part.get(IMAGE)
+    if isinstance(image, str):
+        return {**part, IMAGE: url}
     return {**part, IMAGE: {**(image if isinstance(image, Mapping) else {}), "url": url}}
+
+
+def _holds_bytes(part: Mapping[str, Any]) -> bool:
+    """Return whether a part holds more than an image: another medium, or parts of its own."""
+    others = (name for name, value in part.items() if value is not None and name not in ("type", IMAGE))
+    return any(
+        name in ("content", "data", "path", "source", "url") or MEDIA.fullmatch(name) for name in others
+    )

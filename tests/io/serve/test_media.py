@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.io.serve.gateway import chat, client, opened, served, user
 from tito_core.ledger import Origin
 from tito_io.serve.app import app
 from tito_io.serve.commit import Commit, decode, encode
-from tito_io.serve.fetch import ImageFetcher
+from tito_io.serve.fetch import ImageFetcher, is_public
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.media import named_media, restored
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
@@ -375,6 +376,20 @@ async def test_an_id_of_a_response_stands_for_its_images(
 # Images by address.
 
 
+WEB: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "/moved": (302, {"location": "/cat"}, b""),
+    "/loop": (302, {"location": "/loop"}, b""),
+    "/away": (302, {"location": "file:///etc/passwd"}, b""),
+    "/inside": (302, {"location": "data:image/png,abc"}, b""),
+    "/page": (200, {"content-type": "text/html"}, b"/page"),
+    "/comma": (200, {"content-type": "image/png,x"}, b"/comma"),
+    "/gone": (404, {}, b""),
+    "/long": (200, {}, b"x" * 5_000),
+    "/empty": (200, {}, b""),
+}
+"""Status, headers and body by path; any other path is an image."""
+
+
 @attrs.frozen
 class Web:
     """A server on this machine with a few images."""
@@ -386,19 +401,8 @@ class Web:
             return await no_lifespan(receive, send)
         path = scope["path"]
         self.asked.append(path)
-        status, headers, body = 200, {"content-type": "image/png"}, path.encode()
-        if path == "/moved":
-            status, headers = 302, {"location": "/cat"}
-        if path == "/loop":
-            status, headers = 302, {"location": "/loop"}
-        if path == "/away":
-            status, headers = 302, {"location": "file:///etc/passwd"}
-        if path == "/page":
-            headers = {"content-type": "text/html"}
-        if path == "/gone":
-            status = 404
-        if path == "/long":
-            body = b"x" * 5_000
+        status, headers, body = WEB.get(path, (200, {}, path.encode()))
+        headers = {"content-type": "image/png", **headers}
         raw = [(key.encode(), value.encode()) for key, value in headers.items()]
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": body})
@@ -456,6 +460,9 @@ async def test_an_image_is_fetched_once_and_then_it_is_that_image(
         ("/long", "more than 4000 bytes"),
         ("/loop", "more than 3 redirections"),
         ("/away", "another scheme"),
+        ("/inside", "another scheme"),
+        ("/comma", "does not answer with an image"),
+        ("/empty", "has no bytes"),
     ],
 )
 async def test_what_cannot_be_fetched_is_the_requests_error(
@@ -487,10 +494,81 @@ async def test_addresses_inside_of_a_network_are_not_fetched(engine: Seeing, fol
         assert "not public" in answer.text
 
 
+@pytest.mark.parametrize(
+    "ip",
+    [
+        *("::127.0.0.1", "::ffff:0:10.0.0.1", "fec0::1", "64:ff9b:1::7f00:1", "64:ff9b::7f00:1"),
+        *("2002:7f00:1::1", "2001:0:7f00:1::1", "192.0.0.192", "192.88.99.1", "168.63.129.16"),
+    ],
+)
+async def test_an_address_that_stands_for_another_or_serves_machines_is_not_public(ip: str) -> None:
+    """The module `ipaddress` calls some of them global, which of them differs with the version."""
+    assert not is_public(ipaddress.ip_address(ip))
+    assert is_public(ipaddress.ip_address("2606:4700::1111"))
+    assert is_public(ipaddress.ip_address("64:ff9b::1.1.1.1"))
+
+
+async def test_images_to_fetch_have_a_limit_together() -> None:
+    fetcher = attrs.evolve(ImageFetcher.of(allowed=lambda _: True), most_together=80)
+    async with served(Web()) as base:
+        urls = [f"{base}/{name}" for name in ("first", "second", "third")]
+        assert len(await fetcher.all([at(url) for url in urls[:2]], {})) == 2
+        with pytest.raises(RequestRefused, match=r"image 3 cannot be fetched: .* more than 80 bytes"):
+            await fetcher.all([at(url) for url in urls], {})
+        known = dict.fromkeys(urls[:2], DIGEST)
+        assert len(await fetcher.all([at(url) for url in urls], known)) == 3
+    await fetcher.aclose()
+
+
 async def test_too_many_addresses_are_refused() -> None:
     many = [at(f"http://example.org/{place}") for place in range(33)]
     with pytest.raises(RequestRefused, match="33 images to fetch"):
         await ImageFetcher.of().all(many, {})
+
+
+async def test_two_images_that_were_fetched_are_never_one() -> None:
+    """A key that stands for no bytes would be one key for all of them."""
+    for data in ("", ",abc"):
+        with pytest.raises(RequestRefused, match="no bytes"):
+            named_media([at("http://a/")], (), {"http://a/": f"data:image/png{data}"})
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,aGk="}},
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+        {"type": "tool_result", "content": [shown("cat")]},
+        {"type": "image", "image": "https://example.org/cat.png"},
+    ],
+)
+async def test_another_medium_with_a_key_has_its_bytes(part: dict[str, Any]) -> None:
+    named = named_media([asking("What?", {**part, "uuid": DIGEST})], {DIGEST})
+    assert restored(named.messages, named.urls) == [asking("What?", part)]
+    alone = {"type": part["type"], "uuid": DIGEST}
+    if part["type"] == "video_url":
+        with pytest.raises(RequestRefused, match="video has a key and no bytes"):
+            named_media([asking("What?", alone)], {DIGEST})
+
+
+async def test_an_image_keeps_the_form_that_it_came_in(engine: Seeing) -> None:
+    """Some engines take the address of an `input_image` as a text alone."""
+    gateway = build_gateway(engine, MemoryStore(), model="seeing")
+    asked = asking("What?", {"type": "input_image", "image_url": url("cat")})
+    async with client(gateway) as http:
+        await chat(http, await opened(http), [asked])
+    assert engine.asked == [("messages", [asked])]
+
+
+async def test_a_known_image_inside_of_a_part_is_sent_with_its_bytes(engine: Seeing) -> None:
+    gateway = build_gateway(engine, MemoryStore(), model="seeing")
+    by_name = {"type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST}
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, [CAT])
+        await chat(http, name, [asking("What?", {"type": "tool_result", "content": [by_name]})])
+    (_, (message,)) = engine.asked[1]
+    assert message["content"][0]["content"] == [shown("cat")]
 
 
 async def test_parts_inside_of_parts_get_their_bytes_back() -> None:
