@@ -69,11 +69,14 @@ An empty row deletes the place. An empty place before means that the row continu
 PUT_MEDIA = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return -2 end
-redis.call('HSETNX', KEYS[2], ARGV[3], ARGV[4])
-redis.call('PEXPIRE', KEYS[1], ARGV[2]) redis.call('PEXPIRE', KEYS[2], ARGV[2])
+redis.call('HSETNX', KEYS[3], ARGV[3], ARGV[4])
+for at = 1, 3 do redis.call('PEXPIRE', KEYS[at], ARGV[2]) end
 return 1
 """
-"""Keys: head, media. Arguments: epoch, life, the digest, the bytes."""
+"""Keys: head, rows, media. Arguments: epoch, life, the digest, the bytes.
+
+All of them live equally long: a head without its rows would be a session that has lost its turns.
+"""
 SIZES = """
 local found = {}
 for _, digest in ipairs(redis.call('HKEYS', KEYS[1])) do
@@ -199,7 +202,7 @@ class RedisStore:
     async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
         """Add media, each in a request of its own: together they may be longer than a server takes."""
         for digest, data in media.items():
-            keys = [_key(name, "head"), _key(name, "media")]
+            keys = [_key(name, part) for part in ("head", "rows", "media")]
             result = await self._script(PUT_MEDIA, keys, epoch, self._life(), digest, data)
             if result in FAILURES:
                 raise FAILURES[result]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import attrs
 import orjson
 
@@ -114,7 +115,7 @@ class Session:
             session._show(attrs.evolve(commit, call=call))
             if place in stored.unreceived:
                 session.unreceived.add(commit.name)
-            session.addresses |= addresses_in(commit.step.prompt) if commit.step.messages.multimodal else {}
+            session.addresses |= addresses_in(session.new_messages(commit))
         return session
 
     @property
@@ -141,6 +142,11 @@ class Session:
             commit = None if commit.parent is None else self.commits[commit.parent]
         return turns[::-1]
 
+    def new_messages(self, commit: Commit) -> Sequence[Message]:
+        """Return the messages of a turn's prompt that its parent does not have."""
+        parent = None if commit.parent is None else self.commits[commit.parent]
+        return commit.step.prompt[0 if parent is None else parent.step.messages.length :]
+
     def response(self, name: str) -> Commit | None:
         """Return the first turn of a response."""
         return next((one for one in self.commits.values() if one.response == name), None)
@@ -165,7 +171,8 @@ class Session:
         stored = await self.store.media(self.name, digests) if digests else {}
         if len(stored) < len(digests):
             raise LostError("an image")
-        return {digest: MediumBytes.decoded(data).url for digest, data in stored.items()}
+        # A thread: base64 of megabytes takes long.
+        return await anyio.to_thread.run_sync(_urls, stored) if stored else {}
 
     async def commit(self, turns: Sequence[Commit], media: NamedMedia = NO_MEDIA) -> tuple[Commit, ...]:
         """Store turns and show them, with the parents and places that are found here.
@@ -252,6 +259,10 @@ class Session:
             self.unreceived.discard(commit.name)
             del self.commits[commit.name], self._by_messages[id(commit.step.messages)]
             self.trajectory = Trajectory(one.step for one in self.commits.values())
+
+
+def _urls(stored: Mapping[str, bytes]) -> dict[str, str]:
+    return {digest: MediumBytes.decoded(data).url for digest, data in stored.items()}
 
 
 def _new_ids(commit: Commit, commits: Mapping[str, Commit]) -> int:

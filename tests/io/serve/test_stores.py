@@ -428,6 +428,21 @@ needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server:
 
 
 @needs_redis
+async def test_media_make_all_of_a_session_live_longer(redis_url: str) -> None:
+    """A head that outlives its rows would be a session without turns."""
+    store = RedisStore.to(redis_url, life_seconds=100)
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    await store.put(A, epoch, 0, b"row")
+    store.life_seconds = 1000
+    await store.put_media(A, epoch, {"cat": b"cat"})
+    ends = [await store.client.pttl(f"tito:session:{{{A}}}:{part}") for part in ("head", "rows", "media")]
+    assert min(ends) > 900_000
+    await store.delete(A)
+    await store.aclose()
+
+
+@needs_redis
 async def test_gateways_of_one_server_have_one_secret(redis_url: str) -> None:
     async with two(redis_url) as (one, other):
         assert await one.secret(b"one") == await other.secret(b"two")
