@@ -46,6 +46,8 @@ from .media import (
 NO_RENDERER = Refusal(
     Reason.MULTIMODAL, "the engine renders no placeholders: give a function that renders messages here"
 )
+MOST_PLACED = 256
+"""How many new images of a prompt go by ids: for each, a render shows which placeholder is its own."""
 
 
 class Completion(TypedDict):
@@ -200,6 +202,8 @@ class Conversation:
         """Return a whole prompt with images, rendered here."""
         if self._placeholders is None:
             return NO_RENDERER
+        if prompt.media > MOST_PLACED:
+            return _too_many(prompt.media)
         return await answer(first_prompt_questions(prompt, self._placeholders), self.render)
 
     @property
@@ -230,6 +234,9 @@ class Conversation:
         )
         if isinstance(located, Refusal):
             return located
+        new = located.messages.media - located.match.step.messages.media
+        if new > MOST_PLACED:
+            return _too_many(new)
         try:
             growing = GrowingProfile(self.known.profile or await self._base_profile())
         except TemplateRefused as refused:  # a template that does not even close a turn
@@ -266,6 +273,10 @@ class Conversation:
     def _keep(self, turn: ClientTurn) -> ClientTurn:
         self.trajectory = self.trajectory.append(turn.step)
         return turn
+
+
+def _too_many(count: int) -> Refusal:
+    return Refusal(Reason.MULTIMODAL, f"{count} new images, of which at most {MOST_PLACED} go by ids at once")
 
 
 def _continued(stitched: Stitched, reply: Reply) -> Step:
