@@ -28,7 +28,7 @@ KEY = "uuid"
 IMAGE = "image_url"
 """The key of an image in a content part of OpenAI's chat API, which all dialects become."""
 DATA = "data:"
-MIME = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,80}")
+MIME = re.compile(r"[a-z]{1,40}/[a-z0-9][a-z0-9.+-]{0,80}")
 UNKNOWN = "application/octet-stream"
 
 

@@ -37,8 +37,10 @@ from .session import Session
 from .special_tokens import SpecialTokenGuard
 from .turn_engine import TurnEngine
 
-IN_MESSAGES = frozenset(("messages", "tools", "input", "system", "instructions"))
-"""Fields of a request that its turn's messages and key repeat."""
+IN_MESSAGES = frozenset(
+    ("messages", "tools", "input", "system", "instructions", "contents", "systemInstruction")
+)
+"""Fields of a request that its turn's messages and key repeat, in all dialects."""
 
 
 async def served_model(engine: Engine) -> str:

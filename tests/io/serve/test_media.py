@@ -204,6 +204,8 @@ async def test_openai_responses_and_anthropic_and_google_clients_send_images(gat
             assert turns[1].step.prompt_ids.starts_with(turns[0].step.ids)
             assert turns[1].step.media[0].identity == DIGEST
             assert len(turns[1].step.media) == 2
+            rows = (await gateway.sessions.store.load(name)).rows.values()
+            assert not any(base64.b64encode(b"cat") in row for row in rows), use.__name__
 
 
 async def responses(base: str) -> None:
@@ -280,6 +282,23 @@ async def test_without_a_model_folder_images_go_by_messages(engine: Seeing) -> N
         name = await two_turns(http, user("Sure?"))
         assert routes(await commits(gateway, name)) == ["MITO", "MITO"]
     assert engine.asked[1][1][0] == CAT
+
+
+async def test_more_new_images_than_can_be_placed_go_by_messages(
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs a render of the whole prompt: a thousand small ones would keep a processor busy for long."""
+    monkeypatch.setattr("tito_io.client.conversation.MOST_PLACED", 2)
+    name = await opened(http)
+    prompt = [asking("What?", *[shown("cat")] * 2)]
+    prompt += [said(await chat(http, name, prompt)), asking("And?", *[shown("dog")] * 2)]
+    prompt += [said(await chat(http, name, prompt)), asking("And?", *[shown("map")] * 3)]
+    await chat(http, name, prompt)
+    await chat(http, await opened(http), [asking("What?", *[shown("cat")] * 3)])
+    assert [kind for kind, _ in engine.asked] == ["media", "media", "messages", "messages"]
+    turns = await commits(gateway, name)
+    assert routes(turns) == ["RENDERED", "TITO", "MITO"]
+    assert turns[-1].origin.refusal == "MULTIMODAL"
 
 
 async def test_a_special_token_beside_an_image_that_goes_by_messages_is_refused(
