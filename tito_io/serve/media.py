@@ -134,13 +134,13 @@ class _Naming:
         """Return a medium under its digest; one whose bytes are not known stays as it came, without a key."""
         key, bare = part.get(KEY), {name: value for name, value in part.items() if name != KEY}
         where, medium = address(bare), medium_of(bare)
-        identity = medium.identity
+        identity = medium.identity if medium.modality == "image" else None
         if identity is not None and where is not None and where[: len(DATA)].lower() == DATA:
             self.urls.setdefault(identity, where)
             return {**with_address(bare, identity), KEY: identity}
         if where is not None and where in self.fetched:
             return {**bare, KEY: self._of_address(where)}
-        if key is None or where not in (None, key) or _holds_bytes(bare):
+        if key is None or where not in (None, key) or (where is None and _holds_bytes(bare)):
             return bare
         if not isinstance(key, str) or key not in self.known or medium.modality != "image":
             raise bad_request(f"{KEY}: {medium.modality} has a key and no bytes: give its data URL", KEY)

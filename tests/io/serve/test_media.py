@@ -570,6 +570,13 @@ async def test_another_medium_with_a_key_has_its_bytes(part: dict[str, Any]) -> 
             named_media([asking("What?", alone)], {DIGEST})
 
 
+@pytest.mark.parametrize("more", [{"image": "https://example.org/cat.png"}, {"type": "video_url"}])
+async def test_named_messages_are_named_once(more: dict[str, Any]) -> None:
+    """A request that continues a response by its id has the messages as they were stored."""
+    named = named_media([asking("What?", {**shown("cat"), **more})], ())
+    assert named_media(named.messages, set(named.urls)).messages == named.messages
+
+
 async def test_an_image_keeps_the_form_that_it_came_in(engine: Seeing) -> None:
     """Some engines take the address of an `input_image` as a text alone."""
     gateway = build_gateway(engine, MemoryStore(), model="seeing")
