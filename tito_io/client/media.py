@@ -24,6 +24,7 @@ from tito_io.engines.protocol import (
     Sampling,
     Watch,
 )
+from tito_io.wider_ranges import ranges_seen, widened
 
 P = TypeVar("P", bound=NextPrompt)
 
@@ -194,8 +195,21 @@ async def sampled_with_media(
     except MediaUnsupportedError as error:
         return Refusal(Reason.MULTIMODAL, f"{error!s:.200}")
     try:
-        return echoed(prompt, reply.prompt_ids, reply.media_ranges), reply
+        return echoed(_as_seen(prompt, beside, reply), reply.prompt_ids, reply.media_ranges), reply
     except InputError as error:
         invalid = InvalidReplyError(f"{engine.name}: {error}", EngineAnswer(200, reply.raw))
         invalid.partial = reply
         raise invalid from error
+
+
+def _as_seen(prompt: P, beside: tuple[list[int], list[PromptMedium]], reply: Reply) -> P:
+    """Return a prompt whose new images have the ids beside them that the engine merged with their own."""
+    ids, media = beside
+    if reply.media_ranges is None:
+        return prompt
+    places = [one.place for one in media]
+    ranges = ranges_seen(ids, places, reply.prompt_ids, reply.media_ranges)
+    if ranges is None:
+        return prompt
+    base, older = len(ids) - len(prompt.added), len(prompt.media) - prompt.unexpanded
+    return widened(prompt, [one.moved(-base) for one in ranges[older:]]) or prompt

@@ -15,6 +15,7 @@ from tito_core import Ids, InputError, Message
 from tito_core.expansion import expand, pieces_in
 from tito_core.media import Media, MediaRange, Placeholders
 from tito_core.message import is_media
+from tito_io.wider_ranges import ranges_seen
 
 from .protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, UnsupportedError, Watch
 from .replies.invariants import Check
@@ -127,14 +128,15 @@ def check_places(ids: Ids, media: Sequence[PromptMedium]) -> None:
     if not media:
         raise InputError("media is empty: call from_ids for a prompt without media")
     ranges = Media.of([one.place for one in media])
-    runs = {one.place.modality: one.place.collapsed for one in media}
     for number, one in enumerate(ranges):
-        if tuple(ids[one.offset : one.stop]) != runs[one.modality]:
+        if tuple(ids[one.offset : one.stop]) != one.collapsed:
             raise InputError(
                 f"media[{number}]: its placeholder is not at {one.offset} of the ids: give collapsed ids, as "
                 "tito_core.expansion.collapse returns them. Nothing was sent"
             )
-    stray = Placeholders.of(runs)
+    # An id beside an image may belong to it: the shortest is the placeholder alone, if any is.
+    longest_first = sorted(ranges, key=lambda one: -len(one.collapsed))
+    stray = Placeholders.of({one.modality: one.collapsed for one in longest_first})
     place = None if stray is None else stray.stray(ids, ranges)
     if place is not None:
         raise InputError(
@@ -152,13 +154,15 @@ def check_seen(
 ) -> None:
     """Raise `InvalidReplyError` unless an engine's prompt is what was sent, but for the media.
 
-    `ranges` are the offset and length of each medium in the ids that it has `seen`; None if it does not say.
+    An id beside a medium may have become one with the medium's own. `ranges` are the offset and length of
+    each medium in the ids that it has `seen`; None if it does not say.
     """
     places = [one.place for one in media]
     try:
         if ranges is None:
             pieces = pieces_in(ids, places, seen)
         else:
+            places = ranges_seen(ids, places, seen, ranges) or places
             pieces = [tuple(seen[offset : offset + length]) for offset, length in ranges]
         whole, found = expand(ids, places, pieces)
     except InputError as error:

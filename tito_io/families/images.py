@@ -18,9 +18,9 @@ from tito_core.join import NextPrompt
 from tito_core.media import MediaRange, Placeholders
 from tito_core.message import is_media
 from tito_core.normalization.media import Medium
+from tito_io.wider_ranges import widened, wider_ranges
 
 from .chat_tokenizer import ChatTokenizer, one_list
-from .wider_ranges import widened, wider_ranges
 
 P = TypeVar("P", bound=NextPrompt)
 Ids = tuple[int, ...]

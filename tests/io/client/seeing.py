@@ -9,11 +9,14 @@ from typing import Any
 import anyio
 import attrs
 
-from tests.core.pictures import CLOSE, PAD
+from tests.core.pictures import CLOSE, PAD, START
 from tito_core import Ids, TemplateRefused
 from tito_core.expansion import expand
 from tito_io.engines.media import PromptMedium, check_places, unsupported
 from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage
+
+MERGED = 400
+"""What becomes of the id before an image where the engine merges the two."""
 
 
 def url(name: str) -> str:
@@ -47,6 +50,8 @@ class Seeing:
     says_ranges: bool = True
     spoils: bool = False
     """Whether it changes an id around the images."""
+    merges: bool = False
+    """Whether the id before an image becomes one with the image's first."""
     pad: int = PAD
     close: int = CLOSE
     encode: Callable[[str], Sequence[int]] = str.encode
@@ -85,7 +90,15 @@ class Seeing:
         check_places(Ids.of(ids), media)
         self.asked.append(("media", [one.url for one in media]))
         places = [one.place for one in media]
-        seen, ranges = expand(ids, places, [[self.pad] * len(one.url or "") for one in media])
+        if self.merges:
+            places = [
+                one
+                if one.length > 1
+                else attrs.evolve(one, offset=one.offset - 1, length=2, collapsed=(START, *one.collapsed))
+                for one in places
+            ]
+        begin = [MERGED] * self.merges
+        seen, ranges = expand(ids, places, [[*begin, *[self.pad] * len(one.url or "")] for one in media])
         seen = [*seen[:-1], 5] if self.spoils else seen
         return await self._reply(seen, tuple((one.offset, one.length) for one in ranges), watch)
 

@@ -9,8 +9,8 @@ import anyio
 import attrs
 import pytest
 
-from tests.core.pictures import PAD, PLACEHOLDERS, tokenize
-from tests.io.client.seeing import CAT, Seeing, asking, shown, url
+from tests.core.pictures import PAD, PLACEHOLDERS, START, tokenize
+from tests.io.client.seeing import CAT, MERGED, Seeing, asking, shown, url
 from tito_core import InputError, Origin, Reason, Trajectory
 from tito_core.media import Placeholders
 from tito_core.message import is_multimodal
@@ -84,6 +84,26 @@ async def test_a_bridge_with_an_image_is_compared_with_a_render_of_all() -> None
     later = await conversation.turn([*turn.step.messages, asking("And this?", shown("dog"))])
     assert later.route is Route.TITO
     assert (conversation.checked_turns, conversation.differing_turns) == (1, 0)
+
+
+async def test_an_id_that_became_one_with_an_image_belongs_to_it() -> None:
+    """So does Gemma 3's engine with line ends around an image."""
+    conversation = Conversation(
+        Seeing(merges=True), tokenize_fn=renderer(Rendering()), media=PLACEHOLDERS, check_every=1
+    )
+    first = await conversation.turn([CAT])
+    second = await conversation.turn([*first.step.messages, asking("And?", shown("dog"), shown("cow"))])
+    third = await conversation.turn([*second.step.messages, asking("Sure?")])
+    steps = (first.step, second.step, third.step)
+    assert [one.route for one in (first, second, third)] == [Route.RENDERED, Route.TITO, Route.TITO]
+    assert [len(step.media) for step in steps] == [1, 3, 3]
+    assert {one.collapsed for step in steps for one in step.media} == {(START, PAD)}
+    assert {step.prompt_ids[one.offset] for step in steps for one in step.media} == {MERGED}
+    assert START not in third.step.prompt_ids
+    assert steps[2].prompt_ids.starts_with(steps[1].ids)
+    assert steps[1].prompt_ids.starts_with(steps[0].ids)
+    assert sum(third.step.ledger.mask()) == sum(len(step.completion_ids) for step in steps)
+    assert (conversation.checked_turns, conversation.differing_turns) == (2, 0)
 
 
 async def test_a_text_conversation_is_as_before() -> None:

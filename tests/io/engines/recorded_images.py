@@ -1,7 +1,7 @@
 """Exchanges with images, recorded from real servers with tiny models; `recorded_images.jsonl` holds them.
 
-Each line is one exchange, as it was sent and answered. Servers: vLLM 0.32.0 with Qwen2.5-VL, Qwen3-VL and
-SmolVLM, and SGLang 0.5.23 with Qwen2.5-VL, on a CPU. Where a request had `features`, they were left out here:
+Each line is one exchange, as it was sent and answered. Servers: vLLM 0.32.0 with Qwen2.5-VL, Qwen3-VL,
+SmolVLM and Gemma 3, and SGLang 0.5.23 with Qwen2.5-VL, on a CPU. Where a request had `features`, they were left out here:
 the adapter never sends any.
 """
 
@@ -24,6 +24,8 @@ PAD = 4098
 """The placeholder of the Qwen models."""
 SMOL_PAD = 4097
 """The placeholder of SmolVLM."""
+GEMMA_PAD = 3073
+"""The placeholder of Gemma 3."""
 
 
 def media_of(name: str, pad: int = PAD, places: Sequence[int] = ()) -> tuple[list[int], list[PromptMedium]]:

@@ -30,7 +30,7 @@ from tito_core.expansion import to_send
 from tito_core.media import MediaRange
 from tito_io.families import Family, TokenizerFamily
 from tito_io.families.images import ExpandedPrompt, WithImages
-from tito_io.families.wider_ranges import wider_ranges
+from tito_io.wider_ranges import wider_ranges
 
 ALL = tuple(SHAPES)
 LATER = ("third turn", "two in one", "same twice", "after a cut turn", "after reasoning")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from http import HTTPStatus
+from itertools import accumulate
 from typing import Any
 
 import attrs
@@ -124,7 +125,11 @@ def collapsed(check: Check, body: Any, media: Placeholders) -> list[int]:
 
 
 def ranges(check: Check, body: Any) -> list[tuple[int, int]]:
-    """Return the offset and length of each image in the prompt, in the prompt's order."""
+    """Return the offset and length of each image in the prompt, in the prompt's order and without overlap.
+
+    vLLM counts an id into which it merged the texts around two images to both of them. Here it is the first
+    one's.
+    """
     holder = check.find(body, "mm_placeholders", dict) or {}
     if set(holder) != {"image"}:
         check.fail(
@@ -132,4 +137,7 @@ def ranges(check: Check, body: Any) -> list[tuple[int, int]]:
             "take placeholders for text"
         )
     found = [check.typed(one, dict, "mm_placeholders") for one in check.get(holder, "image", list)]
-    return sorted((check.get(one, "offset", int), check.get(one, "length", int)) for one in found)
+    named = sorted((check.get(one, "offset", int), check.get(one, "length", int)) for one in found)
+    stops = accumulate((offset + length for offset, length in named), max, initial=0)
+    starts = [max(offset, stop) for (offset, _), stop in zip(named, stops, strict=False)]
+    return [(start, offset + length - start) for start, (offset, length) in zip(starts, named, strict=True)]

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
 import httpx2
 import pytest
 
-from tests.io.engines.recorded_images import EXCHANGES, PAD, SMOL_PAD, media_of, medium
+from tests.io.engines.recorded_images import EXCHANGES, GEMMA_PAD, PAD, SMOL_PAD, media_of, medium
 from tests.io.engines.vllm.vllm_server import Mock, generate_answer, mocked, refused
 from tito_core import InputError, Reason, Refusal, TemplateRefused
 from tito_core.first_prompt import first_prompt
@@ -33,6 +34,7 @@ from tito_io.engines.registry import embedded
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.vllm import GENERATE, VLLM, Notice
 from tito_io.engines.vllm.routes import RENDER
+from tito_io.wider_ranges import ranges_seen
 
 pytestmark = pytest.mark.anyio
 LARGE = {"id": "m", "object": "model", "owned_by": "vllm", "root": "m", "parent": None, "max_model_len": 2048}
@@ -259,6 +261,27 @@ async def test_trap_07_sparse_images_have_their_ranges() -> None:
         reply = await engine.from_ids_with_media(*media_of(name, SMOL_PAD), Sampling(max_tokens=6))
     assert reply.media_ranges == ((5, 34), (41, 34), (96, 34))
     assert [[*map(len, body["content_parts"])] for body in mock.bodies(GENERATE)] == [[3, 3], [2, 2, 3]]
+
+
+async def test_an_id_that_merged_with_an_image_belongs_to_it() -> None:
+    """A line end before the image, or between two, is one id with the line ends of the image's own text."""
+    for name, ranges in (
+        ("gemma3_image_after_a_line_end", ((2, 8),)),
+        ("gemma3_images_side_by_side", ((2, 8), (10, 7))),
+    ):
+        ids, media = media_of(name, GEMMA_PAD)
+        engine, _ = server(name)
+        reply = await engine.from_ids_with_media(ids, media, Sampling(max_tokens=6))
+        assert reply.media_ranges == ranges
+        assert list(reply.prompt_ids) == EXCHANGES[name]["response"]["prompt_token_ids"]
+        wide = ranges_seen(ids, [one.place for one in media], reply.prompt_ids, ranges)
+        assert wide is not None
+        assert wide[0].collapsed == (ids[2], GEMMA_PAD)
+        # The next request has the same ids, and the wider placeholders.
+        later = [attrs.evolve(one, place=place) for one, place in zip(media, wide, strict=True)]
+        engine, mock = server(name)
+        await engine.from_ids_with_media(ids, later, Sampling(max_tokens=6))
+        assert mock.bodies(GENERATE)[0]["token_ids"] == ids
 
 
 async def test_trap_09_images_go_in_the_order_of_their_placeholders() -> None:
