@@ -29,6 +29,7 @@ from tito_core.message import copied, is_multimodal
 from tito_core.recheck import recheck_questions
 from tito_core.seams.growing import GrowingProfile, for_certificate
 from tito_core.seams.profile import Profile
+from tito_io.engines.media import check_answers
 from tito_io.engines.protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, Watch
 
 from .certificates import KnownRendering
@@ -137,6 +138,8 @@ class Conversation:
             watch: Called with every delta of the reply as it comes.
 
         Raises:
+            UnsupportedError: A text spells an image's placeholder, and the engine would never answer messages
+                with it.
             EngineError: As the engine raises it. The turn is not asked for again by another route, because
                 the engine may have sampled it already.
         """
@@ -149,6 +152,7 @@ class Conversation:
             found = await self._turn_with_images(Messages.of(prompt), stitched, watch)
             if isinstance(found, ClientTurn):
                 return self._keep(found)
+            check_answers(self.engine, found)
             refusal = refusal or found
         elif isinstance(stitched, Stitched):
             reply = await self.engine.from_ids(stitched.ids, self.sampling, self.rendering, watch=watch)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from tito_core import Ids, InputError, Message
+from tito_core import Ids, InputError, Message, Reason, Refusal
 from tito_core.expansion import expand, pieces_in
 from tito_core.media import Media, MediaRange, Placeholders
 from tito_core.message import is_media
@@ -80,6 +80,26 @@ class PlaceholderEngine(Protocol):
 
         Raises `TemplateRefused` where the template, or the server, does not take them.
         """
+
+
+def check_answers(engine: Engine, refusal: Refusal) -> None:
+    """Raise `UnsupportedError` if an engine would never answer messages that do not go by ids for `refusal`.
+
+    Such messages spell an image's placeholder in a text. An engine whose `answers_stray_placeholders` is
+    False waits for the image that it stands for.
+    """
+    if refusal.reason is Reason.PLACEHOLDERS and not answers_stray_placeholders(engine):
+        raise UnsupportedError(
+            f"{engine.name} never answers messages with images in which a text spells an image's "
+            f"placeholder ({refusal.detail}): take it out of the text, or end the conversation. Nothing was "
+            "sent",
+            parameter="messages",
+        )
+
+
+def answers_stray_placeholders(engine: Engine) -> bool:
+    """Return whether an engine answers messages in which a text spells an image's placeholder."""
+    return bool(getattr(engine, "answers_stray_placeholders", True))
 
 
 def with_blanks(messages: Sequence[Message]) -> list[Message]:

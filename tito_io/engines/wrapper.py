@@ -8,7 +8,7 @@ import attrs
 
 from tito_core import Message
 
-from .media import PromptMedium, sample_with_media
+from .media import PromptMedium, answers_stray_placeholders, sample_with_media
 from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, Watch
 
 
@@ -27,6 +27,11 @@ class EngineWrapper:
     keeps_ids: bool = attrs.field(
         init=False, default=attrs.Factory(lambda self: self.engine.keeps_ids, takes_self=True)
     )
+
+    @property
+    def answers_stray_placeholders(self) -> bool:
+        """Whether its engine answers messages in which a text spells an image's placeholder."""
+        return answers_stray_placeholders(self.engine)
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool

@@ -50,6 +50,7 @@ class Seeing:
     says_ranges: bool = True
     spoils: bool = False
     """Whether it changes an id around the images."""
+    answers_stray_placeholders: bool = True
     merges: bool = False
     """Whether the id before an image becomes one with the image's first."""
     pad: int = PAD

@@ -20,6 +20,7 @@ from tito_io.engines.protocol import (
     InvalidReplyError,
     Rendering,
     Reply,
+    UnsupportedError,
 )
 from tito_io.engines.wrapper import EngineWrapper
 
@@ -181,6 +182,17 @@ async def test_a_text_that_spells_a_placeholder_goes_by_messages() -> None:
     await two_turns(client, asking("What is <pad>?", shown("cat")))
     assert [kind for kind, _ in engine.asked] == ["messages", "messages"]
     assert client.counts.refusals == {Reason.PLACEHOLDERS: 1, Reason.MULTIMODAL: 1}
+
+
+@pytest.mark.parametrize("wrap", [lambda engine: engine, EngineWrapper])
+async def test_a_text_that_spells_a_placeholder_is_not_sent_to_an_engine_that_would_not_answer(
+    wrap: Any,
+) -> None:
+    engine = Seeing()
+    engine.answers_stray_placeholders = False
+    with pytest.raises(UnsupportedError, match="a text spells an image's placeholder"):
+        await client_of(wrap(engine)).turn([], [asking("What is <pad>?", shown("cat"))])
+    assert not engine.asked
 
 
 async def test_what_an_engine_saw_otherwise_is_an_error_with_the_reply() -> None:

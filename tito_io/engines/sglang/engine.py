@@ -98,12 +98,15 @@ class SGLang(HttpEngine):
         route: How ids go in.
         routing: The shape of routed experts.
         vocab_size: How many ids there are; None where it is unknown.
+        answers_stray_placeholders: False: messages with images in which a text spells a placeholder are never
+            answered, as seen with 0.5.23.
 
     Raises:
         InputError: `base_url`, `route` or `output_format` is invalid.
     """
 
     name: str = "sglang"
+    answers_stray_placeholders: bool = False
 
     def __init__(
         self,
