@@ -1,10 +1,11 @@
-"""Measure conversations with images at a running engine: by ids with the images beside them, and by messages.
+"""Measure conversations with images at an engine: by ids with the images beside them, and by messages.
 
-python -m benchmarks.images --base-url URL --family FOLDER [--engine vllm] [--conversations 10] [--turns 6]
+python -m benchmarks.images --base-url URL --family FOLDER [--engine vllm] [--conversations 10] [--turns 12]
+python -m benchmarks.images --start qwen3-vl --logprobs
 
 Every turn shows an image, two, none, or one that was shown before, in a user message or in a tool result. The
-images are noise. Both ways sample the same number of ids. The engine has to serve a model with images: vLLM
-with `--enable-scale-out`.
+images are noise. Conversations have from two turns to `--turns`. Both ways sample the same number of ids. The
+engine has to serve a model with images: vLLM with `--enable-scale-out`. `--start` starts one on the CPU.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -26,12 +29,14 @@ import attrs
 import click
 import httpx2
 
+from benchmarks import image_rows
 from benchmarks.command import interruptible
+from benchmarks.image_rows import compared, write_rows
 from tito_core import Message, Step, Trajectory
 from tito_core.normalization.media import media_of
 from tito_io.cli.options import WholeRange
 from tito_io.client import InThread, TokenClient
-from tito_io.engines.protocol import Rendering
+from tito_io.engines.protocol import InvalidReplyError, Rendering, TimedOutError, UnsupportedError
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
 from tito_io.families import Family, image_placeholder
@@ -40,6 +45,10 @@ SIZES = ((56, 56), (84, 56), (112, 112), (224, 224))
 """Width and height of the images."""
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 ENGINES = ("vllm", "sglang")
+KINDS = ("qwen3-vl", "qwen2.5-vl", "smolvlm", "gemma3")
+"""Models that `--start` can serve."""
+SECONDS = 30.0
+"""How long SGLang has to answer: it never answers some conversations whose texts spell a placeholder."""
 Part = dict[str, Any]
 
 
@@ -77,11 +86,18 @@ class ImageResults:
         refusals: Turns by the reason why they did not go by ids.
         kept: Later turns whose prompt begins with all ids of the turn before.
         moved: Images in such prompts whose range is not that of the turn before.
+        expanded_twice: Images with another number of ids than in their first prompt, or without a range.
+        failed: Turns without a reply, or whose reply was to another prompt. They end their conversation.
+        unsent: Turns that the engine would not answer, since a placeholder was sampled. They end it, too.
+        tokenized: Ids that the tokenizer here returned, for prompts that continue a turn.
+        new: Ids that such prompts add, those of images left out.
+        whole: All ids of such prompts.
         without_logprobs: Sampled ids without a log-probability.
         images: Distinct images in the prompts.
         notices: Images that were sent, left out or sent again, as the engine's adapter counts them.
         sent: Bytes of the requests that sampled.
         seconds: Seconds of the turns.
+        conversations: The steps of each conversation.
     """
 
     turns: int = 0
@@ -90,26 +106,53 @@ class ImageResults:
     refusals: Counter[str] = attrs.field(factory=Counter)
     kept: int = 0
     moved: int = 0
+    expanded_twice: int = 0
+    failed: int = 0
+    unsent: int = 0
+    tokenized: int = 0
+    new: int = 0
+    whole: int = 0
     without_logprobs: int = 0
     images: set[str] = attrs.field(factory=set)
     notices: Counter[str] = attrs.field(factory=Counter)
     sent: int = 0
     seconds: float = 0.0
+    conversations: list[Sequence[Step]] = attrs.field(factory=list, repr=False)
+    _lengths: dict[str, int] = attrs.field(factory=dict, init=False, repr=False)
 
     def data(self) -> dict[str, Any]:
         """Return the results as JSON data."""
-        return {**attrs.asdict(self), "images": len(self.images)}
+        hidden = (attrs.fields(ImageResults).conversations, attrs.fields(ImageResults)._lengths)  # noqa: SLF001  # its own
+        kept = attrs.asdict(self, recurse=False, filter=attrs.filters.exclude(*hidden))
+        return {**kept, "images": len(self.images)}
 
-    def add(self, step: Step, before: Step | None, seconds: float) -> None:
-        """Count a turn."""
+    def same_first_prompts(self, other: ImageResults) -> int:
+        """Return how many conversations begin with the same prompt ids as in other results."""
+        pairs = zip(self.conversations, other.conversations, strict=False)
+        return sum(bool(one and two) and one[0].prompt_ids == two[0].prompt_ids for one, two in pairs)
+
+    def add(self, step: Step, before: Step | None, seconds: float, tokenized: int = 0) -> None:
+        """Count a turn, for which the tokenizer here returned so many ids."""
         self.turns += 1
         self.image_turns += bool(step.prompt.multimodal)
         self.seconds += seconds
         self.images.update(medium.identity or "" for medium in media_of(step.prompt))
         self.without_logprobs += [*(step.logprobs or [None] * len(step.completion_ids))].count(None)
+        self._add_media(step)
         if before is not None and step.prompt_ids.starts_with(before.ids):
             self.kept += 1
             self.moved += sum(one not in step.media for one in before.media)
+            new = [one.length for one in step.media if one.offset >= len(before.ids)]
+            self.tokenized += tokenized
+            self.new += len(step.prompt_ids) - len(before.ids) - sum(new)
+            self.whole += len(step.prompt_ids)
+
+    def _add_media(self, step: Step) -> None:
+        """Count the images that were not expanded once, where the ranges are known."""
+        if step.media:
+            self.expanded_twice += abs(len(step.media) - len(media_of(step.prompt)))
+        for one in step.media:
+            self.expanded_twice += self._lengths.setdefault(one.identity, one.length) != one.length
 
 
 def png(seed: int) -> bytes:
@@ -152,44 +195,90 @@ def answered(message: Message, new: Message) -> list[Message]:
     ]
 
 
+@attrs.define
+class CountedRenderer:
+    """Renders messages, and counts the ids that the tokenizer returns.
+
+    Attributes:
+        render: What renders.
+        ids: How many ids it returned.
+    """
+
+    render: InThread
+    ids: int = 0
+
+    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+        """Return the ids of messages."""
+        found = await self.render(messages, add_generation_prompt=add_generation_prompt)
+        self.ids += len(found)
+        return found
+
+
 async def converse(
-    client: TokenClient, results: ImageResults, conversation: int, turns: int, sampling: dict[str, Any]
+    client: TokenClient,
+    results: ImageResults,
+    conversation: int,
+    turns: int,
+    sampling: dict[str, Any],
+    renderer: CountedRenderer | None = None,
 ) -> Sequence[Step]:
-    """Take one conversation's turns."""
+    """Take one conversation's turns; `renderer` counts the ids that are tokenized here."""
     prompt, steps = [new_message(conversation, 0)], Trajectory([])
     for turn in range(turns):
-        began = time.perf_counter()
-        done = await client.turn(steps, prompt, sampling={**sampling, "seed": 1000 * conversation + turn})
-        results.add(done.step, steps[-1] if steps else None, time.perf_counter() - began)
+        began, before = time.perf_counter(), 0 if renderer is None else renderer.ids
+        try:
+            done = await client.turn(steps, prompt, sampling={**sampling, "seed": 1000 * conversation + turn})
+        except UnsupportedError:
+            results.unsent += 1
+            break
+        except (InvalidReplyError, TimedOutError):
+            results.failed += 1
+            break
+        seconds, tokenized = time.perf_counter() - began, 0 if renderer is None else renderer.ids - before
+        results.add(done.step, steps[-1] if steps else None, seconds, tokenized)
         steps = steps.append(done.step)
         prompt = [*prompt, *answered(done.message, new_message(conversation, turn + 1))]
+    results.conversations.append(steps)
     return steps
+
+
+def turns_of(conversation: int, most: int) -> int:
+    """Return how many turns a conversation has.
+
+    >>> sorted(turns_of(number, 12) for number in range(11))
+    [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    """
+    return 2 + conversation % (most - 1)
 
 
 async def measured(
     engine_name: str, base_url: str, family: Family, conversations: int, turns: int, *, by_ids: bool
 ) -> ImageResults:
-    """Take the turns of all conversations one way."""
+    """Take the turns of all conversations one way; the longest conversation has `turns` of them."""
     wire, results = Counting(), ImageResults()
     engine = (
         VLLM(base_url, route="generate", transport=wire)
         if engine_name == "vllm"
-        else SGLang(base_url, transport=wire)
+        else SGLang(base_url, transport=wire, timeout=SECONDS)
     )
+    counted = CountedRenderer(InThread(family.tokenize_fn()))
 
-    def renderer(rendering: Rendering) -> InThread:
-        return InThread(family.tokenize_fn(tools=list(rendering.tools) or None, **rendering.template_args))
+    def renderer(rendering: Rendering) -> CountedRenderer:
+        del rendering  # no conversation here has tools or arguments of the template
+        return counted
 
     media = image_placeholder(family) if by_ids else None
     client = TokenClient(engine, renderer=renderer, media=media)
     await client.turn([], [{"role": "user", "content": "Hi"}], sampling={"max_tokens": 1})
     client.counts.routes.clear()
     wire.sent = 0
+    sampling = {"max_tokens": 16, "temperature": 1.0}
     for conversation in range(conversations):
-        await converse(client, results, conversation, turns, {"max_tokens": 16, "temperature": 1.0})
+        await converse(client, results, conversation, turns_of(conversation, turns), sampling, counted)
     results.routes.update({route.name: count for route, count in client.counts.routes.items()})
     results.refusals.update({reason.name: count for reason, count in client.counts.refusals.items()})
-    results.notices.update({str(name): count for name, count in getattr(engine, "notices", {}).items()})
+    notices = getattr(engine, "notices", client.counts.notices)  # those of vLLM count images, not turns
+    results.notices.update({str(name): count for name, count in notices.items()})
     results.sent = wire.sent
     await client.aclose()
     return results
@@ -197,47 +286,93 @@ async def measured(
 
 def line(name: str, results: ImageResults) -> str:
     """Return the figures of one way as a line."""
-    turns = max(results.turns, 1)
+    turns, later = max(results.turns, 1), max(results.kept, 1)
     return (
         f"{name}: {results.turns} turns ({results.image_turns} with images; {dict(results.routes)}); "
-        f"prompts that keep the ids before: {results.kept}; images that moved: {results.moved}; "
+        f"prompts that keep the ids before: {results.kept}; images that moved: {results.moved}, that were "
+        f"expanded twice: {results.expanded_twice}; failed turns: {results.failed}, not sent: "
+        f"{results.unsent}; "
         f"ids without a log-probability: {results.without_logprobs}; distinct images: {len(results.images)}; "
         f"{dict(results.notices)}; {results.sent / turns:,.0f} bytes and "
-        f"{1000 * results.seconds / turns:,.0f} ms a turn; refused: {dict(results.refusals)}"
+        f"{1000 * results.seconds / turns:,.0f} ms a turn; refused: {dict(results.refusals)}; later prompts: "
+        f"{results.whole / later:,.0f} ids, {results.new / later:,.1f} of them new texts', "
+        f"{results.tokenized / later:,.1f} tokenized here"
     )
 
 
-@click.command(help="Measure conversations with images at a running engine, by ids and by messages.")
-@click.option("--base-url", required=True, help="The server's address.")
-@click.option("--family", required=True, type=click.Path(path_type=Path), help="The model's folder.")
+@contextmanager
+def engine_address(
+    engine: str, start: str | None, base_url: str | None, family: Path | None
+) -> Iterator[tuple[str, Path]]:
+    """Lend the address of the engine of the command line, and its model's folder."""
+    if start is None:
+        if base_url is None or family is None:
+            raise click.UsageError("give --base-url and --family, or --start for an engine that runs here")
+        yield base_url, family
+        return
+    from tests.engines.vision import vision_server  # noqa: PLC0415  # the tests' engines, needed here only
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    with TemporaryDirectory() as folder, vision_server(engine, start, say, Path(folder) / "log") as server:
+        yield server.base_url, server.family
+
+
+@click.command(help="Measure conversations with images at an engine, by ids and by messages.")
+@click.option("--base-url", help="The server's address.")
+@click.option("--family", type=click.Path(path_type=Path), help="The model's folder.")
 @click.option(
-    "--engine",
-    type=click.Choice(["vllm", "sglang"]),
-    default="vllm",
-    show_default=True,
-    help="Which engine it is.",
+    "--engine", type=click.Choice(ENGINES), default="vllm", show_default=True, help="Which engine it is."
+)
+@click.option(
+    "--start",
+    type=click.Choice(KINDS),
+    help="Start the engine on this machine's CPU, with a tiny random model of this kind. The first time "
+    "installs it, which takes minutes.",
 )
 @click.option(
     "--conversations", type=WholeRange(1), default=10, show_default=True, help="How many conversations."
 )
-@click.option("--turns", type=WholeRange(1), default=6, show_default=True, help="Turns of each.")
+@click.option("--turns", type=WholeRange(2), default=12, show_default=True, help="Turns of the longest one.")
+@click.option(
+    "--logprobs",
+    is_flag=True,
+    help="Compare log-probabilities with those of transformers, which get the images from the training rows.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @interruptible
-def main(
-    base_url: str, family: Path, engine: str, conversations: int, turns: int, as_json: bool
-) -> None:  # the options
+def main(*, as_json: bool, logprobs: bool, conversations: int, turns: int, engine: str, **where: Any) -> None:
     """Measure and print."""
-    loaded, found = Family.load(family), {}
-    for name, by_ids in (("ids", True), ("messages", False)):
+    with engine_address(engine, **where) as (base_url, folder):
+        loaded, found = Family.load(folder), dict[str, ImageResults]()
+        for name in ("ids", "messages"):
 
-        async def measure(by_ids: bool = by_ids) -> ImageResults:  # bound in a loop
-            return await measured(engine, base_url, loaded, conversations, turns, by_ids=by_ids)
+            async def measure(name: str = name) -> ImageResults:  # bound in a loop
+                by_ids = name == "ids"
+                return await measured(engine, base_url, loaded, conversations, turns, by_ids=by_ids)
 
-        found[name] = anyio.run(measure)
-        if not as_json:
-            click.echo(line(name, found[name]))
+            found[name] = anyio.run(measure)
+            click.echo(line(name, found[name]), err=as_json)
+    same = found["ids"].same_first_prompts(found["messages"])
+    click.echo(f"first prompts with the same ids both ways: {same} of {conversations}", err=as_json)
+    difference = reference(folder, found["ids"]) if logprobs else None
     if as_json:
-        json.dump({name: one.data() for name, one in found.items()}, sys.stdout, indent=1)
+        more = {"same_first_prompts": same, "logprobs": difference}
+        json.dump({**{name: one.data() for name, one in found.items()}, **more}, sys.stdout, indent=1)
+    elif difference is not None:
+        click.echo(image_rows.line(difference))
+
+
+def reference(folder: Path, results: ImageResults) -> dict[str, Any]:
+    """Compare the log-probabilities in training rows with those of transformers."""
+    from tests.engines.vision import environment  # noqa: PLC0415  # where torch and transformers are
+
+    with TemporaryDirectory() as place:
+        rows = Path(place) / "rows.jsonl"
+        write_rows(rows, results.conversations)
+        python = environment(lambda text: click.echo(text, err=True)).python
+        return compared(python, folder, rows)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.environment import Environment, Say, cache
+from tests.torchvision_operators import declare_operators
 
 from .server import Server, free_port, running, started
 from .vllm import model
@@ -45,14 +46,15 @@ def environment(say: Say) -> Environment:
     """Return SGLang's environment, made where it is not there yet."""
     found = Environment(cache() / "venv-sglang", HERE / "requirements-sglang.txt")
     found.ready(say)
+    declare_operators(found.packages())
     return found
 
 
 @contextmanager
-def sglang(say: Say, log: Path, *flags: str) -> Iterator[Server]:
-    """Lend a running SGLang, `flags` added to its command."""
+def sglang(say: Say, log: Path, *flags: str, folder: Path | None = None) -> Iterator[Server]:
+    """Lend a running SGLang, `flags` added to its command; it serves `folder`, or the tiny model."""
     found = environment(say)
-    folder = model(found, say)
+    folder = folder or model(found, say)
     port = free_port()
     command = [str(found.python), "-m", "sglang.launch_server", f"--model-path={folder}"]
     command += [f"--served-model-name={MODEL}", "--host=127.0.0.1", f"--port={port}", *FLAGS, *flags]

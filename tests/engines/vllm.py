@@ -1,4 +1,4 @@
-"""A real vLLM on the CPU, with a tiny random model."""
+"""A real vLLM on the CPU, with a tiny random model, which may be one that reads images."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.environment import Environment, Say, cache, locked, run
+from tests.torchvision_operators import declare_operators
 
 from .server import Server, free_port, running, started
 
@@ -45,6 +46,7 @@ def environment(say: Say) -> Environment:
     """Return vLLM's environment, made where it is not there yet."""
     found = Environment(cache() / "venv-vllm", HERE / "requirements-vllm.txt")
     found.ready(say)
+    declare_operators(found.packages())
     _named(found)
     return found
 
@@ -73,10 +75,10 @@ def model(found: Environment, say: Say) -> Path:
 
 
 @contextmanager
-def vllm(say: Say, log: Path, *flags: str) -> Iterator[Server]:
-    """Lend a running vLLM, `flags` added to its command."""
+def vllm(say: Say, log: Path, *flags: str, folder: Path | None = None) -> Iterator[Server]:
+    """Lend a running vLLM, `flags` added to its command; it serves the model in `folder`, or the tiny one."""
     found = environment(say)
-    folder = model(found, say)
+    folder = folder or model(found, say)
     port = free_port()
     command = [str(found.folder / "bin" / "vllm"), "serve", str(folder), f"--served-model-name={MODEL}"]
     command += ["--host=127.0.0.1", f"--port={port}", *FLAGS, *flags]

@@ -1,18 +1,19 @@
-"""Packages that SGLang imports and a dense model on a CPU never calls, answered for by name.
+"""A package that SGLang imports and a dense model on a CPU never calls, answered for by name.
 
 Python imports this module by itself where its folder is on the path, in every process that SGLang starts. The
-kernels for CPUs are not published as a package, and torchvision's is built for another torch.
+kernels for CPUs are not published as a package. Image processors ask for them as operators of torch, too.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-ABSENT = ("sgl_kernel", "torchvision")
+ABSENT = ("sgl_kernel",)
 
 
 class Absent(type):
@@ -34,6 +35,24 @@ def absent(name: str) -> Absent:
     return Absent(name, (), {})
 
 
+class Operators:
+    """A package's operators of torch: each that is asked for is declared then, and has no kernel."""
+
+    def __init__(self, name: str) -> None:
+        self._asked: set[str] = set()
+        self._library = import_module("torch.library").Library(name, "FRAGMENT")
+        self._declared = import_module("torch._ops")._OpNamespace(name)
+
+    def __getattr__(self, name: str) -> object:
+        """Return an operator, declared."""
+        if name.startswith("_") or name in self._asked:  # torch itself looks whether it is there already
+            raise AttributeError(name)
+        self._asked.add(name)
+        self._library.define(f"{name}(Tensor a) -> Tensor")
+        setattr(self, name, getattr(self._declared, name))
+        return getattr(self, name)
+
+
 class Finder(MetaPathFinder, Loader):
     """Makes absent packages, and every module in them, importable."""
 
@@ -47,7 +66,9 @@ class Finder(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module every name there is."""
+        """Give the module every name there is, and torch the package's operators."""
+        if "." not in module.__name__:
+            setattr(import_module("torch").ops, module.__name__, Operators(module.__name__))
         module.__version__ = "0.0"  # type: ignore[attr-defined]  # a module has what it is given
         module.__getattr__ = lambda name: absent(f"{module.__name__}.{name}")  # type: ignore[method-assign]  # PEP 562
 

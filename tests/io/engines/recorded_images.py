@@ -1,8 +1,8 @@
 """Exchanges with images, recorded from real servers with tiny models; `recorded_images.jsonl` holds them.
 
 Each line is one exchange, as it was sent and answered. Servers: vLLM 0.32.0 with Qwen2.5-VL, Qwen3-VL,
-SmolVLM and Gemma 3, and SGLang 0.5.23 with Qwen2.5-VL, on a CPU. Where a request had `features`, they were left out here:
-the adapter never sends any.
+SmolVLM and Gemma 3, and SGLang 0.5.23 with Qwen2.5-VL, on a CPU. Where a request had `features`, they were
+left out here: the adapter never sends any.
 """
 
 from __future__ import annotations
