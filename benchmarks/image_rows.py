@@ -1,4 +1,4 @@
-"""Compare log-probabilities in training rows with images to those of a forward pass of transformers.
+"""Compare log-probabilities in training rows with images to a forward pass of transformers, in float64.
 
 `benchmarks.images --logprobs` runs `python -m benchmarks.image_rows FOLDER ROWS` in an environment that has
 torch and transformers. It does what a trainer does: it finds an image's bytes by the identity in a row, lets
@@ -36,8 +36,8 @@ def write_rows(file: Path, conversations: Iterable[Sequence[Any]]) -> None:
             urls = {medium.identity: url for medium, url in shown if url is not None}
             for place, row in enumerate(make_rows(Forest.of(calls)).rows):
                 columns = to_columns(Entry(conversation=str(number), line=number, place=place, row=row))
-                held = {one.identity: urls[one.identity] for one in row.media}
-                out.write(json.dumps({**columns, "images": held}) + "\n")
+                images = {one.identity: urls[one.identity] for one in row.media}
+                out.write(json.dumps({**columns, "images": images}) + "\n")
 
 
 def compared(python: Path, folder: Path, rows: Path) -> dict[str, Any]:
@@ -99,10 +99,16 @@ def differences(folder: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[tupl
     torch: Any = import_module("torch")
     transformers: Any = import_module("transformers")
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    model = transformers.AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
+    # Twice the engine's precision, so that what is left is the engine's own rounding.
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float64).eval()
     taken = inspect.signature(model.forward).parameters
     for row in (usable(processor, one) for one in rows):
-        given = {name: value for name, value in model_inputs(processor, row).items() if name in taken}
+        inputs = model_inputs(processor, row)
+        given = {
+            name: value.double() if value.is_floating_point() else value
+            for name, value in inputs.items()
+            if name in taken
+        }
         with torch.no_grad():
             logprobs = model(**given).logits[0].log_softmax(-1)
         ids = [*row["ids"], *row["last"]]
