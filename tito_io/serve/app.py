@@ -345,7 +345,8 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
 async def _view(gateway: Gateway, request: Request) -> Response:
     async with gateway.sessions.using(await gateway.session_name(request)) as session:
         html = await page(gateway, session, request.query_params.get("leaf"))
-    return Response(html, headers=SAFE, media_type="text/html")
+    policy = {"content-security-policy": f"{SAFE['content-security-policy']}; img-src data:"}
+    return Response(html, headers={**SAFE, **policy}, media_type="text/html")
 
 
 async def _forward(gateway: Gateway, request: Request) -> Response:
