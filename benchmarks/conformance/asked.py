@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -87,3 +88,26 @@ class Asked:
         """Raise `NotOffered` if the template has further variables."""
         if self.arguments:
             raise NotOffered("template arguments")
+
+
+KINDS = {"system": "SystemMessage", "user": "UserMessage", "tool": "ToolMessage"}
+
+
+def typed(types: Any, message: Message) -> Any:
+    """Return a message as verifiers has it; `types` is the module of its messages, whose place moved."""
+    if message["role"] != "assistant":
+        return getattr(types, KINDS[message["role"]])(**message)
+    functions = [(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
+    calls = [
+        types.ToolCall(id=index, name=function["name"], arguments=_text(function["arguments"]))
+        for index, function in functions
+    ]
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    return types.AssistantMessage(
+        content=message.get("content"), reasoning_content=reasoning, tool_calls=calls or None
+    )
+
+
+def _text(arguments: Any) -> str:
+    """Return arguments as the JSON text that engines send."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from renderers import create_renderer
@@ -12,15 +11,14 @@ from verifiers.v1.clients.train import _is_valid_incremental_tail
 from verifiers.v1.graph import MessageNode, prepare_turn
 from verifiers.v1.trace import Trace
 
-from benchmarks.conformance.asked import Asked, NotOffered
+from benchmarks.conformance.asked import Asked, NotOffered, typed
 
 PACKAGE, OPERATION = "verifiers", "the message graph and bridge of the training client"
-KINDS = {"system": types.SystemMessage, "user": types.UserMessage, "tool": types.ToolMessage}
 
 
 def next_prompt(asked: Asked) -> list[int] | None:
     """Match the request against the graph, and bridge from the ids of the matched nodes."""
-    turn = prepare_turn(trace(asked), [typed(message) for message in asked.question["messages"]])
+    turn = prepare_turn(trace(asked), [message_of(message) for message in asked.question["messages"]])
     tail = asked.question["messages"][turn.tail_start :]
     previous = turn.previous_renderer_token_ids() if _is_valid_incremental_tail(tail) else None
     if previous is None:
@@ -38,7 +36,7 @@ def trace(asked: Asked) -> Trace:
         parent, known = None, 0
         prompt, sampled = list(step["prompt_ids"]), list(step["sampled_ids"])
         for data in step["messages"]:
-            message = typed(data)
+            message = message_of(data)
             same = [at for at, one in enumerate(nodes) if (one.parent, one.message) == (parent, message)]
             if same:
                 parent, known = same[-1], known + len(nodes[same[-1]].token_ids)
@@ -49,29 +47,13 @@ def trace(asked: Asked) -> Trace:
             parent = len(nodes) - 1
         scaffold = prompt[known:]
         mask = [*([False] * len(scaffold)), *([True] * len(sampled))]
-        answer = {"parent": parent, "message": typed(step["turn"]), "sampled": True, "tools": []}
+        answer = {"parent": parent, "message": message_of(step["turn"]), "sampled": True, "tools": []}
         nodes.append(MessageNode.model_construct(**answer, token_ids=[*scaffold, *sampled], mask=mask))
     return Trace.model_construct(nodes=nodes)
 
 
-def typed(message: dict[str, Any]) -> Any:
+def message_of(data: dict[str, Any]) -> Any:
     """Return a message as verifiers has it."""
-    if message["role"] != "assistant":
-        return KINDS[message["role"]](**message)
-    if isinstance(message.get("content"), list):
+    if data["role"] == "assistant" and isinstance(data.get("content"), list):
         raise NotOffered("assistant messages with lists of parts")
-    calls = [
-        types.ToolCall(
-            id=call["id"], name=call["function"]["name"], arguments=text(call["function"]["arguments"])
-        )
-        for call in message.get("tool_calls") or ()
-    ]
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    return types.AssistantMessage(
-        content=message.get("content"), reasoning_content=reasoning, tool_calls=calls or None
-    )
-
-
-def text(arguments: Any) -> str:
-    """Return arguments as the JSON text that engines send."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return typed(types, data)

@@ -9,10 +9,9 @@ from typing import Any
 from verifiers import types
 from verifiers.clients import OpenAIChatCompletionsTokenClient
 
-from benchmarks.conformance.asked import Asked
+from benchmarks.conformance.asked import Asked, typed
 
 PACKAGE, OPERATION = "verifiers", "`get_prompt_ids` of the token client"
-KINDS = {"system": types.SystemMessage, "user": types.UserMessage, "tool": types.ToolMessage}
 
 
 class AnsweredClient(OpenAIChatCompletionsTokenClient):  # type: ignore[misc]  # not installed where types are checked
@@ -41,8 +40,8 @@ async def _ask(asked: Asked) -> list[int] | None:
     client = AnsweredClient(asked)
     steps = [
         {
-            "prompt": [typed(message) for message in step["messages"]],
-            "completion": [typed(step["turn"])],
+            "prompt": [typed(types, message) for message in step["messages"]],
+            "completion": [typed(types, step["turn"])],
             "tokens": {
                 "prompt_ids": list(step["prompt_ids"]),
                 "completion_ids": list(step["sampled_ids"]),
@@ -51,32 +50,12 @@ async def _ask(asked: Asked) -> list[int] | None:
         }
         for step in asked.question["trajectory"]
     ]
-    request = [typed(message) for message in asked.question["messages"]]
+    request = [typed(types, message) for message in asked.question["messages"]]
     prompt, _ = await client.to_native_prompt(request)
     found: list[int] | None = await client.get_prompt_ids(
         {"trajectory": steps, "model": "toy"}, prompt, asked.tools
     )
     return found
-
-
-def typed(message: dict[str, Any]) -> Any:
-    """Return a message as verifiers has it."""
-    if message["role"] != "assistant":
-        return KINDS[message["role"]](**message)
-    calls = [
-        types.ToolCall(
-            id=call["id"], name=call["function"]["name"], arguments=_text(call["function"]["arguments"])
-        )
-        for call in message.get("tool_calls") or ()
-    ]
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    return types.AssistantMessage(
-        content=message.get("content"), reasoning_content=reasoning, tool_calls=calls or None
-    )
-
-
-def _text(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def _read(message: dict[str, Any]) -> dict[str, Any]:
