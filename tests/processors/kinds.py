@@ -351,13 +351,13 @@ REAL: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
 conversations that it does not render."""
 
 
-def real(name: str, families: Path) -> Any:
+def real(name: str, families: Path, *, pil: bool = False) -> Any:
     """Return a kind's processor with its real vocabulary and template."""
     folder, template, _ = REAL[name]
     kind = KINDS[name]
     tokenizer = tokenizer_of(kind, (families / folder / "tokenizer.json").read_text())
     text = None if template is None else (families / folder / template).read_text()
-    return processor_of(kind, tokenizer=tokenizer, template=text)
+    return processor_of(kind, pil=pil, tokenizer=tokenizer, template=text)
 
 
 @cache
@@ -393,15 +393,19 @@ def tokenizer_of(kind: Kind, file: str | None = None) -> Any:
 
 
 def processor_of(kind: Kind, *, pil: bool = False, tokenizer: Any = None, template: str | None = None) -> Any:
-    """Return the processor of a kind; `pil` is the variant that needs no torch."""
+    """Return the processor of a kind; `pil` is the variant that needs no torch, and takes no videos."""
     library: Any = import_module("transformers")
+    chosen = getattr(library, kind.processor)
     parts = {
         "image_processor": getattr(library, kind.image_processor + "Pil" * pil)(**kind.sizes),
         "tokenizer": tokenizer_of(kind) if tokenizer is None else tokenizer,
     }
-    if kind.video_processor is not None:
+    if kind.video_processor is not None and pil:  # video processors need torch, and it wants one
+        chosen = type(kind.processor, (chosen,), {"check_argument_for_proper_class": lambda *_: None})
+        parts["video_processor"] = None
+    elif kind.video_processor is not None:
         parts["video_processor"] = getattr(library, kind.video_processor)()
     text = template or TEMPLATE.strip().replace("IMAGE", kind.image)
-    processor = getattr(library, kind.processor)(**parts, **kind.settings)
+    processor = chosen(**parts, **kind.settings)
     processor.chat_template = text
     return processor

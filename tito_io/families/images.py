@@ -8,7 +8,7 @@ everything outside of the images is kept id for id, and if older images make no 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
@@ -28,6 +28,8 @@ Pieces = list[Ids]
 
 _OURS = ("text", "images", "add_special_tokens")
 """Arguments of a processor's call that are not for callers to give."""
+_OF_TEXT = {"input_ids", "attention_mask"}
+"""What every tokenizer says of each id."""
 WORD = {"type": "text", "text": "Zebra"}
 """What stands in place of an image, to see which placeholders are those of images."""
 
@@ -54,11 +56,37 @@ class ExpandedPrompt:
         ids: Ids with those of images.
         media: Where the images stand in them.
         inputs: What the processor made of the images, such as `pixel_values`, under its own names.
+        positions: What it says of each id, such as `mm_token_type_ids`: a list of as many values.
     """
 
     ids: list[int]
     media: tuple[MediaRange, ...]
     inputs: Mapping[str, Any] = attrs.field(repr=False, eq=False)
+    positions: Mapping[str, list[Any]] = attrs.field(factory=dict, repr=False, eq=False)
+
+
+@attrs.frozen(kw_only=True)
+class CollapsedPrompt:
+    """The ids of a conversation that continues no step, with a placeholder for each image.
+
+    Attributes:
+        text: The text that the template writes.
+        ids: Its ids.
+        media: Where the placeholders stand in them.
+    """
+
+    text: str = attrs.field(repr=False)
+    ids: Ids
+    media: tuple[MediaRange, ...]
+
+    @classmethod
+    def of(cls, text: str, ids: Ids, media: Sequence[Medium], placeholders: Placeholders) -> Self | Refusal:
+        """Return which placeholder in `ids` stands for which medium; `text` has no others."""
+        places = placeholders.find(ids)
+        if [name for _, name in places] != [one.modality for one in media]:
+            return Refusal(Reason.PLACEHOLDERS, f"{len(places)} placeholders stand for {len(media)} images")
+        ranges = (_range(one, place, placeholders) for one, (place, _) in zip(media, places, strict=True))
+        return cls(text=text, ids=ids, media=tuple(ranges))
 
 
 @attrs.frozen
@@ -69,11 +97,13 @@ class Answer:
         ranges: Where the images stand in the collapsed ids.
         pieces: The ids of each.
         inputs: What else it says about the images.
+        positions: What it says of each id of the text.
     """
 
     ranges: Sequence[MediaRange]
     pieces: Pieces
     inputs: Mapping[str, Any]
+    positions: Mapping[str, list[Any]]
 
 
 @attrs.frozen(eq=False)
@@ -118,21 +148,14 @@ class ImageCall:
             return Refusal(Reason.MULTIMODAL, "what the processor makes of an image depends on other images")
         return WithImages(prompt=expanded(wide, answer.pieces), inputs=answer.inputs)
 
-    def first(
-        self, text: str, media: Sequence[Medium], images: Sequence[Any], placeholders: Placeholders
-    ) -> ExpandedPrompt | Refusal:
-        """Return the ids of a whole conversation; its text has placeholders for its media, and no others."""
-        _check_count(images, len(media))
-        ids = tuple(self.tokenizer.encode(text))
-        places = placeholders.find(ids)
-        if [name for _, name in places] != [one.modality for one in media]:
-            return Refusal(Reason.PLACEHOLDERS, f"{len(places)} placeholders stand for {len(media)} images")
-        new = [_range(one, place, placeholders) for one, (place, _) in zip(media, places, strict=True)]
-        answer = self._answer("", text, images, ids, new)
+    def first(self, prompt: CollapsedPrompt, images: Sequence[Any]) -> ExpandedPrompt | Refusal:
+        """Return the ids of a whole conversation with those of its images."""
+        _check_count(images, len(prompt.media))
+        answer = self._answer("", prompt.text, images, prompt.ids, prompt.media)
         if isinstance(answer, Refusal):
             return answer
-        whole, ranges = expand(ids, answer.ranges, answer.pieces)
-        return ExpandedPrompt(ids=whole, media=tuple(ranges), inputs=answer.inputs)
+        ids, ranges = expand(prompt.ids, answer.ranges, answer.pieces)
+        return ExpandedPrompt(ids=ids, media=tuple(ranges), inputs=answer.inputs, positions=answer.positions)
 
     def _answer(
         self, begin: str, text: str, images: Sequence[Any], ids: Ids, media: Sequence[MediaRange]
@@ -140,14 +163,14 @@ class ImageCall:
         """Return what the processor makes of the text of collapsed `ids`, which `begin` stands before."""
         given = self._call(begin + text, images)
         whole = self._ids_after(begin, given)
-        inputs = dict(_without_positions(given, len(one_list(given, "the processor"))))
+        said = _split(given, len(one_list(given, "the processor")))
         for ranges in wider_ranges(ids, media):
             pieces = pieces_between(ids, ranges, whole)
             if pieces is not None:
-                return Answer(ranges, pieces, inputs)
+                return Answer(ranges, pieces, *said)
         pieces = [self._alone(one, image) for one, image in zip(media, images, strict=True)]
         if all(pieces) and expand(ids, media, pieces)[0] == list(whole):
-            return Answer(media, pieces, inputs)
+            return Answer(media, pieces, *said)
         return Refusal(Reason.MULTIMODAL, "the processor changes ids outside of the images")
 
     def _alone(self, one: MediaRange, image: Any) -> Ids:
@@ -202,6 +225,18 @@ class ImageCall:
         if not isinstance(answer, Mapping):
             raise InputError(f"the processor answers with {type(answer).__name__}: it must give a mapping")
         return answer
+
+
+def ranges_in(prompt: CollapsedPrompt, whole: Sequence[int]) -> tuple[MediaRange, ...] | None:
+    """Return where images stand in the ids that a processor made of a prompt; None unless that is clear.
+
+    Nothing is processed: what stands around the images must be the same, and at one place only.
+    """
+    for ranges in wider_ranges(prompt.ids, prompt.media):
+        pieces = pieces_between(prompt.ids, ranges, whole)
+        if pieces is not None:
+            return tuple(expand(prompt.ids, ranges, pieces)[1])
+    return None
 
 
 def pieces_between(ids: Sequence[int], media: Sequence[MediaRange], whole: Sequence[int]) -> Pieces | None:
@@ -272,11 +307,18 @@ def _check_count(images: Sequence[Any], count: int) -> None:
         raise InputError(f"images has {len(images)} items, the new messages have {count}: give those alone")
 
 
-def _without_positions(answer: Mapping[str, Any], count: int) -> Iterator[tuple[str, Any]]:
-    """Yield what a processor says about images: everything but what has a value for each id of the text."""
+def _split(answer: Mapping[str, Any], count: int) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Return what a processor says about images, and what it says of each of the text's `count` ids."""
+    images: dict[str, Any] = {}
+    positions: dict[str, list[Any]] = {}
     for name, value in answer.items():
         shape = tuple(getattr(value, "shape", ()))
         if isinstance(value, list) and len(value) == 1 and hasattr(value[0], "__len__"):
             shape = (1, len(value[0]))
-        if shape[:2] != (1, count):
-            yield name, value
+        if shape[:2] == (1, count):
+            positions[name] = value[0].tolist() if hasattr(value[0], "tolist") else list(value[0])
+        else:
+            images[name] = value
+    for name in _OF_TEXT & positions.keys():
+        del positions[name]
+    return images, positions

@@ -18,7 +18,7 @@ from tito_core.seams.placeholders import unplaced
 from .chat_tokenizer import ChatTokenizer
 from .clock_use import Moment
 from .folder import generation_stops
-from .images import ExpandedPrompt, ImageCall, P, WithImages, wordy
+from .images import CollapsedPrompt, ExpandedPrompt, ImageCall, P, WithImages, wordy
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily
 from .stop_ids import configured_stop_ids, eos_ids
 
@@ -210,6 +210,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         *,
         tools: Objects = None,
         documents: Objects = None,
+        add_generation_prompt: bool = True,
         processor_args: Mapping[str, Any] | None = None,
         **template_args: Any,
     ) -> ExpandedPrompt | Refusal:
@@ -222,6 +223,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
             images: All its images, in their order, as the processor takes them.
             tools: Tools that the template renders, None for none.
             documents: Documents that the template renders, None for none.
+            add_generation_prompt: Whether the ids end with the beginning of an assistant's turn.
             processor_args: Further arguments of the processor's call, such as `{"return_tensors": "pt"}`.
             template_args: Further variables for the template.
 
@@ -230,6 +232,31 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
             TemplateRefused: The template rejects the messages.
         """
         call = ImageCall(self.tokenizer, processor_args or {})
+        found = self.collapsed_prompt(
+            messages,
+            tools=tools,
+            documents=documents,
+            add_generation_prompt=add_generation_prompt,
+            **template_args,
+        )
+        return found if isinstance(found, Refusal) else call.first(found, images)
+
+    def collapsed_prompt(
+        self,
+        messages: Messages,
+        *,
+        tools: Objects = None,
+        documents: Objects = None,
+        add_generation_prompt: bool = True,
+        **template_args: Any,
+    ) -> CollapsedPrompt | Refusal:
+        """Return the ids of a conversation that continues no step, with a placeholder for each image.
+
+        No image is needed. The arguments are those of `first_prompt`.
+
+        Raises:
+            TemplateRefused: The template rejects the messages.
+        """
         named = self.placeholders(tools=tools, documents=documents, **template_args)
         placeholders = Placeholders(tuple((name, tuple(ids)) for name, ids in named.items()))
         bound = self.tokenize_fn(tools=tools, documents=documents, **template_args)
@@ -238,11 +265,11 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         unfit = unplaced(media, placeholders)
         if unfit is not None:
             return unfit
-        words = self.encode(bound.text([wordy(one) for one in plain], add_generation_prompt=True))
-        if placeholders.find(words):
+        words = bound.text([wordy(one) for one in plain], add_generation_prompt=add_generation_prompt)
+        if placeholders.find(self.encode(words)):
             return Refusal(Reason.PLACEHOLDERS, "a placeholder stands for no image of the messages")
-        text = bound.text([asked(one) for one in plain], add_generation_prompt=True)
-        return call.first(text, media, images, placeholders)
+        text = bound.text([asked(one) for one in plain], add_generation_prompt=add_generation_prompt)
+        return CollapsedPrompt.of(text, tuple(self.encode(text)), media, placeholders)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`. A special token in it is one id; no token is added around it."""

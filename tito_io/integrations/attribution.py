@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from attrs import frozen
 
 from tito_core import InputError, TemplateRefused
-from tito_core.message import texts_in
+from tito_core.message import is_media, is_multimodal, texts_in
 from tito_io.families.rendering import Objects
 from tito_io.families.tokenizer_family import TokenizerBound, TokenizerFamily
 
@@ -155,7 +156,7 @@ class _Conversation:
         self.close = close
         self.others = [place for place, one in enumerate(messages) if one["role"] != "assistant"]
         self.short = [
-            {**one, "content": _word(place)} if place in self.others else one
+            {**one, "content": _in_form_of(one.get("content"), _word(place))} if place in self.others else one
             for place, one in enumerate(messages)
         ]
 
@@ -180,7 +181,7 @@ class _Conversation:
         _require(self.text.startswith(first))
         at, found = len(first), {}
         for place, following in zip(self.others, between, strict=True):
-            said = "".join(texts_in(self.messages[place]))
+            said = self._said(self.messages[place])
             forms = (said, said.strip(), json.dumps(said, ensure_ascii=False)[1:-1])
             stops = [at + len(one) for one in forms if self.text.startswith(one + following, at)]
             _require(stops)
@@ -188,6 +189,21 @@ class _Conversation:
             at = stops[0] + len(following)
         _require(at == len(self.text))
         return found
+
+    def _said(self, message: Plain) -> str:
+        """Return a message's texts, and between them what the template writes for its images."""
+        if not is_multimodal([message]):
+            return "".join(texts_in(message))
+        parts = message["content"]
+        return "".join(self._image if is_media(part) else part.get("text", "") for part in parts)
+
+    @cached_property
+    def _image(self) -> str:
+        """What the template writes for an image between two words."""
+        before, after = ({"type": "text", "text": _word(place)} for place in range(2))
+        shown = {"role": "user", "content": [before, {"type": "image"}, after]}
+        text = self.tokenize.text([shown], add_generation_prompt=False)
+        return text.partition(_word(0))[2].partition(_word(1))[0]
 
     def _between(self, short: str) -> list[str]:
         """Return the text before, between and after the words."""
@@ -226,7 +242,8 @@ class _Conversation:
 
     def _opening(self, content: int) -> int:
         """Return where the first message starts: with what the template writes before a second one."""
-        first, again = self.short[0], {**self.short[0], "content": _word(len(self.messages))}
+        first = self.short[0]
+        again = {**first, "content": _in_form_of(first["content"], _word(len(self.messages)))}
         try:
             text = self.tokenize.text([first, again], add_generation_prompt=False)
             closing = self._after(0)
@@ -240,6 +257,11 @@ class _Conversation:
         """Return what the template writes after a word, if it is the last message."""
         text = self.tokenize.text(self.short[: place + 1], add_generation_prompt=add_generation_prompt)
         return text.partition(_word(place))[2]
+
+
+def _in_form_of(content: Any, text: str) -> Any:
+    """Return a text as a string or as a list of one part; some templates for images take lists alone."""
+    return [{"type": "text", "text": text}] if isinstance(content, list) else text
 
 
 def _shared(first: str, second: str) -> int:

@@ -14,9 +14,11 @@ from tito_core.bridge import Known
 from tito_core.checks import require
 from tito_core.errors import TitoError
 from tito_core.ids import checked
+from tito_core.media import PlaceholderIds
 from tito_core.message import is_multimodal
 from tito_core.refusal import Reason
 from tito_io.families import Family
+from tito_io.families.images import WithImages
 from tito_io.families.tokenizer_family import TokenizerFamily
 
 from .arguments import check_on_refusal, check_template, log_unknown_variables
@@ -137,19 +139,71 @@ class NextPrompts:
             InputError: An argument is malformed.
             RefusedError: There is a refusal, and `on_refusal` is "raise".
         """
-        try:
-            bridge = self.family.bridge(
-                tools=tools, policy=self.policy, spans=self.spans, **self.template_args
-            )
-        except TemplateRefused as error:
-            return self._refuse(Refusal(Reason.TEMPLATE_REFUSED, f"{error!s:.200}"))
-        found = bridge.extend(ids, new_messages, **known)
+        found = self._extended(ids, new_messages, tools, None, known)
         if isinstance(found, Refusal):
-            return self._refuse(found)
+            return self.refuse(found)
         self.built["ids"] += 1
         return found
 
-    def _refuse(self, refusal: Refusal) -> Refusal:
+    def extend_with_images(
+        self,
+        ids: Sequence[int],
+        new_messages: Sequence[Message],
+        images: Sequence[Any] | None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        processor_args: Mapping[str, Any] | None = None,
+        **known: Unpack[Known],
+    ) -> WithImages[Extension] | Refusal:
+        """Return the next prompt of a conversation with images, and count it.
+
+        Args:
+            ids: Ids of the last prompt and of its completion, with those of its images.
+            new_messages: The messages after the turn, with names for images (see `integrations.images`).
+            images: Their images. None: the placeholders stay, and those in `ids` are placeholders, too.
+            tools: Tools that the template renders, None for none.
+            processor_args: Further arguments of the processor's call.
+            known: `media`, where images stand in `ids`, and what else `Bridge.extend` takes.
+
+        Raises:
+            InputError: An argument is malformed.
+            RefusedError: There is a refusal, and `on_refusal` is "raise".
+        """
+        found = self._extended(ids, new_messages, tools, self.placeholders(tools), known)
+        if isinstance(found, Refusal):
+            return self.refuse(found)
+        grown: WithImages[Extension] | Refusal = WithImages(prompt=found, inputs={})
+        if images is not None:
+            grown = self.family.expand(found, images, processor_args=processor_args)
+        if isinstance(grown, Refusal):
+            return self.refuse(grown)
+        self.built["ids"] += 1
+        return grown
+
+    def placeholders(self, tools: Sequence[Mapping[str, Any]] | None = None) -> dict[str, list[int]]:
+        """Return the ids that the template writes for an image; nothing if it takes none."""
+        if not self.family.tokenizer.takes_images:
+            return {}
+        return self.family.placeholders(tools=tools or None, **self.template_args)
+
+    def _extended(
+        self,
+        ids: Sequence[int],
+        new_messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None,
+        media: PlaceholderIds | None,
+        known: Known,
+    ) -> Extension | Refusal:
+        try:
+            bridge = self.family.bridge(
+                tools=tools, policy=self.policy, spans=self.spans, media=media, **self.template_args
+            )
+        except TemplateRefused as error:
+            return Refusal(Reason.TEMPLATE_REFUSED, f"{error!s:.200}")
+        return bridge.extend(ids, new_messages, **known)
+
+    def refuse(self, refusal: Refusal) -> Refusal:
+        """Count a refusal and log it; raises it as a `RefusedError` if `on_refusal` is "raise"."""
         self.refused[refusal.reason.name] += 1
         if self.on_refusal == "raise":
             raise RefusedError(refusal)

@@ -11,6 +11,7 @@ from attrs import define, field
 
 from tito_core import Extension, Message, Policy, Refusal
 from tito_core.bridge import Known
+from tito_io.families.images import WithImages
 
 from .arguments import check_on_refusal
 from .next_prompts import KEEP, NextPrompts, check_choices
@@ -80,3 +81,23 @@ class SharedPrompts:
         """
         with self._lock:
             return prompts.extend(ids, new_messages, tools=tools, **known)
+
+    def extend_with_images(
+        self,
+        prompts: NextPrompts,
+        ids: Sequence[int],
+        new_messages: Sequence[Message],
+        images: Sequence[Any],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        processor_args: Mapping[str, Any] | None = None,
+        **known: Unpack[Known],
+    ) -> WithImages[Extension] | Refusal:
+        """Return the next prompt as `NextPrompts.extend_with_images` does.
+
+        A tokenizer takes one text at a time, that of a processor, too.
+        """
+        with self._lock:
+            return prompts.extend_with_images(
+                ids, new_messages, images, tools=tools, processor_args=processor_args, **known
+            )
