@@ -1,8 +1,9 @@
 """A renderer for PrimeIntellect's `renderers` that extends prompts by ids, for any chat template.
 
 `verifiers`, prime-rl and others use it by its import path. Relies on renderers 0.1.12: `base.py` with the
-protocol `Renderer`, `custom.py`, which loads renderers, `default.py`, whose `DefaultRenderer` has the
-parsers, and `client.py`, whose `generate` reads `supports_tools`.
+protocols `Renderer` and `MultimodalRenderer`, `custom.py`, which loads renderers, `default.py`, whose
+`DefaultRenderer` has the parsers, and `client.py`, whose `generate` reads `supports_tools` and
+`supports_process_multimodal`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 from tito_core import Extension, InputError, Message, Refusal
-from tito_core.message import is_multimodal
+from tito_core.expansion import collapse
+from tito_core.media import MediaRange, places
+from tito_core.message import copied, is_multimodal
 from tito_core.normalization.clean import clean
+from tito_core.normalization.media import asked, media_of
+from tito_core.refusal import Reason
+from tito_io.families.images import CollapsedPrompt
 from tito_io.integrations.arguments import check_variables
 from tito_io.integrations.attribution import attributed
 from tito_io.integrations.framework import Framework
 from tito_io.integrations.histories import Histories
-from tito_io.integrations.next_prompts import NextPrompts
+from tito_io.integrations.images import Shown
+from tito_io.integrations.next_prompts import NextPrompts, RefusedError
+from tito_io.integrations.processors import items, opened, processor_of, repeated
 from tito_io.integrations.retention import Retention, retention
 
 FRAMEWORK = Framework("renderers", ">=0.1.12,<0.2", "renderers")
@@ -29,8 +37,10 @@ FRAMEWORK.require()
 from pydantic import ConfigDict, Field
 from renderers import create_renderer
 from renderers.base import (
+    MultiModalData,
     ParsedResponse,
     ParsedToolCall,
+    PlaceholderRange,
     RenderedTokens,
     ToolCallParseStatus,
     ToolSpec,
@@ -43,6 +53,17 @@ from renderers.default import DefaultRenderer
 
 OPENED = {"role": "user", "content": "Hello."}
 """A message after which the generation prompt is asked for."""
+IMAGE = "image"
+ARRAYS = {"return_tensors": "np"}
+"""What the renderers written by hand ask processors for."""
+MARKS = ("mm_token_type_ids", "token_type_ids")
+"""How processors name what they say of each id: 1 for those of images."""
+SAID = {"type": "text", "text": "What is it?"}
+SMALL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAIklEQVR42u3BAQ0AAADCoPdPbQ8HFAAAAAAA"
+    "AAAAAAAA8G4wQAAB7OHIlwAAAABJRU5ErkJggg=="
+)
+"""A black image of 64 by 64 pixels, to see what a processor makes of one."""
 
 
 class StitchedConfig(BaseRendererConfig):
@@ -81,6 +102,8 @@ class StitchedRenderer(DefaultRenderer):
     Args:
         tokenizer: A tokenizer of `transformers`.
         config: The options.
+        processor: A processor of `transformers` for images. None: the one in the tokenizer's folder or
+            repository, if the chat template has images.
 
     Attributes:
         config: The options.
@@ -94,13 +117,16 @@ class StitchedRenderer(DefaultRenderer):
 
     config_class = StitchedConfig
 
-    def __init__(self, tokenizer: Any, config: StitchedConfig | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, config: StitchedConfig | None = None, *, processor: Any = None
+    ) -> None:
         config = config or StitchedConfig()
         parsers = {"tool_parser": config.tool_parser, "reasoning_parser": config.reasoning_parser}
         super().__init__(tokenizer, DefaultRendererConfig(**parsers))
         self.config = config
+        self.processor: Any = processor or processor_of(tokenizer, config.template)
         self.prompts = NextPrompts.of(
-            tokenizer,
+            self.processor or tokenizer,
             stop_ids=config.stop_ids,
             template=config.template,
             template_args=config.model_extra,
@@ -122,6 +148,45 @@ class StitchedRenderer(DefaultRenderer):
         """Whether tool calls in completions are read."""
         return self._reader is not None or super().supports_tools
 
+    @property
+    def is_multimodal(self) -> bool:
+        """Whether images are taken: there is a processor, and the template writes a placeholder for one."""
+        return bool(self._placeholder)
+
+    @property
+    def mm_token_type_id_map(self) -> dict[int, int]:
+        """The ids of which images consist, each with 1, which renderers has for images."""
+        return dict.fromkeys(self._image_ids, 1)
+
+    @property
+    def supports_process_multimodal(self) -> bool:
+        """Whether prompts with placeholders can be made, for engines that expand them.
+
+        `renderers` has one id for a placeholder and for what it becomes. Gemma 3 has two.
+        """
+        return self.is_multimodal and self._image_ids == self._placeholder
+
+    @cached_property
+    def _placeholder(self) -> tuple[int, ...]:
+        """The ids that the template writes for an image; none if it takes none."""
+        return tuple(self.prompts.placeholders().get(IMAGE, ()))
+
+    @cached_property
+    def _image_ids(self) -> tuple[int, ...]:
+        """The ids that the processor marks as an image's; the placeholder if it marks none."""
+        if not self.is_multimodal:
+            return ()
+        shown = Shown.of([{"role": "user", "content": [{"type": IMAGE, IMAGE: SMALL}, SAID]}])
+        images = [opened(image) for image in shown.images]
+        found = self.prompts.family.first_prompt(
+            shown.messages, images, processor_args=ARRAYS, **self.prompts.template_args
+        )
+        if isinstance(found, Refusal):
+            return self._placeholder
+        rows = [found.positions[name] for name in MARKS if name in found.positions]
+        pairs = zip(found.ids, rows[0], strict=True) if rows else ()
+        return tuple(dict.fromkeys(index for index, mark in pairs if mark == 1)) or self._placeholder
+
     def get_stop_token_ids(self) -> list[int]:
         """Return the ids that end a turn."""
         return list(self.prompts.family.stop_ids)
@@ -133,12 +198,10 @@ class StitchedRenderer(DefaultRenderer):
         tools: Sequence[ToolSpec] | None = None,
         add_generation_prompt: bool = False,
     ) -> list[int]:
-        """Return the ids of `messages`.
-
-        Raises:
-            InputError: There are media in the messages.
-            TemplateRefused: The template rejects the messages.
-        """
+        """Return the ids of `messages`, with those of images; raises what `render` raises."""
+        if is_multimodal(messages):
+            rendered = self.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
+            return list(rendered.token_ids)
         tokenize = self.prompts.family.tokenize_fn(tools=tools or None, **self.prompts.template_args)
         readable = self._readable(messages, tools)
         ids = tokenize(readable, add_generation_prompt=add_generation_prompt)
@@ -152,19 +215,86 @@ class StitchedRenderer(DefaultRenderer):
         *,
         tools: Sequence[ToolSpec] | None = None,
         add_generation_prompt: bool = False,
+        process_multimodal: bool = True,
     ) -> RenderedTokens:
-        """Return the ids of `messages` and whose each id is; raises what `render_ids` raises."""
-        readable = self._readable(messages, tools)
+        """Return the ids of `messages` and whose each id is.
+
+        Without `process_multimodal` each image is its placeholder, for an engine that expands it.
+
+        Raises:
+            InputError: There are media, and the renderer takes none; or an image is an address.
+            RefusedError: It is not certain where the images stand.
+            TemplateRefused: The template rejects the messages.
+        """
+        if is_multimodal(messages) and not self.is_multimodal:
+            raise InputError("messages: there are images or other media: use the model's own renderer")
+        shown = Shown.of(messages)
+        readable = self._readable(shown.messages, tools)
         found = attributed(
             self.prompts.family,
-            readable,
+            [asked(one) for one in readable],
             tools=tools or None,
             add_generation_prompt=add_generation_prompt,
             **self.prompts.template_args,
         )
+        rendered = _rendered(found.ids, found.owners, found.content, messages, sampled=found.sampled)
+        if is_multimodal(readable):
+            images = shown.images if process_multimodal else None
+            options = {"tools": tools or None, "add_generation_prompt": add_generation_prompt}
+            self._place(rendered, readable, images, {**options, **self.prompts.template_args})
         if add_generation_prompt:
-            self._histories.keep(found.ids, readable)
-        return _rendered(found.ids, found.owners, found.content, messages, sampled=found.sampled)
+            self._histories.keep(rendered.token_ids, readable)
+        return rendered
+
+    def _place(
+        self,
+        rendered: RenderedTokens,
+        messages: Sequence[Message],
+        images: Sequence[Any] | None,
+        options: dict[str, Any],
+    ) -> None:
+        """Find the images of a whole prompt, and expand them unless they are None."""
+        family = self.prompts.family
+        found: Any
+        if images is None:
+            self._require_one_id()
+            found = family.collapsed_prompt(messages, **options)
+        else:
+            images = [opened(image) for image in images]
+            found = family.first_prompt(messages, images, processor_args=ARRAYS, **options)
+        if isinstance(found, Refusal):
+            raise RefusedError(self._counted(found))
+        if isinstance(found, CollapsedPrompt):
+            _leave_out(rendered, found.media)
+            return
+        _, before = collapse(found.ids, found.media)
+        pairs = zip(before, found.media, strict=True)
+        grown = [(one.offset, one.length, other.length) for one, other in pairs]
+        rendered.token_ids = list(found.ids)
+        for name in ("message_indices", "sampled_mask", "is_content"):
+            values = getattr(rendered, name)
+            setattr(rendered, name, repeated(values, grown) if values else values)
+        _leave_out(rendered, found.media)
+        rendered.multi_modal_data = _data(found.media, self._items(found.inputs, images or ()))
+
+    def _require_one_id(self) -> None:
+        if not self.supports_process_multimodal:
+            raise InputError(
+                "process_multimodal is False: renderers has one id for placeholders and images, and this"
+                " model has two; leave it out"
+            )
+
+    def _counted(self, refusal: Refusal) -> Refusal:
+        """Count a refusal that nothing can follow."""
+        self.prompts.refused[refusal.reason.name] += 1
+        return refusal
+
+    def _items(self, inputs: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
+        """Return what the processor makes of each image; once more for each if that is not clear."""
+        found = items(inputs, len(images))
+        if found is not None:
+            return found
+        return [dict(self.processor.image_processor(images=[image], **ARRAYS)) for image in images]
 
     def parse_response(
         self,
@@ -201,13 +331,19 @@ class StitchedRenderer(DefaultRenderer):
         new_messages: Sequence[Message],
         *,
         tools: Sequence[ToolSpec] | None = None,
+        previous_multi_modal_data: MultiModalData | None = None,
+        process_multimodal: bool = True,
     ) -> RenderedTokens | None:
         """Return the ids so far and what the template writes for `new_messages`.
 
         The result is None where the caller has to render all messages: after a refusal, at the border that
         `thinking_retention` sets, without ids or new messages, and if an assistant's message is new.
 
+        Without `process_multimodal` the ids have placeholders for images, earlier ones and new ones. With
+        it they have the ids of images, and `previous_multi_modal_data` says where earlier ones stand.
+
         Raises:
+            InputError: An image is an address.
             RefusedError: There is a refusal, and `on_refusal` is "raise".
         """
         if not previous_prompt_ids or not new_messages or reject_assistant_in_extension(new_messages):
@@ -215,22 +351,85 @@ class StitchedRenderer(DefaultRenderer):
         if should_rerender_for_thinking_retention(self.effective_thinking_retention, new_messages):
             self.prompts.built["rendered"] += 1
             return None
-        turn, whole = self._read(previous_prompt_ids, previous_completion_ids, new_messages, tools)
+        shown = Shown.of(new_messages)
+        turn, whole = self._read(previous_prompt_ids, previous_completion_ids, shown.messages, tools)
         history = self._histories.find(previous_prompt_ids)
-        found = self.prompts.extend(
-            [*previous_prompt_ids, *previous_completion_ids],
-            new_messages,
-            tools=tools,
-            turn=turn if whole else None,
-            history=history,
-            sampled=len(previous_completion_ids),
+        ids = [*previous_prompt_ids, *previous_completion_ids]
+        known: dict[str, Any] = {
+            "turn": turn if whole else None,
+            "history": history,
+            "sampled": len(previous_completion_ids),
+        }
+        prior = self._prior(
+            previous_prompt_ids,
+            previous_multi_modal_data,
+            history,
+            process_multimodal=process_multimodal,
         )
+        if isinstance(prior, Refusal):
+            self.prompts.refuse(prior)
+            return None
+        shows = self.is_multimodal and is_multimodal([*shown.messages, *(history or ())])
+        if prior or shows:
+            images = [opened(image) for image in shown.images] if process_multimodal else None
+            bridged = self._with_images(
+                ids, shown.messages, images, previous_multi_modal_data, tools=tools, media=prior, **known
+            )
+        else:
+            found = self.prompts.extend(ids, shown.messages, tools=tools, **known)
+            bridged = None if isinstance(found, Refusal) else _extended(found, new_messages)
+        if bridged is not None and history is not None:
+            new = self._readable(shown.messages, tools)
+            self._histories.keep(bridged.token_ids, (*history, turn, *new))
+        return bridged
+
+    def _with_images(
+        self,
+        ids: list[int],
+        new_messages: Sequence[Message],
+        images: Sequence[Any] | None,
+        previous: MultiModalData | None,
+        **known: Any,
+    ) -> RenderedTokens | None:
+        """Return the next prompt of a conversation with images; None after a refusal."""
+        if images is None:
+            self._require_one_id()
+        found = self.prompts.extend_with_images(ids, new_messages, images, processor_args=ARRAYS, **known)
         if isinstance(found, Refusal):
             return None
-        bridged = _extended(found, new_messages)
-        if history is not None:
-            self._histories.keep(bridged.token_ids, (*history, turn, *clean(new_messages)))
+        bridged = _extended(found.prompt, new_messages)
+        _leave_out(bridged, found.prompt.media)
+        if images is not None:
+            earlier = [] if previous is None else list(previous.mm_items.get(IMAGE, ()))
+            new = self._items(found.inputs, images) if images else []
+            bridged.multi_modal_data = _data(found.prompt.media, [*earlier, *new])
         return bridged
+
+    def _prior(
+        self,
+        prompt_ids: list[int],
+        data: MultiModalData | None,
+        history: Sequence[Message] | None,
+        *,
+        process_multimodal: bool,
+    ) -> list[MediaRange] | Refusal:
+        """Return where earlier images stand in a prompt."""
+        if not self._placeholder:
+            return []
+        if process_multimodal:
+            if data is None and any(index in prompt_ids for index in self._image_ids):
+                return Refusal(
+                    Reason.MULTIMODAL, "there are images in the prompt, and previous_multi_modal_data is None"
+                )
+            return _ranges(data, self._placeholder)
+        names = [one.identity or "" for one in media_of(history or ())]
+        size = len(self._placeholder)
+        found = list(places(self._placeholder, prompt_ids))
+        names += [""] * (len(found) - len(names)) if history is None else []
+        return [
+            MediaRange(modality=IMAGE, identity=name, offset=offset, length=size, collapsed=self._placeholder)
+            for name, offset in zip(names, found, strict=False)
+        ]
 
     def _read(
         self,
@@ -253,9 +452,9 @@ class StitchedRenderer(DefaultRenderer):
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None
     ) -> list[dict[str, Any]]:
         """Return copies with sole texts as strings, and arguments in the form that the template takes."""
-        copies = list(clean(messages))
-        if is_multimodal(copies):
-            raise InputError("messages: there are images or other media: use the model's own renderer")
+        copies = [
+            copy if is_multimodal([copy]) else clean([copy])[0] for copy in copied(messages, "messages")
+        ]
         for one in copies:
             if one.get("content") is None:  # beside calls, where some templates want a text
                 one["content"] = ""
@@ -328,6 +527,37 @@ def _extended(found: Extension, new_messages: Sequence[Message]) -> RenderedToke
         owners[span.start : span.stop] = [place] * (span.stop - span.start)
         content[span.content_start : span.content_stop] = [True] * (span.content_stop - span.content_start)
     return _rendered(ids, owners, content if spans else [], new_messages, sampled=[False] * len(ids))
+
+
+def _leave_out(rendered: RenderedTokens, media: Sequence[MediaRange]) -> None:
+    """Mark the ids of images as no content, so that no loss mask has them."""
+    for one in media if rendered.is_content else ():
+        rendered.is_content[one.offset : one.stop] = [False] * one.length
+
+
+def _data(media: Sequence[MediaRange], found: list[dict[str, Any]]) -> MultiModalData:
+    """Return the images of a prompt as renderers keeps them."""
+    return MultiModalData(
+        mm_hashes={IMAGE: [one.identity for one in media]},
+        mm_placeholders={IMAGE: [PlaceholderRange(one.offset, one.length) for one in media]},
+        mm_items={IMAGE: found},
+    )
+
+
+def _ranges(data: MultiModalData | None, placeholder: tuple[int, ...]) -> list[MediaRange] | Refusal:
+    """Return where the images stand that renderers keeps."""
+    if data is None:
+        return []
+    others = sorted(name for name, found in data.mm_placeholders.items() if found and name != IMAGE)
+    if others:
+        return Refusal(Reason.MULTIMODAL, f"previous_multi_modal_data has {others[0]} beside images")
+    stand, names = data.mm_placeholders.get(IMAGE, ()), data.mm_hashes.get(IMAGE, ())
+    if len(stand) != len(names):
+        return Refusal(Reason.MULTIMODAL, f"{len(stand)} placeholders in the prompt have {len(names)} hashes")
+    return [
+        MediaRange(modality=IMAGE, identity=name, offset=one.offset, length=one.length, collapsed=placeholder)
+        for name, one in zip(names, stand, strict=True)
+    ]
 
 
 def _rendered(

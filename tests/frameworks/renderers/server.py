@@ -34,15 +34,21 @@ class Generating:
         samples: Where the ids come from.
         stops: The stop ids that a client must send.
         limit: The prompt and its reply together have at most so many ids.
-        prompts: The prompts in order.
+        placeholder: The id that is expanded for each image; None if the model takes none.
+        prompts: The prompts in order, as they were sent.
+        expanded: The prompts with the ids of images.
         replies: The ids that were sampled after each.
+        urls: The images that were sent with each.
     """
 
     samples: Samples
     stops: list[int]
     limit: int = 32_768
+    placeholder: int | None = None
     prompts: list[list[int]] = attrs.field(factory=list)
+    expanded: list[list[int]] = attrs.field(factory=list)
     replies: list[list[int]] = attrs.field(factory=list)
+    urls: list[list[str]] = attrs.field(factory=list)
 
     async def models(self, _request: Request) -> JSONResponse:
         card = {"id": "model", "object": "model", "max_model_len": self.limit}
@@ -50,7 +56,7 @@ class Generating:
 
     async def generate(self, request: Request) -> JSONResponse:
         body = await request.json()
-        wrong = self._wrong(body)
+        wrong = self._wrong(body) or self._wrong_images(body.get("content_parts", ()), body["token_ids"])
         if wrong:
             return JSONResponse({"error": {"message": wrong, "type": "BadRequestError"}}, status_code=400)
         ids, reason = self.samples(body["token_ids"], body["sampling_params"]["max_tokens"])
@@ -58,11 +64,37 @@ class Generating:
         self.replies.append(ids)
         content = [{"token": f"token_id:{one}", "logprob": -0.5, "bytes": None} for one in ids]
         choice = {"index": 0, "token_ids": ids, "finish_reason": reason, "logprobs": {"content": content}}
-        return JSONResponse({"request_id": f"generate-{len(self.prompts)}", "choices": [choice]})
+        seen = self._expand(body)
+        return JSONResponse({"request_id": f"generate-{len(self.prompts)}", "choices": [choice], **seen})
+
+    def _expand(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Expand images as vLLM does, and return what it says of them (`mm_placeholders`)."""
+        urls = [part["url"] for part in body.get("content_parts", ())]
+        ids: list[int] = []
+        ranges: list[dict[str, int]] = []
+        for one in body["token_ids"]:
+            if urls and one == self.placeholder:
+                length = 3 + len(urls[len(ranges)]) % 5
+                ranges.append({"offset": len(ids), "length": length})
+                ids += [one] * length
+            else:
+                ids.append(one)
+        self.expanded.append(ids)
+        self.urls.append(urls)
+        return {"prompt_token_ids": ids, "mm_placeholders": {"image": ranges}} if urls else {}
+
+    def _wrong_images(self, parts: Sequence[dict[str, Any]], ids: list[int]) -> str | None:
+        """Return what a server would reject of images."""
+        if self.placeholder in ids and ids.count(self.placeholder) != len(parts):
+            return f"{ids.count(self.placeholder)} placeholders for {len(parts)} images"
+        if any(part.keys() != {"type", "url"} or part["type"] != "image_url" for part in parts):
+            return "unexpected content_parts"
+        return None
 
     def _wrong(self, body: dict[str, Any]) -> str | None:
         """Return what a server would reject."""
-        if body.keys() != {"model", "token_ids", "sampling_params"} or body["model"] != "model":
+        named = {"content_parts", "return_token_ids"} if body.get("content_parts") else set()
+        if body.keys() != {"model", "token_ids", "sampling_params"} | named or body["model"] != "model":
             return f"unexpected body {sorted(body)}"
         ids, parameters = body["token_ids"], body["sampling_params"]
         if not ids or not all(type(one) is int and one >= 0 for one in ids):

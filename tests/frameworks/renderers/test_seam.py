@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import runpy
 from importlib.metadata import version
@@ -11,6 +12,7 @@ import pytest
 from renderers import base, client, custom
 from renderers.configs import BaseRendererConfig, CustomRendererConfig
 from renderers.default import DefaultRenderer
+from renderers.qwen3_vl import Qwen3VLRenderer
 from verifiers.v1.clients import train
 from verifiers.v1.configs.client import TrainClientConfig
 
@@ -42,16 +44,33 @@ def test_the_protocol_is_kept() -> None:
     assert members == {*METHODS, "is_prefix_stable"}
 
 
+def parameters(kind: type, name: str) -> list[tuple[str, Any, Any]]:
+    found = inspect.signature(getattr(kind, name)).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found]
+
+
+BY_HAND = ("process_multimodal", inspect.Parameter.KEYWORD_ONLY, True)
+"""What renderers written by hand take beside the protocol, and what the client of renderers passes."""
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_takes_what_the_protocol_passes(name: str) -> None:
-    own, theirs = (
-        [
-            (one.name, one.kind, one.default)
-            for one in inspect.signature(getattr(kind, name)).parameters.values()
-        ]
-        for kind in (StitchedRenderer, base.Renderer)
+    kind = base.MultimodalRenderer if name == "bridge_to_next_turn" else base.Renderer
+    more = [BY_HAND] if name in ("bridge_to_next_turn", "render") else []
+    assert parameters(StitchedRenderer, name) == [*parameters(kind, name), *more]
+    assert all(one in parameters(Qwen3VLRenderer, name) for one in more)
+
+
+def test_the_protocol_for_images_has_one_more_member() -> None:
+    own, text = (
+        {name for name in dir(kind) if not name.startswith("_")}
+        for kind in (base.MultimodalRenderer, base.Renderer)
     )
-    assert own == theirs
+    assert own - text == {"mm_token_type_id_map"}
+    assert '"supports_process_multimodal"' in inspect.getsource(client.generate)
+    assert "process_multimodal" in inspect.getsource(train.TrainClient.get_response)
+    fields = ["mm_hashes", "mm_placeholders", "mm_items"]
+    assert [one.name for one in dataclasses.fields(base.MultiModalData)] == fields
 
 
 def test_the_loader_finds_class_and_options() -> None:
