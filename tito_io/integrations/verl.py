@@ -1,8 +1,8 @@
-"""Continuous Token builders for verl, from the chat template of any text model instead of code per family.
+"""Continuous Token builders for verl, from the chat template of any model instead of code per family.
 
-Seam: `utils/tokenizer/continuous_token.py` (`ContinuousTokenBuilder`, `MergeResult`) and
-`utils/tokenizer/continuous_token_wiring.py` (the table of builders) of verl 0.9.1. In verl 0.9.0
-`merge_context_tokens` is named `merge_non_assistant_tokens`.
+Seam: `utils/tokenizer/continuous_token.py` (`ContinuousTokenBuilder`, `VLContinuousTokenMixin`,
+`MergeResult`) and `utils/tokenizer/continuous_token_wiring.py` (the table of builders) of verl 0.9.1. In verl
+0.9.0 `merge_context_tokens` is named `merge_non_assistant_tokens`, and there are no builders for images.
 """
 
 from __future__ import annotations
@@ -13,19 +13,28 @@ from typing import Any, Self
 
 from attrs import define
 
-from tito_core import InputError, Message, Policy, Reason, Refusal
+from tito_core import Extension, InputError, Message, Policy, Reason, Refusal
+from tito_core.message import is_multimodal
 from tito_core.seams.seam import common_prefix
+from tito_io.families.images import ranges_in
 from tito_io.integrations.framework import Framework
+from tito_io.integrations.images import Shown
+from tito_io.integrations.known_media import Known, KnownMedia
 from tito_io.integrations.next_prompts import KEEP, RefusedError
 from tito_io.integrations.shared_prompts import OnRefusal, SharedPrompts
 
 VERL = Framework("verl", ">=0.9,<0.10", "verl")
 VERL.require()
 
-from verl.utils.tokenizer import continuous_token_wiring
+from verl.utils.tokenizer import continuous_token, continuous_token_wiring
 from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
 
 _TABLE = "_CONTINUOUS_TOKEN_BUILDER_REGISTRY"
+_WITH_IMAGES = getattr(continuous_token, "VLContinuousTokenMixin", None)
+UNKNOWN = Refusal(
+    Reason.MULTIMODAL, "it is not known where the images stand in the ids: they were made elsewhere"
+)
+UNCLEAR = Refusal(Reason.MULTIMODAL, "it is not clear where the images stand in the first prompt")
 
 
 class TitoContinuousTokenBuilder(ContinuousTokenBuilder):
@@ -72,12 +81,9 @@ class TitoContinuousTokenBuilder(ContinuousTokenBuilder):
             InputError: There is no message that the ids could stand for.
             RefusedError: There is a refusal, and `on_refusal` is "raise" or the messages have images.
         """
-        self._assert_append_only(previous_messages, updated_messages)
-        new = updated_messages[len(previous_messages) :]
+        new = _appended(self, previous_messages, updated_messages)
         if not new:
             return MergeResult(token_ids=list(runtime_token_ids), appended_token_count=0)
-        if not previous_messages:
-            raise InputError("previous_messages is empty: give the messages up to the sampled turn")
         found = self.shared.extend(
             self.prompts,
             runtime_token_ids,
@@ -88,12 +94,7 @@ class TitoContinuousTokenBuilder(ContinuousTokenBuilder):
         )
         if isinstance(found, Refusal):
             return self._rerender(found, updated_messages, runtime_token_ids, tools)
-        return MergeResult(
-            token_ids=found.ids.tolist(),
-            inserted_token_ids=list(found.inserted_close),
-            appended_token_count=len(found.added) - len(found.inserted_close),
-            removed_prefix_token_count=0 if found.replaced_stop is None else 1,
-        )
+        return _merged(found)
 
     merge_non_assistant_tokens = merge_context_tokens
 
@@ -110,6 +111,142 @@ class TitoContinuousTokenBuilder(ContinuousTokenBuilder):
             appended_token_count=len(fresh) - kept,
             removed_prefix_token_count=len(ids) - kept,
         )
+
+
+class TitoImages:
+    """What a builder of verl's for models with images does otherwise: the merge of context.
+
+    It is mixed into verl's builder of a family, whose other methods stay. After a refusal the merge is that
+    builder's own, if `on_refusal` is "rerender": a fresh render of all images would not have the ids of the
+    first prompt, for which verl may have resized them.
+
+    Args:
+        tokenizer: A tokenizer.
+        processor: Its processor, with a chat template.
+        shared: Choices and bridges that builders have in common; None: `SharedPrompts()`.
+        options: Options of verl's builders, such as `mm_processor_kwargs`.
+
+    Raises:
+        InputError: The processor has no chat template.
+    """
+
+    mm_processor_kwargs: dict[str, Any]
+    chat_template_kwargs: dict[str, Any]
+
+    def __init__(
+        self, tokenizer: Any, processor: Any, *, shared: SharedPrompts | None = None, **options: Any
+    ) -> None:
+        super().__init__(tokenizer, processor, **options)  # type: ignore[call-arg]  # verl's builder, which is mixed in
+        self.shared = shared or SharedPrompts()
+        self.prompts = self.shared.of(processor, self.chat_template_kwargs)
+        self.known = KnownMedia()
+
+    def build_initial_tokens(
+        self,
+        messages: list[Message],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        images: list[Any] | None = None,
+        **others: Any,
+    ) -> list[int]:
+        """Return what verl's builder returns, and remember where the images stand."""
+        own: Any = super()
+        ids: list[int] = own.build_initial_tokens(messages, tools=tools, images=images, **others)
+        if is_multimodal(messages):
+            self.known.keep(ids, self._placed(messages, images or [], ids, tools))
+        return ids
+
+    def _placed(
+        self, messages: list[Message], images: list[Any], ids: list[int], tools: list[dict[str, Any]] | None
+    ) -> Known:
+        """Return where the images stand in the ids of a first prompt."""
+        shown = Shown.of(messages, images)
+        found = self.prompts.family.collapsed_prompt(
+            shown.messages, tools=tools or None, **self.prompts.template_args
+        )
+        return found if isinstance(found, Refusal) else ranges_in(found, ids) or UNCLEAR
+
+    def merge_context_tokens(
+        self,
+        previous_messages: list[Message],
+        updated_messages: list[Message],
+        runtime_token_ids: list[int],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+    ) -> MergeResult:
+        """Return the ids so far, then what the template writes for the messages that were appended.
+
+        New images are in their messages, and are the only ones that are processed. The rest is as in
+        `TitoContinuousTokenBuilder`.
+
+        Raises:
+            ValueError: The messages were not only appended to, or a role may not be appended.
+            InputError: There is no message that the ids could stand for.
+            RefusedError: There is a refusal, and `on_refusal` is "raise".
+        """
+        new = _appended(self, previous_messages, updated_messages)
+        if not new:
+            return MergeResult(token_ids=list(runtime_token_ids), appended_token_count=0)
+        if is_multimodal(updated_messages):
+            found = self._with_images(previous_messages, new, runtime_token_ids, tools)
+        else:
+            turn, history = previous_messages[-1], previous_messages[:-1]
+            found = self.shared.extend(
+                self.prompts, runtime_token_ids, new, tools=tools, turn=turn, history=history
+            )
+        if isinstance(found, Refusal):
+            own: Any = super()
+            merged: MergeResult = own.merge_context_tokens(
+                previous_messages, updated_messages, runtime_token_ids, tools=tools
+            )
+            return merged
+        return _merged(found)
+
+    def _with_images(
+        self,
+        previous_messages: list[Message],
+        new: list[Message],
+        ids: list[int],
+        tools: list[dict[str, Any]] | None,
+    ) -> Extension | Refusal:
+        """Return the next prompt of a conversation with images."""
+        media = self.known.find(ids) if is_multimodal(previous_messages) else ()
+        if media is None or isinstance(media, Refusal):
+            return self.prompts.refuse(media or UNKNOWN)
+        past, shown = Shown.of(previous_messages, names=[one.identity for one in media]), Shown.of(new)
+        found = self.shared.extend_with_images(
+            self.prompts,
+            ids,
+            shown.messages,
+            shown.images,
+            tools=tools,
+            processor_args={"return_tensors": "pt", **self.mm_processor_kwargs},
+            turn=past.messages[-1],
+            history=past.messages[:-1],
+            media=media,
+        )
+        if isinstance(found, Refusal):
+            return found
+        self.known.keep(found.prompt.ids, tuple(found.prompt.media))
+        return found.prompt
+
+
+def _appended(builder: Any, previous: list[Message], updated: list[Message]) -> list[Message]:
+    """Return the messages that were appended."""
+    builder._assert_append_only(previous, updated)  # noqa: SLF001  # verl's own check, of the base class
+    new = updated[len(previous) :]
+    if new and not previous:
+        raise InputError("previous_messages is empty: give the messages up to the sampled turn")
+    return new
+
+
+def _merged(found: Extension) -> MergeResult:
+    return MergeResult(
+        token_ids=found.ids.tolist(),
+        inserted_token_ids=list(found.inserted_close),
+        appended_token_count=len(found.added) - len(found.inserted_close),
+        removed_prefix_token_count=0 if found.replaced_stop is None else 1,
+    )
 
 
 @define(eq=False)
@@ -151,10 +288,12 @@ def install(
     policy: Policy = KEEP,
     on_refusal: OnRefusal = "raise",
 ) -> Installation:
-    """Make tito's builder that of every family whose prompts come from the tokenizer's chat template.
+    """Make tito's builder that of every family whose prompts come from a chat template.
 
-    These are verl's text families and its default for models that it does not know. Builders that render
-    otherwise stay: those with a processor for images, and that of DeepSeek-V4, which has no chat template.
+    These are verl's families of text models and of models with images, and its defaults for models that it
+    does not know. Builders that render otherwise stay: those of DeepSeek-V4 and DeepSeek-VL2, which have no
+    chat template, and that of MiniMax-VL.
+
     It holds for this process; Ray workers need the environment variable VERL_USE_EXTERNAL_MODULES.
 
     Args:
@@ -162,7 +301,7 @@ def install(
             tokenizer was loaded from, else its `eos_token_id`.
         policy: What to do with cut turns and odd stops.
         on_refusal: "raise" a `RefusedError`; or "rerender": the prompt becomes a fresh render, and sampled
-            ids from the first difference on no longer train.
+            ids from the first difference on no longer train. For models with images, the merge is verl's own.
 
     Raises:
         FrameworkError: verl has no table of builders where it is known to be.
@@ -175,11 +314,23 @@ def install(
             super().__init__(tokenizer, shared=shared, **options)
 
     table = _table()
-    if any(issubclass(builder, TitoContinuousTokenBuilder) for builder in table.values()):
+    if any(issubclass(builder, TitoContinuousTokenBuilder | TitoImages) for builder in table.values()):
         raise InputError("tito's builders are installed already: call `uninstall` of that installation first")
-    replaced = {family: builder for family, builder in table.items() if _renders_by_template(builder)}
-    table.update(dict.fromkeys(replaced, Installed))
-    return Installation(shared, replaced)
+    text = {family: builder for family, builder in table.items() if _renders_by_template(builder)}
+    shown = {family: builder for family, builder in table.items() if _renders_by_processor(builder)}
+    table.update(dict.fromkeys(text, Installed))
+    table.update({family: _with_images(builder, shared) for family, builder in shown.items()})
+    return Installation(shared, {**text, **shown})
+
+
+def _with_images(builder: type[Any], shared: SharedPrompts) -> type[Any]:
+    """Return verl's builder of a family of models with images, with tito's merge."""
+
+    class Installed(TitoImages, builder):
+        def __init__(self, tokenizer: Any, processor: Any, **options: Any) -> None:
+            super().__init__(tokenizer, processor, shared=shared, **options)
+
+    return Installed
 
 
 def _table() -> dict[Any, type[Any]]:
@@ -193,3 +344,11 @@ def _table() -> dict[Any, type[Any]]:
 def _renders_by_template(builder: type[Any]) -> bool:
     """Tell whether a builder's prompts are what the tokenizer's chat template renders."""
     return bool(builder.build_initial_tokens is ContinuousTokenBuilder.build_initial_tokens)
+
+
+def _renders_by_processor(builder: type[Any]) -> bool:
+    """Tell whether a builder's prompts are what a processor makes of the chat template's text."""
+    if _WITH_IMAGES is None or not issubclass(builder, _WITH_IMAGES):
+        return False
+    names = ("build_initial_tokens", "render_tokens_with_mm")
+    return all(getattr(builder, name) is getattr(_WITH_IMAGES, name) for name in names)

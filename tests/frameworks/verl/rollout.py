@@ -17,6 +17,7 @@ class Rollout:
         messages: The messages so far.
         ids: Prompt and response.
         tools: What the template gets as tools.
+        images: The images of the first prompt.
         mask: Whether ids of the response were sampled.
         logprobs: The log-probabilities of the response.
         sampled: Every position that was sampled, with its id.
@@ -25,6 +26,7 @@ class Rollout:
     builder: Any
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None = None
+    images: list[Any] | None = None
     ids: list[int] = attrs.field(init=False)
     mask: list[int] = attrs.field(factory=list)
     logprobs: list[float] = attrs.field(factory=list)
@@ -32,7 +34,8 @@ class Rollout:
 
     @ids.default
     def _first_prompt(self) -> list[int]:
-        ids: list[int] = self.builder.build_initial_tokens(self.messages, tools=self.tools)
+        shown = {"images": self.images} if self.images else {}
+        ids: list[int] = self.builder.build_initial_tokens(self.messages, tools=self.tools, **shown)
         return ids
 
     def sample(self, ids: Sequence[int], turn: dict[str, Any]) -> None:

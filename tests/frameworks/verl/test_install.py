@@ -17,12 +17,13 @@ from tito_core import InputError
 from tito_io.embedded import write_family
 from tito_io.integrations import verl
 from tito_io.integrations.framework import FrameworkError
-from tito_io.integrations.verl import TitoContinuousTokenBuilder, install
+from tito_io.integrations.verl import TitoContinuousTokenBuilder, TitoImages, install
 
 OWN = dict(wiring._CONTINUOUS_TOKEN_BUILDER_REGISTRY)
-KEPT = {"vldefault", "qwenvl", "qwen25vl", "qwen3vl", "minimaxvl", "gemma4vl", "kimivl", "glm4v"}
-KEPT |= {"deepseekvl2", "deepseekv4"}
-"""Families with a processor, and one whose prompts Python code writes."""
+IMAGES = {"vldefault", "qwenvl", "qwen25vl", "qwen3vl", "gemma4vl", "kimivl", "glm4v"}
+"""Families with a processor."""
+KEPT = {"minimaxvl", "deepseekvl2", "deepseekv4"}
+"""Families whose prompts Python code writes or changes."""
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +37,29 @@ def own_table() -> Iterator[None]:
     assert wiring._CONTINUOUS_TOKEN_BUILDER_REGISTRY == OWN
 
 
-def families() -> set[str]:
+def families(kind: type[Any] = TitoContinuousTokenBuilder) -> set[str]:
     """Return the families that have a builder of tito's."""
     return {
         family.value
         for family, builder in wiring._CONTINUOUS_TOKEN_BUILDER_REGISTRY.items()
-        if issubclass(builder, TitoContinuousTokenBuilder)
+        if issubclass(builder, kind)
     }
 
 
 def test_every_family_that_renders_by_template_gets_the_builder() -> None:
     with install() as installation:
-        assert families() == {family.value for family in OWN} - KEPT
-        assert {family.value for family in installation.replaced} == families()
-    assert families() == set()
+        assert families() == {family.value for family in OWN} - KEPT - IMAGES
+        assert families(TitoImages) == IMAGES
+        assert {family.value for family in installation.replaced} == families() | IMAGES
+    assert families() | families(TitoImages) == set()
+
+
+def test_a_builder_for_images_is_still_that_of_its_family() -> None:
+    with install():
+        for family, builder in wiring._CONTINUOUS_TOKEN_BUILDER_REGISTRY.items():
+            if family.value in IMAGES:
+                assert issubclass(builder, OWN[family])
+                assert builder.supports_multimodal()
 
 
 @pytest.mark.parametrize("model_type", ["qwen3", "gpt_oss", "glm4_moe", "a_model_nobody_knows", None])
@@ -74,16 +84,20 @@ def test_choices_reach_the_builders(tokenizer: Any) -> None:
     assert made.prompts.on_refusal == "rerender"
 
 
-def test_models_with_images_keep_verls_builder(tokenizer: Any) -> None:
+def test_models_of_no_known_family_have_the_default_builder_with_images(tokenizer: Any) -> None:
     class Processor:
+        """Has what verl looks for in a processor, and renders as its tokenizer does."""
+
         image_processor = object()
+        chat_template = tokenizer.chat_template
+        apply_chat_template = staticmethod(tokenizer.apply_chat_template)
 
     with install():
-        made = wiring.create_continuous_token_builder(
+        made: Any = wiring.create_continuous_token_builder(
             tokenizer, hf_model_type="unheard_of", processor=Processor()
         )
-    assert not isinstance(made, TitoContinuousTokenBuilder)
     assert made.supports_multimodal()
+    assert isinstance(made, TitoImages)
 
 
 def test_a_second_installation_is_an_error() -> None:

@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 from verl.utils.tokenizer import continuous_token_wiring as wiring
-from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
+from verl.utils.tokenizer.continuous_token import (
+    ContinuousTokenBuilder,
+    MergeResult,
+    VLContinuousTokenMixin,
+)
 
 from tito_io.integrations import verl as integration
 
@@ -79,3 +83,21 @@ def test_the_agent_loop_merges_by_this_function_in_threads() -> None:
     assert [one.arg for one in merge.keywords] == ["tools"], MOVED
     assert "self.loop.run_in_executor" in by_name, MOVED
     assert "create_continuous_token_builder" in by_name, MOVED
+
+
+def test_builders_for_images_are_made_of_a_processor_and_its_arguments() -> None:
+    assert names(VLContinuousTokenMixin.__init__) == [
+        *("self", "tokenizer", "processor", "mm_processor_kwargs", "kwargs")
+    ], MOVED
+    assert names(VLContinuousTokenMixin.build_initial_tokens) == [
+        *("self", "messages", "tools", "images", "videos", "audios", "mm_inputs_out")
+    ], MOVED
+    assert "merge_context_tokens" not in vars(VLContinuousTokenMixin), MOVED
+
+
+def test_the_loop_with_tools_puts_new_images_into_their_messages() -> None:
+    spec = find_spec("verl")
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).parent / "experimental" / "agent_loop" / "tool_agent_loop.py"
+    assert 'content.append({"type": "image", "image": img})' in source.read_text(), MOVED
