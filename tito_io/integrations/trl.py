@@ -2,7 +2,7 @@
 
 Relies on TRL 1.16: `trl/trainer/grpo_trainer.py`, whose `_generate` calls `rollout_func(prompts, trainer)`
 and whose `_generate_single_turn` samples; `trl/chat_template_utils.py`, with `add_response_schema` and
-`parse_response`.
+`parse_response`; `trl/data_utils.py`, with `prepare_multimodal_messages`. For images see `trl_images.py`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import define, field
 
-from tito_core import Extension, InputError, Message, Refusal, Step
+from tito_core import Extension, InputError, Message, Reason, Refusal, Step
+from tito_core.media import MediaRange
 from tito_core.message import is_multimodal
 from tito_core.samples.whole_row import row_of
 from tito_io.integrations.arguments import check_on_refusal
 from tito_io.integrations.framework import Framework
 from tito_io.integrations.next_prompts import NextPrompts
+from tito_io.integrations.trl_images import ImagePrompts
 
 FRAMEWORK = Framework("trl", ">=1.16,<1.17", "trl")
 FRAMEWORK.require()
@@ -33,10 +35,14 @@ FRAMEWORK.require()
 from transformers.utils.chat_template_utils import get_json_schema
 from trl import GRPOTrainer
 from trl.chat_template_utils import add_response_schema, parse_response
+from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import start_event_loop_in_daemon
 
 GIVEN = ("prompt_ids", "images", "multimodal_fields", "num_generations")
 """The arguments that `GRPOTrainer._generate_single_turn` gets here."""
+SCORED = ("model", "input_ids", "attention_mask", "logits_to_keep")
+"""The first arguments of `GRPOTrainer._get_per_token_logps_and_entropies`."""
+NO_IMAGES = Refusal(Reason.MULTIMODAL, "TRL takes no images of tool results from a rollout function")
 
 Parser: TypeAlias = Callable[[list[int], list[int]], Message]
 """Returns the assistant message of sampled ids, given these and the ids of the prompt."""
@@ -79,7 +85,7 @@ class Tools:
                 "role": "tool",
                 "name": _function(call)["name"],
                 "tool_call_id": call["id"],
-                "content": str(value),
+                "content": value if _shows_media(value) else str(value),
             }
             for call, value in zip(calls, values, strict=True)
         ]
@@ -93,6 +99,11 @@ class Tools:
             return self.functions[function["name"]](**given)
         except Exception as error:  # noqa: BLE001  # a tool may raise anything, and the model reads it as the result
             return {"error": str(error)}
+
+
+def _shows_media(value: Any) -> bool:
+    """Return whether a tool's value is a list of content parts with media."""
+    return isinstance(value, list) and is_multimodal([{"role": "tool", "content": value}])
 
 
 def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,8 +128,11 @@ class Rollout:
     """One conversation while it is sampled.
 
     Attributes:
-        prompt: The messages of the data set.
+        prompt: The messages of the data set, with names for images.
         prompt_ids: The ids of the next prompt.
+        images: The images of the first prompt.
+        inputs: What the processor made of them.
+        media: Where they stand in the ids, or why that is not known.
         steps: The turns so far.
         messages: The sampled turns, and the tool results that were put into prompts.
         end: Why it ended; None while it goes on.
@@ -126,6 +140,9 @@ class Rollout:
 
     prompt: Sequence[Message]
     prompt_ids: Sequence[int]
+    images: Sequence[Any] = ()
+    inputs: Mapping[str, Any] = field(factory=dict)
+    media: Sequence[MediaRange] | Refusal = ()
     steps: list[Step] = field(factory=list, init=False)
     messages: list[Message] = field(factory=list, init=False)
     end: End | None = field(default=None, init=False)
@@ -158,6 +175,7 @@ class Rollout:
                 prompt_ids=self.prompt_ids,
                 completion_ids=ids,
                 logprobs=logprobs,
+                media=() if isinstance(self.media, Refusal) else self.media,
             )
         )
         self.messages.append(turn)
@@ -167,14 +185,17 @@ class Rollout:
     ) -> Extension | Refusal:
         """Return the next prompt: all ids so far, and what the template writes for the results."""
         step = self.steps[-1]
-        return prompts.extend(
-            step.ids,
-            results,
-            tools=tools,
-            turn=step.completion[0],
-            history=step.prompt,
-            sampled=len(step.completion_ids),
-        )
+        known: dict[str, Any] = {
+            "turn": step.completion[0],
+            "history": step.prompt,
+            "sampled": len(step.completion_ids),
+        }
+        if isinstance(self.media, Refusal) or is_multimodal(results):
+            return prompts.refuse(self.media if isinstance(self.media, Refusal) else NO_IMAGES)
+        if not self.images:
+            return prompts.extend(step.ids, results, tools=tools, **known)
+        found = prompts.extend_with_images(step.ids, results, (), tools=tools, media=self.media, **known)
+        return found if isinstance(found, Refusal) else found.prompt
 
     def columns(self) -> dict[str, Any]:
         """Return what the trainer reads of it. TRL wants 0.0 for each id that was not sampled."""
@@ -226,6 +247,8 @@ class ToolRollout:
         check_on_refusal(on_refusal, ("end", "raise"))
         if tuple(signature(GRPOTrainer._generate_single_turn).parameters)[1:5] != GIVEN:  # noqa: SLF001  # TRL has no public one
             raise FRAMEWORK.moved("GRPOTrainer._generate_single_turn")
+        if tuple(signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters)[1:5] != SCORED:  # noqa: SLF001  # likewise
+            raise FRAMEWORK.moved("GRPOTrainer._get_per_token_logps_and_entropies")
         self.tools = Tools(tools)
         self._given = parse
         self._on_refusal: Literal["end", "raise"] = on_refusal
@@ -245,14 +268,15 @@ class ToolRollout:
         """Return one rollout for each prompt, as `GRPOTrainer` reads them.
 
         Raises:
-            InputError: The trainer has tools of its own, a prompt is a text or has images, or TRL has no
-                parser for the chat template.
+            InputError: The trainer has tools of its own, a prompt is a text, TRL has no parser for the chat
+                template, or images are in no column of the data set.
             TemplateRefused: The chat template rejects a prompt of the data set.
             RefusedError: A prompt cannot be built from the ids, and `on_refusal` is "raise".
         """
         if trainer is not self._trainer:
             self._attach(trainer)
         rollouts = [self._begun(prompt) for prompt in prompts]
+        self._images.forget()
         active, turns = rollouts, 0
         while active:
             self._sample(active)
@@ -275,6 +299,10 @@ class ToolRollout:
             template_args=trainer.chat_template_kwargs,
             on_refusal=self._on_refusal,
         )
+        self._images = ImagePrompts(self._prompts)
+        if self._prompts.family.tokenizer.takes_images:
+            scored = trainer._get_per_token_logps_and_entropies  # noqa: SLF001  # TRL has no public one
+            trainer._get_per_token_logps_and_entropies = self._images.watch(scored)  # noqa: SLF001  # likewise
         self._parse = self._given or self._parser(trainer)
         limits = (
             getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None),
@@ -300,8 +328,10 @@ class ToolRollout:
         return partial(parse_response, tokenizer, tools=list(self.tools.functions.values()))
 
     def _begun(self, prompt: str | Sequence[Message]) -> Rollout:
-        if isinstance(prompt, str) or is_multimodal(prompt):
-            raise InputError("prompt: give a list of messages with texts; images are not supported")
+        if isinstance(prompt, str):
+            raise InputError("prompt: give a list of messages, and not a text")
+        if is_multimodal(prompt):
+            return self._begun_with_images(prompt)
         ids = self._prompts.family.ids(
             prompt,
             tools=self.tools.schemas or None,
@@ -310,10 +340,23 @@ class ToolRollout:
         )
         return Rollout(prompt, ids)
 
+    def _begun_with_images(self, prompt: Sequence[Message]) -> Rollout:
+        if not self._prompts.family.tokenizer.takes_images:
+            raise InputError("prompt: there are images, and the trainer's processing_class takes none")
+        found = self._images.first(prepare_multimodal_messages(list(prompt)), self.tools.schemas)
+        return Rollout(found.messages, found.ids, found.images, found.inputs, found.media)
+
     def _sample(self, rollouts: Sequence[Rollout]) -> None:
-        """Sample one turn of each rollout, cut where TRL cuts: at the limit of ids."""
+        """Sample one turn of each rollout."""
+        for group, fields in self._images.groups(rollouts, together=self._trainer.use_vllm):
+            self._sample_group(group, fields)
+
+    def _sample_group(self, rollouts: Sequence[Rollout], fields: Mapping[str, Any]) -> None:
+        """Sample rollouts in one call, cut where TRL cuts: at the limit of ids."""
         asked = [list(rollout.prompt_ids) for rollout in rollouts]
-        sampled, logprobs = self._trainer._generate_single_turn(asked, None, {}, 1)  # noqa: SLF001  # the seam
+        shown = [list(rollout.images) or None for rollout in rollouts]
+        images = shown if any(shown) else None
+        sampled, logprobs = self._trainer._generate_single_turn(asked, images, fields, 1)  # noqa: SLF001  # the seam
         for number, rollout in enumerate(rollouts):
             room = self._room(rollout, len(asked[number]))
             ids = list(sampled[number][:room])

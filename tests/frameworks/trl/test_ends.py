@@ -182,13 +182,10 @@ def test_tools_of_the_trainer_are_refused(model: Model, tmp_path: Path) -> None:
         trainer.rollout_func([[QUESTION]], trainer)
 
 
-@pytest.mark.parametrize(
-    "prompt", ["What is 3 * 4?", [{"role": "user", "content": [{"type": "image", "image": "cat.png"}]}]]
-)
-def test_only_messages_of_text_are_taken(model: Model, tmp_path: Path, prompt: Any) -> None:
+def test_a_prompt_that_is_a_text_is_rejected(model: Model, tmp_path: Path) -> None:
     trainer = made(model, tmp_path).trainer
-    with pytest.raises(InputError, match="prompt: give a list of messages with texts"):
-        ToolRollout([multiply], parse=model.parse)([prompt], trainer)
+    with pytest.raises(InputError, match="prompt: give a list of messages, and not a text"):
+        ToolRollout([multiply], parse=model.parse)(["What is 3 * 4?"], trainer)
 
 
 def test_a_parser_is_asked_for_where_trl_has_none(model: Model, tmp_path: Path) -> None:

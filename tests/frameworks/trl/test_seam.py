@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import add_response_schema, parse_response
+from trl.data_utils import prepare_multimodal_messages
 
 from tito_io.integrations.framework import FrameworkError
 from tito_io.integrations.trl import FRAMEWORK, ToolRollout
@@ -38,9 +39,19 @@ def test_there_is_a_parser() -> None:
     assert not iscoroutinefunction(parse_response)
 
 
-def test_a_seam_that_moved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+SEAMS = ("_generate_single_turn", "_get_per_token_logps_and_entropies")
+
+
+@pytest.mark.parametrize("name", SEAMS)
+def test_a_seam_that_moved_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def moved(self: Any, prompts: Any) -> None: ...
 
-    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", moved)
-    with pytest.raises(FrameworkError, match=r"trl 1\.16\.0 has no GRPOTrainer._generate_single_turn"):
+    monkeypatch.setattr(GRPOTrainer, name, moved)
+    with pytest.raises(FrameworkError, match=rf"trl 1\.16\.0 has no GRPOTrainer\.{name}"):
         ToolRollout()
+
+
+def test_the_forward_pass_gets_images_by_name() -> None:
+    names = parameters(GRPOTrainer._get_per_token_logps_and_entropies)
+    assert {"pixel_values", "token_type_ids", "mm_token_type_ids"} <= set(names)
+    assert parameters(prepare_multimodal_messages) == ["messages", "images"]
