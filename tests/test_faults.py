@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import forests, seams, stitching
+from tests.faults import forests, llamacpp, seams, stitching
 from tests.faults.fault import ROOT, Fault
 
-FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS)
+FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
 def test_the_text_of_a_fault_occurs_once(fault: Fault) -> None:
-    assert (ROOT / "tito_core" / fault.file).read_text().count(fault.right) == 1
+    assert (ROOT / fault.package / fault.file).read_text().count(fault.right) == 1

@@ -28,6 +28,7 @@ ROOMS = (
     "tito_io.engines.vllm",
     "tito_io.engines.sglang",
     "tito_io.engines.dynamo",
+    "tito_io.engines.llamacpp",
     "tito_io.engines.miles",
     "tito_io.embedded",
 )

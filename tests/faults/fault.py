@@ -1,4 +1,4 @@
-"""A textual change to one file of the kernel, and whether its tests see it."""
+"""A textual change to one file, mostly of the kernel, and whether its tests see it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUITES = (
 
 @attrs.frozen
 class Fault:
-    """A change that makes the kernel wrong."""
+    """A change that makes the project wrong."""
 
     what: str
     file: str
@@ -34,13 +34,15 @@ class Fault:
     wrong: str
     suites: tuple[str, ...] = SUITES
     """The tests that are to notice."""
+    package: str = "tito_core"
+    """The package that `file` is in."""
 
     def plant(self, home: Path) -> None:
         """Write the wrong text into a copy of the project.
 
         A text that is not found once is itself an error, so that no list of faults goes stale in silence.
         """
-        path = home / "tito_core" / self.file
+        path = home / self.package / self.file
         text = path.read_text()
         if text.count(self.right) != 1:
             sys.exit(f"{self.file} has {self.right!r} {text.count(self.right)} times: mend tests/faults")
@@ -52,7 +54,7 @@ class Fault:
         """The test of the file itself, which most often notices first."""
         path = Path(self.file)
         test = Path("tests/core") / path.parent / f"test_{path.name}"
-        return (str(test),) if (ROOT / test).exists() else ()
+        return (str(test),) if self.package == "tito_core" and (ROOT / test).exists() else ()
 
     def killed(self, children: Children) -> bool:
         """Tell whether the tests fail on a copy with the fault, as they must: its own test, or any other."""

@@ -42,6 +42,8 @@ HARMLESS = re.compile(
     r"|\b[a-z_]+ must be [\w ,(\[\])-]{1,60}, got -?[\d.]*\d"
     r"|Cannot apply chat template to an empty conversation"
     r"|maximum (?:context|model) length (?:is |of )?(?:\d+|\(\d+\))"
+    r"|Value must be between [\d.]+ <= value <= [\d.]+, but got -?[\d.]*\d"
+    r"|Prompt contains invalid tokens|failed to parse grammar"
     r"|prompt contains (?:at least )?\d+|Input length \(\d+\)|decoder prompt \(length \d+\)"
 )
 """Parts of engines' error texts that cannot hold any of the conversation."""

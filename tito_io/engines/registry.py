@@ -95,6 +95,18 @@ def _dynamo(address: EngineOptions) -> Engine:
     return Dynamo(where, family=address.family, **address.connection)
 
 
+def _llamacpp(address: EngineOptions) -> Engine:
+    from .llamacpp import LlamaCpp  # noqa: PLC0415  # one engine, chosen at run time
+
+    where = address.where("llamacpp")
+    if address.family is None:
+        raise InputError(
+            "--engine llamacpp needs --family: the server's own renderer and tokenizer write other ids than "
+            "the model's, so that is done here"
+        )
+    return LlamaCpp(where, family=address.family, **address.connection)
+
+
 def _miles(address: EngineOptions) -> Engine:
     from .miles import Miles  # noqa: PLC0415  # one engine, chosen at run time
 
@@ -111,6 +123,7 @@ ENGINES: Mapping[str, Callable[[EngineOptions], Engine]] = {
     "vllm": _vllm,
     "sglang": _sglang,
     "dynamo": _dynamo,
+    "llamacpp": _llamacpp,
     "miles": _miles,
 }
 

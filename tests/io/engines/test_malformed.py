@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from tests.io.engines.dynamo.dynamo_server import Turn
+from tests.io.engines.llamacpp.recorded import Replayed
 from tests.io.engines.sglang import sglang_server
 from tests.io.engines.vllm import vllm_server
 from tito_io.engines.dynamo import Dynamo
@@ -120,7 +121,16 @@ def sglang_cases() -> Iterator[tuple[str, Case]]:
         yield f"sglang {name} streamed", Case(sglang(name, path), (answer,), streamed=True)
 
 
-CASES = dict([*vllm_cases(), *sglang_cases(), *dynamo_cases()])
+def llamacpp_cases() -> Iterator[tuple[str, Case]]:
+    entry = {"token": "x", "bytes": [120], "logprob": -0.5}
+    entries = [{"id": index, **entry, "top_logprobs": [{"id": index, **entry}]} for index in (7, 8)]
+    answer = {"index": 0, "content": "", "tokens": [7, 8], "stop_type": "word", "stopping_word": "x"}
+    answer |= {"tokens_evaluated": len(PROMPT), "tokens_predicted": 2, "timings": {"cache_n": 1}}
+    answer |= {"generation_settings": {"top_k": 0}, "completion_probabilities": entries}
+    yield "llamacpp", Case(lambda response: Replayed([response]).engine(), (answer,), streamed=False)
+
+
+CASES = dict([*vllm_cases(), *sglang_cases(), *dynamo_cases(), *llamacpp_cases()])
 
 
 async def _watch(_: Delta) -> None:

@@ -17,7 +17,7 @@ import attrs
 from tito_core import Message
 from tito_io.engines.protocol import Rendering, Reply
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
-from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, with_message
+from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, text_until, with_message
 from tito_io.engines.replies.template_calls import Render, TemplateCalls
 from tito_io.families.family import Family
 
@@ -60,17 +60,11 @@ class MessageReader:
 
 
 def _until_stop(reply: Reply, decode: Callable[[Sequence[int]], str]) -> str:
-    """Return a turn's text before what ended it.
-
-    A stop string ends within the last id, so it is searched no earlier than that allows.
-    """
+    """Return a turn's text before what ended it."""
     ids = _ids_before_stop(reply)
-    text = decode(ids)
-    if not isinstance(reply.stop_reason, str):
-        return text
-    before = len(decode(ids[:-1])) - len(reply.stop_reason)
-    place = text.find(reply.stop_reason, max(before, 0))
-    return text if place < 0 else text[:place]
+    stop = reply.stop_reason
+    text = text_until(stop, ids, decode) if isinstance(stop, str) else None
+    return decode(ids) if text is None else text
 
 
 def _ids_before_stop(reply: Reply) -> Sequence[int]:

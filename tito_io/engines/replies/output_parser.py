@@ -5,7 +5,7 @@ A parser needs a tokenizer, on a server or in this process, and asks it two ques
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -272,6 +272,16 @@ def check_format(output_format: object) -> None:
             f"output_format is {output_format!r}: pass 'hermes', 'harmony', or None to detect it from the "
             "vocabulary"
         )
+
+
+def text_until(stop: str, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> str | None:
+    """Return the text of ids before the stop string that ended it; None where it is not found.
+
+    A stop string ends within the last id, so it is searched no earlier than that allows.
+    """
+    text = decode(ids)
+    place = text.find(stop, max(len(decode(ids[:-1])) - len(stop), 0))
+    return None if place < 0 else text[:place]
 
 
 def with_message(reply: Reply, parsed: ParsedMessage, call_key: str) -> Reply:

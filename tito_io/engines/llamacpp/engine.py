@@ -1,0 +1,238 @@
+"""The llama.cpp adapter.
+
+Ids go in by `/completion`, the only route that takes them and returns them. Its streams leave out the ids
+inside characters, so a turn is never streamed: `watch` gets it in one piece. Messages are rendered in this
+process, since the server's own template engine and tokenizer are others: it drops keys of tools, writes
+numbers anew, continues a last assistant message, and normalizes no text.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import Unpack
+
+import anyio
+import attrs
+
+from tito_core import Message
+from tito_core.message import is_multimodal
+from tito_io.engines.grammar import check_unconstrained
+from tito_io.engines.http_engine import (
+    MODELS,
+    Connection,
+    HttpEngine,
+    ServedModel,
+    TurnAfterIds,
+    sole_model,
+)
+from tito_io.engines.media import unsupported
+from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling, UnsupportedError, Watch
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.output_parser import (
+    LocalTokenizer,
+    OutputFormat,
+    OutputParser,
+    check_format,
+    choose_parser,
+    with_messages,
+)
+from tito_io.engines.turn_request import Question
+from tito_io.families.family import Family
+
+from .recovery import Recovery, whole_id
+from .replies import LlamaRequest, Spelling
+from .requests import COMPLETION, completion, end_probe
+
+
+@attrs.frozen
+class LlamaModel(ServedModel):
+    """A model that llama.cpp lists.
+
+    Attributes:
+        vocab_size: How many ids there are; None where the server does not say.
+        aliases: Its other names.
+    """
+
+    vocab_size: int | None = None
+    aliases: tuple[str, ...] = ()
+
+    @classmethod
+    def listed(cls, check: Check, card: object) -> LlamaModel:
+        """Read one entry of the server's list."""
+        fields = check.typed(card, dict, "card")
+        meta = check.find(fields, "meta", dict) or {}
+        aliases = check.find(fields, "aliases", list) or []
+        return cls(
+            name=check.get(fields, "id", str),
+            max_model_len=check.find(meta, "n_ctx", int),
+            vocab_size=check.find(meta, "n_vocab", int),
+            aliases=tuple(check.typed(alias, str, "aliases") for alias in aliases),
+        )
+
+
+class LlamaCpp(HttpEngine):
+    """A llama.cpp server, `llama-server`.
+
+    Nothing is sent before a method is called. A turn is sampled from the model's own distribution: samplers
+    that `Sampling` leaves out are sent as neutral, whatever the server's own defaults are.
+
+    Args:
+        base_url: The server's address, such as `http://127.0.0.1:8080`; a trailing `/v1` is dropped.
+        family: The model's folder: messages are rendered with it, and parsed from ids.
+        recover_logprobs: Whether to ask afterwards for log-probabilities that the server leaves out. Each
+            costs a request; without it they are None. Default False.
+        output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
+            detects it from the vocabulary.
+        model: The model's name; may be left out where the server has one model. llama.cpp answers whatever
+            name it is given, so the name is compared with the server's list.
+        api_key: Sent as a bearer token; None sends none.
+        timeout: Seconds without a byte after which a request fails; None waits for ever. No byte comes before
+            a turn is whole. Default 600.
+        vocab_size: How many ids there are; the server's own number where it is left out.
+        transport: Replaces the network.
+
+    Attributes:
+        name: `llamacpp`.
+        keeps_ids: False: prompts go by ids.
+        model: The model's name as it was passed.
+        family: The model's folder.
+        vocab_size: As it was passed.
+
+    Raises:
+        InputError: `base_url` or `output_format` is invalid; or the vocabulary has no plain letters, which
+            `recover_logprobs` needs.
+    """
+
+    name: str = "llamacpp"
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        family: Family,
+        recover_logprobs: bool = False,
+        output_format: OutputFormat | None = None,
+        **connection: Unpack[Connection],
+    ) -> None:
+        check_format(output_format)
+        super().__init__(base_url, **connection)
+        self.family = family
+        self._whole = whole_id(family) if recover_logprobs else None
+        self._output_format = output_format
+        self._parser: OutputParser | None = None
+        self._ends: set[int] = set()
+        """Ids that are known to end a turn at this server."""
+        added = family.tokenizer.get_added_tokens_decoder()
+        self._spelling = Spelling(family.decode, frozenset(added))
+
+    async def render(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        """Return the ids of messages, rendered in this process.
+
+        Raises:
+            TemplateRefused: The chat template rejects them.
+        """
+        tokenize = self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+        return await anyio.to_thread.run_sync(
+            partial(tokenize, messages, add_generation_prompt=add_generation_prompt)
+        )
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after messages; they are rendered in this process, and go by ids.
+
+        Raises:
+            MediaUnsupportedError: The messages hold media; nothing was sent.
+        """
+        if is_multimodal(messages):
+            raise unsupported("llama.cpp", "takes no media from this adapter, by ids or by messages")
+        ids = await self.render(messages, rendering, add_generation_prompt=True)
+        return await self.from_ids(ids, sampling, rendering, watch=watch)
+
+    async def models(self) -> tuple[ServedModel, ...]:
+        """Return the models that the server lists."""
+        answer = await self._wire.get(MODELS)
+        check = self._check(MODELS, answer, "GET")
+        return tuple(LlamaModel.listed(check, card) for card in check.get(answer, "data", list))
+
+    def _select(self, models: Sequence[ServedModel]) -> ServedModel:
+        """Return the model in use; a name that is not listed is rejected."""
+        named = [
+            one
+            for one in models
+            if self.model == one.name or (isinstance(one, LlamaModel) and self.model in one.aliases)
+        ]
+        return named[0] if named else sole_model(models, self.model)
+
+    async def _vocabulary_size(self) -> int:
+        """Return how many ids there are, by the server's own count, or the folder's where it has none."""
+        model = await self.served()
+        theirs = model.vocab_size if isinstance(model, LlamaModel) else None
+        return self.vocab_size or theirs or self.family.vocab_size
+
+    async def _sample(self, turn: TurnAfterIds) -> Reply:
+        """Sample a turn by `/completion`; the message is parsed here."""
+        check_unconstrained(
+            turn.sampling,
+            "llama.cpp",
+            "some of its builds ignore a schema that they cannot use",
+        )
+        if self._parser is None:
+            tokenizer = LocalTokenizer(self.family)
+            self._parser = await choose_parser(tokenizer, self._output_format, self.render)
+        watch = await self._parser.ready(turn.watch, turn.rendering, turn.ids)
+        await self._check_stop_ids(turn)
+        reply = await self._send(await self._request(turn), None, COMPLETION)
+        if self._whole is not None:
+            facts = turn.model.name, self._whole, await self._vocabulary_size()
+            reply = await Recovery(self._wire, *facts, turn.sampling.extra).completed(reply)
+        if watch is not None:
+            await _watched(reply, watch)
+        # The answer has no id from which the ids of calls could be made.
+        call_key = f"call-{uuid.uuid4().hex[:16]}"
+        return await with_messages(self._parser, reply, call_key, rendering=turn.rendering)
+
+    async def _request(self, turn: TurnAfterIds) -> LlamaRequest:
+        sampling = attrs.evolve(turn.sampling, stop_ids=())  # which end turns at this server by themselves
+        return LlamaRequest(
+            wire=self._wire,
+            path=COMPLETION,
+            body=completion(attrs.evolve(turn, sampling=sampling)),
+            vocab_size=await self._vocabulary_size(),
+            question=Question(turn.sampling, turn.ids),
+            spelling=self._spelling,
+        )
+
+    async def _check_stop_ids(self, turn: TurnAfterIds) -> None:
+        """Raise `UnsupportedError` for stop ids that do not end a turn at this server by themselves.
+
+        A request cannot name any. Whether an id ends turns is asked once: it is forced to be sampled.
+        """
+        for index in turn.sampling.stop_ids:
+            if index not in self._ends:
+                await self._sendable([index])
+                answer = await self._wire.post(COMPLETION, end_probe(turn.model.name, index))
+                check = self._check(COMPLETION, answer)
+                if check.ids(answer, "tokens") != (index,) or check.get(answer, "stop_type", str) != "eos":
+                    raise UnsupportedError(
+                        f"Sampling.stop_ids: {index} does not end a turn of {turn.model.name}, and llama.cpp "
+                        "takes no stop ids; leave it out, or pass a string as `stop`. No turn was sampled",
+                        parameter="sampling",
+                    )
+                self._ends.add(index)
+
+
+async def _watched(reply: Reply, watch: Watch) -> None:
+    """Pass each turn of a reply on as one piece."""
+    for place, turn in enumerate((reply, *reply.siblings)):
+        ids = tuple(turn.completion_ids)
+        await watch(Delta(ids=ids, logprobs=turn.logprobs, text=turn.text, index=place))
