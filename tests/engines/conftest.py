@@ -15,6 +15,7 @@ import pytest
 from tito_io.families import Family
 
 from .dynamo import Deployment, dynamo, mocker
+from .llamacpp import llamacpp
 from .server import Server
 from .sglang import sglang
 from .vllm import vllm
@@ -73,4 +74,12 @@ def sglang_server(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str],
     """Lend the run's one SGLang server."""
     asked_for("sglang")
     with sglang(say, tmp_path_factory.mktemp("sglang") / "sglang.log") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def llamacpp_server(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]) -> Iterator[Server]:
+    """Lend the run's one llama.cpp server: four slots of 2,048 ids."""
+    asked_for("llamacpp")
+    with llamacpp(say, tmp_path_factory.mktemp("llamacpp") / "llamacpp.log") as server:
         yield server
