@@ -90,3 +90,18 @@ async def test_the_adapters_of_the_turn_score_it_too() -> None:
 async def test_a_turn_that_lacks_nothing_costs_no_request() -> None:
     reply, server = await replayed("cmpl.ids_raw", options=RECOVERING)
     assert (len(server.requests), reply.notices) == (1, ())
+
+
+async def test_each_turn_of_a_request_is_completed() -> None:
+    one = EXCHANGES["cmpl.n2"]
+    first, second = one["response"]
+    bare = {name: value for name, value in second.items() if name != "completion_probabilities"}
+    answers = [scored(place, (index, -3.0)) for place, index in enumerate(second["tokens"])]
+    reply, server = await replayed({**one, "response": [first, bare]}, *answers, options=RECOVERING)
+    (other,) = reply.siblings
+    assert (other.logprobs, other.notices) == ((-3.0, -3.0), (LlamaCppNotice.LOGPROBS_RECOVERED,))
+    assert (None in (reply.logprobs or ()), reply.notices) == (False, ())
+    assert [body["prompt"] for body in server.requests[1:]] == [
+        list(PROMPT),
+        [*PROMPT, second["tokens"][0]],
+    ]
