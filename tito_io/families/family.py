@@ -20,6 +20,7 @@ from .fast.fast_tokenizer import CHECK_EVERY, FastTokenizer
 from .fast.library import code_digest, installed_version, library
 from .fast.probes import probed_texts
 from .folder import Folder, FolderError, Source
+from .gguf.model import GgufModel
 from .limits import TemplateLimits
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
@@ -104,16 +105,18 @@ class Bound:
 class Family(RenderingFamily[Bound]):
     """A tokenizer and its chat templates: what turns messages into the ids that a model was trained on.
 
-    A family never changes, so that threads may share it. Make one with `Family.load` from a model folder. For
-    a tokenizer that is in memory already, `Family.of` returns a `TokenizerFamily`.
+    A family never changes, so that threads may share it. Make one with `Family.load` from a model folder, or
+    with `Family.of_gguf` from a GGUF file. For a tokenizer that is in memory already, `Family.of` returns a
+    `TokenizerFamily`.
 
     Attributes:
-        path: The model folder.
+        path: The model folder, or the GGUF file.
         tokenizer: The vocabulary, as the library `tokenizers` loads it.
         templates: Templates by name: `default`, and `tool_use` for renders with tools if the folder has one.
         special_tokens: `bos_token`, `eos_token` and others by name: variables for templates. A token that
             is null in the folder is left out.
-        stop_ids: The ids that end a turn: those of `generation_config.json`, else the `eos_token`.
+        stop_ids: The ids that end a turn: those of `generation_config.json`, else the `eos_token`; of a GGUF
+            file, those at which llama.cpp ends a turn.
         clock: Returns the time that `strftime_now` prints; called once a render.
         borders: Added tokens that are found in any text before it is split, so that the text on either side
             is encoded separately.
@@ -174,6 +177,41 @@ class Family(RenderingFamily[Bound]):
             files=(tokenizer, digest, vocabulary_size(tokenizer)),
         )
         return family.with_fast_tokenizer(check_every=check_every) if fast else family
+
+    @classmethod
+    def of_gguf(
+        cls,
+        path: str | Path,
+        *,
+        template: str | None = None,
+        clock: Callable[[], datetime] | None = None,
+        limits: TemplateLimits | None = None,
+    ) -> Self:
+        """Read tokenizer and chat template from a GGUF file; raises `FolderError` for what is not exact.
+
+        Renders are those that transformers makes with the same template, and not those of llama.cpp's server,
+        whose template engine differs. The stop ids are those at which llama.cpp ends a turn. Tokenizers that
+        the file does not describe completely, such as those of SentencePiece, are refused.
+
+            family = Family.of_gguf("Qwen3-8B-Q4_K_M.gguf")
+            ids = family.ids([{"role": "user", "content": "Hello."}], add_generation_prompt=True)
+
+        Args:
+            path: A GGUF file on this machine. Of a model in several files, the first.
+            template: One of the file's templates by name, or a `.jinja` file by path. None: `default`, and
+                `tool_use` for renders with tools if the file has one.
+            clock: Returns the time that templates print; None: the local time.
+            limits: What one render may use; None: `TemplateLimits()`.
+        """
+        model = GgufModel.read(path)
+        return cls(
+            path=model.folder.path,
+            tokenizer=model.tokenizer,
+            templates=_compiled(model.folder.chosen(template), limits),
+            special_tokens=MappingProxyType(dict(model.special_tokens)),
+            stop_ids=model.folder.stops,
+            clock=datetime.now if clock is None else clock,
+        )
 
     @staticmethod
     def of(

@@ -1,0 +1,82 @@
+"""Metadata of GGUF files: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gguf_file import write_gguf
+from tito_io.families.folder import FolderError
+from tito_io.families.gguf.metadata import LONGEST_ARRAY, read_metadata
+
+METADATA: dict[str, Any] = {
+    "general.architecture": "tito",
+    "general.tags": ["a", "é"],
+    "tito.context_length": 32768,
+    "tito.rope": [1, 2],
+    "tokenizer.ggml.scores": [0.0, -1.5],
+    "tokenizer.ggml.token_type": [1, -1],
+    "tokenizer.ggml.add_bos_token": False,
+    "tokenizer.nested": [["x"], ["y", "z"]],
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_metadata_come_back_without_the_models_own_arrays(tmp_path: Path, version: int) -> None:
+    read = read_metadata(write_gguf(tmp_path / "m.gguf", METADATA, version=version))
+    assert read == {key: value for key, value in METADATA.items() if key != "tito.rope"}
+    assert read["tokenizer.ggml.add_bos_token"] is False
+
+
+def test_bytes_that_are_no_text_are_kept(tmp_path: Path) -> None:
+    text = b"\xff\xfe".decode(errors="surrogateescape")
+    assert read_metadata(write_gguf(tmp_path / "m.gguf", {"general.name": text}))["general.name"] == text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "does not begin with GGUF"),
+        (b"PK\x03\x04", "does not begin with GGUF"),
+        (b"GGUF", "damaged"),
+        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version 1 of the format"),
+        (b"GGUF" + struct.pack("<IQQ", 3 << 24, 0, 0), "version"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**60), "ends behind the file's end"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 99), "99"),
+        (
+            b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"k" + struct.pack("<IIQ", 9, 8, LONGEST_ARRAY + 1),
+            f"{LONGEST_ARRAY} are the most",
+        ),
+        (
+            b"GGUF"
+            + struct.pack("<IQQQ", 3, 0, 1, 1)
+            + b"k"
+            + struct.pack("<I", 9)
+            + b"\x09\0\0\0\1\0\0\0\0\0\0\0" * 9999,
+            "recursion",
+        ),
+    ],
+)
+def test_what_is_no_gguf_file_is_refused_by_name(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(content)
+    with pytest.raises(FolderError, match=said) as refused:
+        read_metadata(file)
+    assert str(refused.value).startswith(f"{file}: ")
+
+
+def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
+    whole = write_gguf(tmp_path / "m.gguf", METADATA).read_bytes()
+    for length in range(len(whole)):
+        (tmp_path / "cut.gguf").write_bytes(whole[:length])
+        with pytest.raises(FolderError):
+            read_metadata(tmp_path / "cut.gguf")
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing.gguf"):
+        with pytest.raises(FolderError, match="is not a file"):
+            read_metadata(path)

@@ -1,0 +1,131 @@
+"""Read the metadata of a GGUF file: names and values in front of the tensors, which are not read.
+
+The package `gguf` reads them, too, and needs half a minute for a vocabulary of 262,144 tokens, since it makes
+an array of each string. This reads them in a second. The format is described in `docs/gguf.md` of ggml.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import define
+
+from tito_io.families.folder import FolderError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+"""Version 1 had other lengths, and no file of it is in use."""
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Formats of `struct` by the format's numbers of value types."""
+_STRING, _ARRAY = 8, 9
+LONGEST_ARRAY = 1 << 24
+"""Values of an array. The longest in use, of merges, have a thirtieth."""
+_WANTED = ("general.", "tokenizer.", "split.")
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """Return the metadata of the GGUF file at `path` by key; raises `FolderError` where there is none.
+
+    Of the model's own keys, such as `llama.context_length`, those with a single value are returned, and of
+    `general`, `tokenizer` and `split` all.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise FolderError(f"{file}: is not a file; give a GGUF file on this machine, nothing is downloaded")
+    try:
+        with file.open("rb") as opened:
+            if opened.read(len(MAGIC)) != MAGIC:
+                raise FolderError(f"{file}: is not a GGUF file: it does not begin with {MAGIC.decode()}")
+            with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                return _Reader(mapped, len(MAGIC)).metadata()
+    except OSError as error:
+        raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
+    except (struct.error, ValueError, KeyError, OverflowError, RecursionError) as error:
+        raise FolderError(f"{file}: its metadata are damaged: {error}; copy the file anew") from error
+
+
+@define
+class _Reader:
+    """Reads values one after the other.
+
+    Attributes:
+        mapped: The file.
+        at: The offset of the next value.
+    """
+
+    mapped: mmap.mmap
+    at: int
+
+    def metadata(self) -> dict[str, Any]:
+        """Return all metadata that are wanted, from behind the magic bytes on."""
+        version = self.scalar("I")
+        if version not in VERSIONS:
+            raise ValueError(f"version {version} of the format is none of {VERSIONS}")
+        self.scalar("Q")  # the number of tensors
+        values = {}
+        for _ in range(self.scalar("Q")):
+            key = self.string()
+            value = self.value(self.scalar("I"))
+            if key.startswith(_WANTED) or not isinstance(value, list):
+                values[key] = value
+        return values
+
+    def scalar(self, form: str) -> Any:
+        """Return a number or a truth value."""
+        (value,) = struct.unpack_from(f"<{form}", self.mapped, self.at)
+        self.at += struct.calcsize(f"<{form}")
+        return value
+
+    def string(self) -> str:
+        """Return a string. Bytes that are no UTF-8 are kept as half surrogates."""
+        start = self.at + 8
+        end = start + self.scalar("Q")
+        if end > len(self.mapped):
+            raise ValueError(f"a string of {end - start} bytes at byte {start} ends behind the file's end")
+        self.at = end
+        return self.mapped[start:end].decode(errors="surrogateescape")
+
+    def value(self, kind: int) -> Any:
+        """Return a value of this kind."""
+        if kind == _STRING:
+            return self.string()
+        return self.array() if kind == _ARRAY else self.scalar(_SCALARS[kind])
+
+    def array(self) -> list[Any]:
+        """Return an array."""
+        kind, length = self.scalar("I"), self.scalar("Q")
+        if length > LONGEST_ARRAY:
+            raise ValueError(
+                f"an array at byte {self.at} has {length} values, and {LONGEST_ARRAY} are the most"
+            )
+        if kind in _SCALARS:
+            return self.numbers(_SCALARS[kind], length)
+        one: Callable[[], Any] = self.string if kind == _STRING else self.array
+        return [one() for _ in range(length)]
+
+    def numbers(self, form: str, length: int) -> list[Any]:
+        """Return an array of numbers."""
+        values = struct.unpack_from(f"<{length}{form}", self.mapped, self.at)
+        self.at += struct.calcsize(f"<{length}{form}")
+        return list(values)
+
+
+def texts(metadata: Mapping[str, Any], key: str, origin: str) -> list[str]:
+    """Return the array of strings at `key`; raises `FolderError` for another value."""
+    return _typed(metadata, key, origin, str, "texts")
+
+
+def integers(metadata: Mapping[str, Any], key: str, origin: str) -> list[int]:
+    """Return the array of integers at `key`; raises `FolderError` for another value."""
+    return _typed(metadata, key, origin, int, "integers")
+
+
+def _typed(metadata: Mapping[str, Any], key: str, origin: str, kind: type, name: str) -> list[Any]:
+    value = metadata.get(key)
+    if not isinstance(value, list) or not all(isinstance(one, kind) for one in value):
+        raise FolderError(f"{origin}: {key} must be an array of {name}; convert the model anew")
+    return value
