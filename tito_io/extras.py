@@ -27,6 +27,7 @@ EXTRAS = {
     "trl": "trl",
     "uvicorn": "serve",
     "verl": "verl",
+    "xllamacpp": "llamacpp",
     "zstandard": "serve",
 }
 """The extras that install these modules; `io` installs the others."""

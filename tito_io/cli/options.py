@@ -110,7 +110,7 @@ fast = click.option(
     help="Encode with the package fastokens (extra fast), once it gave the same ids as tokenizers on a "
     "thousand texts. Needs --family. Default: off.",
 )
-FAST_WITHOUT_FAMILY = "--fast: without the model's folder nothing is encoded here; give --family"
+FAST_WITHOUT_FAMILY = "--fast: without the model's folder nothing is encoded here; give --family or --gguf"
 check_every = click.option(
     "--check-every",
     type=WholeRange(0),

@@ -25,6 +25,8 @@ from tito_io.engines.protocol import EngineError, OverlongError, Rendering, Samp
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.wire import root_of
 from tito_io.families.family import Family
+from tito_io.llamacpp_server.command import gguf_options, local_engine, taken_settings
+from tito_io.llamacpp_server.settings import ServerSettings
 
 from .report import Report, report_of
 from .run import Rollout
@@ -67,9 +69,12 @@ class RolloutOptions:
     compare: bool
     calls: Path | None
     as_json: bool
+    loaded: Family | None = None
 
     def loaded_family(self) -> Family | None:
-        """Return the model folder, if there is one."""
+        """Return the model folder, or what was read from a GGUF file, if there is one."""
+        if self.loaded is not None:
+            return self.loaded
         if self.family is not None:
             return options.load_family(self.family, fast=self.fast, check_every=self.check_every)
         if self.fast:
@@ -100,6 +105,7 @@ class RolloutOptions:
 @click.command(epilog=STATUSES, context_settings=options.HELP_NAMES)
 @options.engine
 @options.base_url
+@gguf_options
 @options.model
 @options.api_key
 @options.vocab_size
@@ -154,10 +160,19 @@ def rollout(**given: Any) -> None:
     Without options the embedded engine samples: a seeded sampler of random text, not a language model.
     """
     try:
-        sys.exit(anyio.run(_rollout, RolloutOptions(**given)))
+        settings = taken_settings(given)
+        sys.exit(_run(settings, RolloutOptions(**given)))
     except TitoError as error:
         complain(_ended(error, 0))
         sys.exit(_status_of(error))
+
+
+def _run(settings: ServerSettings | None, given: RolloutOptions) -> int:
+    """Run a rollout, with a server of its own if there are settings for one; return the exit status."""
+    if settings is None:
+        return anyio.run(_rollout, given)
+    with local_engine(settings, family=given.family, fast=given.fast, check_every=given.check_every) as named:
+        return anyio.run(_rollout, attrs.evolve(given, **named))
 
 
 def _status_of(error: TitoError) -> int:

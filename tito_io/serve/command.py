@@ -19,6 +19,8 @@ from tito_io.engines.protocol import Engine, EngineError, ServerError, Unreachab
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.extras import missing
 from tito_io.families.family import Family
+from tito_io.llamacpp_server.command import gguf_options, local_engine, taken_settings
+from tito_io.llamacpp_server.settings import ServerSettings
 
 from .client_noise import NoiseRule, option_name, parse_rules
 from .refusals import MIB, GatewayLimits
@@ -105,6 +107,7 @@ class ServeOptions:
     fetch_images: bool
     spans: str
     limits: GatewayLimits
+    loaded: Family | None = None
 
     def unused(self, family: Family | None) -> Iterator[str]:
         """Yield an error text for each option that has no effect beside the others."""
@@ -112,12 +115,12 @@ class ServeOptions:
             yield "--durable is about the file of --store sqlite:PATH; leave it out, or name such a store"
         if self.share_keys and self.keys is not None:
             yield "--share-keys: with --keys no API key names a session; leave one of them out"
-        if self.fast and self.family is None:
+        if self.fast and self.family is None and self.loaded is None:
             yield shared.FAST_WITHOUT_FAMILY
         if self.special_tokens and family is None:
             yield (
                 f"--special-tokens {self.special_tokens}: without the model's folder the engine alone reads "
-                "what is spelled; give --family, or leave it out"
+                "what is spelled; give --family or --gguf, or leave it out"
             )
 
 
@@ -134,6 +137,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 @click.command(epilog=STATUSES, context_settings=shared.HELP_NAMES)
 @shared.engine
 @shared.base_url
+@gguf_options
 @shared.model
 @shared.api_key
 @shared.vocab_size
@@ -301,11 +305,22 @@ def serve(**given: Any) -> None:
         calls=given.pop("max_calls"),
     )
     try:
-        sys.exit(anyio.run(_serve, ServeOptions(limits=limits, **given)))
+        settings = taken_settings(given)
+        sys.exit(_run(settings, ServeOptions(limits=limits, **given)))
     except (EngineError, StoreError) as error:
         fail(error, ENGINE_FAILED)
     except TitoError as error:
         fail(error, BAD_INPUT)
+
+
+def _run(settings: ServerSettings | None, options: ServeOptions) -> int:
+    """Serve, with an engine of its own if there are settings for one; return the exit status."""
+    if settings is None:
+        return anyio.run(_serve, options)
+    with local_engine(
+        settings, family=options.family, fast=options.fast, check_every=options.check_every
+    ) as named:
+        return anyio.run(_serve, attrs.evolve(options, **named))
 
 
 async def _serve(options: ServeOptions) -> int:
@@ -364,7 +379,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
         base_url=options.base_url,
         model=options.model,
         api_key=options.api_key,
-        family=family if options.family else None,
+        family=family if options.family or options.loaded else None,
         vocab_size=options.vocab_size,
         seed=options.seed,
         timeout=options.timeout,
@@ -403,6 +418,8 @@ async def gateway_of(options: ServeOptions) -> Gateway:
 
 
 def _family(options: ServeOptions) -> Family | None:
+    if options.loaded is not None:
+        return options.loaded
     if options.family is not None:
         return shared.load_family(options.family, fast=options.fast, check_every=options.check_every)
     if options.engine != "embedded":
