@@ -95,11 +95,18 @@ def taken_settings(given: MutableMapping[str, Any]) -> ServerSettings | None:
                 f"{_flag(unused)} is about the server that --gguf FILE starts; give both or none"
             )
         return None
-    source = click.get_current_context().get_parameter_source
     for name in (*ABOUT_OTHERS, "engine"):
-        if source(name) is ParameterSource.COMMANDLINE and given[name] != ENGINE:
+        if _chosen(name) and given[name] != ENGINE:
             raise InputError(f"{_flag(name)}: --gguf starts llama.cpp's server itself; leave one of them out")
     return ServerSettings(file=file, **{**about, "slots": about["slots"] or 1})
+
+
+def _chosen(name: str) -> bool:
+    """Whether an option has a value of its own. A key in the environment may be meant for other commands."""
+    source = click.get_current_context().get_parameter_source(name)
+    if name == "api_key" and source is ParameterSource.ENVIRONMENT:
+        return False
+    return source is not ParameterSource.DEFAULT
 
 
 def _flag(name: str) -> str:

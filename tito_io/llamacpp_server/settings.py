@@ -21,7 +21,7 @@ _SHARD = re.compile(r"-00001-of-(\d{5})\.gguf$")
 
 @frozen(kw_only=True)
 class ServerSettings:
-    """What llama.cpp's server is told at its start.
+    """The settings of llama.cpp's server.
 
     Attributes:
         file: The GGUF file. Of a model in several files, the first.

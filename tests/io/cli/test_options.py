@@ -72,7 +72,7 @@ def test_the_help_of_serve_tells_values_and_defaults() -> None:
         "Default: text; where neither is given, the engine decides.",
     ):
         assert words in text
-    assert "TEXT" not in text
+    assert " TEXT " not in text
     assert "default: (" not in text
 
 

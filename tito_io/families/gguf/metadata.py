@@ -28,7 +28,7 @@ _WANTED = ("general.", "tokenizer.", "split.")
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:
-    """Return the metadata of the GGUF file at `path` by key; raises `FolderError` where there is none.
+    """Return the metadata of the GGUF file at `path` by key; raises `FolderError` for another file.
 
     Of the model's own keys, such as `llama.context_length`, those with a single value are returned, and of
     `general`, `tokenizer` and `split` all.
@@ -64,7 +64,7 @@ class _Reader:
         """Return all metadata that are wanted, from behind the magic bytes on."""
         version = self.scalar("I")
         if version not in VERSIONS:
-            raise ValueError(f"version {version} of the format is none of {VERSIONS}")
+            raise ValueError(f"version {version} of the format: known are {VERSIONS}")
         self.scalar("Q")  # the number of tensors
         values = {}
         for _ in range(self.scalar("Q")):
