@@ -58,7 +58,7 @@ ENGINES: Mapping[str, str] = {
     "vllm": "vLLM's OpenAI-compatible server",
     "sglang": "SGLang's server",
     "dynamo": "NVIDIA Dynamo's frontend; needs --family",
-    "llamacpp": "llama.cpp's server; needs --family",
+    "llamacpp": "llama.cpp's server; needs --family or --gguf",
     "miles": "a session server of Miles, which keeps the ids itself",
 }
 """The engines of `tito_io.engines.registry`, in words; adapters take a while to import, and --help has time
