@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from tito_io.llamacpp_server.check import TEXTS, difference, server_ids
 
 pytestmark = pytest.mark.engine
 TURNS = 50
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,14 @@ def test_a_rollout_of_fifty_turns_keeps_every_sampled_id(gguf: Path, tmp_path: P
         )  # the last sampled id is evaluated
     assert turns[-1]["prompt_ids"] > TURNS * 10
     assert "loaded" in done.stderr
+
+
+def test_the_command_of_the_readme_runs(gguf: Path) -> None:
+    (options,) = re.findall(r"tito (rollout --gguf MODEL\.gguf[^`]*)`", README.read_text())
+    command = tito(*options.replace("MODEL.gguf", str(gguf)).split())
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "20 turns: 19 by ids, 1 by messages" in done.stdout
 
 
 def test_a_gateway_serves_turns_until_a_signal(gguf: Path) -> None:

@@ -164,14 +164,13 @@ EXACT = {
     "kimi-k2": "kimi-k2",
     "llama3": "llama-bpe",
     "mistral-tekken": "tekken",
-    "nemotron3": "tekken",
     "qwen2.5": "qwen2",
     "qwen3": "qwen2",
     "qwen3.5": "qwen35",
 }
 """Names of rules by family, as llama.cpp's converter finds them by a hash. The tokens of the folder `gemma3`
 are those of Gemma 4, a kind of its own without such a name."""
-REFUSED = {"phi3": "default", "phi4": "dbrx", "smollm3": "smaug-bpe"}
+REFUSED = {"nemotron3": "pixtral", "phi3": "default", "phi4": "dbrx", "smollm3": "smaug-bpe"}
 KINDS = {"gemma3": "gemma4", "phi3": "llama"}
 
 
