@@ -20,6 +20,9 @@ from .server import Server
 from .sglang import sglang
 from .vllm import vllm
 
+collect_ignore = [] if os.environ.get("TITO_INSIDE") else ["in_process"]
+"""Tests that run in an engine's own environment (`test_in_process.py`)."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of real engines on one worker, so that each engine is started once."""

@@ -9,7 +9,7 @@ one the message stays as it came, and a notice says that it is incomplete.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import attrs
@@ -17,7 +17,8 @@ import attrs
 from tito_core import Message
 from tito_io.engines.protocol import Rendering, Reply
 from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
-from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, text_until, with_message
+from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, with_message
+from tito_io.engines.replies.output_text import ids_before_stop, until_stop
 from tito_io.engines.replies.template_calls import Render, TemplateCalls
 from tito_io.families.family import Family
 
@@ -45,32 +46,18 @@ class MessageReader:
         message, notices = reply.message, reply.notices
         if message is not None:
             decode = self.family.decode if message.get("tool_calls") else self._without_special
-            if not incomplete(message, _until_stop(reply, decode)):
+            if not incomplete(message, until_stop(reply, decode)):
                 return reply
             notices = (*notices, DynamoNotice.READ_FROM_IDS)
-        text, whole = _until_stop(reply, self.family.decode), not isinstance(reply.stop_reason, str)
+        text, whole = until_stop(reply, self.family.decode), not isinstance(reply.stop_reason, str)
         parsed = await self.parser.parsed(
-            reply.prompt_ids, _ids_before_stop(reply), text, whole=whole, rendering=rendering
+            reply.prompt_ids, ids_before_stop(reply), text, whole=whole, rendering=rendering
         )
         return with_message(attrs.evolve(reply, notices=notices), parsed, f"call-{reply.raw.get('id')}")
 
     def _without_special(self, ids: Sequence[int]) -> str:
         """Return the text of ids as servers send it, special tokens left out."""
         return self.family.tokenizer.decode(list(ids), skip_special_tokens=True)
-
-
-def _until_stop(reply: Reply, decode: Callable[[Sequence[int]], str]) -> str:
-    """Return a turn's text before what ended it."""
-    ids = _ids_before_stop(reply)
-    stop = reply.stop_reason
-    text = text_until(stop, ids, decode) if isinstance(stop, str) else None
-    return decode(ids) if text is None else text
-
-
-def _ids_before_stop(reply: Reply) -> Sequence[int]:
-    """Return a turn's ids without the stop token that ended it."""
-    by_id = reply.finish_reason in ("stop", "tool_calls") and not isinstance(reply.stop_reason, str)
-    return reply.completion_ids[:-1] if by_id else reply.completion_ids
 
 
 def flagged(reply: Reply) -> Reply:
@@ -84,7 +71,7 @@ def flagged(reply: Reply) -> Reply:
     entries = (reply.raw["choices"][0].get("logprobs") or {}).get("content")
     if not entries:
         empty = not (compared_text(reply.message) or reply.message.get("tool_calls"))
-        lacking = len(_ids_before_stop(reply)) > 0 and empty
+        lacking = len(ids_before_stop(reply)) > 0 and empty
     else:
         text = "".join(str(entry.get("token")) for entry in entries)
         lacking = not isinstance(reply.stop_reason, str) and incomplete(reply.message, text)

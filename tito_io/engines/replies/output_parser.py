@@ -29,7 +29,8 @@ from .template_calls import (
 )
 
 if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
-    from tito_io.families import Family
+    from tito_io.families.family import Family
+    from tito_io.families.tokenizer_family import TokenizerFamily
 
 OutputFormat = Literal["hermes", "harmony"]
 """How a model writes reasoning and tool calls."""
@@ -39,7 +40,7 @@ OutputFormat = Literal["hermes", "harmony"]
 class LocalTokenizer:
     """The tokenizer of a model folder, for engines whose server renders and tokenizes nothing."""
 
-    family: Family
+    family: Family | TokenizerFamily
 
     async def encode(self, text: str) -> Sequence[int]:
         """Return the ids of a text alone."""

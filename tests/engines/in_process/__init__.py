@@ -1,0 +1,1 @@
+"""Tests inside an engine's own environment, with objects of its Python package."""

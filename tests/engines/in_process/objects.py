@@ -1,0 +1,169 @@
+"""The objects that trainers hold, made for a CPU, and what differs between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.engines.talk import CALL_PATTERN, marker_id
+from tito_io.engines.in_process import SglangEngine, TransformersModel, VllmAsync, VllmLLM
+from tito_io.families import Family
+
+CONTEXT = 8192
+TAGS = ("<tool_call>", "</tool_call>")
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """One engine.
+
+    Attributes:
+        make: Makes the object of a model folder.
+        end: Ends the object.
+        engine: Makes the engine of an object.
+        call: Returns extra keys with which a turn is a tool call.
+        only: Returns extra keys with which nothing but some ids is sampled.
+        endless: Extra keys with which no id ends a turn.
+        seeds: Whether it samples with seeds.
+        streams: Whether it can be streamed.
+    """
+
+    make: Callable[[Path], Any]
+    engine: Callable[[Any, Family], Any]
+    call: Callable[[Family], dict[str, Any]]
+    only: Callable[[Sequence[int]], dict[str, Any]]
+    endless: Mapping[str, Any]
+    end: Callable[[Any], object] = lambda _: None
+    seeds: bool = True
+
+
+def _vllm_options(folder: Path) -> dict[str, Any]:
+    return {
+        "model": str(folder),
+        "dtype": "float32",
+        "enforce_eager": True,
+        "max_num_seqs": 8,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": CONTEXT,
+        "kv_cache_memory_bytes": 67108864,
+    }
+
+
+def _llm(folder: Path) -> Any:
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    return import_module("vllm").LLM(**_vllm_options(folder))
+
+
+def _async_llm(folder: Path) -> Any:
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    vllm = import_module("vllm")
+    args = vllm.AsyncEngineArgs(**_vllm_options(folder))
+    return import_module("vllm.v1.engine.async_llm").AsyncLLM.from_engine_args(args)
+
+
+def _sglang(folder: Path) -> Any:
+    return import_module("sglang").Engine(
+        model_path=str(folder),
+        device="cpu",
+        dtype="float32",
+        attention_backend="torch_native",
+        sampling_backend="pytorch",
+        disable_cuda_graph=True,
+        disable_overlap_schedule=True,
+        context_length=CONTEXT,
+        max_total_tokens=32768,
+        max_running_requests=8,
+        skip_server_warmup=True,
+    )
+
+
+def _transformers(folder: Path) -> Any:
+    torch, transformers = import_module("torch"), import_module("transformers")
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def _bias(family: Family) -> dict[str, float]:
+    return {str(marker_id(family, tag)): 100.0 for tag in TAGS}
+
+
+def _vllm_call(family: Family) -> dict[str, Any]:
+    return {"structured_outputs": {"regex": CALL_PATTERN}, "logit_bias": _bias(family)}
+
+
+def _sglang_call(family: Family) -> dict[str, Any]:
+    return {"regex": CALL_PATTERN, "logit_bias": _bias(family)}
+
+
+class Script:
+    """A logits processor that leaves one id at each step."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        """Store the ids; the last one is repeated."""
+        self.ids = list(ids)
+        self.start: int | None = None
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Return scores that leave the next id alone."""
+        if self.start is None:
+            self.start = input_ids.shape[1]
+        place = min(input_ids.shape[1] - self.start, len(self.ids) - 1)
+        kept = scores[:, self.ids[place]].clone()
+        scores = scores.fill_(float("-inf"))
+        scores[:, self.ids[place]] = kept
+        return scores
+
+
+class Without:
+    """A logits processor that never leaves some ids."""
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Return scores without them."""
+        del input_ids
+        scores[:, :3] = float("-inf")
+        scores[:, 3063:] = float("-inf")
+        return scores
+
+
+def _transformers_call(family: Family) -> dict[str, Any]:
+    text = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Paris"}}\n</tool_call>'
+    return {"logits_processor": [Script([*family.encode(text), family.stop_ids[0]])]}
+
+
+def _vllm_only(ids: Sequence[int]) -> dict[str, Any]:
+    return {"allowed_token_ids": list(ids)}
+
+
+OBJECTS: Mapping[str, Subject] = {
+    "vllm-llm": Subject(
+        make=_llm, engine=VllmLLM, call=_vllm_call, only=_vllm_only, endless={"ignore_eos": True}
+    ),
+    "vllm-async": Subject(
+        make=_async_llm,
+        engine=VllmAsync,
+        call=_vllm_call,
+        only=_vllm_only,
+        endless={"ignore_eos": True},
+        end=lambda made: made.shutdown(),
+    ),
+    "sglang-engine": Subject(
+        make=_sglang,
+        engine=SglangEngine,
+        call=_sglang_call,
+        only=lambda ids: {"logit_bias": {str(index): 100.0 for index in ids}},
+        endless={"ignore_eos": True},
+        end=lambda made: made.shutdown(),
+        seeds=False,
+    ),
+    "transformers": Subject(
+        make=_transformers,
+        engine=TransformersModel,
+        call=_transformers_call,
+        only=lambda ids: {"logits_processor": [Script(ids)]},
+        endless={"logits_processor": [Without()]},
+    ),
+}

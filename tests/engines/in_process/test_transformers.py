@@ -1,0 +1,117 @@
+"""What `transformers`' `generate` does otherwise than one may expect."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import attrs
+import pytest
+
+from tito_io.engines.in_process import TransformersModel
+from tito_io.engines.protocol import Sampling, UnsupportedError
+from tito_io.families import Family
+
+from .objects import Without
+from .reference import Reference
+
+pytestmark = pytest.mark.anyio
+
+PROMPT = list(range(100, 400))
+ENDLESS = {"logits_processor": [Without()]}
+
+
+async def test_log_probabilities_of_the_distribution_that_was_sampled_from(
+    made: Any, family: Family, reference: Reference
+) -> None:
+    """`raw` is the model's own; `processed` has temperature and top_k in it."""
+    sampling = Sampling(max_tokens=12, temperature=0.5, seed=3, extra={"top_k": 4})
+    raw = await TransformersModel(made, family).from_ids(PROMPT, sampling)
+    processed = await TransformersModel(made, family, logprobs="processed").from_ids(PROMPT, sampling)
+    assert raw.completion_ids == processed.completion_ids
+    torch: Any = import_module("torch")
+    ids = [*PROMPT, *raw.completion_ids]
+    with torch.no_grad():
+        logits = reference.model(torch.tensor([ids])).logits[0, len(PROMPT) - 1 : -1] / 0.5
+    kept = logits.topk(4).values[:, -1:]
+    exact = torch.log_softmax(logits.masked_fill(logits < kept, float("-inf")), dim=-1)
+    exact = exact.gather(-1, torch.tensor(raw.completion_ids)[:, None])[:, 0].tolist()
+    assert processed.logprobs == pytest.approx(exact, abs=1e-4)
+    assert raw.logprobs == pytest.approx(reference.logprobs(ids, len(PROMPT)), abs=1e-4)
+
+
+async def test_random_numbers_of_others_stay_as_they_are(engine: TransformersModel) -> None:
+    torch: Any = import_module("torch")
+    torch.manual_seed(11)
+    expected = torch.rand(3).tolist()
+    torch.manual_seed(11)
+    await engine.from_ids(PROMPT, Sampling(max_tokens=5, temperature=1.0, seed=4))
+    await engine.from_ids(PROMPT, Sampling(max_tokens=5, temperature=1.0))
+    assert torch.rand(3).tolist() == expected
+
+
+async def test_no_id_is_ruled_out_unless_asked(engine: TransformersModel) -> None:
+    """Where no config says otherwise, `generate` takes the 50 likeliest alone."""
+    torch: Any = import_module("torch")
+    sampling = Sampling(max_tokens=60, temperature=1.0, seed=1, extra=ENDLESS)
+    reply = await engine.from_ids(PROMPT, sampling)
+    ids = [*PROMPT, *reply.completion_ids]
+    with torch.no_grad():
+        logits = engine.model(torch.tensor([ids])).logits[0, len(PROMPT) - 1 : -1]
+    chosen = logits.gather(-1, torch.tensor(reply.completion_ids)[:, None])
+    ranks = (logits > chosen).sum(-1).tolist()
+    assert max(ranks) > 50
+    limited = attrs.evolve(sampling, extra={**ENDLESS, "top_k": 1})
+    greedy = attrs.evolve(sampling, temperature=0.0)
+    replies = [await engine.from_ids(PROMPT, one) for one in (limited, greedy)]
+    assert replies[0].completion_ids == replies[1].completion_ids
+
+
+async def test_the_models_own_parameters_are_the_defaults(engine: TransformersModel) -> None:
+    config = engine.model.generation_config
+    greedy = await engine.from_ids(PROMPT, Sampling(max_tokens=9, temperature=0.0))
+    config.top_k = 1
+    try:
+        assert (await engine.from_ids(PROMPT, Sampling(max_tokens=9))).completion_ids == greedy.completion_ids
+    finally:
+        config.top_k = None
+    config.do_sample = False
+    try:
+        assert (await engine.from_ids(PROMPT, Sampling(max_tokens=9))).completion_ids == greedy.completion_ids
+    finally:
+        config.do_sample = True
+
+
+async def test_a_penalty_changes_what_is_sampled(engine: TransformersModel) -> None:
+    prompt = [100] * 30
+    strong = Sampling(max_tokens=20, temperature=0.0, extra={"repetition_penalty": 1.8})
+    replies = [await engine.from_ids(prompt, one) for one in (strong, attrs.evolve(strong, extra={}))]
+    assert replies[0].completion_ids != replies[1].completion_ids
+
+
+async def test_what_would_change_sampling_unseen_is_refused(engine: TransformersModel) -> None:
+    config = engine.model.generation_config
+    config.no_repeat_ngram_size = 2
+    try:
+        with pytest.raises(UnsupportedError, match="no_repeat_ngram_size"):
+            await engine.from_ids(PROMPT, Sampling(max_tokens=1))
+    finally:
+        config.no_repeat_ngram_size = None
+    engine.model.train()
+    try:
+        with pytest.raises(UnsupportedError, match="training mode"):
+            await engine.from_ids(PROMPT, Sampling(max_tokens=1))
+    finally:
+        engine.model.eval()
+
+
+async def test_rows_that_ended_get_nothing_more(engine: TransformersModel, family: Family) -> None:
+    """In a batch, shorter turns are padded until the longest has ended."""
+    common = family.encode(" return")
+    sampling = Sampling(max_tokens=40, temperature=1.0, seed=2, n=6, stop_ids=tuple(range(100, 400)))
+    reply = await engine.from_ids(common * 5, sampling)
+    turns = [reply, *reply.siblings]
+    assert len({len(turn.completion_ids) for turn in turns}) > 1
+    for turn in turns:
+        ends = [index in range(100, 400) or index in (3060, 3062) for index in turn.completion_ids]
+        assert not any(ends[:-1])

@@ -1,0 +1,49 @@
+"""The engines in this process, with real objects: each in its own environment, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.engines import sglang, vllm
+from tests.engines.conftest import asked_for
+from tests.environment import Environment
+
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).parent.parent.parent
+OPTIONS = ("-q", "-ra", "--import-mode=importlib", "-p", "no:cacheprovider")
+OVERRIDES = ("--override-ini=addopts=", "--override-ini=filterwarnings=")
+"""The engines' packages warn of much that is theirs."""
+
+
+def inside(
+    found: Environment, name: str, model: Path, settings: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run the tests of one engine's object in its environment."""
+    kept = {one: value for one, value in os.environ.items() if not one.startswith(("PYTEST_", "VLLM_"))}
+    path = os.pathsep.join(filter(None, (str(ROOT), settings.get("PYTHONPATH"))))
+    return subprocess.run(
+        [str(found.python), "-m", "pytest", *OPTIONS, *OVERRIDES, "tests/engines/in_process"],
+        cwd=ROOT,
+        env={**kept, **settings, "PYTHONPATH": path, "TITO_INSIDE": name, "TITO_TINY": str(model)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["vllm-llm", "vllm-async", "sglang-engine", "transformers"])
+def test_an_object_in_its_own_process(name: str, say: Callable[[str], None]) -> None:
+    asked_for(name)
+    engine = sglang if name.startswith("sglang") else vllm
+    found = engine.environment(say)
+    # An object says itself whether its worker has a process.
+    settings = {one: value for one, value in engine.SETTINGS.items() if "MULTIPROCESSING" not in one}
+    done = inside(found, name, vllm.model(found, say), settings)
+    say(f"{name}: " + done.stdout.strip().rpartition("\n")[2].strip("= "))
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -1,0 +1,250 @@
+"""Base class of the engines that are objects in this process.
+
+A subclass starts a turn and puts what is sampled into a mailbox. Everything else is here. Messages are
+rendered and parsed with a family. Ids and sizes are checked before the object gets them. What it reports is
+checked like the answer of a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import ClassVar
+from uuid import uuid4
+
+import anyio
+
+from tito_core import Ids, InputError, Message, TitoError
+from tito_io.engines.errors import Complaint
+from tito_io.engines.grammar import check_unconstrained
+from tito_io.engines.openai_fields import check_sampling
+from tito_io.engines.protocol import (
+    EngineError,
+    ModelLimits,
+    OverlongError,
+    Rendering,
+    Reply,
+    RequestError,
+    Sampling,
+    ServerError,
+    UnsupportedError,
+    Watch,
+)
+from tito_io.engines.replies.output_parser import (
+    Harmony,
+    LocalTokenizer,
+    OutputFormat,
+    OutputParser,
+    check_format,
+    choose_parser,
+    with_messages,
+)
+from tito_io.families.family import Family
+from tito_io.families.tokenizer_family import TokenizerFamily
+
+from .mailbox import Mailbox
+from .turns import Answer, LocalTurn, Piece, local_check
+
+Cancel = Callable[[], object]
+"""Makes the object give a turn up; it may be called from any thread, and after the turn's end."""
+
+
+class InProcessEngine:
+    """What the engines in this process share.
+
+    Args:
+        family: Renders messages and parses sampled ids: of the model's folder (`Family.load`), or of its
+            tokenizer in memory (`Family.of`).
+        output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
+            detects it from the vocabulary.
+
+    Attributes:
+        name: The engine's name.
+        keeps_ids: False: prompts go by ids.
+        where: The object's method, as errors name it.
+        extras: The keys that `Sampling.extra` may hold.
+        family: As it was passed.
+
+    Raises:
+        InputError: `output_format` is invalid.
+    """
+
+    name: str
+    keeps_ids: bool = False
+    where: ClassVar[str]
+    extras: ClassVar[Collection[str]]
+
+    def __init__(
+        self, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
+    ) -> None:
+        check_format(output_format)
+        self.family = family
+        self._output_format = output_format
+        self._chosen: OutputParser | None = None
+
+    async def render(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
+        tokenize_fn = self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+        work = partial(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
+        return list(await anyio.to_thread.run_sync(work))
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after messages that are rendered with the family."""
+        ids = await self.render(messages, rendering, add_generation_prompt=True)
+        return await self.from_ids(ids, sampling, rendering, watch=watch)
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after exactly these ids (TITO).
+
+        Raises:
+            InputError: An id is not the model's, or a sampling parameter is invalid.
+            OverlongError: The ids leave no room in the model's context.
+            UnsupportedError: The object cannot honour a sampling parameter.
+
+        In all three cases nothing was sampled.
+        """
+        parser = await self._parser()
+        turn = await self._checked_turn(ids, sampling, parser, stream=watch is not None)
+        watch = await parser.ready(watch, rendering, turn.ids)
+        limits = await self.limits()
+        answer = Answer(local_check(self.where, limits.vocab_size), turn, self.family.decode)
+        try:
+            await self._receive(turn, answer, watch)
+            reply = answer.reply()
+        except TitoError as error:
+            if isinstance(error, EngineError) and error.partial is None:
+                error.partial = answer.partial()
+            raise
+        return await with_messages(parser, reply, f"call-{uuid4().hex[:16]}", rendering=rendering)
+
+    async def limits(self) -> ModelLimits:
+        """Return the sizes that the model accepts."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Do nothing: the object belongs to its owner."""
+
+    # What a subclass writes.
+
+    def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
+        """Start a turn; put what is sampled into `pieces`, and close it at the end, whatever happens.
+
+        Returns what makes the object give the turn up; `pieces` is closed after that, too.
+        """
+        raise NotImplementedError
+
+    def _check_sampling(self, sampling: Sampling) -> None:
+        """Raise `UnsupportedError` for parameters that the object cannot honour."""
+
+    # What is shared.
+
+    async def _receive(self, turn: LocalTurn, answer: Answer, watch: Watch | None) -> None:
+        """Add what is sampled to `answer`; make the object give the turn up where the caller does so."""
+        pieces: Mailbox[Piece] = Mailbox()
+        try:
+            cancel = self._start(turn, pieces)
+        except Exception as error:
+            raise failure(self.where, error) from error
+        try:
+            while (piece := await self._next(pieces)) is not None:
+                delta = answer.add(piece)
+                if watch is not None and (delta.ids or delta.text):
+                    await watch(delta)
+        finally:
+            # The owner may change weights after a cancelled turn: nothing may be running then.
+            cancel()
+            with anyio.CancelScope(shield=True):
+                await pieces.closed.wait()
+
+    async def _next(self, pieces: Mailbox[Piece]) -> Piece | None:
+        try:
+            return await pieces.receive()
+        except Exception as error:
+            raise failure(self.where, error) from error
+
+    async def _checked_turn(
+        self, ids: Sequence[int], sampling: Sampling, parser: OutputParser, *, stream: bool
+    ) -> LocalTurn:
+        """Return a turn after ids that are the model's and fit it, with parameters that can be honoured."""
+        check_sampling(sampling, sampling.max_tokens, owned=())
+        check_unconstrained(sampling, self.name, "it makes no grammar")
+        self._check_extra(sampling)
+        self._check_sampling(sampling)
+        limits = await self.limits()
+        prompt = checked_ids(ids, limits)
+        room = limits.room(len(prompt), sampling.max_tokens)
+        if room is None:
+            raise InputError(
+                "Sampling.max_tokens is None, and the model does not state its context length: pass a number"
+            )
+        own = await parser.stop_ids() if isinstance(parser, Harmony) else ()
+        stops = tuple(dict.fromkeys((*sampling.stop_ids, *own)))
+        return LocalTurn(ids=prompt, sampling=sampling, max_tokens=room, stop_ids=stops, stream=stream)
+
+    def _check_extra(self, sampling: Sampling) -> None:
+        """Raise `UnsupportedError` for further keys that the object does not take."""
+        unknown = sorted(sampling.extra.keys() - set(self.extras))
+        if unknown:
+            raise UnsupportedError(
+                f"Sampling.extra: {unknown[0]!r:.60} cannot be passed to {self.where}: it is unknown there, "
+                "it has a field of `Sampling`, or the adapter sets it. Known are "
+                f"{', '.join(sorted(self.extras))}. Nothing was sampled",
+                parameter="sampling",
+            )
+
+    async def _parser(self) -> OutputParser:
+        if self._chosen is None:
+            self._chosen = await choose_parser(LocalTokenizer(self.family), self._output_format, self.render)
+        return self._chosen
+
+
+def checked_ids(ids: Sequence[int], limits: ModelLimits) -> Ids:
+    """Return a prompt's ids; raises `InputError` for none at all, or for one that the model does not have.
+
+    Objects check less than servers: an id beyond the vocabulary ends some engines.
+    """
+    prompt = Ids.of(ids)
+    if not prompt:
+        raise InputError("ids: a prompt has at least one id")
+    if limits.vocab_size is not None and max(prompt) >= limits.vocab_size:
+        raise InputError(
+            f"ids: {max(prompt)} is not in the vocabulary of {limits.vocab_size} ids; is it another model's?"
+        )
+    return prompt
+
+
+def failure(where: str, error: Exception) -> Exception:
+    """Return the error for what an object raised; its text may hold the prompt, and is left in the cause."""
+    if isinstance(error, TitoError):
+        return error
+    complaint = Complaint.of(str(error))
+    begun = f"{where} raised {type(error).__name__}{complaint.quoted}"
+    hint = "its own words are in the error's `__cause__`"
+    rejected = isinstance(error, ValueError | TypeError) or type(error).__name__ in CLIENT_ERRORS
+    if rejected and complaint.overlong:
+        return OverlongError(f"{begun}: the prompt does not fit the model's context; shorten it", hint=hint)
+    if rejected:
+        return RequestError(f"{begun}: it refuses this request; correct what it names", hint=hint)
+    return ServerError(f"{begun}: the engine failed; look into its log", hint=hint)
+
+
+CLIENT_ERRORS = frozenset(
+    ("VLLMClientError", "VLLMNotFoundError", "VLLMUnprocessableEntityError", "VLLMValidationError")
+)
+"""What vLLM raises for requests that it rejects; it is not a `ValueError` (`vllm/exceptions.py`, 0.32)."""

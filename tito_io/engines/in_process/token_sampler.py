@@ -1,0 +1,165 @@
+"""Draw ids from a model's exact logits, as a logits processor of `transformers`' `generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event
+from typing import Any, Literal
+
+import attrs
+
+from .packages import package
+from .turns import Decode, LocalTurn, Piece
+
+LogprobsMode = Literal["raw", "processed"]
+"""`raw`: of the model's own distribution. `processed`: of the one that was sampled from."""
+
+
+@attrs.define
+class Row:
+    """One of the `n` turns: the ids that were not sent yet, and all of them."""
+
+    ids: list[int] = attrs.field(factory=list)
+    new: list[tuple[int, float]] = attrs.field(factory=list)
+    ended: bool = False
+
+
+@attrs.define(eq=False)
+class TokenSampler:
+    """Chooses the next id of each turn and leaves `generate` no other.
+
+    The step after a turn's end is not used: on a GPU, `generate` sees one step late that a turn has ended.
+
+    Attributes:
+        turn: What to sample.
+        choices: Temperature, top_k, top_p, min_p, repetition_penalty and logits_processor; None for none.
+        stops: Ids that end a turn.
+        decode: Returns the text of ids.
+        put: Takes what was sampled.
+        logprobs: Which log-probabilities to report.
+        given_up: Set when the caller does not want the turn any more.
+    """
+
+    turn: LocalTurn
+    choices: Mapping[str, Any]
+    stops: frozenset[int]
+    decode: Decode
+    put: Callable[[Piece], None]
+    logprobs: LogprobsMode
+    given_up: Event
+    rows: list[Row] = attrs.field(init=False)
+    _generators: list[Any] = attrs.field(factory=list, init=False)
+    _steps: tuple[list[Any], list[Any]] | None = attrs.field(default=None, init=False)
+
+    @rows.default
+    def _empty_rows(self) -> list[Row]:
+        return [Row() for _ in range(self.turn.sampling.n)]
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Return scores that leave one id a row."""
+        torch = package("torch")
+
+        own, warped = scores, self._warped(input_ids, scores)
+        chosen = self._chosen(warped)
+        values = torch.log_softmax(own if self.logprobs == "raw" else warped, dim=-1)
+        sampled = values.gather(-1, chosen[:, None])[:, 0].tolist()
+        for index, (token, logprob) in enumerate(zip(chosen.tolist(), sampled, strict=True)):
+            self._add(index, token, logprob)
+        only = torch.full_like(scores, float("-inf"))
+        return only.scatter_(-1, chosen[:, None], 0.0)
+
+    def ended(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+        """Return which rows have ended, as a stopping criterion."""
+        del scores
+        torch = package("torch")
+
+        over = [row.ended or self.given_up.is_set() for row in self.rows]
+        return torch.tensor(over, device=input_ids.device)
+
+    def _warped(self, input_ids: Any, scores: Any) -> Any:
+        """Return the scores of the distribution to sample from; those of the model stay as they are."""
+        if self._steps is None:
+            self._steps = self._processors()
+        before, after = self._steps
+        scores = scores.clone()
+        for process in (*before, *(after if self._temperature else ())):
+            scores = process(input_ids, scores)
+        return scores
+
+    def _processors(self) -> tuple[list[Any], list[Any]]:
+        """Return what changes scores always, and what does so where ids are drawn at random."""
+        process = package("transformers.generation.logits_process")
+
+        choices = self.choices
+        before: list[Any] = []
+        after: list[Any] = []
+        if choices.get("repetition_penalty") not in (None, 1.0):
+            before.append(process.RepetitionPenaltyLogitsProcessor(float(choices["repetition_penalty"])))
+        before += choices.get("logits_processor") or ()
+        if self._temperature not in (0.0, 1.0):
+            after.append(process.TemperatureLogitsWarper(self._temperature))
+        if choices.get("top_k"):
+            after.append(process.TopKLogitsWarper(choices["top_k"]))
+        if choices.get("top_p") not in (None, 1.0):
+            after.append(process.TopPLogitsWarper(float(choices["top_p"])))
+        if choices.get("min_p"):
+            after.append(process.MinPLogitsWarper(float(choices["min_p"])))
+        return before, after
+
+    @property
+    def _temperature(self) -> float:
+        stated = self.choices.get("temperature")
+        return 1.0 if stated is None else float(stated)
+
+    def _chosen(self, scores: Any) -> Any:
+        """Return an id for each row: the likeliest at temperature 0, else one drawn at random."""
+        torch = package("torch")
+
+        if not self._temperature:
+            return scores.argmax(dim=-1)
+        if not self._generators:
+            self._generators = self._seeded(scores.device)
+        rows = zip(torch.softmax(scores, dim=-1), self._generators, strict=True)
+        return torch.cat([torch.multinomial(row, 1, generator=generator) for row, generator in rows])
+
+    def _seeded(self, device: Any) -> list[Any]:
+        """Return a generator for each row, from the seed on; without a seed, from one of the system's."""
+        torch = package("torch")
+
+        generators = [torch.Generator(device=device) for _ in self.rows]
+        for index, generator in enumerate(generators):
+            if self.turn.sampling.seed is None:
+                generator.seed()
+            else:
+                generator.manual_seed(self.turn.sampling.seed + index)
+        return generators
+
+    def _add(self, index: int, token: int, logprob: float) -> None:
+        """Add an id to a turn that goes on, and send it where the turn is streamed or ends with it."""
+        row = self.rows[index]
+        if row.ended or self.given_up.is_set():
+            return
+        row.ids.append(token)
+        row.new.append((token, logprob))
+        reason, finish = self._end(row)
+        row.ended = finish is not None
+        if row.ended or self.turn.stream:
+            ids, logprobs = zip(*row.new, strict=True)
+            row.new.clear()
+            self.put(Piece(index=index, ids=ids, logprobs=logprobs, finish_reason=finish, stop_reason=reason))
+
+    def _end(self, row: Row) -> tuple[int | str | None, str | None]:
+        """Return what ended a turn and how; two Nones where it goes on."""
+        if row.ids[-1] in self.stops:
+            return row.ids[-1], "stop"
+        found = self._stop_string(row.ids)
+        if found is not None:
+            return found, "stop"
+        return None, "length" if len(row.ids) >= self.turn.max_tokens else None
+
+    def _stop_string(self, ids: Sequence[int]) -> str | None:
+        """Return the stop string that the last id completes; a character may have four ids."""
+        for stop in self.turn.sampling.stop:
+            if stop in self.decode(ids[-4 * len(stop) - 4 :]):
+                return stop
+        return None

@@ -1,0 +1,207 @@
+"""A model of `transformers` as an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any, get_args
+
+from tito_core import InputError
+from tito_io.engines.protocol import ModelLimits, Sampling, UnsupportedError
+from tito_io.engines.replies.output_parser import OutputFormat
+from tito_io.families.family import Family
+from tito_io.families.tokenizer_family import TokenizerFamily
+
+from .base import Cancel, InProcessEngine
+from .devices import current_device, use_device
+from .mailbox import Mailbox
+from .packages import package
+from .token_sampler import LogprobsMode, TokenSampler
+from .turns import LocalTurn, Piece
+
+EXTRAS = frozenset(("logits_processor", "min_p", "repetition_penalty", "top_k", "top_p"))
+OTHER_CHOICES = (
+    *("assistant_early_exit", "bad_words_ids", "begin_suppress_tokens", "constraints", "diversity_penalty"),
+    *("dola_layers", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "epsilon_cutoff"),
+    *("eta_cutoff", "exponential_decay_length_penalty", "force_words_ids", "forced_bos_token_id"),
+    *("forced_eos_token_id", "guidance_scale", "max_time", "min_length", "min_new_tokens"),
+    *("no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "penalty_alpha"),
+    *("prompt_lookup_num_tokens", "remove_invalid_values", "renormalize_logits", "sequence_bias"),
+    *("stop_strings", "suppress_tokens", "token_healing", "top_h", "typical_p", "watermarking_config"),
+)
+"""Fields of a generation config that change what is sampled, and that are not honoured here."""
+NEUTRAL: tuple[Any, ...] = (None, False, 0, 1, [], {})
+
+
+class TransformersModel(InProcessEngine):
+    """A `transformers` model with `generate`, in this process.
+
+    `generate` runs the model. Ids are drawn here from its exact logits, with random numbers of each turn's
+    own, so that a seed repeats a turn and changes nothing else. Turns are sampled one after the other, in
+    one thread; the `n` turns of one request are a batch.
+
+    Temperature, top_k, top_p, min_p and repetition_penalty are taken from `Sampling`, else from the model's
+    `generation_config`. Nothing else limits what is sampled: `top_k=50`, which `generate` uses where no
+    config says otherwise, is left out. A model in training mode is refused: dropout would change
+    log-probabilities.
+
+    Args:
+        model: The object, in `eval` mode.
+        family: Renders messages and parses sampled ids.
+        logprobs: `raw` (default): log-probabilities of the model's own distribution; `processed`: of the
+            one that was sampled from, after temperature and the others. At temperature 0 without
+            penalties both are the same.
+        output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
+            detects it from the vocabulary.
+
+    Attributes:
+        name: `transformers`.
+        keeps_ids: False: prompts go by ids.
+        where: The object's method, as errors name it.
+        extras: The keys that `Sampling.extra` may hold. `logits_processor` is a list of transformers'
+            processors, which are applied before temperature.
+        family: As it was passed.
+        model: The object.
+        logprobs: As it was passed.
+
+    Raises:
+        InputError: `logprobs` is invalid.
+        UnsupportedError: The model has an encoder.
+    """
+
+    name: str = "transformers"
+    where = "model.generate"
+    extras = EXTRAS
+
+    def __init__(
+        self,
+        model: Any,
+        family: Family | TokenizerFamily,
+        *,
+        logprobs: LogprobsMode = "raw",
+        output_format: OutputFormat | None = None,
+    ) -> None:
+        super().__init__(family, output_format=output_format)
+        if logprobs not in get_args(LogprobsMode):
+            raise InputError(f"logprobs is {logprobs!r}: pass 'raw' or 'processed'")
+        if model.config.is_encoder_decoder:
+            raise UnsupportedError("the model has an encoder: its prompt and its turns are two sequences")
+        self.model = model
+        self.logprobs: LogprobsMode = logprobs
+        self._device = current_device()
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def limits(self) -> ModelLimits:
+        """Return the sizes that the model accepts."""
+        text = self.model.config.get_text_config()
+        length = getattr(text, "max_position_embeddings", None)
+        return ModelLimits(
+            max_model_len=length if type(length) is int else None,
+            vocab_size=self.model.get_input_embeddings().num_embeddings,
+        )
+
+    async def aclose(self) -> None:
+        """End the thread; the model belongs to its owner."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
+
+    def _check_sampling(self, sampling: Sampling) -> None:
+        """Raise `UnsupportedError` for a model that would sample otherwise than asked."""
+        del sampling  # `Sampling.extra` has no other keys than those that are honoured
+        if self.model.training:
+            raise UnsupportedError(
+                "the model is in training mode, in which dropout changes log-probabilities: call "
+                "model.eval() first. Nothing was sampled"
+            )
+        config = self.model.generation_config
+        for name in OTHER_CHOICES:
+            if getattr(config, name, None) not in NEUTRAL:
+                raise UnsupportedError(
+                    f"the model's generation_config has {name}, which is not honoured here: set it to None. "
+                    "Nothing was sampled"
+                )
+
+    def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
+        given_up = Event()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(
+                1, thread_name_prefix="tito-transformers", initializer=use_device, initargs=(self._device,)
+            )
+        future = self._thread.submit(self._sample, turn, pieces, given_up)
+        future.add_done_callback(lambda _: pieces.close())
+
+        def cancel() -> None:
+            given_up.set()
+            future.cancel()  # if its time has not come
+
+        return cancel
+
+    def _sample(self, turn: LocalTurn, pieces: Mailbox[Piece], given_up: Event) -> None:
+        try:
+            self._generate(turn, pieces, given_up)
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
+            pieces.close(error)
+
+    def _generate(self, turn: LocalTurn, pieces: Mailbox[Piece], given_up: Event) -> None:
+        torch, transformers = package("torch"), package("transformers")
+        eos = self._stop_ids()
+        sampler = TokenSampler(
+            turn=turn,
+            choices=self._choices(turn.sampling),
+            stops=frozenset((*eos, *turn.stop_ids)),
+            decode=self.family.decode,
+            put=pieces.put,
+            logprobs=self.logprobs,
+            given_up=given_up,
+        )
+        ids = torch.tensor([turn.ids.tolist()] * turn.sampling.n, device=self.model.device)
+        self.model.generate(
+            ids,
+            # Without a mask, ids that are the padding token would be hidden.
+            attention_mask=torch.ones_like(ids),
+            # What is None here would be taken from the model's own config.
+            generation_config=transformers.GenerationConfig(
+                max_new_tokens=turn.max_tokens,
+                eos_token_id=[*eos, *turn.stop_ids] or None,
+                pad_token_id=self._padding(eos),
+                **NO_CHOICES,
+            ),
+            logits_processor=[sampler],
+            stopping_criteria=[sampler.ended],
+        )
+
+    def _stop_ids(self) -> tuple[int, ...]:
+        """Return the ids that end a turn: the generation config's, else the family's."""
+        stated = self.model.generation_config.eos_token_id
+        if stated is None:
+            return self.family.stop_ids
+        return (stated,) if isinstance(stated, int) else tuple(stated)
+
+    def _padding(self, eos: tuple[int, ...]) -> int:
+        """Return an id for what follows the shorter turns of a batch."""
+        stated = self.model.generation_config.pad_token_id
+        return stated if isinstance(stated, int) else next(iter(eos), 0)
+
+    def _choices(self, sampling: Sampling) -> Mapping[str, Any]:
+        """Return how to sample: the caller's parameters, else the model's own."""
+        config = self.model.generation_config
+        own = {name: getattr(config, name, None) for name in ("temperature", *EXTRAS)}
+        if not config.do_sample:
+            own["temperature"] = 0.0
+        given = {**sampling.extra, "temperature": sampling.temperature}
+        return {**own, **{name: value for name, value in given.items() if value is not None}}
+
+
+NO_CHOICES: Mapping[str, Any] = {
+    "do_sample": False,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "repetition_penalty": 1.0,
+    "return_dict_in_generate": False,
+    "temperature": 1.0,
+    "top_k": 50,
+    "top_p": 1.0,
+}
+"""Makes `generate` take the ids that the sampler chose; the last three are defaults that do nothing then."""

@@ -1,0 +1,88 @@
+"""A `vllm.v1.engine.async_llm.AsyncLLM` as an engine."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
+
+from tito_io.engines.protocol import ModelLimits
+from tito_io.engines.replies.output_parser import OutputFormat
+from tito_io.families.family import Family
+from tito_io.families.tokenizer_family import TokenizerFamily
+
+from . import vllm_values as values
+from .awaited import AwaitedEngine
+from .event_loops import LoopRunner
+from .turns import LocalTurn, Piece
+
+
+class VllmAsync(AwaitedEngine):
+    """An `AsyncLLM` (`vllm.AsyncLLMEngine`) in this process.
+
+    The object belongs to the event loop in which it was used first, and turns are sampled there, whichever
+    loop asks. Where that loop has ended, the object cannot answer: an `UnsupportedError`.
+
+    Args:
+        engine: The object. It is not closed.
+        family: Renders messages and parses sampled ids.
+        output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
+            detects it from the vocabulary.
+
+    Attributes:
+        name: `vllm-async`.
+        keeps_ids: False: prompts go by ids.
+        where: The object's method, as errors name it.
+        extras: The keys that `Sampling.extra` may hold: parameters of `vllm.SamplingParams`.
+        family: As it was passed.
+        engine: The object.
+        logprobs_mode: `raw` (the default of vLLM): log-probabilities of the model's own distribution;
+            `processed`: of the one that was sampled from.
+
+    Raises:
+        UnsupportedError: The object reports logits in place of log-probabilities.
+    """
+
+    name: str = "vllm-async"
+    where = "AsyncLLM.generate"
+    extras = values.EXTRAS
+
+    def __init__(
+        self, engine: Any, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
+    ) -> None:
+        super().__init__(family, output_format=output_format)
+        self.engine = engine
+        self._own: AbstractEventLoop | None = None
+        self.logprobs_mode = values.logprobs_mode(engine.model_config)
+
+    async def limits(self) -> ModelLimits:
+        """Return the sizes that the model accepts."""
+        return values.limits(self.engine.model_config)
+
+    async def _pieces(self, turn: LocalTurn) -> AsyncGenerator[Piece]:
+        params = values.sampling_params(turn, self.engine.model_config.get_diff_sampling_param())
+        outputs = self.engine.generate(values.prompt(turn), params, f"tito-{uuid4().hex}")
+        async with aclosing(outputs):  # which aborts the request
+            async for output in outputs:
+                for piece in values.pieces(output):
+                    yield piece
+
+    def _loop_runner(self) -> LoopRunner:
+        loop = self._loop()
+        if self._runner is None or self._runner.loop is not loop:
+            self._runner = LoopRunner(loop)
+        return self._runner
+
+    def _loop(self) -> AbstractEventLoop:
+        """Return the loop to which the object belongs; an unused one gets the caller's, or one of its own."""
+        if self.engine.output_handler is not None:
+            loop: AbstractEventLoop = self.engine.output_handler.get_loop()
+            return loop
+        try:
+            return asyncio.get_running_loop()
+        except RuntimeError:  # trio, in whose tasks the object cannot run
+            self._own = self._own or asyncio.new_event_loop()
+            return self._own

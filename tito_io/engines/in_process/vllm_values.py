@@ -1,0 +1,127 @@
+"""Sampling parameters and outputs of vLLM's Python objects, for `VllmLLM` and `VllmAsync`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tito_core.samples import RoutedExperts
+from tito_io.engines.protocol import ModelLimits, UnsupportedError
+
+from .packages import package
+from .turns import LocalTurn, Piece
+
+EXTRAS = frozenset(
+    (
+        *("allowed_token_ids", "bad_words", "extra_args", "frequency_penalty", "ignore_eos", "logit_bias"),
+        *("min_p", "min_tokens", "presence_penalty", "repetition_detection", "repetition_penalty"),
+        *("structured_outputs", "thinking_token_budget", "top_k", "top_p", "trace_decode_token_ids"),
+    )
+)
+"""Parameters of `vllm.SamplingParams` that change what is sampled, and not which of it comes back."""
+LOGPROBS = {"raw_logprobs": "raw", "processed_logprobs": "processed"}
+"""What `logprobs_mode` of the model's config means; the other two modes report logits."""
+
+
+def prompt(turn: LocalTurn) -> dict[str, Any]:
+    """Return a prompt of ids in the form that vLLM neither renders nor cuts (`vllm.inputs.TokensInput`)."""
+    return {"type": "token", "prompt_token_ids": turn.ids.tolist()}
+
+
+def sampling_params(turn: LocalTurn, defaults: Mapping[str, Any]) -> Any:
+    """Return `vllm.SamplingParams` for a turn.
+
+    `max_tokens` always goes along: without it, vLLM samples 16 ids. Text is made here from ids, so that vLLM
+    makes it only where it must look for stop strings.
+
+    Args:
+        turn: What to sample.
+        defaults: The model's own parameters, as vLLM's server uses them.
+    """
+    vllm = package("vllm.sampling_params")
+    sampling = turn.sampling
+    keys: dict[str, Any] = {**defaults, **sampling.extra}
+    if isinstance(keys.get("structured_outputs"), Mapping):
+        keys["structured_outputs"] = vllm.StructuredOutputsParams(**keys["structured_outputs"])
+    if sampling.temperature is not None:
+        keys["temperature"] = sampling.temperature
+    return vllm.SamplingParams.from_optional(
+        **{**keys, "max_tokens": min(turn.max_tokens, most(turn, defaults))},
+        n=sampling.n,
+        seed=sampling.seed,
+        stop=list(sampling.stop),
+        stop_token_ids=list(turn.stop_ids),
+        logprobs=0,  # of the sampled id alone
+        detokenize=bool(sampling.stop),
+        output_kind=vllm.RequestOutputKind.DELTA if turn.stream else vllm.RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def most(turn: LocalTurn, defaults: Mapping[str, Any]) -> int:
+    """Return the most ids to sample: the caller's number, else the model's own, else all that fit."""
+    if turn.sampling.max_tokens is not None:
+        return turn.max_tokens
+    return int(defaults.get("max_tokens") or turn.max_tokens)
+
+
+def pieces(output: Any) -> Iterator[Piece]:
+    """Yield the pieces of a `vllm.RequestOutput`."""
+    for one in output.outputs:
+        ids = list(one.token_ids)
+        yield Piece(
+            index=one.index,
+            ids=ids,
+            logprobs=sampled_logprobs(one.logprobs, ids),
+            finish_reason=one.finish_reason,
+            stop_reason=one.stop_reason,
+            prompt_ids=output.prompt_token_ids,
+            cached_tokens=output.num_cached_tokens,
+            weight_versions=_versions(one),
+            routed_experts=_experts(one),
+        )
+
+
+def sampled_logprobs(logprobs: Any, ids: Sequence[int]) -> list[object]:
+    """Return the log-probability of each sampled id: an entry holds those of likelier ids, too.
+
+    None where an entry lacks its id: the value of another id is not its own.
+    """
+    if not ids:  # an aborted turn of no ids comes with None
+        return []
+    entries = list(logprobs or ())
+    if len(entries) != len(ids):
+        return entries  # which the check of the count rejects
+    found = [(entry or {}).get(index) for entry, index in zip(entries, ids, strict=True)]
+    return [None if one is None else one.logprob for one in found]
+
+
+def limits(model_config: Any) -> ModelLimits:
+    """Return the sizes that a model config states."""
+    return ModelLimits(max_model_len=model_config.max_model_len, vocab_size=model_config.get_vocab_size())
+
+
+def logprobs_mode(model_config: Any) -> str:
+    """Return which log-probabilities the model reports, `raw` or `processed`.
+
+    Raises:
+        UnsupportedError: It reports logits in their place.
+    """
+    mode = getattr(model_config, "logprobs_mode", "raw_logprobs")
+    if mode not in LOGPROBS:
+        raise UnsupportedError(
+            f"logprobs_mode is {mode!r}: the object reports logits in place of log-probabilities; make it "
+            "with logprobs_mode='raw_logprobs' or 'processed_logprobs'"
+        )
+    return LOGPROBS[mode]
+
+
+def _versions(output: Any) -> list[dict[str, Any]]:
+    spans = getattr(output, "weight_versions", None) or ()
+    return [{"version": span.version, "start": span.start, "end": span.end} for span in spans]
+
+
+def _experts(output: Any) -> RoutedExperts | None:
+    array = getattr(output, "routed_experts", None)
+    if array is None:
+        return None
+    return RoutedExperts(data=array.tobytes(), dtype=str(array.dtype), shape=tuple(array.shape))

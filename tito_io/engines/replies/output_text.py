@@ -1,0 +1,23 @@
+"""The text of a sampled turn before what ended it: a stop token, or a stop string."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tito_io.engines.protocol import Reply
+
+from .output_parser import text_until
+
+
+def until_stop(reply: Reply, decode: Callable[[Sequence[int]], str]) -> str:
+    """Return a turn's text before what ended it."""
+    ids = ids_before_stop(reply)
+    stop = reply.stop_reason
+    text = text_until(stop, ids, decode) if isinstance(stop, str) else None
+    return decode(ids) if text is None else text
+
+
+def ids_before_stop(reply: Reply) -> Sequence[int]:
+    """Return a turn's ids without the stop token that ended it."""
+    by_id = reply.finish_reason in ("stop", "tool_calls") and not isinstance(reply.stop_reason, str)
+    return reply.completion_ids[:-1] if by_id else reply.completion_ids
