@@ -15,8 +15,10 @@ from uuid import uuid4
 import anyio
 
 from tito_core import Ids, InputError, Message, TitoError
+from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
 from tito_io.engines.grammar import check_unconstrained
+from tito_io.engines.media import unsupported
 from tito_io.engines.openai_fields import check_sampling
 from tito_io.engines.protocol import (
     EngineError,
@@ -98,7 +100,14 @@ class InProcessEngine:
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        """Sample a turn after messages that are rendered with the family."""
+        """Sample a turn after messages that are rendered with the family.
+
+        Raises:
+            TemplateRefused: The chat template rejects them.
+            MediaUnsupportedError: A message has an image, of which ids would hold the placeholder alone.
+        """
+        if is_multimodal(messages):
+            raise unsupported(self.name, "takes text alone")
         ids = await self.render(messages, rendering, add_generation_prompt=True)
         return await self.from_ids(ids, sampling, rendering, watch=watch)
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class Mailbox(Generic[T]):
 
     async def receive(self) -> T | None:
         """Return the next item; None at the end. Raises the error with which the items ended."""
+        await anyio.lowlevel.checkpoint_if_cancelled()  # also where items wait already
         while not self._items and not self.closed.is_set():
             self._changed = anyio.Event()
             await self._changed.wait()
