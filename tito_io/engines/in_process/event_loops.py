@@ -99,5 +99,5 @@ class LoopRunner:
 
 
 async def _finished(future: Future[None]) -> None:
-    """Wait for a future; what it raises belongs to whoever started it."""
+    """Wait for a future; what it raises is for its caller."""
     await asyncio.wait([asyncio.wrap_future(future)])

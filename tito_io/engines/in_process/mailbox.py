@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def threadsafe_call() -> Callable[[Callable[[], object]], object]:
-    """Return what runs a function in the current event loop, soon, from whichever thread it is called."""
+    """Return what runs a function in the current event loop, soon, from any thread."""
     try:
         return asyncio.get_running_loop().call_soon_threadsafe
     except RuntimeError:
