@@ -17,7 +17,7 @@ from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.embedded import write_family
 from tito_io.families import Family
-from tito_io.llamacpp_server import LlamaCppServer, ServerSettings, command
+from tito_io.llamacpp_server import LlamaCppServer, ServerSettings, running
 from tito_io.llamacpp_server.check import MESSAGES, TEXTS, check_ids, difference
 from tito_io.llamacpp_server.progress import loading_shown, resident_bytes
 
@@ -139,7 +139,7 @@ def test_all_texts_are_plain() -> None:
 def test_loading_is_shown(file: Path, stand_in: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert stand_in.is_dir()
     settings = ServerSettings(file=file)
-    with loading_shown(settings) as show, command.running(settings, waiting=show) as server:
+    with loading_shown(settings) as show, running(settings, waiting=show) as server:
         assert isinstance(server, LlamaCppServer)
         seen = resident_bytes(server.process.pid)
     said = capsys.readouterr().err
