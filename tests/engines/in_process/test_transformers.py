@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from tito_io.engines.in_process import TransformersModel
+from tito_io.engines.in_process.token_sampler import TokenSampler
 from tito_io.engines.protocol import Sampling, UnsupportedError
 from tito_io.families import Family
 
@@ -103,6 +104,26 @@ async def test_what_would_change_sampling_unseen_is_refused(engine: Transformers
             await engine.from_ids(PROMPT, Sampling(max_tokens=1))
     finally:
         engine.model.eval()
+
+
+async def test_a_turn_whose_end_is_seen_late_is_the_same(
+    engine: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, `generate` looks one step later whether a turn has ended (`DeferredStopCheck`)."""
+    sampling = Sampling(max_tokens=30, temperature=1.0, seed=2, n=3, stop=("e", "t"))
+    expected = await engine.from_ids(PROMPT, sampling)
+    seen: list[Any] = []
+    now = TokenSampler.ended
+
+    def late(self: TokenSampler, input_ids: Any, scores: Any, **more: Any) -> Any:
+        seen.append(now(self, input_ids, scores, **more))
+        return seen[-2] if len(seen) > 1 else seen[-1].logical_and(seen[-1].logical_not())
+
+    monkeypatch.setattr(TokenSampler, "ended", late)
+    reply = await engine.from_ids(PROMPT, sampling)
+    assert len(seen) > max(len(turn.completion_ids) for turn in (reply, *reply.siblings))
+    for one, other in zip((expected, *expected.siblings), (reply, *reply.siblings), strict=True):
+        assert (one.completion_ids, one.logprobs) == (other.completion_ids, other.logprobs)
 
 
 async def test_rows_that_ended_get_nothing_more(engine: TransformersModel, family: Family) -> None:

@@ -255,6 +255,15 @@ async def test_a_stop_string_cuts_the_text_and_no_id(ask: Asker, family: Family,
     assert heard.text() == (" re" if streamed else "")
 
 
+async def test_a_stop_string_may_be_a_special_token(ask: Asker, family: Family) -> None:
+    """Engines leave special tokens out of the text in which they look for stop strings."""
+    marker = "<|im_start|>"
+    extra = ask.subject.only([marker_id(family, marker)])
+    reply = await ask(max_tokens=4, stop=(marker,), extra=extra)
+    assert reply.completion_ids == (marker_id(family, marker),)
+    assert (reply.finish_reason, reply.stop_reason, reply.text) == ("stop", marker, "")
+
+
 async def test_a_stop_id_is_sampled(ask: Asker, family: Family) -> None:
     (index,) = family.encode(" return")
     reply = await ask(max_tokens=8, stop_ids=(index,), extra=ask.subject.only([index]))

@@ -53,6 +53,7 @@ def sampling_params(turn: LocalTurn, defaults: Mapping[str, Any]) -> Any:
         stop_token_ids=list(turn.stop_ids),
         logprobs=0,  # of the sampled id alone
         detokenize=bool(sampling.stop),
+        skip_special_tokens=False,  # or a stop string in which one stands is never found
         output_kind=vllm.RequestOutputKind.DELTA if turn.stream else vllm.RequestOutputKind.FINAL_ONLY,
     )
 

@@ -74,6 +74,7 @@ class SamplingParams:
     max_tokens: int | None = 16
     logprobs: int | None = None
     detokenize: bool = True
+    skip_special_tokens: bool = True
     output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
     structured_outputs: Any = None
 

@@ -133,6 +133,7 @@ async def test_a_stop_string_is_cut_from_the_text_and_never_streamed() -> None:
     assert reply.completion_ids == tuple(sampled.ids)
     assert (reply.text, "".join(texts)) == ("Yes. ", "Yes. ")
     assert engine.llm.llm_engine.seen[0].params.detokenize
+    assert not engine.llm.llm_engine.seen[0].params.skip_special_tokens
 
 
 # Parameters.
