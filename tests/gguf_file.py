@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+_NAMED = (("bos", "bos_token"), ("eos", "eos_token"), ("padding", "pad_token"), ("unknown", "unk_token"))
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 
 
@@ -69,11 +70,7 @@ def metadata_of(folder: Path, pre: str | None, *, model: str = "gpt2") -> dict[s
         "tokenizer.ggml.merges": [
             merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["model"]["merges"]
         ],
-        **{
-            f"tokenizer.ggml.{key}_token_id": ids[config[name]]
-            for key, name in (("bos", "bos_token"), ("eos", "eos_token"), ("padding", "pad_token"))
-            if config.get(name)
-        },
+        **{f"tokenizer.ggml.{key}_token_id": ids[config[name]] for key, name in _NAMED if config.get(name)},
         "tokenizer.chat_template": template.read_text() if template.exists() else config["chat_template"],
     }
 
