@@ -76,6 +76,7 @@ def handler(params):
         def do_POST(self):
             sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             allowed = self.headers["Authorization"] == f"Bearer {params.api_keys[0]}"
+            assert (sent.pop("add_special"), sent.pop("parse_special")) == (False, True)
             tokens = [params.n_ctx, *map(ord, sent["content"])]
             self.send_response(200 if allowed else 401)
             self.end_headers()

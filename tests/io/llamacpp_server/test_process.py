@@ -54,6 +54,13 @@ def test_an_error_or_an_interrupt_stops_the_server(file: Path, error: type[BaseE
     assert ended(server)
 
 
+def test_a_server_that_does_not_end_is_killed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tito_io.llamacpp_server.process.GRACE", 0.1)
+    with running(ServerSettings(file=file)) as server:
+        server.process.send_signal(signal.SIGSTOP)
+    assert server.process.returncode == -signal.SIGKILL
+
+
 def test_an_interrupt_of_the_whole_group_leaves_the_server_to_its_turns(file: Path) -> None:
     with running(ServerSettings(file=file)) as server:
         server.process.send_signal(signal.SIGINT)

@@ -84,6 +84,11 @@ def of(folder: Path, **changed: Any) -> Family:
     return Family.of_gguf(write_gguf(folder / "m.gguf", kept), clock=lambda: NOON)
 
 
+def added(family: Family) -> dict[int, tuple[str, bool]]:
+    tokens = family.tokenizer.get_added_tokens_decoder()
+    return {index: (token.content, token.special) for index, token in tokens.items()}
+
+
 def test_ids_and_texts_are_those_of_the_folder(folder: Path) -> None:
     ours, theirs, tokenizer = of(folder), load(folder), reference(folder)
     for text in TEXTS:
@@ -91,8 +96,47 @@ def test_ids_and_texts_are_those_of_the_folder(folder: Path) -> None:
         assert ids == theirs.encode(text) == tokenizer(text, add_special_tokens=False)["input_ids"]
         assert ours.decode(ids) == theirs.decode(ids)
     assert ours.vocab_size == theirs.vocab_size
+    assert added(ours) == added(theirs)
     want = expected(tokenizer, MESSAGES, add_generation_prompt=True)
     assert rendered(ours, MESSAGES, add_generation_prompt=True) == want is not None
+
+
+SPACED = {
+    "general.architecture": "tito",
+    "tokenizer.ggml.model": "gemma4",
+    "tokenizer.ggml.tokens": [
+        "<unk>",
+        "<bos>",
+        "a",
+        "b",
+        "\u2581",
+        "\u2581a",
+        "<0x0A>",
+        "<0xC3>",
+        "<0xA9>",
+        "[PAD9]",
+    ],
+    "tokenizer.ggml.token_type": [2, 3, 1, 1, 1, 1, 6, 6, 6, 5],
+    "tokenizer.ggml.merges": ["\u2581 a"],
+    "tokenizer.ggml.unknown_token_id": 0,
+    "tokenizer.chat_template": "{{ bos_token }}",
+}
+
+
+def test_a_vocabulary_with_signs_for_spaces(tmp_path: Path) -> None:
+    family = Family.of_gguf(write_gguf(tmp_path / "m.gguf", SPACED))
+    ids = family.encode("a a  a<bos>\n\u00e9b")
+    assert ids == [2, 5, 4, 5, 1, 6, 7, 8, 3]
+    assert family.decode(ids) == "a a  a<bos>\n\u00e9b"
+    assert family.encode("\u4e00") == [0]
+
+
+@pytest.mark.parametrize("unknown", [None, "x", 99])
+def test_a_vocabulary_with_signs_for_spaces_needs_an_unknown_token(tmp_path: Path, unknown: Any) -> None:
+    metadata = {key: value for key, value in SPACED.items() if "unknown" not in key}
+    given = metadata if unknown is None else {**metadata, "tokenizer.ggml.unknown_token_id": unknown}
+    with pytest.raises(FolderError, match="has no unknown token"):
+        Family.of_gguf(write_gguf(tmp_path / "m.gguf", given))
 
 
 @pytest.mark.parametrize("folder", ["llama-bpe"], indirect=True)
