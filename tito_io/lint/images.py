@@ -47,6 +47,7 @@ UNNAMED = (
     "no file of the model folder says which of these ids the engine expands: name it as image_token_id in "
     "config.json, or give it to TokenClient(media=...)"
 )
+_NOT_WRITTEN = "the template rejects the conversation, or does not write all of its turn"
 UNLIKE = "the template does not write the same for each image"
 
 
@@ -142,7 +143,7 @@ class ImageLinter:
     def _case(self, place: str, example: PlacedExample | None, run: tuple[int, ...]) -> ImageCase:
         """Return what `stitch` makes of a conversation, compared with one fresh render of it."""
         if example is None:
-            return ImageCase(place=place, verdict=REJECTED)
+            return ImageCase(place=place, verdict=REJECTED, detail=_NOT_WRITTEN)
         placeholders = Placeholders.of({"image": run})
         assert placeholders is not None  # noqa: S101  # only None gives None
         sampled = example.sampled

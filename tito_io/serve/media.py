@@ -140,10 +140,13 @@ class _Naming:
             return {**with_address(bare, identity), KEY: identity}
         if where is not None and where in self.fetched:
             return {**bare, KEY: self._of_address(where)}
+        if key is None and medium.modality == "image" and where in self.known:
+            key = where
         if key is None or where not in (None, key) or (where is None and _holds_bytes(bare)):
             return bare
         if not isinstance(key, str) or key not in self.known or medium.modality != "image":
-            raise bad_request(f"{KEY}: {medium.modality} has a key and no bytes: give its data URL", KEY)
+            text = f"one {medium.modality} of the prompt has a `{KEY}` that this session does not know"
+            raise bad_request(f"{KEY}: {text}, and no bytes: give its data URL once", KEY)
         return {**with_address(bare, key), KEY: key}
 
     def _of_address(self, where: str) -> str:

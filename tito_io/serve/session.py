@@ -163,7 +163,7 @@ class Session:
         """Demand that there is room for new media; raises `RequestRefused`."""
         size = sum(self.media.values()) + sum(len(one.data) for one in media.values())
         if size > self.limits.media_bytes:
-            what = "MiB of images in this session"
+            what = "images in this session, in MiB"
             raise limit_reached(what, -(-size // MIB), self.limits.media_bytes // MIB, "--max-media")
 
     async def media_urls(self, digests: Collection[str]) -> dict[str, str]:

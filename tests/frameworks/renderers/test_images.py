@@ -6,12 +6,12 @@ import base64
 import io
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from renderers import Qwen35RendererConfig
 from renderers.base import MultimodalRenderer, build_training_sample, is_multimodal
 from renderers.qwen3_vl import Qwen3VLRenderer
@@ -275,7 +275,8 @@ def test_pixels_decide_which_image_it_is() -> None:
     other.putpixel((5, 5), (1, 1, 1))
     assert digest(one) != digest(other) != digest(picture((60, 150)))
     assert digest(one.convert("L")) != digest(one.convert("1"))
-    first, second = (Image.new("P", (2, 2)) for _ in range(2))
+    library: Any = import_module("PIL.Image")  # whose types are not installed where types are checked
+    first, second = (library.new("P", (2, 2)) for _ in range(2))
     first.putpalette([1, 2, 3] * 256)
     second.putpalette([3, 2, 1] * 256)
     assert first.tobytes() == second.tobytes()

@@ -346,12 +346,21 @@ async def test_a_clients_own_key_is_never_an_image_of_its_choice(
             json={"messages": [asking("What?", {**image, "uuid": DIGEST})]},
         )
         assert answer.status_code == 400
-        assert "a key and no bytes" in answer.text
+        assert "does not know, and no bytes" in answer.text
     named = asking("What?", {**shown("dog"), "image_url": {"url": "https://example.org/a"}, "uuid": DIGEST})
     await chat(http, name, [named])
     assert engine.asked[-1][1][0]["content"][0] == {
         "type": "image_url", "image_url": {"url": "https://example.org/a"},
     }  # fmt: skip
+
+
+async def test_a_digest_alone_stands_for_an_image_of_the_session(
+    engine: Seeing, http: httpx2.AsyncClient
+) -> None:
+    name = await opened(http)
+    await chat(http, name, [CAT])
+    await chat(http, name, [asking("And?", {"type": "image_url", "image_url": {"url": DIGEST}})])
+    assert engine.asked[1] == ("media", [url("cat")])
 
 
 async def test_a_session_holds_so_many_bytes_of_images(engine: Seeing, folder: Path) -> None:
@@ -566,7 +575,7 @@ async def test_another_medium_with_a_key_has_its_bytes(part: dict[str, Any]) -> 
     assert restored(named.messages, named.urls) == [asking("What?", part)]
     alone = {"type": part["type"], "uuid": DIGEST}
     if part["type"] == "video_url":
-        with pytest.raises(RequestRefused, match="video has a key and no bytes"):
+        with pytest.raises(RequestRefused, match="one video of the prompt has a `uuid`"):
             named_media([asking("What?", alone)], {DIGEST})
 
 
