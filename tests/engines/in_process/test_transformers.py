@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from tests.engines.talk import HELLO, TOOLED
+from tito_core import OddStop, Policy, Trajectory
+from tito_io.client import Route, TokenClient
 from tito_io.engines.in_process import TransformersModel
 from tito_io.engines.in_process.token_sampler import TokenSampler
 from tito_io.engines.protocol import Sampling, UnsupportedError
@@ -104,6 +108,20 @@ async def test_what_would_change_sampling_unseen_is_refused(engine: Transformers
             await engine.from_ids(PROMPT, Sampling(max_tokens=1))
     finally:
         engine.model.eval()
+
+
+async def test_a_tokenizer_in_memory_serves_as_well(made: Any, folder: Path) -> None:
+    transformers: Any = import_module("transformers")
+    family = Family.of(transformers.AutoTokenizer.from_pretrained(folder))
+    client = TokenClient(TransformersModel(made, family), policy=Policy(odd_stop=OddStop.KEEP))
+    steps, messages = Trajectory(), list(HELLO)
+    for _ in range(3):
+        done = await client.turn(steps, messages, tools=TOOLED.tools, sampling={"max_tokens": 8})
+        if steps:
+            assert done.step.prompt_ids.starts_with(steps[-1].ids)
+        steps = steps.append(done.step)
+        messages += [done.message, {"role": "user", "content": "Go on."}]
+    assert client.counts.routes == {Route.MITO: 1, Route.TITO: 2}
 
 
 async def test_a_turn_whose_end_is_seen_late_is_the_same(
