@@ -30,7 +30,7 @@ class Subject:
         only: Returns extra keys with which nothing but some ids is sampled.
         endless: Extra keys with which no id ends a turn.
         seeds: Whether it samples with seeds.
-        streams: Whether it can be streamed.
+        processed: Whether its log-probabilities are those after temperature.
     """
 
     make: Callable[[Path], Any]
@@ -40,6 +40,7 @@ class Subject:
     endless: Mapping[str, Any]
     end: Callable[[Any], object] = lambda _: None
     seeds: bool = True
+    processed: bool = False
 
 
 def _vllm_options(folder: Path) -> dict[str, Any]:
@@ -158,6 +159,7 @@ OBJECTS: Mapping[str, Subject] = {
         endless={"ignore_eos": True},
         end=lambda made: made.shutdown(),
         seeds=False,
+        processed=True,
     ),
     "transformers": Subject(
         make=_transformers,

@@ -162,6 +162,14 @@ async def test_log_probabilities_are_those_of_the_forward_pass(
     assert reference.distance(step_of(reply)) < CLOSE
 
 
+async def test_log_probabilities_of_a_temperature_are_those_that_are_documented(
+    ask: Asker, reference: Reference
+) -> None:
+    step = step_of(await ask(max_tokens=20, temperature=0.5))
+    own, other = (1.0, 0.5) if not ask.subject.processed else (0.5, 1.0)
+    assert reference.distance(step, own) < CLOSE < reference.distance(step, other)
+
+
 async def test_every_id_of_a_prompt_is_seen(
     ask: Asker, engine: Any, family: Family, reference: Reference
 ) -> None:
