@@ -124,11 +124,14 @@ check_every = click.option(
 
 
 def load_family(folder: Path, *, fast: bool, check_every: int) -> Family:
-    """Load a model folder as the options `--fast` and `--check-every` say."""
+    """Load a model folder, or a GGUF file, as the options `--fast` and `--check-every` say."""
     from tito_io.families.family import Family  # noqa: PLC0415  # takes a while to import
     from tito_io.families.fast.fast_tokenizer import CHECK_EVERY  # noqa: PLC0415  # likewise
 
-    return Family.load(folder, fast=fast, check_every=check_every or CHECK_EVERY)
+    if not folder.is_file():
+        return Family.load(folder, fast=fast, check_every=check_every or CHECK_EVERY)
+    family = Family.of_gguf(folder)
+    return family.with_fast_tokenizer(check_every=check_every or CHECK_EVERY) if fast else family
 
 
 max_line_option = click.option(

@@ -14,8 +14,6 @@ from tito_core import InputError
 from tito_io.cli import options
 from tito_io.cli.errors import complain
 from tito_io.cli.options import WholeRange
-from tito_io.families.family import Family
-from tito_io.families.fast.fast_tokenizer import CHECK_EVERY
 
 from .check import check_ids, difference
 from .process import LlamaCppServer, ServerStartError, running
@@ -133,7 +131,8 @@ def local_engine(
         FolderError: The file cannot be read, or its tokenizer not exactly.
         ServerStartError: The server ended before it answered; its log was printed.
     """
-    loaded = _family(settings, family, fast=fast, check_every=check_every)
+    settings.checked()
+    loaded = options.load_family(family or settings.file, fast=fast, check_every=check_every)
     try:
         with _shown(settings) as server:
             if family is None:
@@ -154,18 +153,10 @@ def local_engine(
 @contextmanager
 def _shown(settings: ServerSettings) -> Iterator[LlamaCppServer]:
     """Lend a running server, whose start is shown on stderr."""
-    settings.checked()
     with ExitStack() as ends:
         with loading_shown(settings) as show:
             server = ends.enter_context(running(settings, waiting=show))
         yield server
-
-
-def _family(settings: ServerSettings, folder: Path | None, *, fast: bool, check_every: int) -> Family:
-    if folder is not None:
-        return options.load_family(folder, fast=fast, check_every=check_every)
-    family = Family.of_gguf(settings.file)
-    return family.with_fast_tokenizer(check_every=check_every or CHECK_EVERY) if fast else family
 
 
 def _warn(text: str | None) -> None:

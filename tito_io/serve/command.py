@@ -143,8 +143,8 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 @shared.vocab_size
 @shared.timeout
 @shared.family_option(
-    "Model folder. With it, prompts are rendered here, spelled special tokens are read as text, and pages "
-    "show texts of ids. Default: the embedded engine has its own; others have none."
+    "Model folder, or GGUF file. With it, prompts are rendered here, spelled special tokens are read as "
+    "text, and pages show texts of ids. Default: the embedded engine has its own; others have none."
 )
 @shared.fast
 @shared.seed

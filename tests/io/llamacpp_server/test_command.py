@@ -81,6 +81,16 @@ def test_an_option_from_the_environment_counts_but_for_the_key(
     assert "--model: --gguf" in run("rollout", "--gguf", file, env={"TITO_ROLLOUT_MODEL": "m"}).stderr
 
 
+def test_a_family_may_be_a_gguf_file(file: Path) -> None:
+    """It is loaded before the engine is asked."""
+    nowhere = ("--engine", "llamacpp", "--base-url", "http://127.0.0.1:9")
+    assert run("rollout", *nowhere, "--family", file).exit_code == ENGINE_FAILED
+    file.write_text("no model")
+    refused = run("rollout", *nowhere, "--family", file)
+    assert refused.exit_code == BAD_INPUT
+    assert "is not a GGUF file" in refused.stderr
+
+
 def test_without_the_extra_it_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tito_io.llamacpp_server.process.find_spec", lambda _: None)
     result = run("rollout", "--gguf", file)
