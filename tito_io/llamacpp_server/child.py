@@ -49,8 +49,7 @@ def common_params(given: Mapping[str, Any]) -> Any:
     params.n_ctx, params.n_parallel = given["context"], given["slots"]
     params.ui = False
     params.endpoint_slots = False  # it shows prompts
-    if given["threads"] is not None:
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = given["threads"]
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = given["threads"]
     if given["gpu_layers"] is not None:
         params.n_gpu_layers = given["gpu_layers"]
     if given["precise"]:

@@ -60,7 +60,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--threads",
         type=WholeRange(1),
         metavar="COUNT",
-        help="Threads that compute, with --gguf. Default: one for each core, as llama.cpp counts them.",
+        help="Threads that compute, with --gguf. Default: half as many as there are processors.",
     ),
     click.option(
         "--gpu-layers",

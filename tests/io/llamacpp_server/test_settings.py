@@ -54,6 +54,12 @@ def test_a_model_that_is_larger_than_the_memory_is_refused(
     assert ServerSettings(file=file).checked().gpu_layers is None
 
 
+@pytest.mark.parametrize(("processors", "threads"), [(1, 1), (2, 1), (3, 1), (16, 8)])
+def test_half_the_processors_compute(monkeypatch: pytest.MonkeyPatch, processors: int, threads: int) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)), raising=False)
+    assert settings.default_threads() == threads
+
+
 def test_this_machine_has_memory() -> None:
     memory = settings.total_memory()
     assert memory is not None
@@ -82,6 +88,6 @@ def test_settings_become_llama_cpps_parameters(
     assert (params.cache_type_k, params.cache_type_v, params.flash_attn_type) == (0, 0, 0)
     assert params.ui is params.endpoint_slots is False
     plain = common_params({**ServerSettings(file=file).parameters(), "api_key": "secret"})
-    assert plain.cpuparams.n_threads == -1
+    assert plain.cpuparams.n_threads == settings.default_threads()
     assert not hasattr(plain, "n_gpu_layers")
     assert not hasattr(plain, "cache_type_k")
