@@ -135,8 +135,8 @@ class ParsedMessage:
     reasoning: str | None
     content: str
     calls: tuple[tuple[str, str], ...] = ()
-    ids: tuple[str | None, ...] = ()
-    notices: tuple[str, ...] = ()
+    ids: tuple[str | None, ...] = attrs.field(default=(), repr=False)
+    notices: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def message(self, key: str) -> dict[str, Any]:
         """Return the assistant message; `key` begins the ids of its calls.

@@ -20,7 +20,7 @@ TOKENS, TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type"
 MERGES = "tokenizer.ggml.merges"
 CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
 """Types of tokens: special, added but not special, without a text (`llama_token_type` in llama.cpp)."""
-FOLDER = "give the model's own folder with tokenizer.json instead (Family.load, --family)"
+FOLDER = "give the model's own folder with tokenizer.json instead"
 
 
 @frozen
