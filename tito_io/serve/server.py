@@ -64,6 +64,9 @@ async def serve(
             await group.start(_stop_on_signals, server)
         group.start_soon(_announce, server, host, announce)
         await server.serve()
+        # An interrupt that uvicorn received is raised again at its end, and cancels this task: it must be met
+        # here, since a scope that is cancelled anyway would take it for its own.
+        await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
 
 
