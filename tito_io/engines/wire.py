@@ -20,6 +20,7 @@ from tito_core import Ids, InputError
 
 from .digits import Digits
 from .errors import Complaint, Diagnosis, fault
+from .prompt_ids import prompt_ids
 from .protocol import (
     ArgumentError,
     EngineAnswer,
@@ -150,15 +151,7 @@ class Wire:
 
     def sendable(self, ids: Sequence[int], vocab_size: int | None = None) -> Ids:
         """Return a prompt's ids; raises `InputError` for other values, or ids beyond the vocabulary."""
-        sent = Ids.of(ids)
-        if not sent:
-            raise InputError("ids: a prompt has at least one id")
-        largest = -1 if vocab_size is None else self.digits.largest(sent)
-        if vocab_size is not None and largest >= vocab_size:
-            raise InputError(
-                f"ids: {largest} is not in the vocabulary of {vocab_size} ids; is it another model's?"
-            )
-        return sent
+        return prompt_ids(ids, vocab_size, self.digits.largest)
 
     def where(self, method: str, path: str) -> str:
         """Return a request as errors name it, without credentials that the address may hold.

@@ -15,13 +15,12 @@ folder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Unpack, get_args
 
-import anyio
 import attrs
 
 from tito_core import Ids, InputError, Message, TokenizeFn
+from tito_io.engines.family_render import ids_in_thread
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
 from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
 from tito_io.families.family import Family
@@ -105,8 +104,7 @@ class Dynamo(HttpEngine):
                 parameter="family",
                 hint="or pass a `tokenize_fn`",
             )
-        tokenize = partial(renderer, messages, add_generation_prompt=add_generation_prompt)
-        return list(await anyio.to_thread.run_sync(tokenize))
+        return await ids_in_thread(renderer, messages, add_generation_prompt=add_generation_prompt)
 
     async def from_messages(
         self,

@@ -8,18 +8,19 @@ checked like the answer of a server.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import ClassVar
 from uuid import uuid4
 
 import anyio
 
-from tito_core import Ids, InputError, Message, TitoError
+from tito_core import InputError, Message, TitoError
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
+from tito_io.engines.family_render import family_ids
 from tito_io.engines.grammar import check_unconstrained
 from tito_io.engines.media import unsupported
 from tito_io.engines.openai_fields import check_sampling
+from tito_io.engines.prompt_ids import prompt_ids
 from tito_io.engines.protocol import (
     EngineError,
     ModelLimits,
@@ -88,9 +89,7 @@ class InProcessEngine:
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
-        tokenize_fn = self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
-        work = partial(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
-        return list(await anyio.to_thread.run_sync(work))
+        return await family_ids(self.family, messages, rendering, add_generation_prompt=add_generation_prompt)
 
     async def from_messages(
         self,
@@ -190,13 +189,16 @@ class InProcessEngine:
     async def _checked_turn(
         self, ids: Sequence[int], sampling: Sampling, parser: OutputParser, *, stream: bool
     ) -> LocalTurn:
-        """Return a turn after ids that are the model's and fit it, with parameters that can be honoured."""
+        """Return a turn after ids that are the model's and fit it, with parameters that can be honoured.
+
+        Objects check less than servers: an id beyond the vocabulary ends some engines.
+        """
         check_sampling(sampling, sampling.max_tokens, owned=())
         check_unconstrained(sampling, self.name, "it makes no grammar")
         self._check_extra(sampling)
         self._check_sampling(sampling)
         limits = await self.limits()
-        prompt = checked_ids(ids, limits)
+        prompt = prompt_ids(ids, limits.vocab_size)
         room = limits.room(len(prompt), sampling.max_tokens)
         if room is None:
             raise InputError(
@@ -221,21 +223,6 @@ class InProcessEngine:
         if self._chosen is None:
             self._chosen = await choose_parser(LocalTokenizer(self.family), self._output_format, self.render)
         return self._chosen
-
-
-def checked_ids(ids: Sequence[int], limits: ModelLimits) -> Ids:
-    """Return a prompt's ids; raises `InputError` for none at all, or for one that the model does not have.
-
-    Objects check less than servers: an id beyond the vocabulary ends some engines.
-    """
-    prompt = Ids.of(ids)
-    if not prompt:
-        raise InputError("ids: a prompt has at least one id")
-    if limits.vocab_size is not None and max(prompt) >= limits.vocab_size:
-        raise InputError(
-            f"ids: {max(prompt)} is not in the vocabulary of {limits.vocab_size} ids; is it another model's?"
-        )
-    return prompt
 
 
 def failure(where: str, error: Exception) -> Exception:

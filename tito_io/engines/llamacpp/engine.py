@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from functools import partial
 from typing import Unpack
 
-import anyio
 import attrs
 
 from tito_core import Message
 from tito_core.message import is_multimodal
+from tito_io.engines.family_render import family_ids
 from tito_io.engines.grammar import check_unconstrained
 from tito_io.engines.http_engine import (
     MODELS,
@@ -135,10 +134,7 @@ class LlamaCpp(HttpEngine):
         Raises:
             TemplateRefused: The chat template rejects them.
         """
-        tokenize = self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
-        return await anyio.to_thread.run_sync(
-            partial(tokenize, messages, add_generation_prompt=add_generation_prompt)
-        )
+        return await family_ids(self.family, messages, rendering, add_generation_prompt=add_generation_prompt)
 
     async def from_messages(
         self,

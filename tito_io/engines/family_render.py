@@ -1,0 +1,37 @@
+"""Render messages with a family in this process, for engines that have no route that does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from tito_core import Message, TokenizeFn
+
+from .protocol import Rendering
+
+if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
+    from tito_io.families.family import Family
+    from tito_io.families.tokenizer_family import TokenizerFamily
+
+
+async def family_ids(
+    family: Family | TokenizerFamily,
+    messages: Sequence[Message],
+    rendering: Rendering,
+    *,
+    add_generation_prompt: bool,
+) -> list[int]:
+    """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
+    tokenize_fn = family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+    return await ids_in_thread(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
+
+
+async def ids_in_thread(
+    tokenize_fn: TokenizeFn, messages: Sequence[Message], *, add_generation_prompt: bool
+) -> list[int]:
+    """Return what a `tokenize_fn` makes of messages, in a thread: other turns go on meanwhile."""
+    work = partial(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
+    return list(await anyio.to_thread.run_sync(work))
