@@ -16,7 +16,7 @@ import attrs
 
 from tito_io.engines.protocol import EmptyReplyError, Reply, ServerError, Usage, Watch
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.output_parser import text_until
+from tito_io.engines.replies.output_text import text_until
 from tito_io.engines.turn_request import Question, TurnRequest
 
 from .requests import repeated

@@ -499,5 +499,6 @@ def _pattern(texts: Sequence[str]) -> str | None:
     if len({re.sub(r"\d+", "0", text) for text in texts}) > 1:
         return None
     if len(set(texts)) < 2:  # noqa: PLR2004  # they are equal, or there is one
-        return rf"\s*{_literal(texts[0])}\s*" if texts else ""
+        between = _literal(texts[0]) if texts else ""
+        return rf"\s*{between}\s*" if between else r"\s*" * bool(texts)
     return r"\d+".join(map(_literal, re.split(r"\d+", texts[0])))

@@ -5,7 +5,7 @@ A parser needs a tokenizer, on a server or in this process, and asks it two ques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -16,17 +16,9 @@ from tito_io.engines.protocol import Delta, Rendering, Reply, RequestError, Watc
 
 from . import harmony, hermes
 from .harmony import ANY_MARKER, CALLS, END, MARKERS, MESSAGE, RETURN, START
-from .hermes import TAGS, Mark, ParsedMessage, Tags
-from .template_calls import (
-    KEPT,
-    AsyncTokenizer,
-    CallTextFilter,
-    LearnedCalls,
-    Render,
-    TemplateCalls,
-    is_hermes,
-    spelled_places,
-)
+from .hermes import TAGS, ParsedMessage, Tags
+from .sampled_marks import AsyncTokenizer, sampled_marks
+from .template_calls import CallTextFilter, Render, TemplateCalls
 
 if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
     from tito_io.families.family import Family
@@ -114,16 +106,9 @@ class Hermes(OutputParser):
         self, watch: Watch | None, rendering: Rendering | None, prompt_ids: Sequence[int]
     ) -> Watch | None:
         """Ask for the tags and, if there are tools, how the template writes calls."""
-        found = await self._own_syntax(rendering)
+        found = None if self.calls is None else await self.calls.own(rendering)
         watching = watch if watch is None or found is None else CallTextFilter(watch, found.syntax)
         return await super().ready(watching, rendering, prompt_ids)
-
-    async def _own_syntax(self, rendering: Rendering | None) -> LearnedCalls | None:
-        """Return the syntax in which the template writes calls, if it is not the Hermes format."""
-        if self.calls is None or rendering is None or not rendering.tools:
-            return None
-        found = await self.calls.learn(rendering)
-        return None if found is None or is_hermes(found.syntax) else found
 
     async def parsed(
         self,
@@ -139,24 +124,10 @@ class Hermes(OutputParser):
         marks = await sampled_marks(self.tokenizer, tags, ids, text, whole=whole)
         thinking = tags.thinking(prompt_ids)
         found = hermes.parse(text, marks, thinking=thinking, tools=may_call(rendering))
-        learned = None if found.calls else await self._own_syntax(rendering)
-        if learned is None or self.calls is None or rendering is None:
+        if found.calls or self.calls is None or rendering is None:
             return found
         _, begin = hermes.thought(text, marks, thinking=thinking)
-        own = await sampled_marks(self.tokenizer, learned.tags, ids, text, whole=whole)
-        spelled = spelled_places(text, learned.tags, own, begin)
-        content, calls = learned.syntax.read(text[begin:], rendering.tools, spelled)
-        if not calls:
-            return found
-        read = attrs.evolve(
-            found,
-            content=content if begin == 0 else content.lstrip("\n"),
-            calls=tuple((call.name, call.arguments) for call in calls),
-            ids=tuple(call.id for call in calls),
-        )
-        if await self.calls.checked(learned, read.message("call"), calls, rendering):
-            return read
-        return attrs.evolve(found, notices=(KEPT,))
+        return await self.calls.reread(found, text, ids, begin=begin, whole=whole, rendering=rendering)
 
     async def tags(self) -> Tags:
         """Return the ids of those tags and line breaks that are single tokens."""
@@ -275,16 +246,6 @@ def check_format(output_format: object) -> None:
         )
 
 
-def text_until(stop: str, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> str | None:
-    """Return the text of ids before the stop string that ended it; None where it is not found.
-
-    A stop string ends within the last id, so it is searched no earlier than that allows.
-    """
-    text = decode(ids)
-    place = text.find(stop, max(len(decode(ids[:-1])) - len(stop), 0))
-    return None if place < 0 else text[:place]
-
-
 def with_message(reply: Reply, parsed: ParsedMessage, call_key: str) -> Reply:
     """Return a reply with the message that its ids spell; `call_key` begins the ids of its tool calls.
 
@@ -309,20 +270,6 @@ async def with_messages(
         )
         turns.append(with_message(turn, parsed, f"{call_key}.{place}" if place else call_key))
     return attrs.evolve(turns[0], siblings=tuple(turns[1:]))
-
-
-async def sampled_marks(
-    tokenizer: AsyncTokenizer, tags: Tags, ids: Sequence[int], text: str, *, whole: bool
-) -> list[Mark]:
-    """Return the tags of a completion's text that were sampled as tokens.
-
-    Where the text spells exactly the tags that were sampled, they are those. Otherwise letters spell some
-    tags, or a stop string cut some off; then the ids between the sampled tags are decoded to see which.
-    """
-    if not tags.count(text) or (whole and tags.plain(text, ids)):
-        return tags.marks(text)
-    texts = [await tokenizer.decode(run) if run else "" for run in tags.runs(ids)]
-    return tags.marks(text, [tags.count(between) for between in texts])
 
 
 def without_text(watch: Watch | None) -> Watch | None:

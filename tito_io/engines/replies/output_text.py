@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 from tito_io.engines.protocol import Reply
 
-from .output_parser import text_until
-
 
 def until_stop(reply: Reply, decode: Callable[[Sequence[int]], str]) -> str:
     """Return a turn's text before what ended it."""
@@ -21,3 +19,13 @@ def ids_before_stop(reply: Reply) -> Sequence[int]:
     """Return a turn's ids without the stop token that ended it."""
     by_id = reply.finish_reason in ("stop", "tool_calls") and not isinstance(reply.stop_reason, str)
     return reply.completion_ids[:-1] if by_id else reply.completion_ids
+
+
+def text_until(stop: str, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> str | None:
+    """Return the text of ids before the stop string that ended it; None where it is not found.
+
+    A stop string ends within the last id, so it is searched no earlier than that allows.
+    """
+    text = decode(ids)
+    place = text.find(stop, max(len(decode(ids[:-1])) - len(stop), 0))
+    return None if place < 0 else text[:place]

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -29,21 +29,12 @@ from .call_syntax import (
     learned,
     stand_in_tools,
 )
-from .hermes import CALL, CALLED, Mark, Tags
+from .hermes import CALL, CALLED, Mark, ParsedMessage, Tags
+from .sampled_marks import AsyncTokenizer, sampled_marks
 
 Render = Callable[..., Awaitable[Sequence[int]]]
 KEPT = "call-kept-as-text"
 """The notice that a call was read which the template would not write so: the turn is text."""
-
-
-class AsyncTokenizer(Protocol):
-    """A tokenizer that is asked asynchronously."""
-
-    async def encode(self, text: str) -> Sequence[int]:
-        """Return the ids of a text alone, nothing added; the text of a special token is that token."""
-
-    async def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens included."""
 
 
 @attrs.frozen
@@ -53,10 +44,12 @@ class LearnedCalls:
     Attributes:
         syntax: The syntax.
         tags: Its tags that are single tokens.
+        as_text: Whether the template takes arguments as JSON text, and not as objects.
     """
 
     syntax: CallSyntax
     tags: Tags
+    as_text: bool
 
 
 @attrs.define
@@ -98,7 +91,7 @@ class TemplateCalls:
             said = await self._text(around(turn_saying(SAID), answered=answered), rendering)
             syntax = None if said is None else learned(said, called, count)
             if syntax is not None:
-                return LearnedCalls(syntax, await self._tags(called))
+                return LearnedCalls(syntax, await self._tags(called), as_text)
         return None
 
     async def _tags(self, called: str) -> Tags:
@@ -109,12 +102,46 @@ class TemplateCalls:
         pattern = re.compile("|".join(map(re.escape, sorted(single, key=len, reverse=True))) or r"(?!)")
         return Tags(single, pattern=pattern)
 
-    async def checked(
+    async def own(self, rendering: Rendering | None) -> LearnedCalls | None:
+        """Return the syntax in which the template writes calls, if that is not the Hermes format."""
+        learned = await self.learn(rendering) if rendering is not None and rendering.tools else None
+        return None if learned is None or is_hermes(learned.syntax) else learned
+
+    async def reread(
+        self,
+        found: ParsedMessage,
+        text: str,
+        ids: Sequence[int],
+        *,
+        begin: int,
+        whole: bool,
+        rendering: Rendering,
+    ) -> ParsedMessage:
+        """Return what was `found` in a text, with the calls that stand in it after `begin`."""
+        learned = await self.own(rendering)
+        if learned is None:
+            return found
+        marks = await sampled_marks(self.tokenizer, learned.tags, ids, text, whole=whole)
+        spelled = spelled_places(text, learned.tags, marks, begin)
+        content, calls = learned.syntax.read(text[begin:], rendering.tools, spelled)
+        if not calls:
+            return found
+        read = attrs.evolve(
+            found,
+            content=content.lstrip("\n") if begin else content,
+            calls=tuple((call.name, call.arguments) for call in calls),
+            ids=tuple(call.id for call in calls),
+        )
+        if await self._is_written_so(learned, read.message("call"), calls, rendering):
+            return read
+        return attrs.evolve(found, notices=(KEPT,))
+
+    async def _is_written_so(
         self, learned: LearnedCalls, message: Message, calls: Sequence[ReadCall], rendering: Rendering
     ) -> bool:
         """Return whether the same calls are read from what the template writes of a message with them."""
         forms = [json.loads(call.arguments) for call in calls]
-        for as_text in (False, True):
+        for as_text in (learned.as_text, not learned.as_text):
             text = await self._text(around(_with_arguments(message, as_text=as_text)), rendering)
             if text is not None:
                 start = text.rfind(ASKED) + len(ASKED)
