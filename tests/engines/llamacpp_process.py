@@ -17,7 +17,7 @@ ALIAS = "tiny"
 
 
 def main(path: str, port: str, *settings: str) -> None:
-    """Serve until the process is told to end."""
+    """Serve until a signal ends the process."""
     library: Any = import_module("xllamacpp")
     options = library.CommonParams()
     options.model.path, options.port, options.model_alias = path, int(port), {ALIAS}

@@ -151,15 +151,17 @@ def _only(lists: Any) -> list[int] | None:
 
 def _named(choice: Mapping[str, Any]) -> list[int]:
     """Return ids that stand in the place of their texts beside the log-probabilities, as `token_id:7`."""
-    told = choice.get("logprobs") or {}
-    names = told.get("tokens") or [one["token"] for one in told.get("content") or ()]
+    logprobs = choice.get("logprobs") or {}
+    names = logprobs.get("tokens") or [one["token"] for one in logprobs.get("content") or ()]
     return [int(name.removeprefix("token_id:")) for name in names if name.startswith("token_id:")]
 
 
 def _logprobs(choice: Mapping[str, Any]) -> list[float]:
-    told = choice.get("logprobs") or {}
-    entries = told.get("content")
-    return list(told.get("token_logprobs") or ()) if entries is None else [one["logprob"] for one in entries]
+    logprobs = choice.get("logprobs") or {}
+    entries = logprobs.get("content")
+    if entries is None:
+        return list(logprobs.get("token_logprobs") or ())
+    return [one["logprob"] for one in entries]
 
 
 def vllm_steered(_: str, asked: dict[str, Any], pattern: str, bias: Mapping[str, float]) -> None:

@@ -93,5 +93,5 @@ class ToyProcessor(ProcessorMixin):
             raise ValueError(f"Found total {text.count('<image>')} <image> tokens and {len(shown)} images.")
         first, *after = text.split("<image>")
         whole = first + "".join(self.write(shown, number) + one for number, one in enumerate(after))
-        told = dict(self.tokenizer([self.change(whole)], **options))
-        return {**told, "pixel_values": [list(size) for size in shown], "sizes": shown}
+        answer = dict(self.tokenizer([self.change(whole)], **options))
+        return {**answer, "pixel_values": [list(size) for size in shown], "sizes": shown}

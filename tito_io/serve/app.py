@@ -44,7 +44,9 @@ SAFE = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-"""Headers of a session's page: it runs no script and fetches nothing, whatever a conversation contains."""
+"""Headers of what holds a part of a conversation: it runs no script and fetches nothing, whatever it is."""
+PAGE = {**SAFE, "content-security-policy": f"{SAFE['content-security-policy']}; img-src data:"}
+"""Headers of a session's page, which shows pictures that are in itself."""
 
 Endpoint = Callable[[Gateway, Request], Awaitable[Response]]
 
@@ -345,8 +347,7 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
 async def _view(gateway: Gateway, request: Request) -> Response:
     async with gateway.sessions.using(await gateway.session_name(request)) as session:
         html = await page(gateway, session, request.query_params.get("leaf"))
-    policy = {"content-security-policy": f"{SAFE['content-security-policy']}; img-src data:"}
-    return Response(html, headers={**SAFE, **policy}, media_type="text/html")
+    return Response(html, headers=PAGE, media_type="text/html")
 
 
 async def _forward(gateway: Gateway, request: Request) -> Response:

@@ -6,16 +6,14 @@ ended an engine, or was never answered, is refused.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
-import orjson
 import pytest
 
+from tests.io.engines.recorded_exchanges import parameters, recorded
 from tests.io.engines.recorded_images import PAD, SMOL_PAD, medium
 from tests.io.engines.sglang.sglang_server import mocked as sglang
 from tests.io.engines.vllm.vllm_server import mocked as vllm
@@ -26,9 +24,7 @@ from tito_io.engines.sglang import requests
 from tito_io.engines.vllm import GENERATE
 
 pytestmark = pytest.mark.anyio
-FOLDER = os.environ.get("TITO_EXCHANGES")
-FILE = Path(FOLDER or "") / "vllm_images.jsonl"
-EXCHANGES = [orjson.loads(line) for line in FILE.read_bytes().splitlines()] if FOLDER else []
+EXCHANGES = recorded("vllm_images.jsonl")
 MODEL = {"id": "m", "object": "model", "root": "m", "parent": None, "max_model_len": 4096}
 BARE = "sgl_two_images"
 """SGLang does not answer this one, for lack of the tokens that the template writes around a placeholder. An
@@ -36,11 +32,9 @@ adapter cannot see that: clients send placeholders that the template wrote, and 
 ENDED_THE_ENGINE = ("f_modality_audio", "nocache_features_hash_only_seen", "api2_features_hash_only")
 
 
-def recorded(holds: Callable[[dict[str, Any]], Any]) -> list[Any]:
-    """Return exchanges as parameters; where there are none, one that is skipped."""
-    skip = pytest.mark.skip(reason="needs recorded exchanges: name their folder with TITO_EXCHANGES")
-    found = [pytest.param(one, id=one["name"]) for one in EXCHANGES if holds(one)]
-    return found or [pytest.param({}, id="none", marks=skip)]
+def those(holds: Callable[[dict[str, Any]], Any]) -> list[Any]:
+    """Return the exchanges for which something holds, as parameters."""
+    return parameters(one for one in EXCHANGES if holds(one))
 
 
 def prompt_of(exchange: dict[str, Any]) -> tuple[list[int], list[PromptMedium]]:
@@ -68,7 +62,7 @@ def fits(exchange: dict[str, Any]) -> bool:
     return len(media) == ids.count(media[0].place.collapsed[0])
 
 
-@pytest.mark.parametrize("exchange", recorded(lambda one: (one["request"] or {}).get("content_parts")))
+@pytest.mark.parametrize("exchange", those(lambda one: (one["request"] or {}).get("content_parts")))
 async def test_a_prompt_for_vllm_is_sent_as_recorded_or_refused(exchange: dict[str, Any]) -> None:
     ids, media = prompt_of(exchange)
     answer = httpx2.Response(exchange["status"], json=exchange["response"])
@@ -93,7 +87,7 @@ async def test_a_prompt_for_vllm_is_sent_as_recorded_or_refused(exchange: dict[s
     assert "features" not in body
 
 
-@pytest.mark.parametrize("exchange", recorded(lambda one: one["name"] in ENDED_THE_ENGINE))
+@pytest.mark.parametrize("exchange", those(lambda one: one["name"] in ENDED_THE_ENGINE))
 def test_what_ended_vllm_had_features_which_are_never_sent(exchange: dict[str, Any]) -> None:
     """That they are not sent is seen in the test above, for every prompt."""
     assert exchange["status"] == 500
@@ -103,7 +97,7 @@ def test_what_ended_vllm_had_features_which_are_never_sent(exchange: dict[str, A
 
 @pytest.mark.parametrize(
     "exchange",
-    recorded(lambda one: one["path"] == "/generate" and one["status"] == 0 and one["name"] != BARE),
+    those(lambda one: one["path"] == "/generate" and one["status"] == 0 and one["name"] != BARE),
 )
 async def test_what_sglang_never_answers_is_refused(exchange: dict[str, Any]) -> None:
     engine, mock = sglang({}, vocab_size=5000)
@@ -113,7 +107,7 @@ async def test_what_sglang_never_answers_is_refused(exchange: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     "exchange",
-    recorded(
+    those(
         lambda one: (
             one["path"] == "/generate" and one["status"] == 200 and (one["request"] or {}).get("image_data")
         )

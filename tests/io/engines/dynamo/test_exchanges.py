@@ -6,16 +6,14 @@ They lie outside the project: the environment variable TITO_EXCHANGES names the 
 
 from __future__ import annotations
 
-import gzip
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import httpx2
 import orjson
 import pytest
 
+from tests.io.engines.recorded_exchanges import parameters, recorded
 from tito_core import InputError
 from tito_io.engines.dynamo import CHAT, COMPLETIONS, Dynamo, DynamoNotice
 from tito_io.engines.protocol import (
@@ -32,26 +30,14 @@ from tito_io.engines.protocol import (
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = os.environ.get("TITO_EXCHANGES")
 CARD = {"id": "m", "context_window": 0}
 STREAM = "text/event-stream"
-
-
-def recorded() -> list[dict[str, Any]]:
-    """Return the exchanges of the two routes that were answered at all."""
-    files = sorted(Path(FOLDER).glob("dynamo-*.jsonl.gz")) if FOLDER else []
-    lines = [line for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
-    found = map(orjson.loads, lines)
-    return [one for one in found if one["path"] in (CHAT, COMPLETIONS) and one["status"] not in (None, 405)]
-
-
-EXCHANGES = recorded()
-
-
-def parameters(found: Iterable[dict[str, Any]]) -> list[Any]:
-    """Return exchanges as parameters; where there are none, one that is skipped."""
-    skip = pytest.mark.skip(reason="needs recorded exchanges: name their folder with TITO_EXCHANGES")
-    return [pytest.param(one, id=one["name"]) for one in found] or [pytest.param({}, id="none", marks=skip)]
+EXCHANGES = [
+    one
+    for one in recorded("dynamo-*.jsonl.gz")
+    if one["path"] in (CHAT, COMPLETIONS) and one["status"] not in (None, 405)
+]
+"""Those of the two routes that were answered at all."""
 
 
 def _request(one: Mapping[str, Any]) -> Mapping[str, Any]:

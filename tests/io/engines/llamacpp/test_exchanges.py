@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.io.engines.llamacpp.recorded import EXCHANGES, Exchange, replayed
+from tests.io.engines.recorded_exchanges import recorded
 from tito_io.engines.llamacpp.requests import COMPLETION
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = os.environ.get("TITO_EXCHANGES")
-
-
-def recorded() -> Iterator[tuple[str, Exchange]]:
-    """Yield the exchanges by their names."""
-    yield from EXCHANGES.items()
-    file = Path(FOLDER, "llamacpp.jsonl") if FOLDER else None
-    for line in file.read_bytes().splitlines() if file and file.exists() else ():
-        one = orjson.loads(line)
-        yield one["name"], one
+ALL = [*EXCHANGES.items(), *((one["name"], one) for one in recorded("llamacpp.jsonl"))]
 
 
 def _could_be_ours(one: Exchange) -> bool:
@@ -38,7 +26,7 @@ def _could_be_ours(one: Exchange) -> bool:
     return flat and bool(whole) and not request.get("stream") and not request.get("post_sampling_probs")
 
 
-OURS = {name: one for name, one in recorded() if one["status"] == 200 and _could_be_ours(one)}
+OURS = {name: one for name, one in ALL if one["status"] == 200 and _could_be_ours(one)}
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -49,8 +37,8 @@ async def test_an_answer_is_read(name: str) -> None:
     turns = (reply, *reply.siblings)
     assert [list(turn.completion_ids) for turn in turns] == [answer["tokens"] for answer in answers]
     for turn, answer in zip(turns, answers, strict=True):
-        told = [
+        reported = [
             entry["logprob"] for entry in answer.get("completion_probabilities", ()) if entry["top_logprobs"]
         ]
         assert len(turn.logprobs or ()) == len(turn.completion_ids)
-        assert {value for value in turn.logprobs or () if value is not None} <= set(told)
+        assert {value for value in turn.logprobs or () if value is not None} <= set(reported)

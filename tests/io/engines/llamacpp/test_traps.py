@@ -44,8 +44,10 @@ async def test_llamacpp_trap_01_a_watched_turn_is_not_streamed() -> None:
     assert server.requests[0]["stream"] is False
     assert [(delta.ids, delta.text) for delta in seen] == [(EMOJI, "a🦜b🦜")]
     assert (reply.completion_ids, seen[0].logprobs) == (EMOJI, reply.logprobs)
-    told = [line for line in EXCHANGES["cmpl.emoji_stream"]["response"].splitlines() if '"tokens":[' in line]
-    assert sum('"tokens":[]' not in line for line in told) == 5
+    events = [
+        line for line in EXCHANGES["cmpl.emoji_stream"]["response"].splitlines() if '"tokens":[' in line
+    ]
+    assert sum('"tokens":[]' not in line for line in events) == 5
 
 
 async def test_llamacpp_trap_02_an_id_inside_a_character_has_no_log_probability() -> None:
@@ -136,7 +138,7 @@ async def test_llamacpp_trap_10_a_build_that_loses_turns_is_named() -> None:
 
 
 async def test_llamacpp_trap_12_messages_are_never_rendered_by_the_server() -> None:
-    """It continues a last assistant message, after an empty `<think>` that nobody wrote."""
+    """It continues a last assistant message, and puts an empty `<think>` of its own before it."""
     assert EXCHANGES["tmpl.prefill"]["response"]["prompt"].endswith("<think>\n\n</think>\n\nHel")
     history = [*HELLO, {"role": "assistant", "content": "Hel"}]
     ids = family().ids(history, add_generation_prompt=True)

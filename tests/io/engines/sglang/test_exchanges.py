@@ -6,15 +6,13 @@ They lie outside the project: the environment variable TITO_EXCHANGES names the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import httpx2
-import orjson
 import pytest
 
+from tests.io.engines.recorded_exchanges import parameters, recorded
 from tests.io.engines.sglang.sglang_server import complained, mocked, stream
 from tito_io.engines.protocol import (
     EngineError,
@@ -32,28 +30,19 @@ from tito_io.engines.sglang.requests import CHAT, COMPLETIONS, GENERATE
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = os.environ.get("TITO_EXCHANGES")
 ROUTES = {GENERATE: "generate", CHAT: "chat", COMPLETIONS: "completions"}
 DONE = "[DONE]"
 UNASKED = ("batch", "logprob_start_len0", "text_and_ids")
 """What the adapter never asks for."""
 
 
-def recorded() -> list[dict[str, Any]]:
-    """Return the exchanges that were answered."""
-    files = sorted(Path(FOLDER).glob("sglang-*.jsonl")) if FOLDER else []
-    found = [orjson.loads(line) for file in files for line in file.read_bytes().splitlines()]
-    return [one for one in found if isinstance(one["status"], int)]
-
-
-EXCHANGES = recorded()
+EXCHANGES = [one for one in recorded("sglang-*.jsonl") if isinstance(one["status"], int)]
+"""Those that were answered."""
 
 
 def those(wanted: Callable[[dict[str, Any]], bool]) -> list[Any]:
-    """Return exchanges as parameters; where there are none, one that is skipped."""
-    skip = pytest.mark.skip(reason="needs recorded exchanges: name their folder with TITO_EXCHANGES")
-    found = [pytest.param(one, id=one["name"]) for one in EXCHANGES if wanted(one)]
-    return found or [pytest.param({}, id="none", marks=skip)]
+    """Return the exchanges that are wanted, as parameters."""
+    return parameters(one for one in EXCHANGES if wanted(one))
 
 
 def _turn(exchange: Mapping[str, Any]) -> bool:

@@ -6,14 +6,12 @@ of the same form.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import httpx2
-import orjson
 import pytest
 
+from tests.io.engines.recorded_exchanges import parameters, recorded
 from tests.io.engines.recorded_images import medium
 from tests.io.engines.vllm.vllm_server import mocked
 from tito_core import InputError
@@ -30,11 +28,7 @@ from tito_io.engines.vllm.routes import Notice
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = os.environ.get("TITO_EXCHANGES")
-FILE = Path(FOLDER or "") / "vllm_033.jsonl"
-RECORDED = {}
-if FOLDER and FILE.exists():
-    RECORDED = {one["name"]: one for one in map(orjson.loads, FILE.read_bytes().splitlines())}
+RECORDED = {one["name"]: one for one in recorded("vllm_033.jsonl")}
 CARD = {"id": "tiny-vl", "max_model_len": 2048, "parent": None}
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 CALL = {"id": "c-1", "type": "function", "function": {"name": "search", "arguments": '{"q": "uto"}'}}
@@ -175,15 +169,14 @@ async def test_hidden_reasoning_takes_the_ids_with_it() -> None:
 # The recorded exchanges.
 
 
-def recorded(*names: str) -> list[Any]:
-    skip = pytest.mark.skip(reason="needs vllm_033.jsonl: name its folder with TITO_EXCHANGES")
-    known = [pytest.param(RECORDED[name], id=name) for name in names if name in RECORDED]
-    return known or [pytest.param({}, id="none", marks=skip)]
+def named(*names: str) -> list[Any]:
+    """Return the exchanges of these names, as parameters."""
+    return parameters(RECORDED[name] for name in names if name in RECORDED)
 
 
 @pytest.mark.parametrize(
     "exchange",
-    recorded(
+    named(
         "generate_derender",
         "generate_derender_tool_call",
         "generate_derender_tool_call_no_reasoning_gate",
@@ -204,7 +197,7 @@ async def test_a_real_answer_is_read(exchange: dict[str, Any]) -> None:
     assert sent.keys() <= request["parse_context"].keys() | {"parallel_tool_calls", "include_reasoning"}
 
 
-@pytest.mark.parametrize("exchange", recorded("generate_derender_reasoning_hidden"))
+@pytest.mark.parametrize("exchange", named("generate_derender_reasoning_hidden"))
 async def test_a_real_answer_without_ids_is_an_error(exchange: dict[str, Any]) -> None:
     engine, _ = server(exchange["response"])
     with pytest.raises(InvalidReplyError, match="token_ids"):
@@ -213,7 +206,7 @@ async def test_a_real_answer_without_ids_is_an_error(exchange: dict[str, Any]) -
 
 @pytest.mark.parametrize(
     "exchange",
-    recorded(
+    named(
         "generate_derender_without_context",
         "generate_derender_stream",
         "generate_derender_unknown_context_key",
@@ -225,7 +218,7 @@ async def test_a_real_refusal_is_the_requests_error(exchange: dict[str, Any]) ->
         await engine.from_ids(exchange["request"]["token_ids"], Sampling(max_tokens=6))
 
 
-@pytest.mark.parametrize("exchange", recorded("completions_return_weight_versions"))
+@pytest.mark.parametrize("exchange", named("completions_return_weight_versions"))
 async def test_completions_tell_weight_versions(exchange: dict[str, Any]) -> None:
     request, response = exchange["request"], exchange["response"]
     known = {COMPLETIONS: response, "/v1/models": {"data": [CARD]}}
@@ -236,7 +229,7 @@ async def test_completions_tell_weight_versions(exchange: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    "exchange", recorded("chat_return_weight_versions", "chat_return_weight_versions_stream")
+    "exchange", named("chat_return_weight_versions", "chat_return_weight_versions_stream")
 )
 async def test_chats_tell_weight_versions(exchange: dict[str, Any]) -> None:
     request, response = exchange["request"], exchange["response"]

@@ -6,15 +6,14 @@ They lie outside the project: the environment variable TITO_EXCHANGES names the 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import httpx2
 import orjson
 import pytest
 
+from tests.io.engines.recorded_exchanges import parameters, recorded
 from tests.io.engines.vllm.vllm_server import mocked
 from tito_io.engines.protocol import (
     Delta,
@@ -31,7 +30,6 @@ from tito_io.engines.vllm import CHAT, COMPLETIONS, GENERATE, TOKENS
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = os.environ.get("TITO_EXCHANGES")
 CARD = {"id": "m", "max_model_len": 2048, "parent": None}
 ROUTES = {CHAT: "chat", COMPLETIONS: "completions", GENERATE: "generate", TOKENS: "tokens"}
 ANSWERED, REFUSED = "answered", "refused"
@@ -46,13 +44,7 @@ EMPTY = ("flags.processed_logprobs.eos_bias",)
 """With a reasoning parser, a turn of nothing but its end has neither content nor reasoning."""
 
 
-def recorded() -> list[dict[str, Any]]:
-    """Return the exchanges."""
-    files = sorted(Path(FOLDER).glob("vllm-*.jsonl")) if FOLDER else []
-    return [orjson.loads(line) for file in files for line in file.read_bytes().splitlines()]
-
-
-EXCHANGES = recorded()
+EXCHANGES = recorded("vllm-*.jsonl")
 
 
 def named(kind: str) -> list[Any]:
@@ -64,12 +56,6 @@ def named(kind: str) -> list[Any]:
         and (one["status"] == 200) == (kind == ANSWERED)
         and not any(word in one["name"] for word in UNASKED)
     )
-
-
-def parameters(found: Iterable[dict[str, Any]]) -> list[Any]:
-    """Return exchanges as parameters; where there are none, one that is skipped."""
-    skip = pytest.mark.skip(reason="needs recorded exchanges: name their folder with TITO_EXCHANGES")
-    return [pytest.param(one, id=one["name"]) for one in found] or [pytest.param({}, id="none", marks=skip)]
 
 
 def _renders(exchange: Mapping[str, Any]) -> bool:
