@@ -14,12 +14,12 @@ from .bridge import Bridge, Extension
 # Errors, by whose fault they are.
 from .errors import InputError, TemplateRefused, TitoError, TokenizeError
 from .ids import Ids
-from .key import render_key
 from .ledger import Ledger, Origin, Span
 
 # Stitching, in one call or in two halves.
 from .locate import Located, locate
 from .message import Message, Messages
+from .normalization.key import render_key
 from .normalization.receipts import Forgiveness
 
 # Choices.

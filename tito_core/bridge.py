@@ -13,7 +13,7 @@ from .ids import Ids, checked
 from .join import NextPrompt, SampledIds, join
 from .ledger import Ledger, Origin
 from .locate import strayed, turn_after
-from .media import NO_MEDIA, Media, MediaRange, PlaceholderIds, Placeholders, media_runs
+from .media.ranges import NO_MEDIA, Media, MediaRange, PlaceholderIds, Placeholders, media_runs
 from .message import LISTENED_TO, Message, Messages, called_ids, copied, is_multimodal, message_copy
 from .normalization.clean import flattened
 from .normalization.media import Medium, media_of
@@ -44,7 +44,7 @@ class Extension(NextPrompt):
         generation_prompt: How many ids at the end are the generation prompt.
         ledger: Who wrote each id. Given ids count as `Origin.PROMPT` unless `sampled` was given.
         media: Where media stand in the ids, those of the new messages last.
-        unexpanded: How many media of the new messages are placeholders still (see `tito_core.expansion`).
+        unexpanded: How many media of the new messages are still placeholders (see `media.expansion`).
         spans: For each new message its positions in `added`; a refusal that says why they are unknown, or
             None if the bridge was made with `spans=False`.
     """
@@ -240,10 +240,10 @@ class _EndOfTurn:
         if sampled is not None and (type(sampled) is not int or not 0 <= sampled <= len(end.ids)):
             raise InputError(f"sampled is {sampled!r:.60}: give how many of {len(end.ids)} ids were sampled")
         require(end.ledger, (Ledger, type(None)), "ledger", "the ledger of the extension before, or None")
-        if end.ledger is not None and len(end.ledger) != len(end.ids) - (sampled or 0):
+        if end.ledger is not None and end.ledger.length != len(end.ids) - (sampled or 0):
             prompt = len(end.ids) - (sampled or 0)
             raise InputError(
-                f"ledger covers {len(end.ledger)} ids, the prompt has {prompt}: give `sampled`, too"
+                f"ledger covers {end.ledger.length} ids, the prompt has {prompt}: give `sampled`, too"
             )
         return end
 

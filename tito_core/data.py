@@ -22,7 +22,7 @@ from .delta import StepDelta, deltas, joined
 from .errors import InputError
 from .ids import Ids, checked
 from .ledger import Ledger, Origin
-from .media import Media, MediaRange
+from .media.ranges import Media, MediaRange
 from .message import Messages
 from .normalization.receipts import Forgiveness
 from .step import Step

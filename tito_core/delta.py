@@ -16,7 +16,7 @@ import attrs
 from .errors import InputError
 from .ids import PACKED, Ids
 from .ledger import Ledger
-from .media import NO_MEDIA, Media
+from .media.ranges import NO_MEDIA, Media
 from .message import Messages
 from .shared import Chain
 from .step import Step

@@ -10,7 +10,7 @@ import attrs
 from .errors import InputError
 from .ids import PACKED, Ids
 from .ledger import Ledger, Origin
-from .media import NO_MEDIA, Media, Placeholders, media_runs
+from .media.ranges import NO_MEDIA, Media, Placeholders, media_runs
 from .policy import OddStop, Policy, Truncated
 from .refusal import Reason, Refusal
 from .seams.prove import Proof
@@ -78,7 +78,7 @@ def require_expanded(prompt: NextPrompt) -> None:
     if prompt.unexpanded:
         raise InputError(
             f"{prompt.unexpanded} media are placeholders still: give what the engine saw to "
-            "`tito_core.expansion.echoed`, and go on with the prompt that it returns"
+            "`tito_core.media.expansion.echoed`, and go on with the prompt that it returns"
         )
 
 
@@ -103,7 +103,7 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
     close = added[: max(closed - written, 0)]
     before = sampled.prompt_ledger
     if replaced is not None and not sampled.count:
-        before = Ledger.prompt(ids.length)
+        before = Ledger.of(media_runs(Origin.PROMPT, 0, ids.length, sampled.media))
     prompt = min(proof.generation_prompt, len(added) - len(close))
     whole = ids.then(array(PACKED, added))
     if sampled.placeholders is not None and sampled.placeholders.spans(whole, ids.length):

@@ -12,7 +12,7 @@ from .checks import require
 from .errors import InputError
 from .ids import Ids
 from .match import NOTHING, Forgiven, PromptMatcher
-from .media import Media, PlaceholderIds, Placeholders
+from .media.ranges import Media, PlaceholderIds, Placeholders
 from .message import Message, Messages, called_ids, copied
 from .normalization.clean import flattened
 from .normalization.media import Medium, media_of

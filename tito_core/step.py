@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from math import isnan
 from typing import Any, TypeVar
 
@@ -12,9 +13,9 @@ from .checks import is_a
 from .errors import InputError
 from .ids import Ids
 from .ledger import Ledger, Origin
-from .media import NO_MEDIA, Media, MediaRange, media_runs
+from .media.ranges import NO_MEDIA, Media, MediaRange, media_runs
 from .message import Message, Messages
-from .normalization.media import media_of
+from .normalization.media import each_medium
 from .shared import Shared
 
 T = TypeVar("T")
@@ -104,7 +105,8 @@ class Step:
                 f"media[{len(media) - 1}] ends at {media[-1].stop}, prompt_ids has {len(self.prompt_ids)}"
             )
         # What media share with an earlier step was checked there.
-        shown = media_of(self.prompt if media.parent is None else self.prompt.part) if media else ()
+        messages = self.prompt if media.parent is None else self.prompt.part
+        shown = tuple(islice(each_medium(messages), len(media)))  # no further: later messages may be many
         first = max(len(media) - len(shown), 0)
         for place, (one, medium) in enumerate(zip(media[first:], shown, strict=False), first):
             if medium.identity not in (None, one.identity) or medium.modality != one.modality:
@@ -140,8 +142,9 @@ class Step:
 
     @prompt_ledger.validator
     def _count_ledger(self, _: Any, ledger: Ledger) -> None:
-        if len(ledger) != len(self.prompt_ids):
-            raise InputError(f"prompt_ledger covers {len(ledger)} ids, prompt_ids has {len(self.prompt_ids)}")
+        length = ledger.length  # `len` fails for more than 63 bits
+        if length != len(self.prompt_ids):
+            raise InputError(f"prompt_ledger covers {length} ids, prompt_ids has {len(self.prompt_ids)}")
 
     @property
     def ledger(self) -> Ledger:

@@ -9,7 +9,7 @@ import attrs
 from .ids import Ids, checked
 from .join import NextPrompt, SampledIds, join, require_expanded
 from .locate import Located, locate
-from .media import PlaceholderIds
+from .media.ranges import PlaceholderIds
 from .message import Message, Messages
 from .normalization.receipts import Forgiveness
 from .policy import STRICT, Policy
@@ -33,7 +33,7 @@ class Stitched(NextPrompt):
         generation_prompt: How many ids at the end are the generation prompt.
         ledger: Who wrote each id.
         media: Where media stand in the ids, those of the new messages last.
-        unexpanded: How many media of the new messages are placeholders still (see `tito_core.expansion`).
+        unexpanded: How many media of the new messages are still placeholders (see `media.expansion`).
         step: The step that the prompt continues.
         forgiven: Differences between the step's messages and the prompt's that did not count.
         environment: The prompt's messages after the step.

@@ -1,4 +1,7 @@
-"""A toy model with images: its template writes one placeholder for each, and its engine expands that."""
+"""A toy model with images: its template writes one placeholder for each, and its engine expands that.
+
+Other templates of it number images, count them, or take only lists of parts.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tito_core import Message, Step
-from tito_core.expansion import expand
-from tito_core.media import MediaRange
+from tito_core import Message, Step, TemplateRefused
+from tito_core.media.expansion import expand
+from tito_core.media.ranges import MediaRange
 
 START, PAD, END, OPEN, CLOSE = 300, 301, 302, 303, 304
 MARKS = {"<vision>": START, "<pad>": PAD, "</vision>": END, "<turn>": OPEN, "</turn>": CLOSE}
@@ -47,6 +50,21 @@ def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> lis
 def numbering(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     """Render with numbered images, and encode."""
     return encode(text_of(messages, numbered=True) + "<turn>assistant\n" * add_generation_prompt)
+
+
+def in_lists(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Render as `tokenize` does, and take only lists of parts."""
+    if any(isinstance(message.get("content"), str) for message in messages):
+        raise TemplateRefused("a content is a list of parts")
+    return tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+
+def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Render as `tokenize` does; after a message that asks how many, say how many images stand before it."""
+    count = text_of(messages).count("<pad>")
+    last = written(messages[-1].get("content"), str)
+    note = f"<turn>system\n{count}</turn>\n" * ("many" in last)
+    return encode(text_of(messages) + note + "<turn>assistant\n" * add_generation_prompt)
 
 
 def image(key: str) -> dict[str, str]:

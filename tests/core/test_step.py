@@ -81,6 +81,7 @@ def made(**wrong: Any) -> Step:
         ({"logprobs": [0.0, "b"]}, r"logprobs\[1\] is 'b'"),
         ({"logprobs": "ab"}, "logprobs must be a list of numbers, not str"),
         ({"prompt_ledger": Ledger.prompt(3)}, "prompt_ledger covers 3 ids, prompt_ids has 2"),
+        ({"prompt_ledger": Ledger.prompt(1 << 63)}, "prompt_ledger covers 9223372036854775808 ids"),
     ],
 )
 def test_a_step_names_what_is_wrong_with_it(wrong: dict[str, Any], words: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Policy, Refusal, Step, Truncated, try_stitch
-from tito_core.expansion import collapse
+from tito_core.media.expansion import collapse
 from tito_io.families import Family, TokenizerFamily
 from tito_io.families.chat_tokenizer import one_list
 

@@ -8,7 +8,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.pictures import CLOSE, OPEN, PAD, PLACEHOLDERS, ranges_of, showing, tokenize
+from tests.core.pictures import (
+    CLOSE,
+    OPEN,
+    PAD,
+    PLACEHOLDERS,
+    counting,
+    first_step,
+    in_lists,
+    numbering,
+    ranges_of,
+    showing,
+    tokenize,
+)
 from tests.profiles import tries
 from tito_core import (
     Bridge,
@@ -17,18 +29,23 @@ from tito_core import (
     Refusal,
     Step,
     Stitched,
+    TokenizeFn,
     Trajectory,
     suffix_ids,
     try_stitch,
 )
-from tito_core.expansion import collapse, echoed, expand, to_send
-from tito_core.media import MediaRange
+from tito_core.media.expansion import collapse, echoed, expand, to_send
+from tito_core.media.ranges import MediaRange
 from tito_core.normalization.media import media_of
+from tito_core.seams.growing import GrowingProfile
+from tito_core.seams.probe import probe
 
 SUFFIX = suffix_ids(tokenize)
+TEMPLATES: tuple[TokenizeFn, ...] = (tokenize, numbering, counting, in_lists)
+KNOWN: dict[TokenizeFn, GrowingProfile] = {one: GrowingProfile(probe(one)) for one in TEMPLATES}
 SIZES = {"cat": 1, "dog": 3, "cow": 3}
 """Images, and how many ids an engine makes of each."""
-TEXTS = st.sampled_from(("?", "And this?", "<vision>", "", "</turn>", "<pad>"))
+TEXTS = st.sampled_from(("?", "How many?", "And this?", "<vision>", "", "</turn>", "<pad>"))
 NEW = st.builds(
     lambda role, text, keys: showing(text, *keys, role=role),
     st.sampled_from(("user", "tool")),
@@ -79,6 +96,10 @@ def test_a_conversation_with_images_keeps_every_id(talk: list[tuple[dict[str, An
             ledger = {}
         else:
             found = try_stitch(steps, messages, SUFFIX, tokenize, media=PLACEHOLDERS)
+            assert (
+                try_stitch(steps, messages, SUFFIX, tokenize, media=PLACEHOLDERS, profile=KNOWN[tokenize])
+                == found
+            )
             stray = right.count(PAD) != len(keys)
             if isinstance(found, Refusal):
                 assert stray, found
@@ -104,6 +125,28 @@ def test_a_conversation_with_images_keeps_every_id(talk: list[tuple[dict[str, An
         )
         assert sum(step.ledger.mask()) == len(sampled[-1]) + sum(map(len, sampled[:-1]))
         steps, messages = steps.append(step), [*messages, answer]
+
+
+@given(
+    st.sampled_from(TEMPLATES),
+    st.lists(st.sampled_from(sorted(SIZES)), max_size=3),
+    st.lists(NEW, min_size=1, max_size=2),
+)
+@tries(2)
+def test_a_profile_says_of_images_what_a_fresh_proof_says(
+    template: TokenizeFn, before: list[str], new: list[dict[str, Any]]
+) -> None:
+    step = first_step(showing("What is it?", *before), keys=before)
+    prompt = [*step.messages, *new]
+    fresh = try_stitch([step], prompt, SUFFIX, template, media=PLACEHOLDERS)
+    known = try_stitch([step], prompt, SUFFIX, template, media=PLACEHOLDERS, profile=KNOWN[template])
+    if isinstance(known, Stitched):
+        in_parts = [*step.prompt, showing("Seen.", role="assistant"), *new]
+        real = template(in_parts, add_generation_prompt=True)
+        assert tuple(real[-len(known.added) :]) == known.added
+    # Only the real history says which number an image has: a proof in short ones is refused.
+    if isinstance(fresh, Stitched) or (isinstance(known, Stitched) and template is not numbering):
+        assert known == fresh
 
 
 def agrees_with_bridge(step: Step, found: Stitched, new: Message) -> None:

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import attrs
 
-from ..media import MediaRange
+from ..media.ranges import MediaRange
 
 
 class Cause(Enum):

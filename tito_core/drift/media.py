@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..media import MediaRange
+from ..media.ranges import MediaRange
 from .diff import Hunk, Packed
 from .numbered import NumberedMedia
 

@@ -15,7 +15,7 @@ import attrs
 
 from ..errors import TemplateRefused
 from ..ids import Ids
-from ..media import MediaRange, places
+from ..media.ranges import MediaRange, places
 from ..message import Message
 from ..normalization.clean import lengthened
 from ..normalization.media import Medium, asked, media_of

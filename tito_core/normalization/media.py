@@ -55,7 +55,12 @@ def media_of(messages: Iterable[Message]) -> tuple[Medium, ...]:
             details=(('detail', 'low'),)),
      Medium(modality='image', identity='cat', details=()))
     """
-    return tuple(medium_of(part) for message in messages for part in media_in(message))
+    return tuple(each_medium(messages))
+
+
+def each_medium(messages: Iterable[Message]) -> Iterator[Medium]:
+    """Yield the media of messages, in their order."""
+    return (medium_of(part) for message in messages for part in media_in(message))
 
 
 def medium_of(part: Mapping[str, Any]) -> Medium:

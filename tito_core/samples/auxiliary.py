@@ -6,7 +6,7 @@ call and that no call continues, where other calls of the rollout have tools.
 
 from __future__ import annotations
 
-from ..key import render_key
+from ..normalization.key import render_key
 from .forest import Forest
 from .node import EdgeKind, Node
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 
 from ..ids import PACKED, Ids
-from ..media import Media, MediaRange
+from ..media.ranges import Media, MediaRange
 
 HIGHEST = 2**32 - 1
 """Tags are counted from here downwards; no vocabulary is so large."""

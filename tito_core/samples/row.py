@@ -11,7 +11,7 @@ import attrs
 
 from ..ids import PACKED, Ids
 from ..ledger import Origin
-from ..media import MediaRange
+from ..media.ranges import MediaRange
 from .call import Ending, StoredCall, weight_runs
 from .experts import MissingRow, RowExperts, merge_experts
 

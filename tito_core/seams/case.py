@@ -15,6 +15,7 @@ import attrs
 
 from ..normalization.canonical import REASONING
 from ..normalization.clean import flattened
+from ..normalization.media import MODALITIES
 from .prove import SampledTurn
 from .stand_in import WRITTEN, calls_of
 
@@ -24,20 +25,44 @@ WORD = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 NAMED = ("user", "tool", "system", "developer")
 """Roles of the message before a turn that has a name. Agents put system messages after tool results."""
 FOLLOWING = ("user", "tool", "system", "developer", "assistant")
+CONTENTS = ("text", "empty", "null", "absent")
+"""Contents that turns of one kind may have."""
 KEYS = frozenset(("role", "content", "tool_call_id", "name"))
 MANY = "+"
+MOST_PARTS = 8
+"""Parts of a content that has a name at most."""
 
 
 def _content(message: Plain) -> str | None:
-    """Return `text`, `empty`, `null` or `absent`; None for any other content."""
+    """Return `text`, `empty`, `null` or `absent`, or what each part of a list is; None for any other content.
+
+    >>> _content({"content": [{"type": "image"}, {"type": "text", "text": "Whose cat is it?"}]})
+    '[image.text]'
+    """
     if "content" not in message:
         return "absent"
     content = message["content"]
     if content is None:
         return "null"
+    if isinstance(content, list):
+        return _parts(content)
     if not isinstance(content, str):
         return None
     return "text" if content.strip() else "empty" if not content else None
+
+
+def _parts(content: list[Any]) -> str | None:
+    names = list(map(_part, content[: MOST_PARTS + 1]))
+    return f"[{'.'.join(map(str, names))}]" if 0 < len(names) <= MOST_PARTS and None not in names else None
+
+
+def _part(part: Any) -> str | None:
+    """Return the kind of a part that says nothing beside a text, or is a bare medium."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in MODALITIES and len(part) == 1:
+        return str(kind)
+    text = part.get("text") if kind == "text" and len(part) == 2 else None  # noqa: PLR2004  # type and text
+    return "text" if isinstance(text, str) and text.strip() else None
 
 
 @attrs.frozen(kw_only=True)
@@ -49,24 +74,26 @@ class TurnKind:
         reasoning: Whether it has reasoning.
         calls: How many tool calls it has, 2 for more than one.
         content: `text`, `empty`, `null` or `absent`; without calls always `text`, as in its stand-in.
+        media: What the conversation may show before the turn and after it, such as `("image",)`.
     """
 
     before: str
     reasoning: bool
     calls: int
     content: str
+    media: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, turn: Plain, before: str) -> Self | None:
+    def of(cls, turn: Plain, before: str, media: tuple[str, ...] = ()) -> Self | None:
         """Return the kind of `turn` after a message of role `before`, None if it has no name.
 
         >>> TurnKind.of({"role": "assistant", "content": "hi"}, "user")
-        TurnKind(before='user', reasoning=False, calls=0, content='text')
+        TurnKind(before='user', reasoning=False, calls=0, content='text', media=())
         >>> TurnKind.of({"role": "assistant", "content": "hi", "audio": {"id": "a"}}, "user") is None
         True
         """
         calls, content = calls_of(turn), _content(turn)
-        if content is None or before not in NAMED or any(map(turn.get, turn.keys() - WRITTEN)):
+        if content not in CONTENTS or before not in NAMED or any(map(turn.get, turn.keys() - WRITTEN)):
             return None
         if calls != (turn.get("tool_calls") or []) or not all(map(_is_usual, calls)):
             return None
@@ -75,6 +102,7 @@ class TurnKind:
             reasoning=any(map(turn.get, REASONING)),
             calls=min(len(calls), 2),
             content=content if calls else "text",
+            media=media,
         )
 
     @property
@@ -82,6 +110,7 @@ class TurnKind:
         """Its name in tables."""
         words = ("reasoning", "")[not self.reasoning], ("plain", "a call", "calls")[self.calls]
         named = " and ".join(filter(None, words)) if self.calls else words[0] or words[1]
+        named += ", with media" * bool(self.media)
         return named if self.before == "user" else f"{named}, in a tool loop"
 
 
@@ -96,7 +125,7 @@ def _is_usual(call: Plain) -> bool:
 
 def case_of(turn: SampledTurn, environment: Sequence[Plain]) -> tuple[TurnKind, tuple[str, ...]] | None:
     """Return the kind of `turn` and the shape of the `environment` after it, None if either has no name."""
-    kind = TurnKind.of(turn.message, turn.after)
+    kind = TurnKind.of(turn.message, turn.after, turn.modalities)
     shape = None if kind is None else shape_of(flattened(environment), turn.message)
     return None if kind is None or shape is None else (kind, shape)
 
@@ -123,11 +152,14 @@ def shape_of(environment: Sequence[Plain], turn: Plain) -> tuple[str, ...] | Non
 
 
 def _shape(message: Plain) -> str | None:
-    """Return the shape of one message: its role, `:empty` and `:named`; None for any other message."""
+    """Return the shape of one message: its role, its content unless that is a text, and `:named`.
+
+    Any other message has none.
+    """
     content, role = _content(message), message["role"]
-    if role not in FOLLOWING or not message.keys() <= KEYS or content not in {"text", "empty"}:
+    if role not in FOLLOWING or not message.keys() <= KEYS or content in {None, "null", "absent"}:
         return None
     named = message.get("name") is not None
     if role != "tool" and (named or "tool_call_id" in message):
         return None
-    return f"{role}{':empty' * (content == 'empty')}{':named' * named}"
+    return f"{role}{f':{content}' * (content != 'text')}{':named' * named}"

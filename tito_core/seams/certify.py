@@ -7,6 +7,7 @@ tail is the certificate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -17,7 +18,7 @@ from ..questions import Question, Questions, ask, relayed
 from ..refusal import Reason, Refusal
 from .case import TurnKind
 from .profile import Case, Mode, Recipe, recognize
-from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, show_questions
+from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, first_taken, show_questions
 from .sample import sample_environment, sample_turn
 from .seam import OTHER, SHORT, common_prefix
 from .stand_in import Context, TurnForm, akin_histories, contexts, forms
@@ -27,6 +28,8 @@ NAMES = (("find", "find"), ("get_weather", "lookup"))
 """Names of the calls in each sample."""
 SAMPLES = ((2, "Well"), (3, "Take 12 of them"))
 """For each sample, how many neighbours stand for many, and the text of the new messages."""
+MANY_SHOWN = 3
+"""Media in the first message of a history that shows many."""
 OPENING: Plain = {"role": "system", "content": "Answer in one line."}
 ASKED: Plain = {"role": "user", "content": "How many?"}
 
@@ -56,7 +59,8 @@ def certify_questions(
     close it.
     """
     counter = RenderCount()
-    case = yield from relayed(_certified(CaseToShow(kind, shape, suffix, tuple(stop_ids))), counter.count)
+    wanted = CaseToShow(kind, shape, suffix, tuple(stop_ids))
+    case = yield from relayed(_certified(wanted), counter.count)
     return attrs.evolve(case, renders=counter.renders)
 
 
@@ -82,7 +86,8 @@ class CaseToShow:
                 stop=None,
                 stops=self.stop_ids,
             )
-            yield CaseSample(turn, sample_environment(self.shape, message, many, words))
+            environment = sample_environment(self.shape, message, many, words)
+            yield CaseSample(turn, environment, self.kind.media)
 
     def refused(self, refusal: Refusal) -> Case:
         """Return the case as refused."""
@@ -97,13 +102,21 @@ class CaseSample:
 
     turn: SampledTurn
     environment: Environment
+    media: tuple[str, ...] = ()
 
     @property
     def histories(self) -> tuple[Context, ...]:
-        """The short histories in which the tail must be the same."""
+        """The short histories without media in which the tail must be the same."""
         pasts = contexts(self.turn.after)
         akin = akin_histories(self.turn.after, self.turn.history)
         return (*pasts.likely, *pasts.unlike, *pasts.looped, *akin)
+
+    @property
+    def showing(self) -> tuple[Sequence[Context], ...]:
+        """Groups of histories with media that must give the same tail: of each the first that is taken."""
+        pasts = contexts(self.turn.after)
+        groups = [pasts.showing((modality,)) for modality in self.media]
+        return (*groups, pasts.showing(self.media, MANY_SHOWN)) if groups else ()
 
 
 def _certified(wanted: CaseToShow) -> Questions[Case]:
@@ -173,6 +186,11 @@ def _free(sample: CaseSample) -> Questions[list[Shown] | Refusal]:
             return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
         agreed += 1
         unlike += [pasts.unlike.index(history)] if history in pasts.unlike else []
+    for histories in sample.showing:
+        taken = yield from first_taken(proof.located, histories)
+        if taken is None or not proof.ends(taken):
+            return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
+        agreed += 1
     if not unlike:
         return UNTAKEN
     for place, history in enumerate(akin_histories(sample.turn.after, sample.turn.history)):
@@ -199,7 +217,7 @@ def _whole(sample: CaseSample) -> Questions[list[Shown] | Refusal]:
 
 def _written(sample: CaseSample, form: TurnForm) -> Questions[list[Shown] | Refusal]:
     found = []
-    for history in sample.histories:
+    for history in chain(sample.histories, *sample.showing):
         proof = yield from show_questions(sample.turn, sample.environment, (history,), (form,))
         if isinstance(proof, Refusal) and proof.reason is Reason.TEMPLATE_REFUSED:
             continue

@@ -71,7 +71,8 @@ class GrowingProfile:
                 break
             case = self.profile.case(*name)
             if case is None:
-                case = yield from for_certificate(certify_questions(*name, self.suffix, self.stop_ids))
+                asking = self.profile.asked(certify_questions(*name, self.suffix, self.stop_ids))
+                case = yield from for_certificate(asking)
                 self.profile = self.profile.then(case)
             if case.reason not in RETRIED:
                 break

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from ..errors import TemplateRefused
-from ..media import MediaRange, Placeholders
+from ..media.ranges import MediaRange, Placeholders
 from ..message import is_media
 from ..normalization.media import Medium
 from ..questions import Questions, ask, in_parts, relayed

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import attrs
+
 from ..ids import checked
-from ..questions import Questions, TokenizeFn, answer
-from .case import TurnKind
+from ..questions import Questions, TokenizeFn, answer, in_parts, relayed
+from .case import CONTENTS, TurnKind
 from .facts import facts_questions
 from .profile import Profile
 from .prove import BEFORE
-from .suffix import as_taken, close_questions
+from .suffix import Form, close_questions, form_questions
 
 AFTER_ANSWER = (("user",), ("user+",), ("system",), ("system", "user"), ("assistant", "user"))
 AFTER_CALL = (("tool",), ("tool", "user"), ("tool", "system"))
 AFTER_CALLS = (("tool+",), ("tool+", "user"), ("tool",))
-CONTENTS = ("text", "empty", "null", "absent")
 
 
 def kinds() -> Iterator[tuple[TurnKind, tuple[str, ...]]]:
@@ -50,9 +51,16 @@ def probe(tokenize_fn: TokenizeFn, stop_ids: Sequence[int] = ()) -> Profile:
 def probe_questions(stop_ids: Sequence[int] = ()) -> Questions[Profile]:
     """Ask for a profile without cases. `stop_ids` are those of `probe`."""
     stops = checked(stop_ids, "stop_ids")  # before anything is asked
-    return (yield from as_taken(_profile(stops)))
+    form = yield from form_questions()
+    profile = yield from _bare_profile(form, stops)
+    return attrs.evolve(profile, facts=(yield from relayed(facts_questions(profile.suffix), form)))
 
 
-def _profile(stops: tuple[int, ...]) -> Questions[Profile]:
-    suffix = yield from close_questions()
-    return Profile(suffix=suffix, stop_ids=stops, facts=(yield from facts_questions(suffix)))
+def bare_profile_questions(stop_ids: Sequence[int] = ()) -> Questions[Profile]:
+    """Ask for a profile that knows how turns are closed, and nothing else."""
+    return (yield from _bare_profile((yield from form_questions()), checked(stop_ids, "stop_ids")))
+
+
+def _bare_profile(form: Form, stops: tuple[int, ...]) -> Questions[Profile]:
+    suffix = yield from relayed(close_questions(), form)
+    return Profile(suffix=suffix, stop_ids=stops, parts=form is in_parts)

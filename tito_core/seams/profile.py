@@ -15,7 +15,7 @@ import attrs
 from ..errors import InputError, TemplateRefused
 from ..ids import checked
 from ..normalization.clean import lengthened, readings, says
-from ..questions import Questions, ask
+from ..questions import Questions, T, ask, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
 from .prove import (
@@ -164,6 +164,7 @@ class Profile:
         suffix: The ids that close an assistant turn.
         stop_ids: The ids that end a turn, from the model's generation config.
         key: What it was rendered with (see `render_key`). With a key, it serves prompts of that key only.
+        parts: Whether the template is asked with every text as a list of one part.
         facts: What else the template does.
         cases: The certified cases.
         known: The cases by kind and shape; made from `cases`.
@@ -179,6 +180,7 @@ class Profile:
     suffix: tuple[int, ...] = attrs.field(converter=_suffix)
     stop_ids: tuple[int, ...] = attrs.field(default=(), converter=_stop_ids)
     key: str | None = None
+    parts: bool = False
     facts: Facts = attrs.field(factory=Facts)
     cases: tuple[Case, ...] = attrs.field(default=(), validator=_unique)
     known: Mapping[tuple[TurnKind, tuple[str, ...]], Case] = attrs.field(init=False, eq=False, repr=False)
@@ -199,6 +201,14 @@ class Profile:
 
     def known_tail_questions(self, turn: SampledTurn, environment: Environment) -> Questions[Proof | None]:
         """Ask for the tail after `turn` if its case is known, and return None if it must be proven."""
+        proof = yield from self.asked(self._known_tail(turn, environment))
+        return attrs.evolve(proof, parts=True) if proof and self.parts else proof
+
+    def asked(self, questions: Questions[T]) -> Questions[T]:
+        """Ask `questions` in the form that the template takes."""
+        return (yield from relayed(questions, in_parts) if self.parts else questions)
+
+    def _known_tail(self, turn: SampledTurn, environment: Environment) -> Questions[Proof | None]:
         for reading in readings(environment):
             name = case_of(turn, reading)
             case = None if name is None else self.case(*name)
@@ -256,7 +266,7 @@ def _depends_on_nothing_else(turn: SampledTurn, proof: Proof, recipe: Recipe) ->
         count = len(located.environment)
         environment = lengthened(located.environment, range(count), graded=True)
         longer = attrs.evolve(located, environment=environment)
-        ids = yield from first_taken(longer, next(turn.histories())[max(recipe.unlike, 0) :])
+        ids = yield from first_taken(longer, turn.unlike[max(recipe.unlike, 0) :])
         rest = None if ids is None else after(recipe.mark, ids)
         if rest is not None and grown(located.seam.tail, rest, count):
             return True

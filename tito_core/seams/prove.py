@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from ..errors import TemplateRefused
-from ..media import MediaRange, Placeholders
+from ..media.ranges import MediaRange, Placeholders
 from ..message import Message, texts_in
 from ..normalization.clean import clean, lengthened, readings
 from ..normalization.media import Medium
@@ -97,6 +97,19 @@ class SampledTurn:
         return self.after in OF_SYSTEM and next((one for one in before if one not in OF_SYSTEM), "") == "tool"
 
     @property
+    def modalities(self) -> tuple[str, ...]:
+        """What the conversation may show, before the turn or after."""
+        return tuple(modality for modality, _ in self.placeholders.runs) if self.placeholders else ()
+
+    @property
+    def unlike(self) -> Sequence[Context]:
+        """Histories without a text of the likely ones; with as many media as the real one may have."""
+        pasts = contexts(self.after, switched=self.switched)
+        if not self.modalities:
+            return pasts.unlike
+        return pasts.showing(self.modalities, min(max(self.shown, 1), MOST_SHOWN))
+
+    @property
     def likely(self) -> Sequence[Context]:
         """The shortest histories that the turn may stand in."""
         opened = bool(self.history) and self.history[0]["role"] != "user"
@@ -118,9 +131,9 @@ class SampledTurn:
             yield contexts(self.after, call_ids, switched=self.switched, words=ON).unlike
         if self.reused:
             yield contexts(self.after, (*call_ids, *self.reused), switched=self.switched).unlike
-        for modality, _ in self.placeholders.runs if self.placeholders else ():
+        for modality in self.modalities:
             pasts = contexts(self.after, call_ids, switched=self.switched)
-            yield pasts.showing(modality)
+            yield pasts.showing((modality,))
             if self.shown:
                 yield pasts.showing_many(modality, min(self.shown, MOST_SHOWN))
         if self.history_known:
@@ -301,19 +314,17 @@ def first_taken(
 def swallowed_questions(located: LocatedTurn) -> Questions[Refusal | None]:
     """Refuse if the text of a new message leaves no trace after the turn.
 
-    A template may drop it, or collect such texts in front of the conversation. All messages are lengthened
-    at once, each by another number of words; they are tried one by one only if that adds more or fewer ids
-    than the first message's share suggests.
+    A template may drop it, or collect such texts in front of the conversation. All messages without calls are
+    lengthened at once, each by another number of words; they are tried one by one only if that adds more or
+    fewer ids than the first one's share suggests. Calls are lengthened in other words, which have no share.
     """
-    count = len(located.environment)
-    added = yield from _added(located, range(count))
-    one = added
-    if count > 1:
-        one = yield from _added(located, range(1))
-    if one and added == one * count * (count + 1) // 2:
-        return None
-    for position in range(count):
-        if (yield from _added(located, (position,))) == 0:
+    alike = {i: i + 1 for i, message in enumerate(located.environment) if not calls_of(message)}
+    added = yield from _added(located, alike)
+    first = next(iter(alike), 0)
+    one = (yield from _added(located, (first,))) if len(alike) > 1 else added
+    shown = alike if one and added and added * alike[first] == one * sum(alike.values()) else {}
+    for position in range(len(located.environment)):
+        if position not in shown and (yield from _added(located, (position,))) == 0:
             return _unfollowed(located.environment[position])
     return None
 
@@ -404,10 +415,10 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     closed = _suffixes(tail, turn, call)
     inside = {i + j for i in closed for j in range(1, size)}
     cuts = {Cut(i, size) for i in closed if i not in inside}
-    stopped = _stops(tail, turn.suffix, call, turn.stop)
+    stopped = _stops(tail, turn, call, turn.stop)
     cuts |= {cut for cut in stopped if cut.place not in {*closed, *inside}}
     if not cuts:
-        cuts = {cut for stop in turn.stops for cut in _stops(tail, turn.suffix, call, stop)}
+        cuts = {cut for stop in turn.stops for cut in _stops(tail, turn, call, stop)}
     if not cuts:
         always = yield from _always_written(located, call.text)
         # Of stops alone the only one counts: an id of a call may spell another.
@@ -514,16 +525,19 @@ def _suffixes(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list
     return found if set(turn.stops).isdisjoint(turn.suffix) else found[:1]
 
 
-def _stops(tail: tuple[int, ...], suffix: tuple[int, ...], call: CallClose, stop: int | None) -> list[Cut]:
+def _stops(tail: tuple[int, ...], turn: SampledTurn, call: CallClose, stop: int | None) -> list[Cut]:
     """Return where a `stop` closes the call, or opens what follows.
 
-    It closes the call if it is the last id before anything follows, and occurs once. It opens what follows
-    if nothing is left of the call. Anywhere else it belongs to the call: the turn broke off in the middle.
+    It closes the call if it is the last id before anything follows, and occurs once. Where stops are known it
+    must be one: any other id there may be the call's own last one, after which the turn was cut. It opens
+    what follows if nothing is left of the call. Anywhere else it belongs to the call: the turn broke off in
+    the middle.
     What is not shared with the call alone is another message's, which may end with the same stop.
     """
-    end = max(call.end, 0)
+    end, suffix = max(call.end, 0), turn.suffix
     if stop is None or (suffix and tail[end : end + len(suffix)] == suffix):
         return []
-    if end <= call.shared and tail[max(end - 1, 0) : end] == (stop,) and tail[:end].count(stop) == 1:
+    known = stop in turn.stops or not turn.stops
+    if known and end <= call.shared and tail[:end].count(stop) == 1 and tail.index(stop) == end - 1:
         return [Cut(end - 1, 1)]
     return [Cut(end, 0)] if call.shared == call.end and tail[end : end + 1] == (stop,) else []

@@ -10,6 +10,8 @@ from .case import MANY, TurnKind
 from .stand_in import calls_of
 
 Plain = dict[str, Any]
+NAMED = "named"
+"""The mark of a tool result with the tool's name."""
 
 
 def sample_turn(kind: TurnKind, names: Sequence[str]) -> Plain:
@@ -45,9 +47,22 @@ def sample_environment(shape: Sequence[str], turn: Plain, many: int, words: str)
 
 def _message(name: str, calls: Iterator[Plain], text: str) -> Plain:
     role, *marks = name.split(":")
-    message: Plain = {"role": role, "content": "" if "empty" in marks else text}
+    content = next((mark for mark in marks if mark != NAMED), "text")
+    message: Plain = {"role": role, "content": _content(content, text)}
     if role == "tool":
         call = next(calls)
         message["tool_call_id"] = call["id"]
-        message |= {"name": call["function"]["name"]} if "named" in marks else {}
+        message |= {"name": call["function"]["name"]} if NAMED in marks else {}
     return message
+
+
+def _content(name: str, text: str) -> Any:
+    """Return a content of a name that says `text`.
+
+    >>> _content("[image.text]", "Well.")
+    [{'type': 'image'}, {'type': 'text', 'text': 'Well.'}]
+    """
+    if name in {"text", "empty"}:
+        return text if name == "text" else ""
+    kinds = name[1:-1].split(".")
+    return [{"type": kind, "text": text} if kind == "text" else {"type": kind} for kind in kinds]

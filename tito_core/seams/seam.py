@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from ..media import places
+from ..media.ranges import places
 from ..message import Message
 from ..questions import Questions, ask
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from itertools import repeat
 from typing import Any
 
 import attrs
@@ -79,20 +80,20 @@ class Contexts:
         """The rich histories with other words, so that they share no text with the likely ones."""
         return tuple(map(_reworded, self.rich))
 
-    def showing(self, modality: str) -> tuple[Context, ...]:
-        """Return the unlike histories with a medium in every user message and tool result.
+    def showing(self, modalities: Sequence[str], first: int = 1) -> tuple[Context, ...]:
+        """Return the unlike histories with media in every user message and tool result, `first` in the first.
 
         Those with media in user messages alone come after them: some templates take none in tool results.
         """
         return tuple(
-            tuple(_showing(message, modality) if message["role"] in roles else message for message in one)
+            _showing(one, modalities, [first, *repeat(1, len(one))], roles)
             for roles in (("user", "tool"), ("user",))
             for one in self.unlike
         )
 
     def showing_many(self, modality: str, count: int) -> tuple[Context, ...]:
         """Return the unlike histories with `count` media in all: a template may leave some out."""
-        return tuple(_opened_by(one, modality, count) for one in self.unlike)
+        return tuple(_showing(one, (modality,), [count], ("user",)) for one in self.unlike)
 
 
 def contexts(
@@ -171,15 +172,22 @@ def _reworded(context: Context) -> Context:
     )
 
 
-def _showing(message: Plain, modality: str, count: int = 1) -> Plain:
-    media = [{"type": modality}] * count
-    return {**message, "content": [*media, {"type": "text", "text": message["content"]}]}
+def _showing(
+    history: Context, modalities: Sequence[str], counts: Sequence[int], roles: Sequence[str]
+) -> Context:
+    """Return a history with so many media of each modality in its first messages of these roles."""
+    shown = iter(counts)
+    return tuple(
+        _with_media(message, modalities, next(shown, 0)) if message["role"] in roles else message
+        for message in history
+    )
 
 
-def _opened_by(history: Context, modality: str, count: int) -> Context:
-    """Return a history in which the first user message shows `count` media."""
-    first = next(place for place, message in enumerate(history) if message["role"] == "user")
-    return (*history[:first], _showing(history[first], modality, count), *history[first + 1 :])
+def _with_media(message: Plain, modalities: Sequence[str], count: int) -> Plain:
+    media = [{"type": name} for name in modalities] * count
+    return (
+        {**message, "content": [*media, {"type": "text", "text": message["content"]}]} if media else message
+    )
 
 
 def _switching(message: Plain, words: str) -> Plain:

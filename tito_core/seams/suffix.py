@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import attrs
 
 from ..errors import InputError, TemplateRefused
@@ -9,6 +12,8 @@ from ..questions import Question, Questions, T, TokenizeFn, answer, ask, in_part
 from .seam import common_prefix, seam_questions
 from .stand_in import SYSTEM, USER, TurnForm
 
+Form: TypeAlias = Callable[[Question], Question]
+"""How a question is changed so that the template takes it."""
 ANSWER_FORM = TurnForm({"role": "assistant"})
 
 
@@ -37,11 +42,21 @@ def suffix_questions() -> Questions[tuple[int, ...]]:
 
 
 def as_taken(questions: Questions[T]) -> Questions[T]:
-    """Ask `questions` with texts; if the template does not take them so, after a system text, or in parts."""
-    if (yield from takes_texts_questions()):
-        return (yield from questions)
-    after_system = yield from relayed(takes_texts_questions(), opened)
-    return (yield from relayed(questions, opened if after_system else in_parts))
+    """Ask `questions` in the form that the template takes (see `form_questions`)."""
+    return (yield from relayed(questions, (yield from form_questions())))
+
+
+def form_questions() -> Questions[Form]:
+    """Ask how texts must be written: as they are, else after a system text, else as lists of one part."""
+    for form in (as_is, opened):
+        if (yield from relayed(takes_texts_questions(), form)):
+            return form
+    return in_parts
+
+
+def as_is(question: Question) -> Question:
+    """Return `question`."""
+    return question
 
 
 def opened(question: Question) -> Question:

@@ -51,17 +51,13 @@ def tail_questions(
     suffix: tuple[int, ...],
     profile: ProfileLike | None = None,
 ) -> Questions[Proof | Refusal]:
-    """Ask for the tail after `turn`: as a profile that knows the case does, else until it is proven.
-
-    No case is known with media before the turn or after it.
-    """
+    """Ask for the tail after `turn`: as a profile that knows the case does, else until it is proven."""
+    proof: Proof | Refusal | None = None
     if profile is not None:
         turn = attrs.evolve(turn, stops=(*turn.stops, *profile.stop_ids))
-        shown = turn.placeholders is not None
-        known = None if shown else (yield from profile.known_tail_questions(turn, environment))
-        if known is not None:
-            return known
-    proof = yield from prove_questions(attrs.evolve(turn, suffix=suffix), environment)
+        proof = yield from profile.known_tail_questions(turn, environment)
+    if proof is None:
+        proof = yield from prove_questions(attrs.evolve(turn, suffix=suffix), environment)
     if turn.placeholders is None or isinstance(proof, Refusal):
         return proof
     return (yield from placed_questions(proof, turn.media, turn.placeholders))

@@ -13,12 +13,12 @@ from typing import Any, Generic, Self, TypeVar
 import attrs
 
 from tito_core import InputError, Reason, Refusal
-from tito_core.expansion import expand, expanded
 from tito_core.join import NextPrompt
-from tito_core.media import MediaRange, Placeholders
+from tito_core.media.expansion import expand, expanded
+from tito_core.media.ranges import MediaRange, Placeholders
+from tito_core.media.wider_ranges import widened, wider_ranges
 from tito_core.message import is_media
 from tito_core.normalization.media import Medium
-from tito_io.wider_ranges import widened, wider_ranges
 
 from .chat_tokenizer import ChatTokenizer, one_list
 

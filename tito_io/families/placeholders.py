@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tito_core import TemplateRefused, TokenizeFn
-from tito_core.media import places
+from tito_core.media.ranges import places
 
 IMAGE = {"type": "image"}
 TEXT = {"type": "text", "text": "What is it?"}

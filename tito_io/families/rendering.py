@@ -14,10 +14,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from attrs import define, evolve, field, frozen
 
 import tito_core
-from tito_core import Bridge, InputError, Policy, TokenizeFn, render_key, suffix_ids
-from tito_core.media import PlaceholderIds, Placeholders
+from tito_core import Bridge, InputError, Policy, TokenizeFn, answer, render_key, suffix_ids
+from tito_core.media.ranges import PlaceholderIds, Placeholders
 from tito_core.policy import STRICT
-from tito_core.seams.probe import probe
+from tito_core.seams.probe import bare_profile_questions, probe
 from tito_core.seams.profile import VERSION, Profile
 
 from .clock_use import Moment
@@ -138,7 +138,7 @@ class Rendering(Generic[F]):
         return self._stored("profile", lambda: probe(self.tokenize_fn, self.stop_ids))
 
     def _load_grown(self) -> StoredProfile:
-        return self._stored("grown", lambda: Profile(suffix=self.suffix(), stop_ids=self.stop_ids))
+        return self._stored("grown", lambda: answer(bare_profile_questions(self.stop_ids), self.tokenize_fn))
 
     def _stored(self, what: str, make: Callable[[], Profile]) -> StoredProfile:
         """Return a profile from its file; `make` it and write the file if that is missing."""

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from tito_core import InputError, Reason, Refusal
 from tito_core.ids import checked
-from tito_core.media import Placeholders
+from tito_core.media.ranges import Placeholders
 from tito_core.normalization.media import asked, media_of
 from tito_core.seams.placeholders import unplaced
 

@@ -10,7 +10,7 @@ import attrs
 from tests.core.drift.conversations import END, Family, assistant, causes_of, user
 from tito_core import Message, Step, TemplateRefused
 from tito_core.drift import Audited, Break, Cause, audit
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_core.samples import Forest, StoredCall
 from tito_core.testing.toys.local import CHATML
 

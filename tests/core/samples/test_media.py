@@ -7,7 +7,7 @@ import pytest
 
 from tests.core.pictures import PAD, first_step, showing
 from tito_core import Step
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_core.samples import Cut, Forest, SampleOptions, StoredCall, make_rows
 from tito_core.samples.whole_row import row_of
 

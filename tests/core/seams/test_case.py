@@ -89,6 +89,7 @@ def test_a_usual_name_is_words() -> None:
         assert TurnKind.of(assistant(tool_calls=[call(name, name)]), "user") is not None
 
 
+IMAGE, TEXT = {"type": "image"}, {"type": "text", "text": "x"}
 CALLING = assistant(tool_calls=[call("a"), call("b")])
 
 
@@ -107,6 +108,10 @@ CALLING = assistant(tool_calls=[call("a"), call("b")])
         ([result("a"), result("b"), user()], ("tool+", "user")),
         ([result("a", name="f"), result("b")], ("tool:named", "tool")),
         ([result("a", content="", name="f")], ("tool:empty:named",)),
+        ([user([IMAGE, TEXT])], ("user:[image.text]",)),
+        ([user([TEXT]), user([TEXT, TEXT]), user([TEXT, TEXT])], ("user:[text]", "user:[text.text]+")),
+        ([result("a", content=[TEXT, IMAGE, IMAGE], name="f")], ("tool:[text.image.image]:named",)),
+        ([user([{"type": "video"}] * 8)], (f"user:[{'.'.join(['video'] * 8)}]",)),
         ([], ()),
     ],
 )
@@ -118,7 +123,12 @@ def test_an_environment_has_a_shape(environment: list[Plain], shape: tuple[str, 
     "environment",
     [
         [{"role": "critic", "content": "x"}],
-        [user([{"type": "text", "text": "x"}])],
+        [user([IMAGE] * 9)],
+        [user([{"type": "text", "text": " "}, IMAGE])],
+        [user([{**TEXT, "cache": 1}, IMAGE])],
+        [user([{"type": "image", "image": "cat.png"}])],
+        [user([{"type": "file"}])],
+        [user(["x", IMAGE])],
         [user(None)],
         [{"role": "user"}],
         [user(" ")],

@@ -9,7 +9,18 @@ import attrs
 import pytest
 
 from tests.core import example
-from tito_core import Message, Stitched, answer, stitch_questions
+from tests.core.pictures import PLACEHOLDERS, counting, first_step, in_lists, numbering, showing, tokenize
+from tito_core import (
+    Message,
+    Refusal,
+    Step,
+    Stitched,
+    TokenizeFn,
+    answer,
+    stitch_questions,
+    suffix_ids,
+    try_stitch,
+)
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
@@ -20,6 +31,8 @@ from tito_core.testing.toys import TOYS
 
 SUFFIX = (example.CLOSE,)
 BY_NAME = {toy.name: toy for toy in TOYS}
+LONGEST = 8
+"""Messages of a short history, a turn and what follows it."""
 ASKED = SampledTurn(message=example.assistant(), stop=None, history=(example.user(),))
 
 
@@ -147,3 +160,58 @@ def test_a_profile_that_grows_changes_no_answer(name: str) -> None:
                 not isinstance(found, Stitched)
                 or toy.tokenizer.decode(found.added) in toy.page(prompt, add_generation_prompt=True).text
             )
+
+
+@pytest.mark.parametrize("template", [tokenize, in_lists])
+@pytest.mark.parametrize("shown", [0, 1, 3])
+@pytest.mark.parametrize(("new", "questions"), [([], 2), (["cat"], 3), (["cat", "dog"], 4)])
+def test_a_known_case_with_images_is_asked_about_twice_and_once_for_each_new_one(
+    template: TokenizeFn, shown: int, new: list[str], questions: int
+) -> None:
+    step = first_step(showing("What is it?", *["cow"] * shown), keys=["cow"] * shown)
+    prompt, growing = [*step.messages, showing("And this?", *new)], GrowingProfile(probe(template))
+    assert len(asked_with(growing, step, prompt, template)) > questions
+    again = asked_with(growing, step, prompt, template)
+    assert len(again) == questions
+    assert all(len(messages) <= LONGEST for messages in again)
+
+
+def test_images_that_a_template_numbers_are_asked_about_in_the_whole_conversation() -> None:
+    step = first_step(showing("What is it?", "cow", "cow"), keys=["cow", "cow"])
+    prompt, growing = [*step.messages, showing("And this?", "cat")], GrowingProfile(probe(numbering))
+    found = try_stitch([step], prompt, suffix_ids(numbering), numbering, media=PLACEHOLDERS, profile=growing)
+    assert isinstance(found, Stitched)
+    assert [case.mode for case in growing.profile.cases] == [Mode.HISTORY]
+    assert bytes(index for index in found.added if index < 256).count(b"Picture 3: ") == 1
+
+
+def test_words_that_make_a_template_count_images_are_seen_in_a_history_that_shows_some() -> None:
+    step, growing = first_step(showing("Hello")), GrowingProfile(probe(counting))
+    found = [
+        try_stitch(
+            [step],
+            [*step.messages, showing(text, "cat")],
+            suffix_ids(counting),
+            counting,
+            media=PLACEHOLDERS,
+            profile=growing,
+        )
+        for text in ("And this?", "How many?")
+    ]
+    assert [type(one) for one in found] == [Stitched, Refusal]
+
+
+def asked_with(
+    growing: GrowingProfile, step: Step, prompt: list[Message], template: TokenizeFn
+) -> list[Sequence[Message]]:
+    """Return the conversations that the template is asked about for the next prompt."""
+    asked: list[Sequence[Message]] = []
+
+    def recording(messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+        asked.append(messages)
+        return template(messages, add_generation_prompt=add_generation_prompt)
+
+    suffix = suffix_ids(template)
+    found = try_stitch([step], prompt, suffix, recording, media=PLACEHOLDERS, profile=growing)
+    assert isinstance(found, Stitched)
+    return asked

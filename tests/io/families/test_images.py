@@ -26,11 +26,11 @@ from tito_core import (
     Stitched,
     try_stitch,
 )
-from tito_core.expansion import to_send
-from tito_core.media import MediaRange
+from tito_core.media.expansion import to_send
+from tito_core.media.ranges import MediaRange
+from tito_core.media.wider_ranges import wider_ranges
 from tito_io.families import Family, TokenizerFamily
 from tito_io.families.images import ExpandedPrompt, WithImages
-from tito_io.wider_ranges import wider_ranges
 
 ALL = tuple(SHAPES)
 LATER = ("third turn", "two in one", "same twice", "after a cut turn", "after reasoning")

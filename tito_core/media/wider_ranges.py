@@ -13,13 +13,12 @@ from typing import TypeVar
 
 import attrs
 
-from tito_core import Origin
-from tito_core.bridge import Extension
-from tito_core.expansion import first_media, first_runs
-from tito_core.join import NextPrompt
-from tito_core.ledger import Run
-from tito_core.media import MediaRange
-from tito_core.seams.spans import MessageSpan
+from ..bridge import Extension
+from ..join import NextPrompt
+from ..ledger import Origin, Run
+from ..seams.spans import MessageSpan
+from .expansion import first_media, first_runs
+from .ranges import MediaRange
 
 P = TypeVar("P", bound=NextPrompt)
 

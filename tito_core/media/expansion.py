@@ -12,14 +12,14 @@ from typing import TypeVar, cast
 
 import attrs
 
-from .bridge import Extension
-from .checks import require
-from .errors import InputError
-from .ids import PACKED, Ids, checked
-from .join import NextPrompt
-from .ledger import Ledger, Origin, Run
-from .media import Media, MediaRange
-from .seams.spans import MessageSpan
+from ..bridge import Extension
+from ..checks import require
+from ..errors import InputError
+from ..ids import PACKED, Ids, checked
+from ..join import NextPrompt
+from ..ledger import Ledger, Origin, Run
+from ..seams.spans import MessageSpan
+from .ranges import Media, MediaRange
 
 P = TypeVar("P", bound=NextPrompt)
 

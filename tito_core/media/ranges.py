@@ -12,12 +12,12 @@ from typing import Self, TypeAlias
 
 import attrs
 
-from .checks import is_a, require, short_repr
-from .errors import InputError
-from .ids import Ids, checked
-from .ledger import Origin, Run
-from .normalization.media import MODALITIES
-from .shared import Shared
+from ..checks import is_a, require, short_repr
+from ..errors import InputError
+from ..ids import Ids, checked
+from ..ledger import Origin, Run
+from ..normalization.media import MODALITIES
+from ..shared import Shared
 
 
 def _ids(ids: Sequence[int]) -> tuple[int, ...]:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, encode, image, showing, text_of, tokenize
 from tito_core import InputError, Message, Origin, Reason, Refusal, Stitched, TemplateRefused, try_stitch
-from tito_core.expansion import echoed, expand, to_send
-from tito_core.first_prompt import FirstPrompt, first_prompt
-from tito_core.media import MediaRange
+from tito_core.media.expansion import echoed, expand, to_send
+from tito_core.media.first_prompt import FirstPrompt, first_prompt
+from tito_core.media.ranges import MediaRange
 from tito_core.seams.suffix import suffix_ids
 
 SYSTEM = {"role": "system", "content": "Look."}

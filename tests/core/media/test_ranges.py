@@ -28,7 +28,9 @@ from tito_core import (
     Ids,
     InputError,
     Message,
+    OddStop,
     Origin,
+    Policy,
     Reason,
     Refusal,
     Step,
@@ -37,9 +39,9 @@ from tito_core import (
     try_stitch,
 )
 from tito_core.data import from_data, to_data
-from tito_core.expansion import collapse, echoed, expand, pieces_in, to_send
-from tito_core.expansion import expanded as expanded_prompt
-from tito_core.media import Media, MediaRange, Placeholders
+from tito_core.media.expansion import collapse, echoed, expand, pieces_in, to_send
+from tito_core.media.expansion import expanded as expanded_prompt
+from tito_core.media.ranges import Media, MediaRange, Placeholders
 from tito_core.trajectory import Trajectory
 
 SUFFIX = suffix_ids(tokenize)
@@ -564,3 +566,15 @@ def test_a_placeholder_that_leaves_its_range_stands_for_no_medium() -> None:
     assert placeholders is not None
     assert placeholders.stray(Ids.of([7, 8, 7, 8, 9]), Media.of([cat(0, 3, (7, 8))])) == 2
     assert placeholders.stray(Ids.of([7, 8, 7, 8, 9]), Media.of([cat(0, 4, (7, 8))])) is None
+
+
+def test_a_replaced_stop_leaves_images_in_the_ledger() -> None:
+    """Also where the caller does not say how many ids were sampled."""
+    step = first_step(showing("?", "cat"), keys=["cat"])
+    bridge = Bridge(tokenize, [CLOSE, 600], policy=Policy(odd_stop=OddStop.REPLACE), media=PLACEHOLDERS)
+    odd = [*step.ids[:-1], 600]
+    found = bridge.extend(odd, [{"role": "user", "content": "b"}], media=step.media)
+    assert isinstance(found, Extension)
+    assert found.replaced_stop == 600
+    shown = [place for place, origin in enumerate(found.ledger) if origin is Origin.MEDIA]
+    assert shown == list(range(step.media[0].offset, step.media[0].stop))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_core.expansion import collapse, expand
-from tito_core.media import MediaRange
-from tito_io.wider_ranges import ranges_seen
+from tito_core.media.expansion import collapse, expand
+from tito_core.media.ranges import MediaRange
+from tito_core.media.wider_ranges import ranges_seen
 
 PAD = 7
 

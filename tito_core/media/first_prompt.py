@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 import attrs
 
-from .errors import InputError, TemplateRefused
-from .ids import Ids
-from .join import NextPrompt, require_expanded
-from .ledger import Ledger, Origin
-from .media import NO_MEDIA, PlaceholderIds, Placeholders, media_runs
-from .message import Message, Messages
-from .normalization.clean import Plain, clean, lengthened
-from .normalization.media import Medium, media_of
-from .questions import Questions, TokenizeFn, answer, ask
-from .refusal import Reason, Refusal
-from .seams.placeholders import NOT_ITS_OWN, differing, is_alone, ranges_at, replaced, unplaced
-from .step import Step
+from ..errors import InputError, TemplateRefused
+from ..ids import Ids
+from ..join import NextPrompt, require_expanded
+from ..ledger import Ledger, Origin
+from ..message import Message, Messages
+from ..normalization.clean import Plain, clean, lengthened
+from ..normalization.media import Medium, media_of
+from ..questions import Questions, TokenizeFn, answer, ask
+from ..refusal import Reason, Refusal
+from ..seams.placeholders import NOT_ITS_OWN, differing, is_alone, ranges_at, replaced, unplaced
+from ..step import Step
+from .ranges import NO_MEDIA, PlaceholderIds, Placeholders, media_runs
 
 AMBIGUOUS = Refusal(
     Reason.UNPROVEN_TAIL, "the template writes a content that is a text otherwise than a list of that text"

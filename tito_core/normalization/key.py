@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .checks import require, short_repr
-from .errors import InputError
-from .message import copied
+from ..checks import require, short_repr
+from ..errors import InputError
+from ..message import copied
 
 
 def render_key(

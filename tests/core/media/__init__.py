@@ -1,0 +1,1 @@
+"""Tests of media in token ids."""

@@ -1,0 +1,1 @@
+"""Images and other media in token ids: their ranges, their placeholders, and what engines make of those."""
