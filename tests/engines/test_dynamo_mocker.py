@@ -89,7 +89,7 @@ def prompt(family: Family) -> list[int]:
 
 async def test_the_frontend_is_what_it_says(dynamo_mocker: Deployment, family: Family) -> None:
     async with Dynamo(dynamo_mocker.base_url + "/v1", family=family) as engine:
-        assert await engine.models() == (ServedModel(dynamo_mocker.model, MOCKER_CONTEXT),)
+        assert await engine.models() == (ServedModel(dynamo_mocker.model, MOCKER_CONTEXT, owner="nvidia"),)
         assert await engine.limits() == ModelLimits(
             max_model_len=MOCKER_CONTEXT, vocab_size=family.vocab_size
         )

@@ -6,10 +6,11 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.engines import sglang, vllm
+from tests.engines import mlx, sglang, vllm
 from tests.engines.conftest import asked_for
 from tests.environment import Environment
 
@@ -37,10 +38,10 @@ def inside(
     )
 
 
-@pytest.mark.parametrize("name", ["vllm-llm", "vllm-async", "sglang-engine", "transformers"])
+@pytest.mark.parametrize("name", ["vllm-llm", "vllm-async", "sglang-engine", "transformers", "mlx"])
 def test_an_object_in_its_own_process(name: str, say: Callable[[str], None]) -> None:
     asked_for(name)
-    engine = sglang if name.startswith("sglang") else vllm
+    engine: Any = {"sglang-engine": sglang, "mlx": mlx}.get(name, vllm)
     found = engine.environment(say)
     # An object says itself whether its worker has a process.
     settings = {one: value for one, value in engine.SETTINGS.items() if "MULTIPROCESSING" not in one}

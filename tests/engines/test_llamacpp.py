@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 
 from benchmarks.llamacpp import ByIds, TurnCounts, converse
@@ -15,6 +17,7 @@ from tests.engines.server import Server
 from tests.engines.talk import HELLO, marker_id
 from tests.environment import Say
 from tito_core import Ids, InputError
+from tito_io.engines.constraint import Constraint
 from tito_io.engines.llamacpp import LlamaCpp, LlamaCppNotice
 from tito_io.engines.llamacpp.recovery import Recovery, whole_id
 from tito_io.engines.llamacpp.requests import COMPLETION, FIXED, NEUTRAL
@@ -32,6 +35,12 @@ from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}, "kind": {"enum": ["a", "b"]}},
+    "required": ["ok", "kind"],
+    "additionalProperties": False,
+}
 PARROT = 'root ::= "a🦜b🦜"'
 LONGEST_POLLS = 600
 """How often a server is asked whether it has noticed something, 0.05 s apart."""
@@ -132,6 +141,24 @@ async def test_missing_log_probabilities_are_recovered(llamacpp_server: Server, 
     ends = (marker_id(family, "<|im_end|>"), marker_id(family, "<|endoftext|>"))
     assert reply.stop_reason in ends
     assert reply.completion_ids[-1] == reply.stop_reason
+
+
+async def test_an_answer_keeps_to_a_json_schema(engine: LlamaCpp, family: Family) -> None:
+    closed = [*ids_of(family), *family.encode("<think>\n\n</think>\n\n")]
+    blank = [index for index in range(family.vocab_size) if not family.decode([index]).strip()]
+    never = {"logit_bias": [[index, False] for index in blank]}  # a random model writes little else in JSON
+    for seed in range(3):
+        sampling = Sampling(max_tokens=200, seed=seed, constraint=Constraint(schema=SCHEMA), extra=never)
+        reply = await engine.from_ids(closed, sampling)
+        assert set(json.loads(reply.text)) == {"ok", "kind"}
+        assert reply.finish_reason == "stop"
+        assert reply.message is not None
+        assert Constraint(schema=SCHEMA).unmet(reply.message) is None
+    with pytest.raises(UnsupportedError, match="its grammar would bind the reasoning"):
+        await engine.from_ids(ids_of(family), sampling)
+    wrong = attrs.evolve(sampling, constraint=Constraint(schema={"type": "no such type"}))
+    with pytest.raises(UnsupportedError, match="makes no grammar of it, and ignores it"):
+        await engine.from_ids(closed, wrong)
 
 
 async def test_a_stop_string_ends_the_text_and_not_the_ids(engine: LlamaCpp, family: Family) -> None:

@@ -100,7 +100,7 @@ def forced(*ids: int) -> dict[str, Any]:
 async def test_the_server_is_what_it_says(vllm_server: Server) -> None:
     async with VLLM(vllm_server.base_url + "/v1") as engine:
         assert await engine.version() == VERSION
-        assert await engine.models() == (ServedModel(vllm_server.model, 8192),)
+        assert await engine.models() == (ServedModel(vllm_server.model, 8192, owner="vllm"),)
 
 
 # Rendering.

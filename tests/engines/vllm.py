@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.environment import Environment, Say, cache, locked, run
 from tests.torchvision_operators import declare_operators
@@ -75,14 +76,23 @@ def model(found: Environment, say: Say) -> Path:
 
 
 @contextmanager
-def vllm(say: Say, log: Path, *flags: str, folder: Path | None = None) -> Iterator[Server]:
-    """Lend a running vLLM, `flags` added to its command; it serves the model in `folder`, or the tiny one."""
+def vllm(
+    say: Say,
+    log: Path,
+    *flags: str,
+    folder: Path | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Server]:
+    """Lend a running vLLM, `flags` added to its command; it serves the model in `folder`, or the tiny one.
+
+    `settings` are environment variables beside the usual ones.
+    """
     found = environment(say)
     folder = folder or model(found, say)
     port = free_port()
     command = [str(found.folder / "bin" / "vllm"), "serve", str(folder), f"--served-model-name={MODEL}"]
     command += ["--host=127.0.0.1", f"--port={port}", *FLAGS, *flags]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
-    process = started(command, {**kept, **SETTINGS, "PYTHONPATH": str(MIDDLEWARE)}, log)
+    process = started(command, {**kept, **SETTINGS, **settings, "PYTHONPATH": str(MIDDLEWARE)}, log)
     with running(Server(f"http://127.0.0.1:{port}", MODEL, folder, process, log), say) as server:
         yield server

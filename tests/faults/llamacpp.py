@@ -24,8 +24,8 @@ FAULTS = (
     LLAMACPP(
         "a watched turn is streamed",
         "engines/llamacpp/engine.py",
-        "reply = await self._send(await self._request(turn), None, COMPLETION)",
-        "reply = await self._send(await self._request(turn), watch, COMPLETION)",
+        "reply = await self._send(await self._request(turn, schema), None, COMPLETION)",
+        "reply = await self._send(await self._request(turn, schema), watch, COMPLETION)",
     ),
     LLAMACPP(
         "the server's minimum probability stays",

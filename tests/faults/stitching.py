@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 
-MEDIA = ("tests/core/test_media.py",)
+MEDIA = ("tests/core/media/test_ranges.py",)
 
 FAULTS = (
     Fault(
@@ -59,28 +59,28 @@ FAULTS = (
     ),
     Fault(
         "placeholders before what was checked are not looked for",
-        "media.py",
+        "media/ranges.py",
         "is_known = checked_ids is not None and placeholders == self and ids.extends(checked_ids)",
         "is_known = checked_ids is not None",
         MEDIA,
     ),
     Fault(
         "a placeholder that is partly inside of a medium counts as one of it",
-        "media.py",
+        "media/ranges.py",
         "self.ranges[-1].offset <= start and stop <= self.ranges[-1].stop",
         "self.ranges[-1].offset <= start",
         MEDIA,
     ),
     Fault(
         "an echo with other ids is believed",
-        "expansion.py",
+        "media/expansion.py",
         "if grown.ids != saw:",
         "if False:",
         MEDIA,
     ),
     Fault(
         "an echo with other ranges is believed",
-        "expansion.py",
+        "media/expansion.py",
         "if named is not None and moved:",
         "if False:",
         MEDIA,
@@ -94,17 +94,31 @@ FAULTS = (
     ),
     Fault(
         "a placeholder of the first prompt is taken for that of a medium which the template drops",
-        "first_prompt.py",
+        "media/first_prompt.py",
         "if not is_alone(place, len(placeholders.ids(name) or ()), found, *differing(ids, other)):",
         "if False:",
-        ("tests/core/test_first_prompt.py",),
+        ("tests/core/media/test_first_prompt.py",),
     ),
     Fault(
         "no history shows a medium",
         "seams/prove.py",
-        "for modality, _ in self.placeholders.runs if self.placeholders else ():",
-        "for modality, _ in ():",
+        "for modality in self.modalities:",
+        "for modality in ():",
         MEDIA,
+    ),
+    Fault(
+        "a known case is asked about in a history without media",
+        "seams/profile.py",
+        "first_taken(longer, turn.unlike[max(recipe.unlike, 0) :])",
+        "first_taken(longer, next(turn.histories())[max(recipe.unlike, 0) :])",
+        ("tests/core/seams/test_growing.py",),
+    ),
+    Fault(
+        "a case is certified in histories without media",
+        "seams/certify.py",
+        "for histories in sample.showing:",
+        "for histories in ():",
+        ("tests/core/seams/test_growing.py",),
     ),
     Fault(
         "an image is known by how its address is written",
@@ -307,8 +321,8 @@ FAULTS = (
     Fault(
         "no template demands a system text",
         "seams/suffix.py",
-        "opened if after_system else in_parts",
-        "in_parts",
+        "for form in (as_is, opened):",
+        "for form in (as_is,):",
     ),
     Fault(
         "of several closes of a call none counts",

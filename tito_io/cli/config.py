@@ -40,7 +40,9 @@ class ConfigFile:
             raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise click.UsageError(f"{path}: not a UTF-8 text, at byte {error.start}") from error
-        except tomllib.TOMLDecodeError as error:
+        except RecursionError as error:
+            raise click.UsageError(f"{path}: nested too deep: an option is a value or a list") from error
+        except ValueError as error:  # also of a number with more digits than Python reads
             raise click.UsageError(f"{path}: not valid TOML: {error}") from error
         config = cls(path, sections, commands, options_of)
         for name, section in sections.items():

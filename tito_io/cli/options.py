@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tito_io.engines.refused import refused_name
+
 if TYPE_CHECKING:
     from tito_io.families.family import Family
 
@@ -59,10 +61,25 @@ ENGINES: Mapping[str, str] = {
     "sglang": "SGLang's server",
     "dynamo": "NVIDIA Dynamo's frontend; needs --family",
     "llamacpp": "llama.cpp's server; needs --family or --gguf",
+    "lmdeploy": "LMDeploy's server; needs --family",
+    "tensorrt-llm": "TensorRT-LLM's server (trtllm-serve); needs --family",
     "miles": "a session server of Miles, which keeps the ids itself",
 }
 """The engines of `tito_io.engines.registry`, in words; adapters take a while to import, and --help has time
 for none."""
+
+
+class EngineName(click.Choice[str]):
+    """The name of an engine. A server that keeps no ids is refused with what it lacks."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        refused = refused_name(str(value))
+        if refused is not None:
+            self.fail(f"{refused.why}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 TRUNCATED: Mapping[str, str] = {
     "close": "the template's close, not trained on, then the new messages",
     "refuse": "a prompt that goes by messages",
@@ -144,7 +161,7 @@ max_line_option = click.option(
 )
 engine = click.option(
     "--engine",
-    type=click.Choice(list(ENGINES)),
+    type=EngineName(list(ENGINES)),
     default="embedded",
     show_default=True,
     help=f"The inference engine that samples. {choices(ENGINES)}",
@@ -182,6 +199,26 @@ seed = click.option(
     metavar="NUMBER",
     help="Seed of the sampling. The embedded engine repeats a conversation with the same seed.",
 )
+ON_ABORT = {
+    "raise": "end with an error",
+    "resume": "go on from the ids that were sampled",
+    "return": "a turn that was cut short",
+}
+"""What is done about turns that an engine aborts."""
+
+
+def on_abort(*names: str) -> Callable[[F], F]:
+    """Return `--on-abort` with these of its choices."""
+    return click.option(
+        "--on-abort",
+        type=click.Choice(names),
+        default="raise",
+        show_default=True,
+        help="What happens to a turn that the engine aborts, such as for a weight update. "
+        f"{choices({name: ON_ABORT[name] for name in names})}",
+    )
+
+
 truncated = click.option(
     "--truncated",
     type=click.Choice(list(TRUNCATED)),

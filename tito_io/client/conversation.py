@@ -21,16 +21,28 @@ from tito_core import (
     Trajectory,
     continue_questions,
     locate,
-    suffix_questions,
 )
-from tito_core.first_prompt import FirstPrompt, first_prompt_questions
-from tito_core.media import Placeholders
+from tito_core.media.first_prompt import FirstPrompt, first_prompt_questions
+from tito_core.media.ranges import Placeholders
 from tito_core.message import copied, is_multimodal
 from tito_core.recheck import recheck_questions
 from tito_core.seams.growing import GrowingProfile, for_certificate
+from tito_core.seams.probe import bare_profile_questions
 from tito_core.seams.profile import Profile
+from tito_io.engines.aborted_turns import AbortedTurns, OnAbort, as_on_abort
 from tito_io.engines.media import check_answers
-from tito_io.engines.protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, Watch
+from tito_io.engines.protocol import (
+    Engine,
+    InvalidReplyError,
+    Rendering,
+    Reply,
+    Sampling,
+    UnsupportedError,
+    Watch,
+)
+from tito_io.engines.scores import LogprobsFrom, ScoredTurns, as_logprobs_from
+from tito_io.engines.speculation import noted
+from tito_io.engines.turn_groups import TurnGroups
 
 from .certificates import KnownRendering
 from .driver import AsyncTokenizeFn, answer
@@ -103,6 +115,7 @@ class Conversation:
         tokenize_fn: Renders messages for the bridge; None: the engine renders them.
         trajectory: The steps so far.
         suffix: The ids that close a turn in the template; None until they are asked for, once.
+        parts: Whether the template takes texts as lists of one part alone; asked for with the suffix.
         stop_ids: The ids that end a turn, if known: they show where some tool calls' turns close.
         known: What is known of the template. Cases that it lacks are certified when they come, once each.
         media: The ids that the template writes for an image, such as `{"image": [151655]}`. With them
@@ -111,6 +124,10 @@ class Conversation:
         known_media: The bytes of images that were shown.
         check_every: After how many turns a bridge is compared with a render of the whole conversation;
             0 for never.
+        on_abort: What to do about a turn that the engine aborts, such as for a weight update: raise
+            `AbortedError` (default), resume it from the ids that were sampled, or return it cut short.
+        logprobs_from: Where log-probabilities come from: `sampling` (default), `scoring`, which is a pass
+            over the exact ids after each turn, or `nowhere` (`tito_io.engines.scores`).
         checked_turns: How many bridges were compared, without those that the template cannot render so.
         differing_turns: How many of them differed; those prompts went by messages.
     """
@@ -122,11 +139,14 @@ class Conversation:
     tokenize_fn: AsyncTokenizeFn | None = None
     trajectory: Trajectory = attrs.field(factory=Trajectory)
     suffix: tuple[int, ...] | None = None
+    parts: bool = False
     stop_ids: tuple[int, ...] = ()
     known: KnownRendering = attrs.field(factory=KnownRendering)
     media: Placeholders | None = attrs.field(default=None, converter=as_placeholders)
     known_media: KnownMedia = attrs.field(factory=KnownMedia)
     check_every: int = 0
+    on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort)
+    logprobs_from: LogprobsFrom = attrs.field(default=LogprobsFrom.SAMPLING, converter=as_logprobs_from)
     checked_turns: int = attrs.field(default=0, init=False)
     differing_turns: int = attrs.field(default=0, init=False)
 
@@ -143,27 +163,65 @@ class Conversation:
             EngineError: As the engine raises it. The turn is not asked for again by another route, because
                 the engine may have sampled it already.
         """
+        return self._keep(await self._sampled(prompt, self.sampling, watch))
+
+    async def turns(
+        self, prompt: Sequence[Message], n: int, *, watch: Watch | None = None
+    ) -> tuple[ClientTurn, ...]:
+        """Sample `n` turns after `prompt`; each is a step of its own in the trajectory, which branches there.
+
+        The prompt, and the bytes of its images, go to the engine once where it samples several turns a
+        request. Else a first request fills its prefix cache and the others follow (notice `group-split`). All
+        turns have the same prompt ids. The next prompt continues the turn whose message it repeats.
+
+        Args:
+            prompt: The whole conversation so far.
+            n: How many turns to sample; it replaces `sampling.n`.
+            watch: Called with every delta of every reply as it comes; `Delta.index` says of which.
+
+        Raises:
+            UnsupportedError: The engine keeps ids itself: its conversations have no branches.
+            EngineError: As `turn` raises it.
+        """
+        check_branches(self.engine)
+        first = await self._sampled(prompt, attrs.evolve(self.sampling, n=n), watch)
+        return tuple(self._keep(one) for one in group_of(first))
+
+    async def _sampled(
+        self, prompt: Sequence[Message], sampling: Sampling, watch: Watch | None
+    ) -> ClientTurn:
+        """Sample what follows a prompt."""
         if not isinstance(prompt, Messages):
             prompt = copied(prompt, "prompt")  # the caller may go on writing in it while the engine samples
         earlier = self.trajectory[-1] if self.trajectory else None
         stitched = await self._stitch(prompt) if earlier is not None and not self.engine.keeps_ids else None
         refusal = stitched if isinstance(stitched, Refusal) else None
         if self._shows_images(prompt):
-            found = await self._turn_with_images(Messages.of(prompt), stitched, watch)
+            found = await self._turn_with_images(Messages.of(prompt), stitched, sampling, watch)
             if isinstance(found, ClientTurn):
-                return self._keep(found)
+                return found
             check_answers(self.engine, found)
             refusal = refusal or found
         elif isinstance(stitched, Stitched):
-            reply = await self.engine.from_ids(stitched.ids, self.sampling, self.rendering, watch=watch)
-            check_constrained(reply, self.sampling)
-            return self._keep(ClientTurn(Route.TITO, _continued(stitched, reply), reply, stitched, None))
-        reply = await self.engine.from_messages(prompt, self.rendering, self.sampling, watch=watch)
-        check_constrained(reply, self.sampling)
+            reply = await self._sampler.from_ids(stitched.ids, sampling, self.rendering, watch=watch)
+            reply = await self._checked_reply(reply, sampling)
+            return ClientTurn(Route.TITO, _continued(stitched, reply), reply, stitched, None)
+        reply = await self._sampler.from_messages(prompt, self.rendering, sampling, watch=watch)
+        reply = await self._checked_reply(reply, sampling)
         step = self._first_step(prompt, reply)
         # An engine that keeps ids may still lose them: only the comparison says that it continued the step.
         kept = self.engine.keeps_ids and earlier is not None and step.prompt_ids.starts_with(earlier.ids)
-        return self._keep(ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, refusal))
+        return ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, refusal)
+
+    async def _checked_reply(self, reply: Reply, sampling: Sampling) -> Reply:
+        """Return a reply with notices of what it shows; raises an error if it breaks the constraint."""
+        check_constrained(reply, sampling)
+        return await noted(self.engine, reply, sampling)
+
+    @property
+    def _sampler(self) -> Engine:
+        """The engine, with what is done about several turns at once, aborted turns and log-probabilities."""
+        return ScoredTurns(AbortedTurns(TurnGroups(self.engine), self.on_abort), self.logprobs_from)
 
     def _shows_images(self, prompt: Sequence[Message]) -> bool:
         if self.media is None or self.engine.keeps_ids:
@@ -171,13 +229,18 @@ class Conversation:
         return prompt.multimodal if isinstance(prompt, Messages) else is_multimodal(prompt)
 
     async def _turn_with_images(
-        self, prompt: Messages, stitched: Stitched | Refusal | None, watch: Watch | None
+        self,
+        prompt: Messages,
+        stitched: Stitched | Refusal | None,
+        sampling: Sampling,
+        watch: Watch | None,
     ) -> ClientTurn | Refusal:
         """Sample a turn with images by ids; return why not, if nothing was sampled.
 
         A prompt that continues no step is rendered whole, so that it has the range of each image too.
         """
         new = stitched.environment if isinstance(stitched, Stitched) else prompt
+        self.known_media.check(new)
         refusal, ignored = unsent_settings(new)
         if refusal is not None:
             return refusal
@@ -187,12 +250,12 @@ class Conversation:
         self.known_media.learn(new)
         beside = self.known_media.beside(found, prompt)
         sampled = await sampled_with_media(
-            self.engine, found, beside, self.sampling, self.rendering, watch=watch
+            self._sampler, found, beside, sampling, self.rendering, watch=watch
         )
         if isinstance(sampled, Refusal):
             return sampled
         seen, reply = sampled
-        check_constrained(reply, self.sampling)
+        reply = await self._checked_reply(reply, sampling)
         if ignored:
             reply = attrs.evolve(reply, notices=(*reply.notices, DETAIL_IGNORED))
         if isinstance(seen, Stitched):
@@ -219,7 +282,8 @@ class Conversation:
     async def close(self) -> tuple[int, ...]:
         """Return the ids that close a turn in the template."""
         if self.suffix is None:
-            self.suffix = await answer(for_certificate(suffix_questions()), self.render)
+            known = await answer(for_certificate(bare_profile_questions()), self.render)
+            self.suffix, self.parts = known.suffix, known.parts
         return self.suffix
 
     @property
@@ -252,7 +316,8 @@ class Conversation:
         return await self._checked(stitched, prompt) if isinstance(stitched, Stitched) and due else stitched
 
     async def _base_profile(self) -> Profile:
-        return Profile(suffix=await self.close(), stop_ids=self.stop_ids, key=self.rendering.key)
+        suffix = await self.close()
+        return Profile(suffix=suffix, stop_ids=self.stop_ids, key=self.rendering.key, parts=self.parts)
 
     async def _checked(self, stitched: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return the prompt if a render of the whole conversation ends as it does, else a refusal."""
@@ -285,6 +350,26 @@ def _too_many(count: int) -> Refusal:
 
 def _continued(stitched: Stitched, reply: Reply) -> Step:
     return stitched.then(**_completion(reply))
+
+
+def check_branches(engine: Engine) -> None:
+    """Raise `UnsupportedError` for an engine whose conversations have no branches."""
+    if engine.keeps_ids:
+        raise UnsupportedError(
+            f"{engine.name} keeps the ids of a conversation itself, which has no branches there: take the "
+            "turns of a group in conversations of their own. Nothing was sampled"
+        )
+
+
+def group_of(turn: ClientTurn) -> tuple[ClientTurn, ...]:
+    """Return a turn and its siblings, each with its own step and reply."""
+    alone = attrs.evolve(turn, reply=attrs.evolve(turn.reply, siblings=()))
+    return (alone, *(_sibling(alone, reply) for reply in turn.reply.siblings))
+
+
+def _sibling(turn: ClientTurn, reply: Reply) -> ClientTurn:
+    """Return another turn after the same prompt."""
+    return attrs.evolve(turn, step=attrs.evolve(turn.step, **_completion(reply)), reply=reply)
 
 
 def _completion(reply: Reply) -> Completion:

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import attrs
 
 from tito_core import InputError, Message, Refusal
-from tito_core.expansion import collapse, echoed
 from tito_core.join import NextPrompt
-from tito_core.media import PlaceholderIds, Placeholders
+from tito_core.media.expansion import collapse, echoed
+from tito_core.media.ranges import PlaceholderIds, Placeholders
+from tito_core.media.wider_ranges import ranges_seen, widened
 from tito_core.message import is_multimodal, media_in
 from tito_core.normalization.media import DATA, Medium, medium_of
 from tito_core.refusal import Reason
@@ -24,7 +25,6 @@ from tito_io.engines.protocol import (
     Sampling,
     Watch,
 )
-from tito_io.wider_ranges import ranges_seen, widened
 
 P = TypeVar("P", bound=NextPrompt)
 
@@ -60,6 +60,16 @@ class KnownMedia:
     @_size.default
     def _characters(self) -> int:
         return sum(map(len, self._urls.values()))
+
+    def check(self, messages: Iterable[Message]) -> None:
+        """Raise `InputError` for a data URL in messages that is not the base64 that it says it is.
+
+        Nothing else finds it: such an image has no identity, and would go by messages to an engine that
+        rejects it, perhaps without saying why.
+        """
+        for medium, url in images_in(messages):
+            if url is not None and (medium.identity is None or self.url(medium.identity) != url):
+                _check_base64(url)
 
     def learn(self, messages: Iterable[Message]) -> None:
         """Keep the bytes of the images in messages.
@@ -104,10 +114,7 @@ class KnownMedia:
             urls |= {medium.identity or "": url for medium, url in images_in(messages) if url is not None}
         for number, one in enumerate(places):
             if urls[one.identity] is None:
-                raise InputError(
-                    f"image {number + 1} of the prompt has a `uuid` and no bytes, and none are known from "
-                    "earlier turns of this client: give its data URL once"
-                )
+                raise InputError(f"image {number + 1} of the prompt {_lacking(one.identity, messages)}")
         return ids, [PromptMedium(place=one, url=urls[one.identity]) for one in places]
 
 
@@ -159,6 +166,36 @@ def _data_url(value: Any) -> str | None:
 def _bytes_of(url: str) -> str | None:
     """Return the digest of a data URL's bytes."""
     return medium_of({"type": "image", "url": url}).identity
+
+
+def _check_base64(url: str) -> None:
+    """Raise `InputError` for a data URL that says base64 and cannot be decoded."""
+    header = url.partition(",")[0]
+    if header.lower().endswith(";base64") and _bytes_of(url) is None:
+        raise InputError(
+            "an image's data URL is no valid base64: encode all bytes of the file, with padding and "
+            "without line breaks"
+        )
+
+
+def _lacking(identity: str, messages: Sequence[Message]) -> str:
+    """Return what an image without bytes lacks, and what to do."""
+    parts = [part for message in messages for part in media_in(message)]
+    if any(_has_address(part) for part in parts if medium_of(part).identity == identity):
+        return (
+            "is named by an address, which is not fetched here, and its bytes go beside the ids: fetch it, "
+            "and give its data URL once, with the same `uuid`"
+        )
+    known = "has a `uuid` and no bytes, and none are known from earlier turns of this client"
+    return f"{known}: give its data URL once"
+
+
+def _has_address(value: Any) -> bool:
+    """Whether a content part holds an http address."""
+    if isinstance(value, str):
+        return value[:8].lower().startswith(("http://", "https://"))
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(map(_has_address, inner))
 
 
 def unsent_settings(messages: Iterable[Message]) -> tuple[Refusal | None, bool]:

@@ -13,12 +13,15 @@ from typing import Any
 
 import attrs
 
-from tito_core import Message, Policy, Reason, Step, Trajectory
-from tito_core.media import Placeholders
-from tito_io.engines.protocol import AbortedError, Engine, Rendering, Reply, Sampling, Watch
+from tito_core import InputError, Message, Policy, Reason, Step, Trajectory
+from tito_core.media.ranges import Placeholders
+from tito_io.engines.aborted_turns import OnAbort, as_on_abort
+from tito_io.engines.protocol import Engine, Rendering, Sampling, Watch
+from tito_io.engines.scores import LogprobsFrom, as_logprobs_from
+from tito_io.engines.speculation import zero_logprobs
 
 from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
-from .conversation import ClientTurn, Conversation, Route, reply_message
+from .conversation import ClientTurn, Conversation, Route, check_branches, group_of, reply_message
 from .driver import AsyncTokenizeFn
 from .media import KnownMedia, PlaceholderRender, as_placeholders, renders_placeholders
 from .sampling import parse_sampling
@@ -45,6 +48,11 @@ class CompletedTurn:
         return self.steps[0]
 
     @property
+    def turns(self) -> tuple[ClientTurn, ...]:
+        """One turn for each of `steps`, with its own reply."""
+        return group_of(self.turn)
+
+    @property
     def message(self) -> Message:
         """The assistant message, which the next prompt repeats."""
         return reply_message(self.turn.reply)
@@ -58,6 +66,8 @@ class Counts:
         routes: Turns by route.
         refusals: Turns that went by messages although there was a step to continue, by reason.
         errors: Requests without a turn, by the error's class name.
+        zero_logprobs: Sampled ids whose log-probability is exactly 0: the engine was certain of them, or did
+            not compute it, as some do for accepted drafts (`tito_io.engines.speculation`).
         notices: Turns by what the engine's adapter did differently, such as leaving out bytes of images.
     """
 
@@ -65,6 +75,7 @@ class Counts:
     refusals: Counter[Reason] = attrs.field(factory=Counter)
     errors: Counter[str] = attrs.field(factory=Counter)
     notices: Counter[str] = attrs.field(factory=Counter)
+    zero_logprobs: int = 0
 
 
 @attrs.define
@@ -78,7 +89,8 @@ class TokenClient:
     as do audio and files.
 
     Nothing is sampled twice. An engine's error is raised as it is, and no request that may have run is
-    repeated. For connections that were never made, see `tito_io.engines.reconnect.Reconnecting`.
+    repeated; with `on_abort="resume"`, an aborted one goes on after the ids that it sampled. For connections
+    that were never made, see `tito_io.engines.reconnect.Reconnecting`.
 
     Attributes:
         engine: Where turns are sampled, such as `VLLM("http://127.0.0.1:8000")`.
@@ -92,6 +104,11 @@ class TokenClient:
             `tito_io.client.sampling.NAMES`. They are sent as they are.
         check_every: After how many turns of a conversation a bridge is compared with a render of all of it;
             0 for never. A prompt that differs goes by messages (`UNPROVEN_TAIL`).
+        on_abort: What to do about a turn that the engine aborts, such as for a weight update: raise
+            `AbortedError` (default), resume it from the ids that were sampled, or return it cut short
+            (`tito_io.engines.aborted_turns`).
+        logprobs_from: Where log-probabilities come from: `sampling` (default), `scoring`, which is a pass
+            over the exact ids after each turn, or `nowhere` (`tito_io.engines.scores`).
 
     >>> import asyncio
     >>> from tito_io.engines.registry import embedded
@@ -113,6 +130,10 @@ class TokenClient:
     counts: Counts = attrs.field(factory=Counts)
     sampling_names: frozenset[str] = frozenset()
     check_every: int = 0
+    on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort, kw_only=True)
+    logprobs_from: LogprobsFrom = attrs.field(
+        default=LogprobsFrom.SAMPLING, converter=as_logprobs_from, kw_only=True
+    )
     # Conversations share them: each case is certified once a rendering, and not once a conversation.
     _certificates: Certificates = attrs.field(factory=Certificates, repr=False)
     _known_media: KnownMedia = attrs.field(factory=KnownMedia, repr=False)
@@ -148,6 +169,46 @@ class TokenClient:
         rendering = Rendering(tools=tuple(tools or ()), template_args=args.template_args)
         return await self.sample(steps, prompt, rendering, args.sampling, watch=watch)
 
+    async def turns(
+        self,
+        steps: Sequence[Step],
+        prompt: Sequence[Message],
+        n: int,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        sampling: Mapping[str, Any] | None = None,
+        watch: Watch | None = None,
+    ) -> CompletedTurn:
+        """Sample `n` turns after `prompt`; `CompletedTurn.steps` are the branches, with equal prompt ids.
+
+        The prompt, and the bytes of its images, go to the engine once where it samples several turns a
+        request. Else a first request fills its prefix cache and the others follow (notice `group-split`).
+
+        Args:
+            steps: The conversation's steps so far, and those of its branches.
+            prompt: The whole conversation so far.
+            n: How many turns to sample.
+            tools: The tools that the chat template renders.
+            sampling: Sampling arguments, without `n`.
+            watch: Called with every delta of every reply as it comes; `Delta.index` says of which.
+
+        Raises:
+            InputError: `sampling` has an `n` of its own, or another argument is wrong.
+            UnsupportedError: The engine keeps ids itself: its conversations have no branches.
+            EngineError: As `turn` raises it.
+
+        >>> import asyncio
+        >>> from tito_io.engines.registry import embedded
+        >>> group = asyncio.run(TokenClient(embedded()).turns([], [{"role": "user", "content": "Hi."}], 3))
+        >>> len(group.steps), len({tuple(step.prompt_ids) for step in group.steps})
+        (3, 1)
+        """
+        if "n" in (sampling or {}):
+            raise InputError("sampling: n is the argument `n` of `turns`; leave it out")
+        check_branches(self.engine)
+        given = {**(sampling or {}), "n": n}
+        return await self.turn(steps, prompt, tools=tools, sampling=given, watch=watch)
+
     async def sample(
         self,
         steps: Sequence[Step],
@@ -176,19 +237,22 @@ class TokenClient:
             trajectory=steps if isinstance(steps, Trajectory) else Trajectory(steps),
             known=known,
             check_every=self.check_every,
+            on_abort=self.on_abort,
+            logprobs_from=self.logprobs_from,
             media=self.media if self.renderer or renders_placeholders(self.engine) else None,
             known_media=self._known_media,
         )
         try:
-            turn = _unless_aborted(await conversation.turn(prompt, watch=watch))
+            turn = await conversation.turn(prompt, watch=watch)
         except Exception as error:
             self.counts.errors[type(error).__name__] += 1
             raise
         self.counts.routes[turn.route] += 1
         self.counts.notices.update(turn.reply.notices)
+        self.counts.zero_logprobs += zero_logprobs(turn.reply)
         if turn.refusal is not None:
             self.counts.refusals[turn.refusal.reason] += 1
-        return CompletedTurn(turn, (turn.step, *(_sibling(turn.step, one) for one in turn.reply.siblings)))
+        return CompletedTurn(turn, tuple(one.step for one in group_of(turn)))
 
     def _render(self, rendering: Rendering, known: KnownRendering) -> AsyncTokenizeFn:
         """Return the function that renders messages; where tools are long, with another for certificates."""
@@ -207,24 +271,3 @@ class TokenClient:
     async def aclose(self) -> None:
         """Close the engine's connections."""
         await self.engine.aclose()
-
-
-def _unless_aborted(turn: ClientTurn) -> ClientTurn:
-    """Return the turn; raises `AbortedError` if the engine gave it up, with its reply in `partial`."""
-    if turn.reply.finish_reason != "abort":
-        return turn
-    sampled = len(turn.step.completion_ids)
-    error = AbortedError(f"the engine gave the turn up after {sampled} ids", hint="they are in `partial`")
-    error.partial = turn.reply
-    raise error
-
-
-def _sibling(step: Step, reply: Reply) -> Step:
-    """Return the step of another turn after the same prompt."""
-    return attrs.evolve(
-        step,
-        completion=[reply_message(reply)],
-        completion_ids=reply.completion_ids,
-        logprobs=reply.logprobs,
-        truncated=reply.truncated,
-    )

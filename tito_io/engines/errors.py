@@ -1,7 +1,7 @@
 """From an engine's error answer to the error class: one classifier for all engines.
 
 Proxies send one engine's texts from another engine's routes, so a text is recognized wherever it comes from.
-The engine's text stays in `EngineError.answer`. It is repeated in the message only where it cannot hold any
+The engine's text is `EngineError.reason`. It is repeated in the message only where it cannot hold any
 part of the conversation.
 """
 
@@ -21,13 +21,14 @@ LONGEST_REASON = 1000
 """The most characters of a chat template's error that are kept, and of an error that is bare text."""
 OVERLONG_STATUSES = frozenset((400, 413, 422))
 OVERLONG = re.compile(
-    r"maximum context length|maximum model length|model's context length"
+    r"maximum context length|maximum model length|model(?:'s)? context length"
     r"|(?:greater|longer|more) than `?max_model_len"
     r"|exceed(?:s|ed|ing)? (?:the )?(?:model's )?(?:available )?context (?:size|length|limit|window)"
     r"|context (?:size|length|limit|window) (?:is |was )?exceeded"
     r"|(?:input|prompt)\b[^.]{0,40} exceeds the maximum allowed length"
     r"|(?:^|[.:;(\[\"'] ?|\b(?:your|the|this) )(?:input|prompt) is too long"
     r"|\binputs?(?: tokens?)? exceeds? the configured limit|exceed(?:s|ed)? (?:the )?model token limit"
+    r"|should not exceed max_(?:num_tokens|seq_len)|`default_max_tokens` \(-?\d+\) must be greater than 0"
     r"|too many total text bytes|\b(?:context_length_exceeded|prompt_too_long)\b",
     re.IGNORECASE,
 )
@@ -43,6 +44,7 @@ HARMLESS = re.compile(
     r"|Cannot apply chat template to an empty conversation"
     r"|maximum (?:context|model) length (?:is |of )?(?:\d+|\(\d+\))"
     r"|Value must be between [\d.]+ <= value <= [\d.]+, but got -?[\d.]*\d"
+    r"|(?:max_num_tokens|max_seq_len|model context length) \(\d+\)|not enabled logprobs_mode"
     r"|Prompt contains invalid tokens|failed to parse grammar"
     r"|prompt contains (?:at least )?\d+|Input length \(\d+\)|decoder prompt \(length \d+\)"
 )
@@ -179,7 +181,7 @@ def fault(where: str, answer: EngineAnswer) -> EngineError:
     return diagnosis.kind(
         f"{where} answered {status}{complaint.quoted}: {diagnosis.advice}",
         answer,
-        hint="its own words are in `answer.body`",
+        hint="its own words are in `reason`",
         where=where,
         parameter=diagnosis.parameter,
     )

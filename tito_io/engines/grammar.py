@@ -256,13 +256,19 @@ def reasoning_open(prompt_ids: Sequence[int], tags: Tags) -> bool:
     return THOUGHT in tags.ids and tags.thinking(prompt_ids)
 
 
+def may_reason(prompt_ids: Sequence[int], tags: Tags) -> bool:
+    """Whether reasoning may come before the answer: the model has tags for it, and the prompt closes none."""
+    has_tags = THOUGHT in tags.ids and THINK in tags.ids
+    return has_tags and tags.ids[THOUGHT] not in prompt_ids[-CLOSED:]
+
+
 def with_reasoning(answer: Format, prompt_ids: Sequence[int], tags: Tags) -> Format:
     """Return the grammar of a whole turn after a prompt: free reasoning, then the answer.
 
     >>> with_reasoning({"type": "token", "token": 1}, [5], Tags())
     {'type': 'token', 'token': 1}
     """
-    if THOUGHT not in tags.ids or THINK not in tags.ids or tags.ids[THOUGHT] in prompt_ids[-CLOSED:]:
+    if not may_reason(prompt_ids, tags):
         return answer
     if answer["type"] == "sequence" and answer["elements"][0] == TEXT_BEFORE_CALLS:
         return answer
@@ -284,7 +290,30 @@ def structural_tag(grammar: Format) -> str:
     return json.dumps({"type": "structural_tag", "format": grammar}, ensure_ascii=False)
 
 
-GRAMMARS = frozenset(("ebnf", "json_schema", "regex", "structural_tag", "structured_outputs"))
+def vllm_keys(answer: Format) -> dict[str, Any]:
+    """Return vLLM's parameter for a grammar; a schema alone goes where every backend takes it."""
+    if answer["type"] == "json_schema":
+        return {"structured_outputs": {"json": answer["json_schema"]}}
+    return {"structured_outputs": {"structural_tag": structural_tag(answer)}}
+
+
+def sglang_keys(answer: Format) -> dict[str, str]:
+    """Return SGLang's sampling parameter for a grammar; each is JSON text."""
+    if answer["type"] == "json_schema":
+        return {"json_schema": json.dumps(answer["json_schema"])}
+    return {"structural_tag": structural_tag(answer)}
+
+
+def no_grammar() -> UnsupportedError:
+    """Return the error of a model for whose answers no grammar can be made."""
+    return UnsupportedError(
+        "tool_choice, parallel_tool_calls and response_format cannot be honoured for this model: its "
+        "chat template writes answers in a form for which no grammar is known here. Nothing was sent",
+        parameter="sampling",
+    )
+
+
+GRAMMARS = frozenset(("ebnf", "grammar", "json_schema", "regex", "structural_tag", "structured_outputs"))
 """Keys of `Sampling.extra` that constrain a turn, too."""
 
 

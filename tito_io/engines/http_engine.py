@@ -32,6 +32,7 @@ from tito_core import Ids, InputError
 
 from .media import PromptMedium, check_places, unsupported
 from .protocol import EngineAnswer, InvalidReplyError, ModelLimits, Rendering, Reply, Sampling, Watch
+from .refused import check_served
 from .replies.invariants import Check
 from .turn_request import TurnRequest
 from .wire import Closing, Wire
@@ -58,11 +59,13 @@ class ServedModel:
         name: Its name, as requests give it.
         max_model_len: The most ids of prompt and completion together; None where the server does not say.
         parent: The model that this one is a LoRA adapter of; None for a model of its own.
+        owner: What the server calls its owner, which is mostly the server's own name.
     """
 
     name: str
     max_model_len: int | None = None
     parent: str | None = None
+    owner: str | None = None
 
     @classmethod
     def of(cls, check: Check, card: object, length_key: str = "max_model_len") -> ServedModel:
@@ -71,7 +74,13 @@ class ServedModel:
         length, parent = fields.get(length_key), fields.get("parent")
         # Dynamo's frontend writes 0 where a worker did not report its context length.
         known = type(length) is int and length > 0
-        return cls(name, length if known else None, parent if isinstance(parent, str) else None)
+        owner = fields.get("owned_by")
+        return cls(
+            name,
+            length if known else None,
+            parent if isinstance(parent, str) else None,
+            owner if isinstance(owner, str) else None,
+        )
 
 
 def shortest_context(models: Sequence[ServedModel]) -> int | None:
@@ -167,9 +176,12 @@ class HttpEngine(Closing):
 
         Raises:
             InputError: No `model` was passed and the server does not have exactly one.
+            UnsupportedError: The server is Ollama or LM Studio, which keep no ids.
         """
         if self._served is None:
-            self._served = self._select(await self.models())
+            models = await self.models()
+            await check_served(self._wire, (one.owner for one in models))
+            self._served = self._select(models)
         return self._served
 
     async def limits(self) -> ModelLimits:

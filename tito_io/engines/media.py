@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import attrs
 
 from tito_core import Ids, InputError, Message, Reason, Refusal
-from tito_core.expansion import expand, pieces_in
-from tito_core.media import Media, MediaRange, Placeholders
+from tito_core.media.expansion import expand, pieces_in
+from tito_core.media.ranges import Media, MediaRange, Placeholders
+from tito_core.media.wider_ranges import ranges_seen
 from tito_core.message import is_media
-from tito_io.wider_ranges import ranges_seen
 
 from .protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, UnsupportedError, Watch
 from .replies.invariants import Check
@@ -152,7 +152,7 @@ def check_places(ids: Ids, media: Sequence[PromptMedium]) -> None:
         if tuple(ids[one.offset : one.stop]) != one.collapsed:
             raise InputError(
                 f"media[{number}]: its placeholder is not at {one.offset} of the ids: give collapsed ids, as "
-                "tito_core.expansion.collapse returns them. Nothing was sent"
+                "tito_core.media.expansion.collapse returns them. Nothing was sent"
             )
     # An id beside an image may belong to it: the shortest is the placeholder alone, if any is.
     longest_first = sorted(ranges, key=lambda one: -len(one.collapsed))

@@ -49,8 +49,18 @@ def tokenize_body(
     return {**body, "add_generation_prompt": generation_prompt}
 
 
-def check_sampling(sampling: Sampling, max_tokens: int | None, owned: Collection[str]) -> None:
-    """Raise `InputError` where sampling parameters are invalid, or an extra is `owned` by the adapter."""
+def check_sampling(
+    sampling: Sampling, max_tokens: int | None, owned: Collection[str], *, logprobs_optional: bool = False
+) -> None:
+    """Raise `InputError` where sampling parameters are invalid, or an extra is `owned` by the adapter.
+
+    `logprobs_optional` says whether log-probabilities may be left out.
+    """
+    if not (sampling.logprobs or logprobs_optional):
+        raise InputError(
+            "Sampling.logprobs is False, and log-probabilities cannot be left out here: this engine, or this "
+            "route of it, needs them for the ids, or always computes them; leave it True"
+        )
     wrong = sorted(owned & sampling.extra.keys())
     if wrong:
         raise InputError(
@@ -68,6 +78,8 @@ def sampling_keys(
     max_tokens: int | None,
     owned: Collection[str],
     names: tuple[str, str] = ("max_tokens", "seed"),
+    *,
+    logprobs_optional: bool = False,
 ) -> dict[str, Any]:
     """Return sampling parameters without `Sampling.extra`; those that are None are left out.
 
@@ -76,11 +88,12 @@ def sampling_keys(
         max_tokens: The most ids to ask for, in place of the caller's wish.
         owned: Keys that the adapter sets; `Sampling.extra` may not hold them.
         names: What the route calls the limit and the seed.
+        logprobs_optional: Whether log-probabilities may be left out.
 
     Raises:
         InputError: A parameter is invalid, or an extra is owned.
     """
-    check_sampling(sampling, max_tokens, owned)
+    check_sampling(sampling, max_tokens, owned, logprobs_optional=logprobs_optional)
     keys = {
         names[0]: max_tokens,
         names[1]: sampling.seed,

@@ -30,6 +30,8 @@ class Sampling:
         stop: Strings that end a turn; the ids that spell them stay in the completion.
         stop_ids: Ids that end a turn, in addition to the model's own.
         n: How many turns to sample after the same prompt; turns 2 to n are in `Reply.siblings`.
+        logprobs: Whether log-probabilities come with the sampled ids (default). Engines that always compute
+            them refuse False with `InputError`.
         constraint: What the answer may be; None for any. An engine that cannot honour it raises
             `UnsupportedError` before it sends anything.
         extra: Further request keys of one engine, sent unchanged. Keys that have a field here, and keys that
@@ -42,6 +44,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
     stop_ids: tuple[int, ...] = ()
     n: int = 1
+    logprobs: bool = True
     constraint: Constraint | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
@@ -287,6 +290,7 @@ class EngineError(TitoError):
             message could be made; None where no id was received. Its finish reason is `abort` unless the
             turn is whole.
         message: What went wrong and what to do. The text of the error is `message`, followed by `hint`.
+        reason: The engine's own words, which may hold parts of the conversation; empty where none came.
         hint: Where a program finds more, such as the attribute with the engine's own text; may be empty.
         where: The request, such as `POST http://127.0.0.1:8000/v1/completions`; empty where none was sent.
         parameter: The argument to change, such as `base_url`, `api_key` or `route`; empty where no argument
@@ -294,6 +298,16 @@ class EngineError(TitoError):
     """
 
     partial: Reply | None = None
+
+    @property
+    def reason(self) -> str:
+        """The engine's own words about the failure; empty where none came.
+
+        They may repeat parts of the conversation, so that they are in no text of an error: do not log them.
+        """
+        from .errors import Complaint  # noqa: PLC0415  # it is made of these errors
+
+        return Complaint.of(self.answer.body).message if self.answer is not None else ""
 
     def __init__(
         self,

@@ -10,7 +10,8 @@ import attrs
 from tito_core import InputError
 from tito_io.families.family import Family
 
-from .protocol import Engine
+from .protocol import Engine, UnsupportedError
+from .refused import refused_name
 
 if TYPE_CHECKING:
     from .http_engine import Connection
@@ -54,6 +55,12 @@ class EngineOptions:
             raise InputError(f"--engine {engine} needs --base-url URL")
         return self.base_url
 
+    def folder(self, engine: str, why: str = "it has no route that renders") -> Family:
+        """Return the model's folder; raises `InputError` where none was passed."""
+        if self.family is None:
+            raise InputError(f"--engine {engine} needs --family: {why}, so that is done here")
+        return self.family
+
 
 def embedded(seed: int = 0) -> Engine:
     """Return the engine that needs no server: a sampler of random text behind vLLM's API, in this process."""
@@ -89,22 +96,32 @@ def _sglang(address: EngineOptions) -> Engine:
 def _dynamo(address: EngineOptions) -> Engine:
     from .dynamo import Dynamo  # noqa: PLC0415  # one engine, chosen at run time
 
-    where = address.where("dynamo")
-    if address.family is None:
-        raise InputError("--engine dynamo needs --family: it has no route that renders, so that is done here")
-    return Dynamo(where, family=address.family, **address.connection)
+    where, family = address.where("dynamo"), address.folder("dynamo")
+    return Dynamo(where, family=family, **address.connection)
 
 
 def _llamacpp(address: EngineOptions) -> Engine:
     from .llamacpp import LlamaCpp  # noqa: PLC0415  # one engine, chosen at run time
 
     where = address.where("llamacpp")
-    if address.family is None:
-        raise InputError(
-            "--engine llamacpp needs --family: the server's own renderer and tokenizer write other ids than "
-            "the model's, so that is done here"
-        )
-    return LlamaCpp(where, family=address.family, **address.connection)
+    family = address.folder(
+        "llamacpp", "the server's own renderer and tokenizer write other ids than the model's"
+    )
+    return LlamaCpp(where, family=family, **address.connection)
+
+
+def _lmdeploy(address: EngineOptions) -> Engine:
+    from .lmdeploy import LMDeploy  # noqa: PLC0415  # one engine, chosen at run time
+
+    where, family = address.where("lmdeploy"), address.folder("lmdeploy")
+    return LMDeploy(where, family=family, **address.connection)
+
+
+def _tensorrt_llm(address: EngineOptions) -> Engine:
+    from .tensorrt_llm import TensorRTLLM  # noqa: PLC0415  # one engine, chosen at run time
+
+    where, family = address.where("tensorrt-llm"), address.folder("tensorrt-llm")
+    return TensorRTLLM(where, family=family, **address.connection)
 
 
 def _miles(address: EngineOptions) -> Engine:
@@ -124,12 +141,24 @@ ENGINES: Mapping[str, Callable[[EngineOptions], Engine]] = {
     "sglang": _sglang,
     "dynamo": _dynamo,
     "llamacpp": _llamacpp,
+    "lmdeploy": _lmdeploy,
+    "tensorrt-llm": _tensorrt_llm,
     "miles": _miles,
 }
 
 
 def make_engine(name: str, address: EngineOptions) -> Engine:
-    """Return the engine called `name`; raises `InputError` for options of `address` that it does not have."""
+    """Return the engine called `name`.
+
+    Raises:
+        InputError: There is no such engine, or it lacks an option of `address`.
+        UnsupportedError: `name` is a server that keeps no ids, such as Ollama.
+    """
+    refused = refused_name(name)
+    if refused is not None:
+        raise UnsupportedError(f"--engine {name}: {refused.why}", parameter="engine")
+    if name not in ENGINES:
+        raise InputError(f"--engine {name!r:.60} is unknown; name one of {', '.join(ENGINES)}")
     if address.vocab_size is not None and name != "sglang":
         raise InputError(f"--vocab-size is for --engine sglang, and this is {name}: leave it out")
     key = address.api_key

@@ -183,18 +183,20 @@ class ReplyPart:
         logprobs: As they came; perhaps none, or fewer than ids.
         text: The text so far.
         message: The server's message so far; None where the route has none.
+        finish_reason: As `Reply` has it; `abort` of a turn that had not ended.
     """
 
     ids: Sequence[int]
     logprobs: Sequence[object]
     text: str
     message: Message | None = None
+    finish_reason: str = "abort"
 
 
 def partial_reply(
     check: Check, prompt_ids: Sequence[int], parts: Sequence[ReplyPart], raw: Mapping[str, Any]
 ) -> Reply | None:
-    """Return the parts of a broken stream as a reply that ended by `abort`; None where no id was received.
+    """Return the parts of a broken stream as a reply; None where no id was received.
 
     Log-probabilities are kept where each id has one.
     """
@@ -210,7 +212,7 @@ def partial_reply(
             logprobs=None,
             message=part.message,
             text=part.text,
-            finish_reason="abort",
+            finish_reason=part.finish_reason,
             usage=usage,
             raw=raw,
         )

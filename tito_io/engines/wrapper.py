@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
-from tito_core import Message
+from tito_core import Ids, Message
 
 from .media import PromptMedium, answers_stray_placeholders, sample_with_media
-from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, Watch
+from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, UnsupportedError, Watch
+from .replies.output_parser import OutputParser
+from .turn_parts import output_parser
 
 
 @attrs.define
@@ -32,6 +35,21 @@ class EngineWrapper:
     def answers_stray_placeholders(self) -> bool:
         """Whether its engine answers messages in which a text spells an image's placeholder."""
         return answers_stray_placeholders(self.engine)
+
+    @property
+    def seeds_by_position(self) -> bool:
+        """Whether its engine's seeds belong to positions of the sequence, not to the order of draws."""
+        return bool(getattr(self.engine, "seeds_by_position", False))
+
+    @property
+    def turns_per_request(self) -> int | None:
+        """The most turns that its engine samples after one prompt in one request; None for no limit."""
+        most: int | None = getattr(self.engine, "turns_per_request", None)
+        return most
+
+    async def output_parser(self) -> OutputParser:
+        """Return what makes text and messages of its engine's ids."""
+        return await output_parser(self.engine)
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -72,6 +90,14 @@ class EngineWrapper:
     ) -> Reply:
         """Sample a turn after ids and media."""
         return await sample_with_media(self.engine, ids, media, sampling, rendering, watch=watch)
+
+    async def score(self, ids: Ids, start: int) -> tuple[float | None, ...]:
+        """Return the log-probability of each id from `start` on (see `scores.score`)."""
+        scored: Any = getattr(self.engine, "score", None)
+        if scored is None:
+            raise UnsupportedError(f"{self.name}: its adapter computes no log-probabilities of given ids")
+        values: tuple[float | None, ...] = await scored(ids, start)
+        return values
 
     async def limits(self) -> ModelLimits:
         """Return how much the model takes."""

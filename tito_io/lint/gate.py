@@ -1,6 +1,6 @@
 """Decide which findings of a lint fail: those that are neither accepted nor known from an earlier lint.
 
-Refused cases fail. Cases whose history a fresh render rewrites fail only on demand.
+Refused cases fail. Cases whose history a fresh render rewrites fail only on demand, and so do refused images.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any, Self
 
 import attrs
 
+from .image_report import REFUSED, media_to_json
 from .report import Finding, LintReport, Look
 from .subject import LintError
 
 REWRITTEN = "HISTORY_REWRITTEN"
 """The rule of a case in which a fresh render changes ids that are in use."""
-FAIL_ON = {REWRITTEN: "a fresh render changes ids in use"}
+IMAGES = "IMAGES_REFUSED"
+"""The rule of an image that is refused, or that goes by messages wherever it stands."""
+FAIL_ON = {REWRITTEN: "a fresh render changes ids in use", IMAGES: "an image goes by messages"}
 """Rules that fail only on demand, in words."""
 Case = tuple[str, ...]
 """A case that fails: path, template, rendering, turn, roles after it, and the reason or rule."""
@@ -93,37 +96,50 @@ class Gate:
 
     def ignored(self, report: LintReport, look: Look, finding: Finding, rule: str) -> str | None:
         """Return why a case that may fail does not, `accepted` or `known`; None if it fails."""
-        if rule in self.accepted:
-            return "accepted"
-        case = _case(report, look, finding, rule)
-        known = self.baseline is not None and self.baseline.entry(case) is not None
-        return "known" if known else None
+        return self._ignored(_case(report, look, finding, rule))
 
     def fails(self, report: LintReport) -> bool:
         """Return whether a case of a report fails."""
-        return any(self.ignored(report, *one) is None for one in self._failing(report))
+        return any(self._ignored(case) is None for case in self._failing(report))
 
     def summary(self, reports: Sequence[LintReport]) -> str | None:
         """Return how many cases may fail, known and new ones; None without a baseline."""
         if self.baseline is None:
             return None
-        failing = [(report, *one) for report in reports for one in self._failing(report)]
-        states = Counter(self.ignored(*one) or "new" for one in failing)
+        failing = [case for report in reports for case in self._failing(report)]
+        states = Counter(self._ignored(case) or "new" for case in failing)
         names = ("accepted", "known", "new") if self.accepted else ("known", "new")
         counts = ", ".join(f"{states[name]} {name}" for name in names)
-        gone = self.baseline.gone(reports, [_case(*one) for one in failing])
+        gone = self.baseline.gone(reports, failing)
         entries = "entry of the baseline is" if gone == 1 else "entries of the baseline are"
-        what = "refused or rewritten" if self.fail_on else "refused"
+        what = "refused or rewritten" if REWRITTEN in self.fail_on else "refused"
         return f"{states.total()} {what}: {counts}; {gone} {entries} gone"
 
-    def _failing(self, report: LintReport) -> Iterator[tuple[Look, Finding, str]]:
-        """Yield the cases that fail unless they are ignored, each with its reason or rule."""
+    def _ignored(self, case: Case) -> str | None:
+        if case[-1] in self.accepted:
+            return "accepted"
+        known = self.baseline is not None and self.baseline.entry(case) is not None
+        return "known" if known else None
+
+    def _failing(self, report: LintReport) -> Iterator[Case]:
+        """Yield the cases that fail unless they are ignored."""
         for look in report.looks:
             for one in look.findings:
                 if one.refused:
-                    yield look, one, one.reason
+                    yield _case(report, look, one, one.reason)
                 if one.history_rewritten and REWRITTEN in self.fail_on:
-                    yield look, one, REWRITTEN
+                    yield _case(report, look, one, REWRITTEN)
+        if report.media is not None and IMAGES in self.fail_on:
+            yield from _image_cases(report.path, report.template, media_to_json(report.media))
+
+
+def _image_cases(path: str, template: str, media: Mapping[str, Any]) -> Iterator[Case]:
+    """Yield where images go by messages, in a template that writes them."""
+    if media["written"] and media["problem"]:
+        yield (path, template, "images", "everywhere", "", IMAGES)
+    for one in media["cases"]:
+        if one["verdict"] == REFUSED:
+            yield (path, template, "images", one["place"], "", IMAGES)
 
 
 def _case(report: LintReport, look: Look, finding: Finding, rule: str) -> Case:
@@ -152,3 +168,6 @@ def _entries(report: Mapping[str, Any], fail_on: Collection[str]) -> Iterator[Ca
             yield (*place, case["reason"])
         if case["history_rewritten"] and REWRITTEN in fail_on:
             yield (*place, REWRITTEN)
+    media = report.get("images")
+    if media is not None and IMAGES in fail_on:
+        yield from _image_cases(Path(report["path"]).as_posix(), report["template"], media)

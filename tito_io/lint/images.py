@@ -9,7 +9,7 @@ from itertools import count, product
 import attrs
 
 from tito_core import OddStop, Policy, Refusal, Step, TemplateRefused, answer, stitch_questions
-from tito_core.media import Placeholders
+from tito_core.media.ranges import Placeholders
 from tito_core.normalization.media import asked, media_of
 from tito_core.samples.trie import common_length
 from tito_core.seams.case import TurnKind

@@ -192,7 +192,8 @@ class _Inspection:
         missing = [name for name in self._cases(profile) if name not in profile.known]
         cases: list[Case] = []
         for place, name in enumerate(missing):
-            cases.append(answer(certify_questions(*name, profile.suffix, profile.stop_ids), self.meter))
+            asking = profile.asked(certify_questions(*name, profile.suffix, profile.stop_ids))
+            cases.append(answer(asking, self.meter))
             self.on_share(CERTIFIED * place / len(missing))
         return profile.then(*cases)
 

@@ -7,7 +7,7 @@ from binascii import Error, a2b_base64
 
 import attrs
 
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 
 IDENTITY_CHARACTERS = 24
 """How much of an identity is shown; all of it is in the block's title."""

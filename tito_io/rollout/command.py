@@ -21,6 +21,7 @@ from tito_io.cli.options import FiniteRange, WholeRange
 from tito_io.cli.waiting import waiting_reported
 from tito_io.client.conversation import ClientTurn, Conversation
 from tito_io.client.driver import InThread
+from tito_io.engines.aborted_turns import as_on_abort
 from tito_io.engines.protocol import EngineError, OverlongError, Rendering, Sampling
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.wire import root_of
@@ -65,6 +66,7 @@ class RolloutOptions:
     seed: int
     truncated: str
     odd_stop: str
+    on_abort: str
     check_every: int
     compare: bool
     calls: Path | None
@@ -142,6 +144,7 @@ class RolloutOptions:
 @options.seed
 @options.truncated
 @options.odd_stop
+@options.on_abort("raise", "resume", "return")
 @options.check_every
 @click.option(
     "--compare/--no-compare",
@@ -209,6 +212,7 @@ async def _rollout(given: RolloutOptions) -> int:
             tokenize_fn=InThread(family.tokenize_fn(tools=script.tools or None)) if family else None,
             stop_ids=family.stop_ids if family else (),
             check_every=given.check_every,
+            on_abort=as_on_abort(given.on_abort),
         )
         run = Rollout(conversation, script, given.turns or len(script.lines), compare=given.compare)
         run.waiting = given.waiting

@@ -15,6 +15,7 @@ import click
 from tito_core import InputError, OddStop, Policy, TitoError, Truncated
 from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
+from tito_io.engines.aborted_turns import as_on_abort
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.extras import missing
@@ -97,6 +98,7 @@ class ServeOptions:
     special_tokens: str | None
     truncated: str
     odd_stop: str
+    on_abort: str
     check_every: int
     wire: str
     one_sample: bool
@@ -222,6 +224,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 )
 @shared.truncated
 @shared.odd_stop
+@shared.on_abort("raise", "resume")
 @shared.check_every
 @_option(
     "--wire",
@@ -393,6 +396,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
             truncated=Truncated[options.truncated.upper()], odd_stop=OddStop[options.odd_stop.upper()]
         ),
         guarded=options.special_tokens != "keep",
+        on_abort=as_on_abort(options.on_abort),
         check_every=options.check_every,
         keys=_keys(options.keys),
         share_keys=options.share_keys,

@@ -15,7 +15,7 @@ import orjson
 
 from tito_core import Ids, InputError, Ledger, Messages, Step
 from tito_core.ledger import Origin
-from tito_core.media import NO_MEDIA, Media, MediaRange
+from tito_core.media.ranges import NO_MEDIA, Media, MediaRange
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 
 from .store import LostError

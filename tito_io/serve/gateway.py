@@ -15,9 +15,10 @@ import orjson
 from starlette.requests import Request
 
 from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused
-from tito_core.media import Placeholders
+from tito_core.media.ranges import Placeholders
 from tito_io.client.certificates import Certificates, KnownRendering
 from tito_io.dialects.protocol import TokenText, as_id
+from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
@@ -53,6 +54,8 @@ class GatewayOptions:
         guarded: Whether spelled special tokens are read as text, where the model's folder is known.
         check_every: After how many turns a bridge is compared with a render of the whole conversation; 0 for
             never.
+        on_abort: What to do about turns that the engine aborts: raise, which is an error for the client, or
+            resume.
         keys: API keys; without any, every client may use the gateway.
         share_keys: Whether agents that name a session of their own share one if they have the same API key.
         trusted_hosts: Names of this gateway beside its addresses and the machine's; `*` for all. They are
@@ -73,6 +76,7 @@ class GatewayOptions:
     policy: Policy = attrs.field(factory=lambda: Policy(odd_stop=OddStop.KEEP))
     guarded: bool = True
     check_every: int = 0
+    on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort)
     keys: tuple[str, ...] = ()
     share_keys: bool = False
     trusted_hosts: tuple[str, ...] = ()
@@ -201,6 +205,7 @@ def build_gateway(
             noise=NoiseFilter(rules, chosen.strip_system),
             guard=guard,
             check_every=chosen.check_every,
+            on_abort=chosen.on_abort,
             limits=chosen.limits,
             metrics=metrics,
             placeholders=placeholders,

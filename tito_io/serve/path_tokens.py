@@ -10,9 +10,9 @@ from operator import attrgetter
 import attrs
 
 from tito_core.drift.diff import find_hunks, packed
-from tito_core.expansion import collapse
 from tito_core.ledger import Origin, Span
-from tito_core.media import MediaRange
+from tito_core.media.expansion import collapse
+from tito_core.media.ranges import MediaRange
 from tito_core.step import Step
 
 SHOWN = 50_000

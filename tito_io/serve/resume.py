@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajectory
-from tito_core.expansion import collapse
 from tito_core.locate import matches
+from tito_core.media.expansion import collapse
 from tito_core.normalization.compare import same
 from tito_io.client.conversation import ClientTurn, Route, reply_message
 from tito_io.client.token_client import CompletedTurn
+from tito_io.engines.aborted_turns import AbortedTurns, OnAbort
 from tito_io.engines.media import PromptMedium
-from tito_io.engines.protocol import AbortedError, InvalidReplyError, Rendering, Reply, Sampling, Watch
+from tito_io.engines.protocol import InvalidReplyError, Rendering, Reply, Sampling, Watch
 
+from .media import NamedMedia
 from .prompt import SessionPrompt
 from .refusals import RequestRefused
 from .turn_engine import TurnEngine
@@ -34,6 +36,7 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
     *,
     forgive: frozenset[Forgiveness],
     watch: Watch | None,
+    on_abort: OnAbort = OnAbort.RAISE,
     stopped: Sequence[Step] = (),
 ) -> CompletedTurn:
     """Sample what follows the last message; raises `RequestRefused` where that is no turn of the session.
@@ -46,6 +49,7 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
         sampling: How to sample.
         forgive: Differences to ignore.
         watch: Called with each delta.
+        on_abort: What to do about a turn that the engine aborts.
         stopped: Steps that a stop string ended: their ids spell the string, their messages lack it.
     """
     step = last_step(steps, prompt, rendering.key, forgive)
@@ -54,17 +58,20 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
     ids, ledger = without_stop(step)
     if sampling.constraint is not None:
         raise _refused("a turn that is continued cannot be constrained")
-    reply = await _sampled(engine, step, ids, sampling, rendering, watch)
-    if reply.finish_reason == "abort":
-        error = AbortedError("the engine gave the turn up", hint="what it had sampled is in `partial`")
-        error.partial = reply
-        raise error
+    sampler = AbortedTurns(engine, on_abort)
+    reply = await _sampled(sampler, engine.media, step, ids, sampling, rendering, watch)
     sampled = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
     return CompletedTurn(ClientTurn(Route.TITO, sampled[0], reply, None, None), sampled)
 
 
 async def _sampled(  # as `continue_turn`
-    engine: TurnEngine, step: Step, ids: Ids, sampling: Sampling, rendering: Rendering, watch: Watch | None
+    engine: AbortedTurns,
+    known: NamedMedia,
+    step: Step,
+    ids: Ids,
+    sampling: Sampling,
+    rendering: Rendering,
+    watch: Watch | None,
 ) -> Reply:
     """Sample what follows the ids of a step; with images, which the engine has to see as it saw them before.
 
@@ -75,7 +82,7 @@ async def _sampled(  # as `continue_turn`
     if len(step.media) != step.messages.media:
         raise _refused("the last message follows images that went by messages")
     sent, places = collapse(ids, step.media)
-    media = [PromptMedium(place=one, url=engine.media.urls.get(one.identity)) for one in places]
+    media = [PromptMedium(place=one, url=known.urls.get(one.identity)) for one in places]
     reply = await engine.from_ids_with_media(sent, media, sampling, rendering, watch=watch)
     if ids != reply.prompt_ids:
         error = InvalidReplyError(f"{engine.name}: the engine saw other images than before")

@@ -52,8 +52,11 @@ class SessionHead:
 
     @classmethod
     def of(cls, data: bytes) -> SessionHead:
-        """Read a head."""
-        return cls(**orjson.loads(data))
+        """Read a head; raises `InputError` for what is not a head of this version."""
+        try:
+            return cls(**orjson.loads(data))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a stored session cannot be read: {type(error).__name__}") from error
 
 
 @attrs.define(eq=False)

@@ -48,6 +48,10 @@ class Sessions:
     _loaded: dict[str, Session] = attrs.field(factory=dict, init=False)
     _gates: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     """One lock per session: a request loads it while others wait, and sessions do not wait for each other."""
+    _answering: WeakValueDictionary[tuple[str, bytes], anyio.Lock] = attrs.field(
+        factory=WeakValueDictionary, init=False
+    )
+    """One lock per idempotency key and body of requests in flight."""
     _count: int = attrs.field(default=0, init=False)
     _secret: bytes = attrs.field(default=b"", init=False)
     _swept: float = attrs.field(factory=time.monotonic, init=False)
@@ -119,10 +123,28 @@ class Sessions:
                 async with gate:
                     await self._leave(session)
 
+    @asynccontextmanager
+    async def answering(self, name: str, repeated: bytes | None) -> AsyncIterator[None]:
+        """Wait while another request of a session with the same idempotency key and body is answered.
+
+        If that one ends with a turn, the turn is the answer to this request, too, and is not sampled again.
+        If its turn is taken back, this request samples its own.
+
+        Args:
+            name: The session's id.
+            repeated: A digest of key and body; None for requests without a key, which never wait.
+        """
+        if repeated is None:
+            yield
+            return
+        async with self._answering.setdefault((name, repeated), anyio.Lock()):
+            yield
+
     async def delete(self, name: str) -> bool:
         """Delete a session, also while requests use it."""
-        self._loaded.pop(name, None)
-        gone = await self.store.delete(name)
+        async with self._gates.setdefault(name, anyio.Lock()):  # a request may be loading it
+            self._loaded.pop(name, None)
+            gone = await self.store.delete(name)
         self._count -= gone
         self._show_counts()
         return gone
@@ -146,6 +168,9 @@ class Sessions:
         session = self._loaded.get(name)
         known = session is not None and not session.must_reload
         if session is not None and known and (session.calls or not self.store.shared):
+            if self.store.shared and not await self.exists(name):  # another gateway has deleted it
+                self._loaded.pop(name, None)
+                raise not_found(name)
             return session
         claim = await self._claim(name, anew=not known)
         # It is as stored if no other gateway wrote to it, and the store lost nothing of it.

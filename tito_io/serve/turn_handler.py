@@ -7,6 +7,7 @@ leaves, so that what a client has received survives a sudden end of the gateway.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,6 +31,7 @@ from tito_io.dialects.protocol import (
     StreamReading,
     TurnAnswer,
 )
+from tito_io.dialects.wire import dumps
 from tito_io.engines.protocol import Delta
 
 from .auth import HEADER
@@ -222,41 +224,47 @@ class TurnResponse:
             stream = await begin(thinking=delta.thinking)
             await connection.more(stream.delta(delta))
 
-        try:
-            turn = await recover(turns, session, request, prompt, self.stamp)
-            if turn is None:
-                with self.gateway.metrics.turns_running.track_inprogress():
-                    turn = await turns.take(
-                        session,
-                        request,
-                        prompt,
-                        engine,
-                        stamp=self.stamp,
-                        watch=watch if request.stream else None,
-                    )
-        finally:
-            pinging.cancel()
-        first = turn.commits[0]
-        self.record.response = first.response
-        self.stamp = attrs.evolve(self.stamp, response=first.response, requested=first.origin.requested)
-        self.record.turn, self.record.served = turn, turns.model
-        answer = TurnAnswer.of(
-            turn.reply,
-            id=self.stamp.response,
-            created=int(self.stamp.requested),
-            model=model,
-            token_text=self.gateway.spell,
-        )
-        try:
-            if request.stream:
-                end = partial(connection.last, (await begin()).finish(answer))
-            else:
-                whole = added.add(self.dialect.answer_body(request, answer), turn.reply)
-                end = partial(connection.json, 200, whole, self._headers())
-            await self._hand_over(session, turn, connection, end)
-        finally:
-            if turn.stored and not connection.over:
-                put_back(session, turn)
+        async with self.gateway.sessions.answering(self.name, self._repeated()):
+            try:
+                turn = await recover(turns, session, request, prompt, self.stamp)
+                if turn is None:
+                    with self.gateway.metrics.turns_running.track_inprogress():
+                        turn = await turns.take(
+                            session,
+                            request,
+                            prompt,
+                            engine,
+                            stamp=self.stamp,
+                            watch=watch if request.stream else None,
+                        )
+            finally:
+                pinging.cancel()
+            first = turn.commits[0]
+            self.record.response = first.response
+            self.stamp = attrs.evolve(self.stamp, response=first.response, requested=first.origin.requested)
+            self.record.turn, self.record.served = turn, turns.model
+            answer = TurnAnswer.of(
+                turn.reply,
+                id=self.stamp.response,
+                created=int(self.stamp.requested),
+                model=model,
+                token_text=self.gateway.spell,
+            )
+            try:
+                if request.stream:
+                    end = partial(connection.last, (await begin()).finish(answer))
+                else:
+                    whole = added.add(self.dialect.answer_body(request, answer), turn.reply)
+                    end = partial(connection.json, 200, whole, self._headers())
+                await self._hand_over(session, turn, connection, end)
+            finally:
+                if turn.stored and not connection.over:
+                    put_back(session, turn)
+
+    def _repeated(self) -> bytes | None:
+        """Return a digest of what retries of this request repeat; None where no key says which those are."""
+        key = self.stamp.retry_key
+        return None if key is None else hashlib.blake2b(dumps(self.body), key=key.encode()).digest()
 
     async def _begin(
         self,

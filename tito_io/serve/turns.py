@@ -13,7 +13,7 @@ import anyio.to_thread
 import attrs
 
 from tito_core import Message, Policy
-from tito_core.media import Placeholders
+from tito_core.media.ranges import Placeholders
 from tito_core.message import is_multimodal
 from tito_core.samples import StoredCall
 from tito_io.client.certificates import Certificates
@@ -23,6 +23,7 @@ from tito_io.client.sampling import SamplingArgs, parse_sampling
 from tito_io.client.token_client import CompletedTurn, Renderer, TokenClient
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.dialects.wire import dumps
+from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
 
 from .client_noise import NoiseFilter, NoiseRule
@@ -98,6 +99,7 @@ class TurnTaker:
         limits: What requests may use.
         metrics: Where turns are counted.
         check_every: After how many turns a bridge is compared with a render of the whole conversation.
+        on_abort: What to do about turns that the engine aborts.
         places: How many turns are sampled at once.
         renderer: Renders messages for the bridge; None for the engine's own way, where there is no guard.
         certificates: What is known of each rendering. Agents may send new tools forever: old ones go.
@@ -114,6 +116,7 @@ class TurnTaker:
     limits: GatewayLimits
     metrics: Metrics
     check_every: int = 0
+    on_abort: OnAbort = OnAbort.RAISE
     places: anyio.CapacityLimiter = attrs.field(init=False)
     renderer: Renderer | None = attrs.field(init=False)
     certificates: Certificates = attrs.field(factory=Certificates)
@@ -196,6 +199,7 @@ class TurnTaker:
                 args.sampling,
                 forgive=forgive,
                 watch=watch,
+                on_abort=self.on_abort,
                 stopped=[one.step for one in commits if isinstance(one.origin.stop_reason, str)],
             )
             forgiven, answered = tuple[str, ...](), None
@@ -206,6 +210,7 @@ class TurnTaker:
                 self.policy,
                 self.renderer,
                 check_every=self.check_every,
+                on_abort=self.on_abort,
                 certificates=self.certificates,
                 media=self.placeholders,
                 known_media=KnownMedia(urls=dict(engine.media.urls)),

@@ -17,9 +17,9 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Reason, Refusal, Step, TemplateRefused, TitoError
-from tito_core.first_prompt import first_prompt_questions
 from tito_core.ledger import Origin
-from tito_core.media import MediaRange
+from tito_core.media.first_prompt import first_prompt_questions
+from tito_core.media.ranges import MediaRange
 from tito_core.message import is_media
 from tito_core.normalization.media import medium_of
 from tito_core.normalization.receipts import Forgiveness

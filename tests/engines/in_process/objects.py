@@ -11,10 +11,11 @@ from typing import Any
 import attrs
 
 from tests.engines.talk import CALL_PATTERN, marker_id
-from tito_io.engines.in_process import SglangEngine, TransformersModel, VllmAsync, VllmLLM
+from tito_io.engines.in_process import MlxModel, SglangEngine, TransformersModel, VllmAsync, VllmLLM
 from tito_io.families import Family
 
 CONTEXT = 8192
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Paris"}}\n</tool_call>'
 TAGS = ("<tool_call>", "</tool_call>")
 
 
@@ -30,6 +31,7 @@ class Subject:
         only: Returns extra keys with which nothing but some ids is sampled.
         endless: Extra keys with which no id ends a turn.
         seeds: Whether it samples with seeds.
+        constrains: Whether it takes grammars.
         processed: Whether its log-probabilities are those after temperature.
     """
 
@@ -41,6 +43,7 @@ class Subject:
     end: Callable[[Any], object] = lambda _: None
     seeds: bool = True
     processed: bool = False
+    constrains: bool = True
 
 
 def _vllm_options(folder: Path) -> dict[str, Any]:
@@ -88,6 +91,11 @@ def _transformers(folder: Path) -> Any:
     return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
+def _mlx(folder: Path) -> Any:
+    model, _ = import_module("mlx_lm").load(str(folder))
+    return model
+
+
 def _bias(family: Family) -> dict[str, float]:
     return {str(marker_id(family, tag)): 100.0 for tag in TAGS}
 
@@ -131,8 +139,39 @@ class Without:
 
 
 def _transformers_call(family: Family) -> dict[str, Any]:
-    text = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Paris"}}\n</tool_call>'
-    return {"logits_processor": [Script([*family.encode(text), family.stop_ids[0]])]}
+    return {"logits_processor": [Script([*family.encode(CALL), family.stop_ids[0]])]}
+
+
+class MlxScript:
+    """A logits processor of mlx-lm that leaves one id at each step."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        """Store the ids; the last one is repeated."""
+        self.ids = list(ids)
+        self.start: int | None = None
+
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        """Return logits that leave the next id alone."""
+        if self.start is None:
+            self.start = len(tokens)
+        index = self.ids[min(len(tokens) - self.start, len(self.ids) - 1)]
+        core = import_module("mlx.core")
+        return core.where(core.arange(logits.shape[-1]) == index, logits, -float("inf"))
+
+
+class MlxWithout:
+    """A logits processor of mlx-lm that never leaves some ids."""
+
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        """Return logits without them."""
+        del tokens
+        core = import_module("mlx.core")
+        places = core.arange(logits.shape[-1])
+        return core.where((places < 3) | (places >= 3063), -float("inf"), logits)
+
+
+def _mlx_call(family: Family) -> dict[str, Any]:
+    return {"logits_processors": [MlxScript([*family.encode(CALL), family.stop_ids[0]])]}
 
 
 def _vllm_only(ids: Sequence[int]) -> dict[str, Any]:
@@ -167,5 +206,14 @@ OBJECTS: Mapping[str, Subject] = {
         call=_transformers_call,
         only=lambda ids: {"logits_processor": [Script(ids)]},
         endless={"logits_processor": [Without()]},
+        constrains=False,
+    ),
+    "mlx": Subject(
+        make=_mlx,
+        engine=MlxModel,
+        call=_mlx_call,
+        only=lambda ids: {"logits_processors": [MlxScript(ids)]},
+        endless={"logits_processors": [MlxWithout()]},
+        constrains=False,
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ from tests.engines.talk import HELLO, PLAIN, TOOLED, marker_id
 from tito_core import InputError, OddStop, Policy, Step, Trajectory
 from tito_io.client import Route, TokenClient
 from tito_io.engines.constraint import Constraint
-from tito_io.engines.protocol import Delta, OverlongError, Reply, Sampling, UnsupportedError
+from tito_io.engines.protocol import Delta, OverlongError, Rendering, Reply, Sampling, UnsupportedError
 from tito_io.families import Family
 
 from .objects import CONTEXT, Subject
@@ -24,6 +25,14 @@ from .reference import Reference
 
 pytestmark = pytest.mark.anyio
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+SPECIAL = 3063
+"""The first id of markers and tags in the tiny model's vocabulary."""
 CLOSE = 1e-4
 """How far log-probabilities in float32 may be from the forward pass."""
 
@@ -306,8 +315,48 @@ async def test_what_cannot_be_honoured_is_refused_by_name(ask: Asker) -> None:
     for name in ("truncate_prompt_tokens", "logprobs", "n", "skip_special_tokens", "no_such_name"):
         with pytest.raises(UnsupportedError, match=name):
             await ask(max_tokens=1, extra={name: 1})
-    with pytest.raises(UnsupportedError, match="response_format"):
-        await ask(max_tokens=1, constraint=Constraint(schema={"type": "object"}))
+    if not ask.subject.constrains:
+        with pytest.raises(UnsupportedError, match="response_format"):
+            await ask(max_tokens=1, constraint=Constraint(schema={"type": "object"}))
+
+
+# Constraints.
+
+
+def no_blanks(family: Family) -> dict[str, Any]:
+    """Return further keys without which a random model writes little but white space between JSON's marks."""
+    blank = [index for index in range(family.vocab_size) if not family.decode([index]).strip()]
+    return {"logit_bias": {str(index): -100.0 for index in blank if index < SPECIAL}}
+
+
+async def test_an_answer_keeps_to_a_json_schema(engine: Any, family: Family, subject: Subject) -> None:
+    if not subject.constrains:
+        return
+    constraint = Constraint(schema=SCHEMA)
+    prompt = [*family.ids(HELLO, add_generation_prompt=True), *family.encode("<think>\n\n</think>\n\n")]
+    for streamed in (False, True):
+        heard = Heard()
+        wanted = Sampling(max_tokens=300, temperature=1.0, constraint=constraint, extra=no_blanks(family))
+        reply = await engine.from_ids(prompt, wanted, PLAIN, watch=heard if streamed else None)
+        assert constraint.unmet(reply.message) is None
+        assert set(json.loads(reply.message["content"])) == {"ok"}
+        assert heard.ids() == (reply.completion_ids if streamed else ())
+
+
+async def test_a_call_is_forced(engine: Any, family: Family, subject: Subject) -> None:
+    """In the form of the model's own template, after any reasoning."""
+    if not subject.constrains:
+        return
+    tool = {"name": "look", "parameters": {**SCHEMA, "type": "object"}}
+    rendering = Rendering(tools=({"type": "function", "function": tool},))
+    constraint = Constraint(must_call=("look",), one_call=True)
+    ids = family.ids(HELLO, tools=rendering.tools, add_generation_prompt=True)
+    prompt = [*ids, *family.encode("<think>\n\n</think>\n\n")]
+    wanted = Sampling(max_tokens=300, temperature=1.0, constraint=constraint, extra=no_blanks(family))
+    reply = await engine.from_ids(prompt, wanted, rendering)
+    assert constraint.unmet(reply.message) is None
+    (call,) = reply.message["tool_calls"]
+    assert set(json.loads(call["function"]["arguments"])) == {"ok"}
 
 
 # Cancellation, and event loops.

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.io.audit.test_page import ParsedPage
 from tests.io.families.family_folder import tiny_folder, tiny_tokenizer
 from tito_core import Message, Step
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_core.samples import StoredCall
 from tito_io.audit.command import audit
 from tito_io.families.family import Family

@@ -11,7 +11,7 @@ import attrs
 
 from tests.core.pictures import CLOSE, PAD, START
 from tito_core import Ids, TemplateRefused
-from tito_core.expansion import expand
+from tito_core.media.expansion import expand
 from tito_io.engines.media import PromptMedium, check_places, unsupported
 from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage
 

@@ -18,9 +18,9 @@ from tests.io.client.test_images import client_of
 from tests.io.engines.recorded_images import PAD, medium
 from tests.processors.toy import ToyProcessor, run
 from tito_core import Bridge, Message, Reason, Refusal, suffix_ids, try_stitch
-from tito_core.expansion import collapse, expand
-from tito_core.first_prompt import first_prompt
-from tito_core.media import MediaRange
+from tito_core.media.expansion import collapse, expand
+from tito_core.media.first_prompt import first_prompt
+from tito_core.media.ranges import MediaRange
 from tito_core.normalization.media import media_of
 from tito_io.client import Route
 from tito_io.dialects import Anthropic, Chat, Google, Responses, UntranslatableError

@@ -12,7 +12,7 @@ import pytest
 from tests.core.pictures import PAD, PLACEHOLDERS, START, tokenize
 from tests.io.client.seeing import CAT, MERGED, Seeing, asking, shown, url
 from tito_core import InputError, Origin, Reason, Trajectory
-from tito_core.media import Placeholders
+from tito_core.media.ranges import Placeholders
 from tito_core.message import is_multimodal
 from tito_io.client import Conversation, Route, TokenClient
 from tito_io.client.media import DETAIL_IGNORED, KnownMedia
@@ -249,6 +249,25 @@ async def test_a_key_without_bytes_is_an_error_before_anything_is_sent() -> None
     client = client_of(engine := Seeing())
     with pytest.raises(InputError, match="image 1 of the prompt has a `uuid` and no bytes"):
         await client.turn([], [asking("What?", {"type": "image", "uuid": "k"})])
+    assert not engine.asked
+
+
+async def test_an_address_beside_a_key_is_told_apart_from_no_bytes() -> None:
+    client = client_of(engine := Seeing())
+    named = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}, "uuid": "k"}
+    with pytest.raises(
+        InputError, match=r"named by an address, which is not fetched here.*give its data URL"
+    ):
+        await client.turn([], [asking("What?", named)])
+    assert not engine.asked
+
+
+@pytest.mark.parametrize("key", [{}, {"uuid": "k"}])
+async def test_broken_base64_is_an_error_before_anything_is_sent(key: dict[str, str]) -> None:
+    client = client_of(engine := Seeing())
+    broken = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR!w0KGgo"}, **key}
+    with pytest.raises(InputError, match="no valid base64: encode all bytes of the file"):
+        await client.turn([], [asking("What?", broken)])
     assert not engine.asked
 
 

@@ -322,6 +322,12 @@ def test_a_count_needs_no_length() -> None:
     assert (asked.messages, asked.sampling, ANTHROPIC.count_body(7)) == ((HELLO,), {}, {"input_tokens": 7})
 
 
+@pytest.mark.parametrize("message", [{"role": "system"}, {"role": "system", "content": ""}])
+def test_anthropic_messages_without_any_text_are_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(UntranslatableError, match="messages: have no text; send a message of the user"):
+        Anthropic().parse({"messages": [message], "max_tokens": 9})
+
+
 @pytest.mark.parametrize(
     ("mode", "names", "choice"),
     [

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_io.engines.media import PromptMedium
 
 EXCHANGES = {

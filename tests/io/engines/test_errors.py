@@ -122,3 +122,14 @@ async def test_an_event_that_names_no_status_is_known_by_its_code_or_wording(err
     engine, _ = mocked({COMPLETIONS: events({"error": error})})
     with pytest.raises(OverlongError):
         await engine.from_ids(PROMPT, Sampling(), watch=watch)
+
+
+async def test_the_engines_own_words_are_an_attribute_and_in_no_text() -> None:
+    words = "At most 1 image(s) may be provided in one prompt, after 'a secret'."
+    body = {"object": "error", "message": words, "type": "BadRequestError", "param": None, "code": 400}
+    engine, _ = mocked({COMPLETIONS: httpx2.Response(400, json=body)})
+    with pytest.raises(RequestError, match="its own words are in `reason`") as caught:
+        await engine.from_ids(PROMPT, Sampling())
+    assert caught.value.reason == words
+    assert "secret" not in f"{caught.value} {caught.value!r}"
+    assert RequestError("no answer came").reason == ""

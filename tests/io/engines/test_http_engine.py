@@ -136,6 +136,8 @@ class Server:
             return httpx2.Response(200, json={"data": list(self.cards)})
         if request.url.path == "/tokenize":
             return httpx2.Response(200, json={"tokens": [4, 5, 6]})
+        if request.method == "GET":
+            return httpx2.Response(404)
         return self.streamed(body) if body.get("stream") else httpx2.Response(200, json=self.whole(body))
 
     def whole(self, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Thread
+from typing import Any
 
 from tito_io.integrations.histories import Histories
 
@@ -14,6 +15,13 @@ def test_only_the_same_ids_are_found() -> None:
     histories.keep([1, 2, 3], [HELLO])
     assert histories.find([1, 2, 3]) == (HELLO,)
     assert [histories.find(ids) for ids in ([1, 2], [3, 2, 1], [1, 2, 3, 0], [])] == [None] * 4
+
+
+def test_what_is_no_id_is_not_found() -> None:
+    histories = Histories(most=10)
+    histories.keep([1], [HELLO])
+    wrong: Any = [[-1], ["1"], [2**32]]
+    assert [histories.find(ids) for ids in wrong] == [None] * 3
 
 
 def test_a_prompt_may_be_told_again() -> None:

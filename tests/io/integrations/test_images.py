@@ -14,7 +14,7 @@ import pytest
 from tests.processors.shapes import SIZES, names, showing
 from tests.processors.toy import ToyProcessor, run, split_if_alone
 from tito_core import Extension, InputError, Reason, Refusal
-from tito_core.expansion import collapse
+from tito_core.media.expansion import collapse
 from tito_io.families import Family
 from tito_io.families.images import CollapsedPrompt, WithImages, ranges_in
 from tito_io.integrations.attribution import attributed

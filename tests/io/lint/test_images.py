@@ -136,3 +136,22 @@ def test_a_comparison_says_what_changes_for_images(tmp_path: Path) -> None:
     assert found[0].one == f"not supported; {NO_LISTS}"
     assert found[0].two.startswith("written as `<image>`")
     assert [change.where for change in found][1:3] == [FIRST, LATER]
+
+
+def test_images_that_go_by_messages_fail_on_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder(tmp_path / "named", template("<bos><image><eos>"), **NAMED)
+    folder(tmp_path / "unnamed", template("<bos><image><eos>"))
+    folder(tmp_path / "numbered", template(f"{PICTURE}<eos>", before=COUNT), **NAMED)
+    folder(tmp_path / "texts", EXACT)
+
+    def status(*options: str) -> int:
+        return CliRunner().invoke(command, options).exit_code
+
+    assert status("named", "unnamed", "numbered", "texts") == 0
+    on = ("--fail-on", "IMAGES_REFUSED")
+    assert status("named", "texts", *on) == 0
+    assert [status(name, *on) for name in ("unnamed", "numbered")] == [1, 1]
+    assert status("numbered", *on, "--write-baseline", "known.json") == 0
+    assert status("numbered", *on, "--baseline", "known.json") == 0
+    assert status("unnamed", *on, "--baseline", "known.json") == 1

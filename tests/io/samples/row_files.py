@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from tito_core import Ids, Origin
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_core.samples import Ending, Row, RowExperts, RowSpan, RowTurn
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check

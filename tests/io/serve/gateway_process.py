@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,10 +41,15 @@ class Process:
 
 
 @contextmanager
-def started(*options: str, complaints: Path | None = None, first: str = "") -> Iterator[Process]:
+def started(
+    *options: str,
+    complaints: Path | None = None,
+    first: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Process]:
     """Start a gateway on any free port; whatever happens, it does not outlive the block.
 
-    The code `first` runs before it, to change what it does.
+    The code `first` runs before it, to change what it does, and `environment` has more variables for it.
     """
     with (complaints or Path(os.devnull)).open("w") as kept:
         process = subprocess.Popen(
@@ -52,7 +57,7 @@ def started(*options: str, complaints: Path | None = None, first: str = "") -> I
             stdout=subprocess.PIPE,
             stderr=kept if complaints else None,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
         )
     assert process.stdout is not None
     try:

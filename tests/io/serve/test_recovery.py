@@ -318,6 +318,60 @@ async def test_a_client_s_key_makes_requests_one_and_makes_them_two() -> None:
     assert len(engine.asked) == 5
 
 
+async def waits(gateway: Gateway) -> None:
+    """Return once a request waits for another one with its key."""
+    while not any(one.statistics().tasks_waiting for one in gateway.sessions._answering.values()):  # noqa: ASYNC110  # nobody tells
+        await anyio.sleep(0.001)
+
+
+@pytest.mark.parametrize(("second", "asked"), [(BODY, 1), ({**BODY, "seed": 7}, 2)])
+async def test_equal_requests_with_one_key_at_once_get_one_turn(second: dict[str, Any], asked: int) -> None:
+    """A proxy may send a request twice; another body is a request of its own, and waits for nothing."""
+    engine = Scripted(held=anyio.Event())
+    gateway = scripted_gateway(engine)
+    found = list[str]()
+
+    async def talk(body: dict[str, Any]) -> None:
+        found.append((await http.post(path, json=body, headers={KEY: "a"})).json()["id"])
+
+    async with client(gateway) as http:
+        path = f"/sessions/{await opened(http)}{CHAT}"
+        async with anyio.create_task_group() as group:
+            group.start_soon(talk, BODY)
+            group.start_soon(talk, second)
+            if asked == 1:
+                await waits(gateway)
+            while engine.running < asked:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.001)
+            assert engine.held is not None
+            engine.held.set()
+    assert len(set(found)) == len(engine.asked) == asked
+
+
+async def test_a_request_that_waits_for_one_with_its_key_gets_a_turn_if_that_one_is_given_up() -> None:
+    engine = Scripted(held=anyio.Event())
+    gateway = scripted_gateway(engine)
+    async with client(gateway) as http:
+        path = f"/sessions/{await opened(http)}{CHAT}"
+
+        async def talk(scope: anyio.CancelScope) -> None:
+            with scope:
+                assert (await http.post(path, json=BODY, headers={KEY: "a"})).status_code == 200
+                assert not scope.cancel_called
+
+        first = anyio.CancelScope()
+        async with anyio.create_task_group() as group:
+            group.start_soon(talk, first)
+            while not engine.running:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.001)
+            group.start_soon(talk, anyio.CancelScope())
+            await waits(gateway)
+            first.cancel()
+            assert engine.held is not None
+            engine.held.set()
+    assert (engine.cancelled, len(engine.asked)) == (1, 2)
+
+
 @pytest.mark.parametrize("said", ["ok", "other"])
 async def test_a_lost_turn_that_continued_a_message_is_the_answer_to_the_same_one(said: str) -> None:
     def going_on(first: Any) -> dict[str, Any]:

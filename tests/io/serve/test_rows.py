@@ -169,6 +169,12 @@ def test_what_is_no_row_is_refused(data: bytes) -> None:
         decode(data, LOST)
 
 
+@pytest.mark.parametrize("data", [b"", b"[]", b"7", b"{}", b'{"created": 1, "x": 2}', b"\x00"])
+def test_what_is_no_head_is_refused(data: bytes) -> None:
+    with pytest.raises(InputError, match="stored session cannot be read"):
+        SessionHead.of(data)
+
+
 def test_a_row_of_a_lost_parent_is_refused() -> None:
     commit = attrs.evolve(
         committed(Step(prompt=HELLO, completion=[user()], prompt_ids=[1], completion_ids=[2]), 0)

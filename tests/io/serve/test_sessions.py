@@ -26,10 +26,13 @@ from tests.io.serve.redis_server import redis_server, wanted
 from tito_io.engines.miles import Miles
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
+from tito_io.serve.metrics import Metrics
 from tito_io.serve.redis import RedisStore
-from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.refusals import GatewayLimits, RequestRefused
+from tito_io.serve.session import SessionHead
+from tito_io.serve.sessions import Sessions
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import FencedError, MemoryStore, StoreError, open_store
+from tito_io.serve.store import FencedError, MemoryStore, StoredSession, StoreError, open_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
@@ -491,3 +494,41 @@ async def test_every_route_of_a_session_that_is_not_there_says_so(method: str, p
                 method, f"/sessions/{name}{path}", json=body if "tokens" in path else {}
             )
             assert there.status_code in (200, 204)
+
+
+async def test_a_session_that_another_gateway_deletes_takes_no_more_requests_while_it_is_used() -> None:
+    store = MemoryStore()
+    store.shared = True
+    here, there = (Sessions(store, GatewayLimits(), Metrics()) for _ in range(2))
+    name = await here.open(SessionHead(created=0.0))
+    async with here.using(name):
+        assert await there.delete(name)
+        with pytest.raises(RequestRefused, match="session not found"):
+            async with here.using(name):
+                pass
+
+
+async def test_a_session_that_is_deleted_while_it_is_loaded_does_not_stay_in_memory() -> None:
+    loading, go_on = anyio.Event(), anyio.Event()
+
+    class Slow(MemoryStore):
+        async def load(self, name: str) -> StoredSession:
+            found = await super().load(name)
+            loading.set()
+            await go_on.wait()
+            return found
+
+    sessions = Sessions(Slow(), GatewayLimits(), Metrics())
+    name = await sessions.open(SessionHead(created=0.0))
+
+    async def use() -> None:
+        async with sessions.using(name):
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(use)
+        await loading.wait()
+        group.start_soon(sessions.delete, name)
+        await anyio.wait_all_tasks_blocked()
+        go_on.set()
+    assert sessions._loaded == {}

@@ -18,7 +18,7 @@ from tests.io.serve.test_media import TEMPLATE, gateway_of
 from tests.io.serve.test_view import EVIL, ParsedPage
 from tito_core import Message, Step
 from tito_core.ledger import Origin, Span
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_core.samples import StoredCall
 from tito_io.engines.protocol import Rendering
 from tito_io.pages.media import PICTURE_CHARACTERS, picture_url

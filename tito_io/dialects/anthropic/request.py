@@ -215,6 +215,8 @@ def chat_messages(given: list[RequestFields]) -> list[dict[str, Any]]:
             messages += _assistant(message)
         else:
             messages += _user(message) if role == "user" else system_message(message, "content")
+    if not messages:
+        raise UntranslatableError("messages", "have no text", "send a message of the user")
     return messages
 
 

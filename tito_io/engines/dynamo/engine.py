@@ -23,6 +23,7 @@ from tito_core import Ids, InputError, Message, TokenizeFn
 from tito_io.engines.family_render import ids_in_thread
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
 from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
+from tito_io.engines.replies.output_parser import OutputParser
 from tito_io.families.family import Family
 
 from . import requests
@@ -56,12 +57,14 @@ class Dynamo(HttpEngine):
         route: How ids go in.
         family: The model's folder; None where none was passed.
         vocab_size: As it was passed.
+        turns_per_request: 1: the ids of one turn come back.
 
     Raises:
         InputError: `base_url` or `route` is invalid.
     """
 
     name: str = "dynamo"
+    turns_per_request: int = 1
     length_key = "context_window"
     needs_max_tokens = False
 
@@ -122,6 +125,14 @@ class Dynamo(HttpEngine):
         body = requests.chat(model.name, messages, rendering, sampling, self._options)
         request = self._request("chat", body, self._options, None)
         return await self._turn(request, watch, rendering)
+
+    async def output_parser(self) -> OutputParser:
+        """Return what makes text and messages of ids; raises `UnsupportedError` without a `family`."""
+        if self._reader is None:
+            raise UnsupportedError(
+                "Dynamo has no tokenizer route: pass the model's folder as `family`", parameter="family"
+            )
+        return self._reader.parser
 
     async def _vocabulary_size(self) -> int | None:
         return self.vocab_size or (self.family.vocab_size if self.family else None)

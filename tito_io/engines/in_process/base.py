@@ -7,8 +7,8 @@ checked like the answer of a server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import anyio
@@ -17,7 +17,15 @@ from tito_core import InputError, Message, TitoError
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
 from tito_io.engines.family_render import family_ids
-from tito_io.engines.grammar import check_unconstrained
+from tito_io.engines.grammar import (
+    Format,
+    GrammarMaker,
+    check_unconstrained,
+    constrained,
+    no_grammar,
+    reasoning_open,
+    with_reasoning,
+)
 from tito_io.engines.media import unsupported
 from tito_io.engines.openai_fields import check_sampling
 from tito_io.engines.prompt_ids import prompt_ids
@@ -84,6 +92,7 @@ class InProcessEngine:
         self.family = family
         self._output_format = output_format
         self._chosen: OutputParser | None = None
+        self._grammars = GrammarMaker(self.render)
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -127,7 +136,8 @@ class InProcessEngine:
 
         In all three cases nothing was sampled.
         """
-        parser = await self._parser()
+        parser = await self.output_parser()
+        sampling = await self._bound(ids, sampling, rendering, parser)
         turn = await self._checked_turn(ids, sampling, parser, stream=watch is not None)
         watch = await parser.ready(watch, rendering, turn.ids)
         limits = await self.limits()
@@ -160,7 +170,30 @@ class InProcessEngine:
     def _check_sampling(self, sampling: Sampling) -> None:
         """Raise `UnsupportedError` for parameters that the object cannot honour."""
 
+    def _grammar_keys(self, answer: Format) -> Mapping[str, Any] | None:
+        """Return the further keys that bind a turn to a grammar; None where the object takes none."""
+
+    def _frees_reasoning(self) -> bool:
+        """Whether the object's own parser leaves reasoning that a prompt has opened out of a grammar."""
+        return False
+
     # What is shared.
+
+    async def _bound(
+        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None, parser: OutputParser
+    ) -> Sampling:
+        """Return parameters with a grammar in place of the constraint."""
+        if sampling.constraint is None:
+            return sampling
+        answer = await self._grammars.answer_format(sampling.constraint, rendering, parser)
+        if answer is None:
+            raise no_grammar()
+        tags = await parser.tags()
+        free = self._frees_reasoning() and reasoning_open(ids, tags)
+        keys = self._grammar_keys(answer if free else with_reasoning(answer, ids, tags))
+        if keys is None:
+            check_unconstrained(sampling, self.name, "the object takes no grammar")
+        return constrained(sampling, keys or {})
 
     async def _receive(self, turn: LocalTurn, answer: Answer, watch: Watch | None) -> None:
         """Add what is sampled to `answer`; make the object give the turn up where the caller does so."""
@@ -193,8 +226,7 @@ class InProcessEngine:
 
         Objects check less than servers: an id beyond the vocabulary ends some engines.
         """
-        check_sampling(sampling, sampling.max_tokens, owned=())
-        check_unconstrained(sampling, self.name, "it makes no grammar")
+        check_sampling(sampling, sampling.max_tokens, owned=(), logprobs_optional=True)
         self._check_extra(sampling)
         self._check_sampling(sampling)
         limits = await self.limits()
@@ -219,7 +251,8 @@ class InProcessEngine:
                 parameter="sampling",
             )
 
-    async def _parser(self) -> OutputParser:
+    async def output_parser(self) -> OutputParser:
+        """Return what makes text and messages of ids, with the family's tokenizer."""
         if self._chosen is None:
             self._chosen = await choose_parser(LocalTokenizer(self.family), self._output_format, self.render)
         return self._chosen

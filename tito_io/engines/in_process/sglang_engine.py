@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from tito_io.engines.errors import fault
+from tito_io.engines.grammar import Format, sglang_keys
 from tito_io.engines.protocol import EngineAnswer, ModelLimits, Sampling, UnsupportedError
 from tito_io.engines.replies import sglang_meta
 from tito_io.engines.replies.invariants import Check
@@ -53,8 +54,10 @@ class SglangEngine(AwaitedEngine):
         extras: The keys that `Sampling.extra` may hold: sampling parameters and arguments of SGLang.
         family: As it was passed.
         engine: The object.
+        seeds_by_position: True: a seed belongs to positions of the sequence, not to the order of draws.
     """
 
+    seeds_by_position: bool = True
     name: str = "sglang-engine"
     where = "sglang.Engine.async_generate"
     extras = PARAMETERS | BESIDE
@@ -64,6 +67,9 @@ class SglangEngine(AwaitedEngine):
     ) -> None:
         super().__init__(family, output_format=output_format)
         self.engine = engine
+
+    def _grammar_keys(self, answer: Format) -> dict[str, str]:
+        return sglang_keys(answer)
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts."""
@@ -86,7 +92,11 @@ class SglangEngine(AwaitedEngine):
 
     async def _pieces(self, turn: LocalTurn) -> AsyncGenerator[Piece]:
         incremental = self.engine.tokenizer_manager.incremental_streaming_output
-        reader = ChunkReader(local_check(self.where, None), incremental=turn.stream and incremental)
+        reader = ChunkReader(
+            local_check(self.where, None),
+            incremental=turn.stream and incremental,
+            logprobs=turn.sampling.logprobs,
+        )
         answer = await self.engine.async_generate(**arguments(turn), stream=turn.stream)
         if not turn.stream:
             for place, one in enumerate(answer if isinstance(answer, list) else [answer]):
@@ -123,8 +133,7 @@ def arguments(turn: LocalTurn) -> dict[str, Any]:
     return {
         "input_ids": turn.ids.tolist(),
         "sampling_params": {**extra, **{name: value for name, value in own.items() if value is not None}},
-        "return_logprob": True,
-        "logprob_start_len": -1,
+        **({"return_logprob": True, "logprob_start_len": -1} if sampling.logprobs else {}),
         **{name: value for name, value in sampling.extra.items() if name in BESIDE},
     }
 
@@ -135,11 +144,13 @@ class ChunkReader:
     Args:
         check: The checks of what the engine reports.
         incremental: Whether a chunk holds new ids only (`incremental_streaming_output`).
+        logprobs: Whether log-probabilities were requested.
     """
 
-    def __init__(self, check: Check, *, incremental: bool) -> None:
+    def __init__(self, check: Check, *, incremental: bool, logprobs: bool = True) -> None:
         self._check = check
         self._incremental = incremental
+        self._logprobs = logprobs
         self._seen: Counter[int] = Counter()
 
     def piece(self, chunk: Mapping[str, Any]) -> Piece:
@@ -174,6 +185,8 @@ class ChunkReader:
         ids = check.get(chunk, "output_ids", list)[start:][:count]
         if not ids:
             return [], ()
+        if not self._logprobs:
+            return ids, ()
         values = check.get(meta, "output_token_logprobs", list)[start:][: len(ids)]
         lists = [list(value) for value in values]  # which JSON makes of tuples
         return ids, sglang_meta.triples(check, {"output_token_logprobs": lists}, ids)

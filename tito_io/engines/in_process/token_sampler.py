@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from threading import Event
 from typing import Any, Literal
 
 import attrs
 
+from tito_io.engines.replies.stop_strings import found_stop
+from tito_io.engines.replies.text_stream import Decode
+
 from .packages import package
-from .turns import Decode, LocalTurn, Piece
+from .turns import LocalTurn, Piece
 
 LogprobsMode = Literal["raw", "processed"]
 """`raw`: of the model's own distribution. `processed`: of the one that was sampled from."""
@@ -152,14 +155,7 @@ class TokenSampler:
         """Return what ended a turn and how; two Nones where it goes on."""
         if row.ids[-1] in self.stops:
             return row.ids[-1], "stop"
-        found = self._stop_string(row.ids)
+        found = found_stop(self.turn.sampling.stop, row.ids, self.decode)
         if found is not None:
             return found, "stop"
         return None, "length" if len(row.ids) >= self.turn.max_tokens else None
-
-    def _stop_string(self, ids: Sequence[int]) -> str | None:
-        """Return the stop string that the last id completes; a character may have four ids."""
-        for stop in self.turn.sampling.stop:
-            if stop in self.decode(ids[-4 * len(stop) - 4 :]):
-                return stop
-        return None

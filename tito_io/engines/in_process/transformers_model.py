@@ -7,7 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any, get_args
 
-from tito_core import InputError
+from anyio import to_thread
+
+from tito_core import Ids, InputError
+from tito_io.engines.prompt_ids import prompt_ids
 from tito_io.engines.protocol import ModelLimits, Sampling, UnsupportedError
 from tito_io.engines.replies.output_parser import OutputFormat
 from tito_io.families.family import Family
@@ -107,6 +110,29 @@ class TransformersModel(InProcessEngine):
             self._thread.shutdown(wait=False)
             self._thread = None
 
+    async def score(self, ids: Ids, start: int) -> tuple[float | None, ...]:
+        """Return the raw log-probability of each id from `start` on, by one forward pass."""
+        (await self.limits()).room(len(ids), 1)
+        sent = prompt_ids(ids, (await self.limits()).vocab_size)
+        future = self._executor().submit(self._forward, sent.tolist(), start)
+        return await to_thread.run_sync(future.result)
+
+    def _forward(self, ids: list[int], start: int) -> tuple[float | None, ...]:
+        torch = package("torch")
+        with torch.no_grad():
+            given = torch.tensor([ids], device=self.model.device)
+            logits = self.model(given).logits[0, start - 1 : -1].float()
+            values = logits.log_softmax(-1).gather(1, given[0, start:, None])[:, 0]
+        return tuple(values.tolist())
+
+    def _executor(self) -> ThreadPoolExecutor:
+        """Return the thread in which the model runs."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(
+                1, thread_name_prefix="tito-transformers", initializer=use_device, initargs=(self._device,)
+            )
+        return self._thread
+
     def _check_sampling(self, sampling: Sampling) -> None:
         """Raise `UnsupportedError` for a model that would sample otherwise than asked."""
         del sampling  # `Sampling.extra` has no other keys than those that are honoured
@@ -125,11 +151,7 @@ class TransformersModel(InProcessEngine):
 
     def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
         given_up = Event()
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(
-                1, thread_name_prefix="tito-transformers", initializer=use_device, initargs=(self._device,)
-            )
-        future = self._thread.submit(self._sample, turn, pieces, given_up)
+        future = self._executor().submit(self._sample, turn, pieces, given_up)
         future.add_done_callback(lambda _: pieces.close())
 
         def cancel() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -19,10 +19,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.replies.invariants import FINISHES, Check
 from tito_io.engines.replies.output_text import until_stop
-
-Decode = Callable[[Sequence[int]], str]
-INCOMPLETE = "\ufffd"
-"""What the ids of a part of a character are decoded to."""
+from tito_io.engines.replies.text_stream import Decode, TextStream
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +54,6 @@ class Piece:
         prompt_ids: The prompt as the engine repeats it; None where it does not.
         prompt_tokens: How many ids the engine counts in the prompt; None where it does not say.
         cached_tokens: How many of them were in its prefix cache; None where it does not say.
-        weight_versions: Which weights sampled which ids: objects with `version`, `start` and `end`.
         routed_experts: Which experts each position was routed to.
     """
 
@@ -71,49 +67,6 @@ class Piece:
     cached_tokens: int | None = None
     weight_versions: Sequence[Mapping[str, Any]] = ()
     routed_experts: RoutedExperts | None = None
-
-
-@attrs.define
-class TextStream:
-    """The text of ids that come in pieces.
-
-    A part of a character waits for the rest of it, and what may begin a stop string waits for what follows.
-
-    Attributes:
-        decode: Returns the text of ids.
-        hold: How many characters wait, because a stop string may begin there.
-
-    >>> stream = TextStream(lambda ids: "".join(map(chr, ids)), hold=1)
-    >>> stream.add([72, 105, 33]), stream.end("Hi")
-    ('Hi', '')
-    """
-
-    decode: Decode
-    hold: int = 0
-    _ids: list[int] = attrs.field(factory=list, init=False)
-    _window: tuple[int, int] = attrs.field(default=(0, 0), init=False)
-    _pending: str = attrs.field(default="", init=False)
-    _sent: int = attrs.field(default=0, init=False)
-
-    def add(self, ids: Sequence[int]) -> str:
-        """Return the text that is certain now.
-
-        Only a short window is decoded: ids whose text came before, as context, and the new ones.
-        """
-        self._ids += ids
-        start, end = self._window
-        before, text = self.decode(self._ids[start:end]), self.decode(self._ids[start:])
-        if len(text) > len(before) and not text.endswith(INCOMPLETE):
-            self._window = (end, len(self._ids))
-            self._pending += text[len(before) :]
-        ready = self._pending[: max(len(self._pending) - self.hold, 0)]
-        self._pending = self._pending[len(ready) :]
-        self._sent += len(ready)
-        return ready
-
-    def end(self, text: str) -> str:
-        """Return the rest of the whole turn's `text`."""
-        return text[self._sent :]
 
 
 @attrs.define
@@ -157,9 +110,10 @@ class Answer:
         if part.last is not None:
             self.check.fail(f"turn {piece.index} goes on after its end")
         ids = self.check.ids({"ids": list(piece.ids)}, "ids")
-        logprobs = self.check.logprobs(piece.logprobs, len(ids))
+        wanted = self.turn.sampling.logprobs
+        logprobs = self.check.logprobs(piece.logprobs, len(ids)) if wanted else None
         part.ids += ids
-        part.logprobs += logprobs
+        part.logprobs += logprobs or ()
         return Delta(ids=ids, logprobs=logprobs, text=self._text(part, piece, ids), index=piece.index)
 
     def reply(self) -> Reply:
@@ -181,7 +135,7 @@ class Answer:
 
     def partial(self) -> Reply | None:
         """Return what was sampled before a failure; None where there is no id."""
-        return attrs.evolve(self._reply(), finish_reason="abort") if any(p.ids for p in self._parts) else None
+        return self._reply() if any(part.ids for part in self._parts) else None
 
     def _check_prompt(self, piece: Piece) -> None:
         """Demand that the engine saw the ids that were sent: those that it repeats, or as many."""
@@ -210,7 +164,7 @@ class Answer:
         reply = Reply(
             prompt_ids=self.turn.ids,
             completion_ids=tuple(part.ids),
-            logprobs=tuple(part.logprobs),
+            logprobs=tuple(part.logprobs) if self.turn.sampling.logprobs else None,
             message=None,
             text="",
             finish_reason=finish,

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 from uuid import uuid4
 
+from tito_io.engines.grammar import Format, vllm_keys
 from tito_io.engines.protocol import ModelLimits
 from tito_io.engines.replies.output_parser import OutputFormat
 from tito_io.families.family import Family
@@ -57,6 +58,12 @@ class VllmAsync(AwaitedEngine):
         self.engine = engine
         self._own: AbstractEventLoop | None = None
         self.logprobs_mode = values.logprobs_mode(engine.model_config)
+
+    def _grammar_keys(self, answer: Format) -> dict[str, Any]:
+        return vllm_keys(answer)
+
+    def _frees_reasoning(self) -> bool:
+        return values.frees_reasoning(self.engine)
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from tito_io.engines.grammar import Format, vllm_keys
 from tito_io.engines.protocol import ModelLimits
 from tito_io.engines.replies.output_parser import OutputFormat
 from tito_io.families.family import Family
@@ -56,6 +57,12 @@ class VllmLLM(InProcessEngine):
         self._config = llm.llm_engine.model_config
         self.logprobs_mode = values.logprobs_mode(self._config)
         self._stepper = Stepper(llm.llm_engine, values.pieces)
+
+    def _grammar_keys(self, answer: Format) -> dict[str, Any]:
+        return vllm_keys(answer)
+
+    def _frees_reasoning(self) -> bool:
+        return values.frees_reasoning(self.llm.llm_engine)
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts."""

@@ -51,7 +51,7 @@ def sampling_params(turn: LocalTurn, defaults: Mapping[str, Any]) -> Any:
         seed=sampling.seed,
         stop=list(sampling.stop),
         stop_token_ids=list(turn.stop_ids),
-        logprobs=0,  # of the sampled id alone
+        logprobs=0 if sampling.logprobs else None,  # of the sampled id alone
         detokenize=bool(sampling.stop),
         skip_special_tokens=False,  # or a stop string in which one stands is never found
         output_kind=vllm.RequestOutputKind.DELTA if turn.stream else vllm.RequestOutputKind.FINAL_ONLY,
@@ -99,6 +99,16 @@ def sampled_logprobs(logprobs: Any, ids: Sequence[int]) -> list[object]:
 def limits(model_config: Any) -> ModelLimits:
     """Return the sizes that a model config states."""
     return ModelLimits(max_model_len=model_config.max_model_len, vocab_size=model_config.get_vocab_size())
+
+
+def frees_reasoning(engine: Any) -> bool:
+    """Whether an engine constrains nothing before reasoning is closed, as with a reasoning parser.
+
+    `StructuredOutputsConfig.reasoning_parser` of its config names the parser; empty for none
+    (`vllm/v1/structured_output/__init__.py`, 0.32).
+    """
+    config = getattr(engine, "vllm_config", None)
+    return bool(getattr(getattr(config, "structured_outputs_config", None), "reasoning_parser", ""))
 
 
 def logprobs_mode(model_config: Any) -> str:

@@ -8,41 +8,27 @@ numbers anew, continues a last assistant message, and normalizes no text.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from typing import Unpack
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 import attrs
 
-from tito_core import Message
-from tito_core.message import is_multimodal
-from tito_io.engines.family_render import family_ids
-from tito_io.engines.grammar import check_unconstrained
-from tito_io.engines.http_engine import (
-    MODELS,
-    Connection,
-    HttpEngine,
-    ServedModel,
-    TurnAfterIds,
-    sole_model,
-)
-from tito_io.engines.media import unsupported
-from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling, UnsupportedError, Watch
+from tito_io.engines.family_engine import FamilyEngine
+from tito_io.engines.grammar import check_unconstrained, constrained, may_reason
+from tito_io.engines.http_engine import MODELS, Connection, ServedModel, TurnAfterIds
+from tito_io.engines.protocol import Delta, Reply, UnsupportedError, Watch
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.output_parser import (
-    LocalTokenizer,
-    OutputFormat,
-    OutputParser,
-    check_format,
-    choose_parser,
-    with_messages,
-)
+from tito_io.engines.replies.output_parser import Hermes, OutputFormat, OutputParser
 from tito_io.engines.turn_request import Question
 from tito_io.families.family import Family
 
 from .recovery import Recovery, whole_id
 from .replies import LlamaRequest, Spelling
-from .requests import COMPLETION, completion, end_probe
+from .requests import COMPLETION, completion, end_probe, schema_probe
+
+NO_JSON = "z"
+"""A letter with which no JSON value begins."""
 
 
 @attrs.frozen
@@ -66,12 +52,13 @@ class LlamaModel(ServedModel):
         return cls(
             name=check.get(fields, "id", str),
             max_model_len=check.find(meta, "n_ctx", int),
+            owner=check.find(fields, "owned_by", str),
             vocab_size=check.find(meta, "n_vocab", int),
             aliases=tuple(check.typed(alias, str, "aliases") for alias in aliases),
         )
 
 
-class LlamaCpp(HttpEngine):
+class LlamaCpp(FamilyEngine):
     """A llama.cpp server, `llama-server`.
 
     Nothing is sent before a method is called. A turn is sampled from the model's own distribution: samplers
@@ -98,6 +85,7 @@ class LlamaCpp(HttpEngine):
         model: The model's name as it was passed.
         family: The model's folder.
         vocab_size: As it was passed.
+        title: llama.cpp, for messages.
 
     Raises:
         InputError: `base_url` or `output_format` is invalid; or the vocabulary has no plain letters, which
@@ -105,6 +93,7 @@ class LlamaCpp(HttpEngine):
     """
 
     name: str = "llamacpp"
+    title = "llama.cpp"
 
     def __init__(
         self,
@@ -115,44 +104,14 @@ class LlamaCpp(HttpEngine):
         output_format: OutputFormat | None = None,
         **connection: Unpack[Connection],
     ) -> None:
-        check_format(output_format)
-        super().__init__(base_url, **connection)
-        self.family = family
+        super().__init__(base_url, family=family, output_format=output_format, **connection)
         self._whole = whole_id(family) if recover_logprobs else None
-        self._output_format = output_format
-        self._parser: OutputParser | None = None
         self._ends: set[int] = set()
         """Ids that are known to end a turn at this server."""
+        self._bound: set[str] = set()
+        """JSON schemas that are known to bind a turn at this server."""
         added = family.tokenizer.get_added_tokens_decoder()
         self._spelling = Spelling(family.decode, frozenset(added))
-
-    async def render(
-        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
-    ) -> list[int]:
-        """Return the ids of messages, rendered in this process.
-
-        Raises:
-            TemplateRefused: The chat template rejects them.
-        """
-        return await family_ids(self.family, messages, rendering, add_generation_prompt=add_generation_prompt)
-
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after messages; they are rendered in this process, and go by ids.
-
-        Raises:
-            MediaUnsupportedError: The messages hold media; nothing was sent.
-        """
-        if is_multimodal(messages):
-            raise unsupported("llama.cpp", "takes no media from this adapter, by ids or by messages")
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
 
     async def models(self) -> tuple[ServedModel, ...]:
         """Return the models that the server lists."""
@@ -162,12 +121,8 @@ class LlamaCpp(HttpEngine):
 
     def _select(self, models: Sequence[ServedModel]) -> ServedModel:
         """Return the model in use; a name that is not listed is rejected."""
-        named = [
-            one
-            for one in models
-            if self.model == one.name or (isinstance(one, LlamaModel) and self.model in one.aliases)
-        ]
-        return named[0] if named else sole_model(models, self.model)
+        aliased = (one for one in models if isinstance(one, LlamaModel) and self.model in one.aliases)
+        return next(aliased, None) or super()._select(models)
 
     async def _vocabulary_size(self) -> int:
         """Return how many ids there are, by the server's own count, or the folder's where it has none."""
@@ -177,32 +132,69 @@ class LlamaCpp(HttpEngine):
 
     async def _sample(self, turn: TurnAfterIds) -> Reply:
         """Sample a turn by `/completion`; the message is parsed here."""
-        check_unconstrained(
-            turn.sampling,
-            "llama.cpp",
-            "some of its builds ignore a schema that they cannot use",
-        )
-        if self._parser is None:
-            tokenizer = LocalTokenizer(self.family)
-            self._parser = await choose_parser(tokenizer, self._output_format, self.render)
-        watch = await self._parser.ready(turn.watch, turn.rendering, turn.ids)
+        parser = await self.output_parser()
+        watch = await parser.ready(turn.watch, turn.rendering, turn.ids)
+        schema = await self._schema(turn, parser)
         await self._check_stop_ids(turn)
-        reply = await self._send(await self._request(turn), None, COMPLETION)
+        reply = await self._send(await self._request(turn, schema), None, COMPLETION)
         if self._whole is not None:
             facts = turn.model.name, self._whole, await self._vocabulary_size()
             reply = await Recovery(self._wire, *facts, turn.sampling.extra).completed(reply)
         if watch is not None:
             await _watched(reply, watch)
-        # The answer has no id from which the ids of calls could be made.
-        call_key = f"call-{uuid.uuid4().hex[:16]}"
-        return await with_messages(self._parser, reply, call_key, rendering=turn.rendering)
+        return await self._with_messages(reply, turn.rendering)
 
-    async def _request(self, turn: TurnAfterIds) -> LlamaRequest:
+    # Constraints.
+
+    async def _schema(self, turn: TurnAfterIds, parser: OutputParser) -> Mapping[str, Any] | None:
+        """Return the JSON schema of a constrained turn's answer; None for a free turn.
+
+        Raises:
+            UnsupportedError: The grammar would have to hold more than the schema.
+        """
+        constraint = turn.sampling.constraint
+        if constraint is None:
+            return None
+        called = constraint.must_call is not None or constraint.callable or constraint.one_call
+        if constraint.schema is None or called or (turn.rendering is not None and turn.rendering.tools):
+            check_unconstrained(
+                turn.sampling,
+                self.title,
+                "it is bound by a JSON schema alone, without tools, and not by the form of tool calls",
+            )
+        if not isinstance(parser, Hermes) or may_reason(turn.ids, await parser.tags()):
+            check_unconstrained(
+                turn.sampling,
+                self.title,
+                "its grammar would bind the reasoning, too; close it in the prompt by a template argument, "
+                "such as enable_thinking=False",
+            )
+        constrained(turn.sampling, {})  # raises for a grammar in `Sampling.extra`
+        if constraint.schema is not None:
+            await self._check_schema(turn.model.name, constraint.schema)
+        return constraint.schema
+
+    async def _check_schema(self, model: str, schema: Mapping[str, Any]) -> None:
+        """Raise `UnsupportedError` for a schema that the server ignores; it is asked once for each."""
+        key = json.dumps(schema, sort_keys=True)
+        if key in self._bound:
+            return
+        letter = self.family.encode(NO_JSON)[0]
+        answer = await self._wire.post(COMPLETION, schema_probe(model, letter, schema))
+        if self._check(COMPLETION, answer).ids(answer, "tokens") == (letter,):
+            raise UnsupportedError(
+                f"response_format: the JSON schema does not bind {model}: llama.cpp makes no grammar of "
+                "it, and ignores it; simplify it. No turn was sampled",
+                parameter="sampling",
+            )
+        self._bound.add(key)
+
+    async def _request(self, turn: TurnAfterIds, schema: Mapping[str, Any] | None) -> LlamaRequest:
         sampling = attrs.evolve(turn.sampling, stop_ids=())  # which end turns at this server by themselves
         return LlamaRequest(
             wire=self._wire,
             path=COMPLETION,
-            body=completion(attrs.evolve(turn, sampling=sampling)),
+            body=completion(attrs.evolve(turn, sampling=sampling), schema),
             vocab_size=await self._vocabulary_size(),
             question=Question(turn.sampling, turn.ids),
             spelling=self._spelling,

@@ -8,7 +8,7 @@ cut off.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -17,11 +17,11 @@ import attrs
 from tito_io.engines.protocol import EmptyReplyError, Reply, ServerError, Usage, Watch
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.output_text import text_until
+from tito_io.engines.replies.text_stream import Decode
 from tito_io.engines.turn_request import Question, TurnRequest
 
 from .requests import repeated
 
-Decode = Callable[[Sequence[int]], str]
 ENDS: Mapping[str, str] = {"eos": "stop", "word": "stop", "limit": "length"}
 """llama.cpp's names for the end of a turn. `none` is that of a turn of no ids."""
 LOST_TURN = "does not match the expected"
@@ -182,7 +182,7 @@ def check_settings(check: Check, item: Mapping[str, Any], body: Mapping[str, Any
             check.fail(
                 f"the server sampled with {name} = {used[name]!r:.60}, and {sent[name]!r:.60} was sent"
             )
-    if used.get("grammar") and "grammar" not in body:
+    if used.get("grammar") and not {"grammar", "json_schema"} & body.keys():
         check.fail("the server was started with a grammar, which binds every turn; start it without")
 
 

@@ -63,7 +63,7 @@ KNOWN = frozenset(
 """Keys of `Sampling.extra` that the server reads, and that leave ids and log-probabilities whole."""
 REJECTED: Mapping[str, str] = {
     "n_cache_reuse": "ids of another prompt's cache would have seen other ids before them; leave it out",
-    "json_schema": "some builds ignore a schema that they cannot use; pass a `grammar`",
+    "json_schema": "pass `Sampling.constraint`, whose effect is checked, or a `grammar`",
 }
 """Keys that are rejected although the server reads them, and what to do instead."""
 OWNED = frozenset(
@@ -76,14 +76,15 @@ OWNED = frozenset(
 """Keys that `Sampling.extra` may not hold: the adapter sets them, or the answer would not match the ids."""
 
 
-def completion(turn: TurnAfterIds) -> dict[str, Any]:
-    """Return the body that requests a turn after ids.
+def completion(turn: TurnAfterIds, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the body that requests a turn after ids, bound by a JSON schema where there is one.
 
     `n_predict` always goes along, and within the context: without it the server samples to the context's end.
     """
     keys = sampling_keys(turn.sampling, turn.max_tokens, OWNED, ("n_predict", "seed"))
     body = {"model": turn.model.name, "prompt": turn.ids, "cache_prompt": True, **NEUTRAL, **FIXED}
-    return {**body, **keys, **_extra(turn.sampling)}
+    bound = {} if schema is None else {"json_schema": schema}
+    return {**body, **keys, **_extra(turn.sampling), **bound}
 
 
 def _extra(sampling: Sampling) -> dict[str, Any]:
@@ -109,6 +110,15 @@ def end_probe(model: str, index: int) -> dict[str, Any]:
     """Return the body that forces an id to be sampled, which shows whether it ends a turn."""
     body = {"model": model, "prompt": [index], "n_predict": 2, "logit_bias": [[index, 1000]]}
     return {**body, **NEUTRAL, **FIXED, "cache_prompt": False}
+
+
+def schema_probe(model: str, index: int, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body that forces an id which no JSON begins with, against a schema.
+
+    Where the id is sampled the server ignores the schema. Builds with llguidance do so where they cannot use
+    one, and repeat it in their answer as if they did.
+    """
+    return {**end_probe(model, index), "n_predict": 1, "json_schema": schema}
 
 
 def scoring(model: str, ids: Ids, whole: int, alternatives: int, extra: Mapping[str, Any]) -> dict[str, Any]:

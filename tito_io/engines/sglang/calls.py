@@ -58,7 +58,9 @@ class SglangRequest(TurnRequest):
 
     def open_stream(self) -> TurnStream:
         """Return what puts a streamed answer together."""
-        return GenerateStream(self.question.sampling.n) if self.route == "generate" else SglangChatStream()
+        if self.route != "generate":
+            return SglangChatStream()
+        return GenerateStream(self.question.sampling.n, logprobs=self.question.sampling.logprobs)
 
     def check_ends(self, check: Check, body: Any) -> None:
         """Demand that every requested turn states why it ended."""
@@ -115,6 +117,7 @@ class GenerateStream:
     """A streamed answer of `/generate` with `n` turns; each event is of one turn."""
 
     n: int
+    logprobs: bool = True
     turns: dict[int, GeneratedTurn] = attrs.field(factory=dict)
 
     def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
@@ -122,7 +125,7 @@ class GenerateStream:
         index = event.get("index", 0)
         if type(index) is not int or not 0 <= index < self.n:
             check.fail(f"an event is of turn {index!r:.20}, and {self.n} were requested")
-        return [self.turns.setdefault(index, GeneratedTurn(index)).add(check, event)]
+        return [self.turns.setdefault(index, GeneratedTurn(index, logprobs=self.logprobs)).add(check, event)]
 
     def body(self) -> Any:
         """Return an object, or a list where several turns were requested."""
@@ -140,6 +143,7 @@ class GeneratedTurn:
 
     Attributes:
         index: Which of the turns of its request it is.
+        logprobs: Whether log-probabilities were requested.
         ids: The sampled ids so far.
         triples: Log-probabilities as SGLang sends them: `[log-probability, id, text]`.
         text: The text so far.
@@ -147,6 +151,7 @@ class GeneratedTurn:
     """
 
     index: int
+    logprobs: bool = True
     ids: list[int] = attrs.field(factory=list)
     triples: list[Any] = attrs.field(factory=list)
     text: str = ""
@@ -171,14 +176,17 @@ class GeneratedTurn:
         values = check.find(info, "output_token_logprobs", list) or []
         for triple in values:
             meta.triple_id(check, triple)
-        triples = self._new(
-            check, "log-probabilities", values[-total:] if aborted and total else values, total
-        )
+        triples: Sequence[Any] = ()
+        if self.logprobs:
+            triples = self._new(
+                check, "log-probabilities", values[-total:] if aborted and total else values, total
+            )
         text = self._new_text(event.get("text"), whole=whole, aborted=aborted)
         self.ids += ids
         self.triples += triples
         self.rest = {**event, "meta_info": info}
-        logprobs = tuple(triple[0] for triple in triples) if len(triples) == len(ids) else None
+        matched = self.logprobs and len(triples) == len(ids)
+        logprobs = tuple(triple[0] for triple in triples) if matched else None
         return Delta(ids=tuple(ids), logprobs=logprobs, text=text, index=self.index)
 
     def item(self) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from typing import Any, Unpack
 import attrs
 
 from tito_core import Ids, InputError, Message
-from tito_core.media import Placeholders
+from tito_core.media.ranges import Placeholders
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
-from tito_io.engines.grammar import GrammarMaker, constrained, with_reasoning
+from tito_io.engines.grammar import GrammarMaker, constrained, no_grammar, sglang_keys, with_reasoning
 from tito_io.engines.http_engine import (
     Connection,
     HttpEngine,
@@ -61,7 +61,7 @@ from tito_io.engines.served_tokenizer import ServedTokenizer
 from . import requests
 from .calls import SglangRequest
 from .facts import ServerFacts, probed_vocabulary_size, server_facts
-from .replies import SglangQuestion
+from .replies import SglangQuestion, prompt_logprobs
 from .requests import ECHO, NO_ECHO, PATHS, ROUTES, STREAM_KEYS, Route
 
 CHAT_STREAMS_IDS = (0, 5, 20)
@@ -98,6 +98,8 @@ class SGLang(HttpEngine):
         route: How ids go in.
         routing: The shape of routed experts.
         vocab_size: How many ids there are; None where it is unknown.
+        seeds_by_position: True: a seed belongs to positions of the sequence, not to the order of draws
+            (`multinomial_with_seed` in `sglang/srt/layers/sampler.py`).
         answers_stray_placeholders: False: messages with images in which a text spells a placeholder are never
             answered, as seen with 0.5.23.
 
@@ -106,6 +108,7 @@ class SGLang(HttpEngine):
     """
 
     name: str = "sglang"
+    seeds_by_position: bool = True
     answers_stray_placeholders: bool = False
 
     def __init__(
@@ -221,7 +224,7 @@ class SGLang(HttpEngine):
         `base:adapter` is the server's own way to name a LoRA adapter; it rejects one that it does not have.
 
         >>> SGLang("http://h", model="m:lora")._select([ServedModel("m", 10)])
-        ServedModel(name='lora', max_model_len=10, parent='m')
+        ServedModel(name='lora', max_model_len=10, parent='m', owner=None)
         """
         bases = [one for one in models if one.parent is None]
         known = {name: one for one in models for name in (one.name, requests.request_name(one))}
@@ -259,19 +262,22 @@ class SGLang(HttpEngine):
         if route == "chat":
             await self._check_chat_streams(turn.watch)
             return await self._reply("chat", requests.chat_after_ids(turn), question, turn.watch)
-        if self._parser is None:
-            self._parser = await choose_parser(self._tokenizer, self._output_format, self.render)
-        watch = await self._parser.ready(turn.watch, turn.rendering, turn.ids)
-        turn = await self._bound(turn, self._parser)
+        parser = await self.output_parser()
+        watch = await parser.ready(turn.watch, turn.rendering, turn.ids)
+        turn = await self._bound(turn, parser)
         if route == "generate":
             body = requests.generation(turn, echo=question.echo)
         else:
             body = requests.completion(turn)
         reply = await self._reply(route, body, question, watch)
         # `/generate` gives no id of the answer from which the ids of calls could be made.
-        return await with_messages(
-            self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering
-        )
+        return await with_messages(parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering)
+
+    async def output_parser(self) -> OutputParser:
+        """Return what makes text and messages of ids; its tokenizer is the server's."""
+        if self._parser is None:
+            self._parser = await choose_parser(self._tokenizer, self._output_format, self.render)
+        return self._parser
 
     async def _check_media(self, media: Sequence[PromptMedium]) -> None:
         """Raise `MediaUnsupportedError` for media that this server does not take beside ids.
@@ -296,10 +302,9 @@ class SGLang(HttpEngine):
 
     async def _sample_with_media(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
         """Sample a turn by `/generate`; the bytes of all images go with every turn."""
-        if self._parser is None:
-            self._parser = await choose_parser(self._tokenizer, self._output_format, self.render)
-        watch = await self._parser.ready(turn.watch, turn.rendering, turn.ids)
-        turn = await self._bound(turn, self._parser)
+        parser = await self.output_parser()
+        watch = await parser.ready(turn.watch, turn.rendering, turn.ids)
+        turn = await self._bound(turn, parser)
         try:
             reply = await self._shown(turn, media, watch)
         except OverlongError as error:
@@ -310,9 +315,7 @@ class SGLang(HttpEngine):
             reply = await self._shown(attrs.evolve(turn, max_tokens=room), media, watch)
         reply = checked_reply(self._check(PATHS["generate"], reply.raw), reply, turn.ids, media, None)
         reply = attrs.evolve(reply, notices=(*reply.notices, MEDIA_SENT))
-        return await with_messages(
-            self._parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering
-        )
+        return await with_messages(parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering)
 
     async def _shown(self, turn: TurnAfterIds, media: Sequence[PromptMedium], watch: Watch | None) -> Reply:
         """Return the reply to ids and images."""
@@ -325,12 +328,8 @@ class SGLang(HttpEngine):
             return turn
         answer = await self._grammars.answer_format(turn.sampling.constraint, turn.rendering, parser)
         if answer is None:
-            raise UnsupportedError(
-                "tool_choice, parallel_tool_calls and response_format cannot be honoured for this model: its "
-                "chat template writes answers in a form for which no grammar is known here. Nothing was sent",
-                parameter="sampling",
-            )
-        keys = requests.grammar(with_reasoning(answer, turn.ids, await parser.tags()))
+            raise no_grammar()
+        keys = sglang_keys(with_reasoning(answer, turn.ids, await parser.tags()))
         return attrs.evolve(turn, sampling=constrained(turn.sampling, keys))
 
     async def _reply(
@@ -353,6 +352,17 @@ class SGLang(HttpEngine):
         )
         reply = await self._send(request, watch, (route, streamed))
         return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply
+
+    async def score(self, ids: Ids, start: int) -> tuple[float | None, ...]:
+        """Return the log-probability of each id from `start` on (see `tito_io.engines.scores`).
+
+        At temperature 1, whatever a turn was sampled with.
+        """
+        sent, model = await self._sendable(ids), await self.served()
+        (await self.limits()).room(len(sent), 1)
+        path = PATHS["generate"]
+        answer = await self._wire.post(path, requests.scoring(model, sent, start))
+        return prompt_logprobs(self._check(path, answer), answer, sent, start)
 
     async def _check_chat_streams(self, watch: Watch | None) -> None:
         """Raise `UnsupportedError` where a chat would be streamed without its ids."""

@@ -42,7 +42,7 @@ class SglangTurn:
 
     prompt: tuple[int, ...] | None
     ids: tuple[int, ...]
-    logprobs: tuple[float | None, ...]
+    logprobs: tuple[float | None, ...] | None
     message: Message | None
     text: str
     finish_reason: str
@@ -81,7 +81,7 @@ def _generate_reply(check: Check, body: object, question: SglangQuestion) -> Rep
     metas = [check.get(item, "meta_info", dict) for item in items]
     for info in metas:
         check_refused(check, info)
-    turns = [_generated(check, item, info) for item, info in zip(items, metas, strict=True)]
+    turns = [_generated(check, item, info, question) for item, info in zip(items, metas, strict=True)]
     for info, turn in zip(metas, turns, strict=True):
         check.count(
             "counted sampled ids", check.get(info, "completion_tokens", int), "sampled ids", len(turn.ids)
@@ -110,13 +110,27 @@ def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], question: S
     return counts.pop()
 
 
-def _generated(check: Check, item: dict[str, Any], info: dict[str, Any]) -> SglangTurn:
+def prompt_logprobs(check: Check, body: object, sent: Sequence[int], start: int) -> tuple[float | None, ...]:
+    """Return the log-probabilities of the prompt's ids from `start` on."""
+    info = check.get(body, "meta_info", dict)
+    check_refused(check, info)
+    check.count("counted prompt ids", check.get(info, "prompt_tokens", int), "prompt ids", len(sent))
+    entries = check.get(info, "input_token_logprobs", list)[1:]
+    return meta.triples(check, {"output_token_logprobs": entries}, list(sent[start:]))
+
+
+def _generated(
+    check: Check, item: dict[str, Any], info: dict[str, Any], question: SglangQuestion
+) -> SglangTurn:
     ids = check.ids(item, "output_ids")
+    values: tuple[float | None, ...] | None = None
+    if question.sampling.logprobs:
+        values = () if not ids and end_kind(info) == "abort" else meta.triples(check, info, ids)
     reason = check.get(info, "finish_reason", dict)
     return SglangTurn(
         prompt=check.ids(item, "prompt_token_ids") if item.get("prompt_token_ids") is not None else None,
         ids=ids,
-        logprobs=() if not ids and end_kind(info) == "abort" else meta.triples(check, info, ids),
+        logprobs=values,
         message=None,
         text=check.get(item, "text", str),
         finish_reason=check.finish_reason({"finish_reason": reason.get("type")}),
@@ -274,7 +288,7 @@ def _reply(
             hint="what was sampled is in `partial`",
             where=check.where,
         )
-        error.partial = attrs.evolve(whole, finish_reason="abort") if any(t.ids for t in turns) else None
+        error.partial = whole if any(turn.ids for turn in turns) else None
         raise error
     return whole
 

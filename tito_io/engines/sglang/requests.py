@@ -5,14 +5,12 @@ The OpenAI routes ignore keys that they do not know, so that they accept a missp
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from tito_core import Message
 from tito_io.engines import turn_request
-from tito_io.engines.grammar import Format, structural_tag
 from tito_io.engines.http_engine import ServedModel, TurnAfterIds
 from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import Rendering, Sampling
@@ -132,13 +130,6 @@ def completion(turn: TurnAfterIds) -> dict[str, Any]:
     return {**body, **_sampling(turn.sampling, turn.max_tokens), **fixed}
 
 
-def grammar(answer: Format) -> dict[str, str]:
-    """Return the parameter of `/generate` that binds a turn to a grammar; each is JSON text."""
-    if answer["type"] == "json_schema":
-        return {"json_schema": json.dumps(answer["json_schema"])}
-    return {"structural_tag": structural_tag(answer)}
-
-
 def generation(turn: TurnAfterIds, *, echo: bool) -> dict[str, Any]:
     """Return the body that requests a turn after ids on the engine's own route.
 
@@ -147,14 +138,31 @@ def generation(turn: TurnAfterIds, *, echo: bool) -> dict[str, Any]:
     """
     extra = turn.sampling.extra
     parameters = {
-        **sampling_keys(turn.sampling, turn.max_tokens, OWNED, ("max_new_tokens", "sampling_seed")),
+        **sampling_keys(
+            turn.sampling,
+            turn.max_tokens,
+            OWNED,
+            ("max_new_tokens", "sampling_seed"),
+            logprobs_optional=True,
+        ),
         **{name: value for name, value in extra.items() if name not in BESIDE},
         "skip_special_tokens": False,
     }
     lora = {"lora_path": turn.model.name} if turn.model.parent is not None else {}
     beside = {name: value for name, value in extra.items() if name in BESIDE}
-    fixed = {"return_logprob": True, "logprob_start_len": -1, "return_prompt_token_ids": echo}
+    values = {"return_logprob": True, "logprob_start_len": -1} if turn.sampling.logprobs else {}
+    fixed = {**values, "return_prompt_token_ids": echo}
     return {"input_ids": turn.ids, "sampling_params": parameters, **lora, **beside, **fixed}
+
+
+def scoring(model: ServedModel, ids: Sequence[int], start: int) -> dict[str, Any]:
+    """Return the body that requests the log-probabilities of prompt ids; nothing is sampled.
+
+    The entry of position `logprob_start_len` has none, as nothing before it is computed.
+    """
+    lora = {"lora_path": model.name} if model.parent is not None else {}
+    values = {"return_logprob": True, "logprob_start_len": start - 1}
+    return {"input_ids": ids, "sampling_params": {"max_new_tokens": 0, "temperature": 1.0}, **lora, **values}
 
 
 def _sampling(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:

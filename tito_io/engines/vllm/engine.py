@@ -21,13 +21,14 @@ from typing import Any, Literal, Unpack
 import attrs
 
 from tito_core import Ids, InputError, Message, TemplateRefused
-from tito_core.media import Placeholders
+from tito_core.media.ranges import Placeholders
 from tito_io.engines.grammar import (
     Format,
     GrammarMaker,
     constrained,
     opening_tag,
     reasoning_open,
+    vllm_keys,
     with_reasoning,
 )
 from tito_io.engines.http_engine import Connection, HttpEngine, ServedModel, TurnAfterIds, shortest_context
@@ -48,6 +49,7 @@ from tito_io.engines.replies.hermes import THINK, Tags
 from tito_io.engines.replies.output_parser import (
     Harmony,
     OutputFormat,
+    OutputParser,
     check_format,
     without_text,
 )
@@ -58,9 +60,10 @@ from . import requests
 from .calls import VllmRequest
 from .media import Uploads, collapsed, content_parts, may_be_missing
 from .parsers import TurnParser
-from .replies import ChatEndings
+from .replies import ChatEndings, prompt_logprobs
 from .routes import (
     CLOSED,
+    COMPLETIONS,
     ENDPOINTS,
     GENERATE,
     RENDER,
@@ -87,7 +90,11 @@ class VLLM(HttpEngine):
     Args:
         base_url: The server's address, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.
         route: How ids go in: `completions` (default), `generate`, `derender`, `chat`, `tokens`, or `auto`,
-            which is `generate` where the server has that open, else `completions`.
+            which is `generate` where the server has that open, else `completions`. `generate` and `derender`
+            need a server that was started with `--enable-scale-out`. `derender` needs vLLM 0.33, and for tool
+            calls and reasoning its `--tool-call-parser` and `--reasoning-parser`: the server makes the
+            message, and no turn is streamed. Images beside ids need `generate`, `derender` or `auto`, vLLM
+            0.32, and `TokenClient(media=...)`; by other routes such conversations go by messages.
         output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
             detects it from the vocabulary.
         max_model_len: The most ids of prompt and completion together; the server is asked where it is left
@@ -250,7 +257,7 @@ class VLLM(HttpEngine):
         adapter has no more context than the models there.
 
         >>> VLLM("http://h", model="lora")._select([ServedModel("m", 10), ServedModel("lora", None, "m")])
-        ServedModel(name='lora', max_model_len=10, parent=None)
+        ServedModel(name='lora', max_model_len=10, parent=None, owner=None)
         """
         model = super()._select(models)
         if self.max_model_len is not None:
@@ -373,7 +380,7 @@ class VLLM(HttpEngine):
             return sampling
         answer = await self._format(sampling, rendering)
         if answer is not None:
-            return constrained(sampling, requests.grammar(answer))
+            return constrained(sampling, vllm_keys(answer))
         return constrained(sampling, requests.native_constraint(sampling.constraint))
 
     async def _bound(
@@ -394,7 +401,7 @@ class VLLM(HttpEngine):
             and reasoning_open(turn.ids, tags)
             and await self._reasoning_is_free(turn, tags)
         )
-        keys = requests.grammar(answer if free else with_reasoning(answer, turn.ids, tags))
+        keys = vllm_keys(answer if free else with_reasoning(answer, turn.ids, tags))
         flag = {"reasoning_ended": True} if ends_reasoning else {}
         return attrs.evolve(turn, sampling=constrained(turn.sampling, {**keys, **flag}))
 
@@ -406,7 +413,7 @@ class VLLM(HttpEngine):
         """
         if self._frees_reasoning is None:
             opening = tags.ids[THINK]
-            keys = requests.grammar(opening_tag(tags))
+            keys = vllm_keys(opening_tag(tags))
             sampling = Sampling(max_tokens=1, extra=keys)
             body = requests.completion(turn.model.name, turn.ids, sampling, 1, echo=True)
             reply = await self._reply("completions", body, Question(sampling, turn.ids), None)
@@ -519,10 +526,23 @@ class VLLM(HttpEngine):
 
     async def _question(self, route: str, turn: TurnAfterIds) -> Question:
         """Return what a turn's answer is compared with."""
-        quiet = route in self._echoing and (
-            turn.watch is None or route == "generate" or (await self._known_version()).logprobs_name_ids
+        named = route == "generate" or turn.sampling.logprobs  # which name the ids where no list does
+        quiet = (
+            route in self._echoing
+            and named
+            and (turn.watch is None or route == "generate" or (await self._known_version()).logprobs_name_ids)
         )
         return Question(turn.sampling, turn.ids, echo=not quiet)
+
+    async def score(self, ids: Ids, start: int) -> tuple[float | None, ...]:
+        """Return the log-probability of each id from `start` on (see `tito_io.engines.scores`).
+
+        The model's own, whatever `--logprobs-mode` is. The prefix cache is not read: vLLM computes all ids.
+        """
+        sent, model = await self._sendable(ids), await self.served()
+        (await self.limits()).room(len(sent), 1)
+        answer = await self._wire.post(COMPLETIONS, requests.scoring(model.name, sent))
+        return prompt_logprobs(self._check(COMPLETIONS, answer), answer, sent, start)
 
     # What is known of the server.
 
@@ -534,6 +554,10 @@ class VLLM(HttpEngine):
             except (RequestError, InvalidReplyError):
                 self._version = Version.of(None)
         return self._version
+
+    async def output_parser(self) -> OutputParser:
+        """Return what makes text and messages of ids; its tokenizer is the server's."""
+        return await (await self._turn_parser()).chosen()
 
     async def _turn_parser(self) -> TurnParser:
         if self._parser is None:

@@ -18,8 +18,8 @@ from typing import Any
 import attrs
 
 from tito_core import InputError
-from tito_core.expansion import collapse
-from tito_core.media import MediaRange, Placeholders
+from tito_core.media.expansion import collapse
+from tito_core.media.ranges import MediaRange, Placeholders
 from tito_io.engines.media import PromptMedium
 from tito_io.engines.protocol import EngineError, RequestError
 from tito_io.engines.replies.invariants import Check
@@ -84,7 +84,7 @@ def content_parts(media: Sequence[PromptMedium], left_out: Collection[str]) -> l
     Raises:
         InputError: An image has no bytes, and the server does not have them either.
 
-    >>> from tito_core.media import MediaRange
+    >>> from tito_core.media.ranges import MediaRange
     >>> cat = MediaRange(modality="image", identity="cat", offset=0, length=1, collapsed=(7,))
     >>> content_parts([PromptMedium(place=cat, url="data:,x")], ["cat"])
     [{'type': 'image_url', 'uuid': 'cat'}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +24,7 @@ def read(check: Check, body: dict[str, Any], shape: Shape, question: Question) -
     choices = check.choices(body, question.sampling.n)
     if not question.echo:
         choices = [shape.identified(choice) for choice in choices]
-    turns = [_turn(check, choice, shape) for choice in choices]
+    turns = [_turn(check, choice, shape, question) for choice in choices]
     prompts = [shape.prompt(check, body, choice, question.sent, echo=question.echo) for choice in choices]
     if any(prompt != prompts[0] for prompt in prompts[1:]):
         check.fail("the choices have different prompts")
@@ -36,10 +37,10 @@ def read(check: Check, body: dict[str, Any], shape: Shape, question: Question) -
     return attrs.evolve(first, siblings=tuple(others))
 
 
-def _turn(check: Check, choice: Choice, shape: Shape) -> dict[str, Any]:
+def _turn(check: Check, choice: Choice, shape: Shape, question: Question) -> dict[str, Any]:
     """Return the fields of a reply that one choice holds."""
     ids = check.ids(choice, "token_ids")
-    logprobs = shape.logprobs(check, choice, ids)
+    logprobs = shape.logprobs(check, choice, ids) if question.sampling.logprobs else None
     return {
         "completion_ids": ids,
         "logprobs": logprobs,
@@ -64,6 +65,24 @@ def _experts(check: Check, choice: Choice, question: Question, prompt: int) -> R
     if start + experts.shape[0] > positions:
         check.fail(f"`routed_experts` has {experts.shape[0]} rows from position {start} for {positions} ids")
     return experts
+
+
+def prompt_logprobs(
+    check: Check, body: dict[str, Any], sent: Sequence[int], start: int
+) -> tuple[float | None, ...]:
+    """Return the log-probabilities of the prompt's ids from `start` on.
+
+    Each position has an object whose keys are ids as text; the prompt's own id is always among them.
+    """
+    choice = check.choice(body)
+    check.echo(check.ids(choice, "prompt_token_ids"), sent)
+    entries = check.get(choice, "prompt_logprobs", list)
+    check.count("positions with log-probabilities", len(entries), "prompt ids", len(sent))
+    own = [
+        check.get(check.typed(entry, dict, "prompt_logprobs"), str(index), dict).get("logprob")
+        for entry, index in zip(entries[start:], sent[start:], strict=True)
+    ]
+    return check.logprobs(own, len(sent) - start)
 
 
 @attrs.define

@@ -11,7 +11,6 @@ from typing import Any
 
 from tito_core import Ids, InputError, Message
 from tito_io.engines.constraint import Constraint
-from tito_io.engines.grammar import Format, structural_tag
 from tito_io.engines.http_engine import TurnAfterIds
 from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
@@ -77,7 +76,7 @@ have another type. What is in doubt is an error: an outage must never pass for "
 def chat(model: str, messages: Sequence[Message], rendering: Rendering, sampling: Sampling) -> dict[str, Any]:
     """Return the body that requests a turn after messages."""
     body = {"model": model, "messages": wire_messages(messages, REASONING), **rendering_keys(rendering)}
-    asked = {"logprobs": True, "return_token_ids": True, **WEIGHTS}
+    asked = {**_logprobs(sampling, asked=True), "return_token_ids": True, **WEIGHTS}
     return {**body, **_sampling(sampling, sampling.max_tokens), **asked}
 
 
@@ -110,13 +109,6 @@ def native_constraint(constraint: Constraint) -> dict[str, Any]:
     return keys
 
 
-def grammar(answer: Format) -> dict[str, Any]:
-    """Return the keys that bind a turn to a grammar; a schema alone goes where every backend takes it."""
-    if answer["type"] == "json_schema":
-        return {"structured_outputs": {"json": answer["json_schema"]}}
-    return {"structured_outputs": {"structural_tag": structural_tag(answer)}}
-
-
 def chat_after_ids(turn: TurnAfterIds, *, echo: bool) -> dict[str, Any]:
     """Return the body that requests a turn after ids on the chat route, where the server's parsers run.
 
@@ -135,8 +127,10 @@ def chat_of_tokens(turn: TurnAfterIds, *, echo: bool) -> dict[str, Any]:
 
 
 def _chat(turn: TurnAfterIds, prompt: dict[str, Any], *, echo: bool) -> dict[str, Any]:
-    body = {"model": turn.model.name, **rendering_keys(turn.rendering or Rendering()), "logprobs": True}
-    return {**body, **_sampling(turn.sampling, turn.max_tokens), **prompt, **_id_keys(echo=echo)}
+    body = {"model": turn.model.name, **rendering_keys(turn.rendering or Rendering())}
+    asked = _logprobs(turn.sampling, asked=True)
+    ids = _id_keys(turn.sampling, echo=echo)
+    return {**body, **asked, **_sampling(turn.sampling, turn.max_tokens), **prompt, **ids}
 
 
 def completion(
@@ -148,8 +142,8 @@ def completion(
     in some vocabularies the tags of tool calls are special.
     """
     body = {"skip_special_tokens": False, **_sampling(sampling, max_tokens)}
-    fixed = {"model": model, "prompt": ids, "add_special_tokens": False, "logprobs": 0}
-    return {**body, **fixed, **_id_keys(echo=echo)}
+    fixed = {"model": model, "prompt": ids, "add_special_tokens": False, **_logprobs(sampling, asked=0)}
+    return {**body, **fixed, **_id_keys(sampling, echo=echo)}
 
 
 def generation(turn: TurnAfterIds, *, text: bool, echo: bool) -> dict[str, Any]:
@@ -167,7 +161,11 @@ def generation(turn: TurnAfterIds, *, text: bool, echo: bool) -> dict[str, Any]:
             f"Sampling.extra: vLLM's generate route does not know {unknown[0]!r} and would ignore it: "
             "leave it out, or pass route='completions'"
         )
-    parameters = {"skip_special_tokens": False, **_sampling(turn.sampling, turn.max_tokens), "logprobs": 0}
+    parameters = {
+        "skip_special_tokens": False,
+        **_sampling(turn.sampling, turn.max_tokens),
+        **_logprobs(turn.sampling, asked=0),
+    }
     beside = {name: parameters.pop(name) for name in sorted(BESIDE & parameters.keys())}
     fixed = {"model": turn.model.name, "token_ids": turn.ids, "sampling_params": parameters}
     return {**beside, **fixed, "return_token_ids": echo, "output_mode": "text" if text else "tokens"}
@@ -187,13 +185,25 @@ def derendering(turn: TurnAfterIds) -> dict[str, Any]:
     return {**body, "output_mode": "derender", "parse_context": context}
 
 
-def _id_keys(*, echo: bool) -> dict[str, bool]:
+def scoring(model: str, ids: Ids) -> dict[str, Any]:
+    """Return the body that requests the log-probability of each prompt id; one id is sampled beside."""
+    fixed = {"model": model, "prompt": ids, "add_special_tokens": False, "max_tokens": 1}
+    return {**fixed, "prompt_logprobs": 0, "return_token_ids": True}
+
+
+def _logprobs(sampling: Sampling, *, asked: bool | int) -> dict[str, bool | int]:
+    """Return the key that requests log-probabilities of sampled ids, if they are wanted."""
+    return {"logprobs": asked} if sampling.logprobs else {}
+
+
+def _id_keys(sampling: Sampling, *, echo: bool) -> dict[str, bool]:
     """Return the keys that make sampled ids come back; with `echo`, the prompt's too.
 
     One key requests both. The other makes log-probabilities name the ids that they belong to.
     """
-    return {"return_tokens_as_token_ids": True, **({"return_token_ids": True} if echo else {}), **WEIGHTS}
+    named = {"return_tokens_as_token_ids": True} if sampling.logprobs else {}
+    return {**named, **({"return_token_ids": True} if echo else {}), **WEIGHTS}
 
 
 def _sampling(sampling: Sampling, max_tokens: int | None) -> dict[str, Any]:
-    return {**sampling_keys(sampling, max_tokens, OWNED), **sampling.extra}
+    return {**sampling_keys(sampling, max_tokens, OWNED, logprobs_optional=True), **sampling.extra}

@@ -15,7 +15,7 @@ import orjson
 
 from tito_core import InputError, Ledger, Message, Messages, Step
 from tito_core.data import from_data, to_data
-from tito_core.media import NO_MEDIA, Media
+from tito_core.media.ranges import NO_MEDIA, Media
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 from tito_io.engines.replies.invariants import Check
 

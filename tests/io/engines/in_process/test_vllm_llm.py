@@ -30,7 +30,6 @@ from tests.io.engines.in_process.fakes import (
 )
 from tito_core import InputError, Message, Trajectory
 from tito_io.client import Route, TokenClient
-from tito_io.engines.constraint import Constraint
 from tito_io.engines.in_process import VllmLLM
 from tito_io.engines.in_process.vllm_values import EXTRAS
 from tito_io.engines.media import MediaUnsupportedError
@@ -167,7 +166,6 @@ async def test_a_turn_without_a_limit_takes_what_is_left() -> None:
         (Sampling(extra={"truncate_prompt_tokens": 3}), UnsupportedError, "truncate_prompt_tokens"),
         (Sampling(extra={"skip_special_tokens": False}), UnsupportedError, "skip_special_tokens"),
         (Sampling(extra={"logprobs": 3}), UnsupportedError, "logprobs"),
-        (Sampling(constraint=Constraint(schema={"type": "object"})), UnsupportedError, "response_format"),
         (Sampling(max_tokens=0), InputError, "max_tokens"),
         (Sampling(n=0), InputError, r"Sampling\.n"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import httpx2
 import pytest
 
@@ -71,10 +72,64 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "an unknown key": ({"extra": {"top_kk": 5}}, UnsupportedError),
     "no log-probabilities": ({"extra": {"n_probs": 0}}, InputError),
     "another prompt": ({"extra": {"prompt": "hi"}}, InputError),
-    "a schema": ({"constraint": Constraint(schema={"type": "object"})}, UnsupportedError),
+    "a schema before reasoning": ({"constraint": Constraint(schema={"type": "object"})}, UnsupportedError),
+    "one call": ({"constraint": Constraint(one_call=True)}, UnsupportedError),
     "a forced call": ({"constraint": Constraint(must_call=())}, UnsupportedError),
     "no ids": ({"max_tokens": 0}, InputError),
 }
+
+
+CLOSED = (*PROMPT, *family().encode("</think>"))
+SCHEMA = {"type": "object", "required": ["a"]}
+BOUND = Sampling(max_tokens=8, seed=7, temperature=1.0, constraint=Constraint(schema=SCHEMA))
+
+
+def schema_answers(first: int) -> list[Any]:
+    """Return answers to the question whether a schema binds, and to a turn after `CLOSED`."""
+    one = EXCHANGES["cmpl.ids_raw"]["response"]
+    settings = {**one["generation_settings"], "grammar": "%llguidance {}", "temperature": 1.0}
+    settings |= {name: value for name, value in NEUTRAL.items() if name in settings}
+    turn = {**one, "tokens_evaluated": len(CLOSED), "generation_settings": settings}
+    return [{"tokens": [first]}, turn]
+
+
+async def test_a_schema_that_binds_goes_along() -> None:
+    server = Replayed([*schema_answers(5), schema_answers(5)[1]])
+    async with server.engine() as engine:
+        replies = [await engine.from_ids(CLOSED, BOUND) for _ in range(2)]
+    (letter,) = family().encode("z")
+    probe, *turns = server.requests
+    assert (probe["json_schema"], probe["logit_bias"], probe["n_predict"]) == (SCHEMA, [[letter, 1000]], 1)
+    assert [body["json_schema"] for body in turns] == [SCHEMA] * 2  # asked once whether it binds
+    assert all("logit_bias" not in body for body in turns)
+    assert replies[0].completion_ids
+
+
+async def test_a_schema_that_the_server_ignores_is_refused() -> None:
+    """A letter that begins no JSON is sampled in spite of it."""
+    (letter,) = family().encode("z")
+    server = Replayed(schema_answers(letter))
+    async with server.engine() as engine:
+        with pytest.raises(UnsupportedError, match="makes no grammar of it, and ignores it"):
+            await engine.from_ids(CLOSED, BOUND)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "rendering", "why"),
+    [
+        ({}, Rendering(tools=({"type": "function"},)), "without tools, and not by the form of tool calls"),
+        ({"constraint": Constraint(schema=SCHEMA, must_call=())}, None, "not by the form of tool calls"),
+    ],
+)
+async def test_a_grammar_of_calls_is_refused(changed: Any, rendering: Rendering | None, why: str) -> None:
+    server = Replayed([])
+    async with server.engine() as engine:
+        with pytest.raises(UnsupportedError, match=why):
+            await engine.from_ids(CLOSED, attrs.evolve(BOUND, **changed), rendering)
+        with pytest.raises(InputError, match="grammar and tool_choice"):
+            await engine.from_ids(CLOSED, attrs.evolve(BOUND, extra={"grammar": "root ::= x"}))
+    assert not server.requests
 
 
 @pytest.mark.parametrize("name", REFUSED)

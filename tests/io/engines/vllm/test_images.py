@@ -17,8 +17,9 @@ import pytest
 from tests.io.engines.recorded_images import EXCHANGES, GEMMA_PAD, PAD, SMOL_PAD, media_of, medium
 from tests.io.engines.vllm.vllm_server import Mock, generate_answer, mocked, refused
 from tito_core import InputError, Reason, Refusal, TemplateRefused
-from tito_core.first_prompt import first_prompt
-from tito_core.media import MediaRange, Placeholders
+from tito_core.media.first_prompt import first_prompt
+from tito_core.media.ranges import MediaRange, Placeholders
+from tito_core.media.wider_ranges import ranges_seen
 from tito_io.engines.media import MediaUnsupportedError, PromptMedium, check_seen, sample_with_media
 from tito_io.engines.protocol import (
     Delta,
@@ -34,7 +35,6 @@ from tito_io.engines.registry import embedded
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.vllm import GENERATE, VLLM, Notice
 from tito_io.engines.vllm.routes import RENDER
-from tito_io.wider_ranges import ranges_seen
 
 pytestmark = pytest.mark.anyio
 LARGE = {"id": "m", "object": "model", "owned_by": "vllm", "root": "m", "parent": None, "max_model_len": 2048}
@@ -410,3 +410,9 @@ async def test_a_refusal_of_a_whole_request_is_an_error() -> None:
     engine, _ = server(refused("Failed to load image"))
     with pytest.raises(RequestError):
         await engine.from_ids_with_media([PAD, 5], [medium("a", 0)], Sampling(max_tokens=1))
+
+
+def test_help_says_what_the_route_and_images_need() -> None:
+    said = " ".join(str(VLLM.__doc__).split())
+    for need in ("`derender` needs vLLM 0.33", "--enable-scale-out", "`TokenClient(media=...)`"):
+        assert need in said

@@ -1,18 +1,14 @@
-"""Pieces of turns: text that comes late, and stop strings."""
+"""The text of ids that come in pieces."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import SimpleNamespace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.io.engines.in_process.fakes import MODEL
-from tito_io.engines.in_process.devices import current_device, use_device
-from tito_io.engines.in_process.turns import TextStream
+from tito_io.engines.replies.text_stream import TextStream
 
 
 @settings(max_examples=25)
@@ -41,15 +37,3 @@ def test_each_piece_decodes_a_short_window() -> None:
     for index in MODEL.encode("word " * 200):
         stream.add([index])
     assert max(lengths) <= 2
-
-
-def test_the_device_of_a_thread_is_set_only_where_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-
-    chosen: list[int] = []
-    cuda = SimpleNamespace(current_device=lambda: 3, is_initialized=lambda: True, set_device=chosen.append)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    use_device(current_device())
-    assert chosen == [3]
-    cuda.is_initialized = lambda: False
-    use_device(current_device())
-    assert chosen == [3]

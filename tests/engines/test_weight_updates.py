@@ -1,0 +1,230 @@
+"""Real engines that abort turns for a weight update: each id comes once, with the name of its weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import httpx2
+import pytest
+
+from tests.engines.conftest import asked_for
+from tests.engines.server import Server
+from tests.engines.sglang import sglang
+from tests.engines.vllm import vllm
+from tito_core import Step, Trajectory
+from tito_core.samples import Forest, make_rows
+from tito_io.client.conversation import Conversation
+from tito_io.client.token_client import TokenClient
+from tito_io.engines.aborted_turns import OnAbort
+from tito_io.engines.protocol import AbortedError, Delta, Reply, Sampling
+from tito_io.engines.scores import score
+from tito_io.engines.sglang import SGLang
+from tito_io.engines.vllm import VLLM
+from tito_io.engines.wrapper import EngineWrapper
+from tito_io.samples.forms.tito import call_of
+
+pytestmark = pytest.mark.engine
+ASKED = [{"role": "user", "content": "Count."}]
+LENGTH = 3000
+EARLY = 2
+NAMES = frozenset({"ignore_eos", "min_new_tokens"})
+SAMPLING: Mapping[str, Any] = {"max_tokens": LENGTH, "extra_body": {"ignore_eos": True}, "temperature": 1.0}
+
+
+@attrs.define
+class Update(EngineWrapper):
+    """Pauses a server in the middle of its first streams, renames its weights, and lets it go on.
+
+    Attributes:
+        base_url: The server.
+        pause: The route that pauses it, and what is sent.
+        resume: The route that lets it go on.
+        times: How many of the next requests are interrupted, each after two ids.
+    """
+
+    base_url: str
+    pause: tuple[str, Any]
+    resume: str
+    times: int = 2
+    versions: int = 0
+    ids: list[int] = attrs.field(factory=list)
+    texts: list[str] = attrs.field(factory=list)
+
+    def begin(self, times: int) -> None:
+        """Begin anew with the next turn."""
+        self.times, self.versions = times, 0
+        self.ids.clear()
+        self.texts.clear()
+
+    async def watch(self, delta: Delta) -> None:
+        self.ids += delta.ids
+        self.texts.append(delta.text)
+
+    async def from_messages(self, *prompt: Any, watch: Any = None) -> Reply:
+        return await super().from_messages(*prompt, watch=self._interrupting(watch))
+
+    async def from_ids(self, *prompt: Any, watch: Any = None) -> Reply:
+        return await super().from_ids(*prompt, watch=self._interrupting(watch))
+
+    def _interrupting(self, watch: Any) -> Any:
+        if watch is None or not self.times:
+            return watch
+        self.times -= 1
+        received: list[int] = []
+
+        async def interrupting(delta: Delta) -> None:
+            early = len(received) < EARLY
+            received.extend(delta.ids)
+            await watch(delta)
+            if early and len(received) >= EARLY:
+                await self.update()
+
+        return interrupting
+
+    async def update(self) -> None:
+        self.versions += 1
+        path, body = self.pause
+        renamed = {"new_version": f"v{self.versions}", "abort_all_requests": False}
+        async with httpx2.AsyncClient(base_url=self.base_url, trust_env=False, timeout=60) as client:
+            for route, sent in ((path, body), ("/update_weight_version", renamed), (self.resume, {})):
+                (await client.post(route, json=sent)).raise_for_status()
+
+
+def update_of(engine: VLLM | SGLang, server: Server) -> Update:
+    """Return an engine that updates its server's weights by the server's own routes."""
+    if engine.name == "vllm":
+        return Update(engine, server.base_url, ("/pause?mode=abort", {}), "/resume")
+    return Update(engine, server.base_url, ("/pause_generation", {"mode": "abort"}), "/continue_generation")
+
+
+@contextmanager
+def engines(kind: str, tmp_path: Path, say: Callable[[str], None]) -> Iterator[Server]:
+    """Lend a server that is paused and resumed over HTTP."""
+    asked_for(kind)
+    log = tmp_path / f"{kind}.log"
+    with (
+        vllm(say, log, settings={"VLLM_SERVER_DEV_MODE": "1"}) if kind == "vllm" else sglang(say, log)
+    ) as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_turns_go_on_after_a_weight_update(kind: str, tmp_path: Path, say: Callable[[str], None]) -> None:
+    """On each route: a turn of three parts; then a group, a stop string, and `raise`."""
+    with engines(kind, tmp_path, say) as server:
+        every: list[VLLM | SGLang] = (
+            [VLLM(server.base_url, route="generate"), VLLM(server.base_url)]
+            if kind == "vllm"
+            else [SGLang(server.base_url)]
+        )
+        for engine in every:
+            anyio.run(updated, engine, server)
+
+
+async def updated(engine: VLLM | SGLang, server: Server) -> None:
+    async with engine:
+        for check in (one_turn, a_group, a_stop_string, given_up):
+            await check(engine, update_of(engine, server))
+
+
+async def begun(engine: VLLM | SGLang) -> tuple[list[Step], list[Any]]:
+    """Return a first step, and a prompt that continues it by ids: SGLang's chats stream no ids."""
+    first = await TokenClient(engine).turn([], ASKED, sampling={"max_tokens": 4})
+    return [first.step], [*ASKED, first.message, {"role": "user", "content": "Go on."}]
+
+
+async def one_turn(engine: VLLM | SGLang, update: Update) -> None:
+    """Take a turn by messages, whose later parts go by ids, where messages stream ids; then one by ids."""
+    client = TokenClient(update, on_abort="resume", sampling_names=NAMES)
+    if engine.name == "vllm":
+        first = await client.turn([], ASKED, sampling=SAMPLING, watch=update.watch)
+        await proven(engine, first.turn.reply, update)
+        update.begin(2)
+    else:
+        first = await client.turn([], ASKED, sampling=SAMPLING)
+    prompt = [*ASKED, first.message, {"role": "user", "content": "Go on."}]
+    second = await client.turn([first.step], prompt, sampling=SAMPLING, watch=update.watch)
+    await proven(engine, second.turn.reply, update)
+    assert second.step.prompt_ids.starts_with(first.step.ids)
+    calls = [
+        call_of(one.turn, name, place) for place, (one, name) in enumerate([(first, "a"), (second, "b")])
+    ]
+    (row,) = make_rows(Forest.of(calls)).rows
+    assert row.trained == 2 * LENGTH
+    versions = [span.weights for span in row.ledger if span.weights is not None]
+    assert versions == [run.version for call in calls for run in call.weight_versions]
+
+
+async def proven(engine: VLLM | SGLang, reply: Reply, update: Update) -> None:
+    """Each id came once; versions cover what the engine says; log-probabilities are those of one turn."""
+    assert len(reply.completion_ids) == LENGTH == reply.usage.completion_tokens
+    assert tuple(update.ids) == reply.completion_ids
+    assert (reply.finish_reason, Counter(reply.notices)["turn-resumed"]) == ("length", 2), reply.notices
+    assert reply.text.startswith("".join(update.texts).rstrip("\ufffd"))
+    named = [(run.start, run.stop) for run in reply.weight_versions]
+    if named:  # chat and completions of vLLM 0.32 name none
+        assert named[-1][1] == LENGTH
+        assert all(before[1] == after[0] for before, after in pairwise(named))
+        assert [run.version for run in reply.weight_versions][-2:] == ["v1", "v2"]
+    assert bool(named) == (getattr(engine, "route", "") == "generate")
+    parts = reply.raw["parts"]
+    assert len(parts) == 3
+    # The weights are the same: what a fresh request says of each id is what its part said of it.
+    again = await score(engine, [*reply.prompt_ids, *reply.completion_ids], len(reply.prompt_ids))
+    told = [value or 0.0 for value in reply.logprobs or ()]
+    assert max(abs(a - (b or 0.0)) for a, b in zip(told, again, strict=True)) < 1e-4
+
+
+async def a_group(engine: VLLM | SGLang, update: Update) -> None:
+    """Of three turns each is resumed by itself, and the rows train every sampled id once."""
+    update.begin(1)
+    steps, prompt = await begun(engine)
+    sampling = Sampling(max_tokens=2000, temperature=1.0, extra={"ignore_eos": True})
+    conversation = Conversation(
+        update, sampling=sampling, trajectory=Trajectory(steps), on_abort=OnAbort.RESUME
+    )
+    turns = await conversation.turns(prompt, 3, watch=update.watch)
+    assert [len(turn.step.completion_ids) for turn in turns] == [2000, 2000, 2000]
+    assert len({tuple(turn.step.completion_ids) for turn in turns}) == 3
+    assert len({tuple(turn.step.prompt_ids) for turn in turns}) == 1
+    assert len(update.ids) == 6000
+    calls = [call_of(turn, f"turn-{place}", place) for place, turn in enumerate(turns)]
+    rows = make_rows(Forest.of(calls)).rows
+    assert [row.trained for row in rows] == [2000, 2000, 2000]
+    for call in calls:
+        if call.weight_versions:
+            assert call.weight_versions[-1].stop == 2000
+
+
+async def a_stop_string(engine: VLLM | SGLang, update: Update) -> None:
+    """End a turn at a stop string, as without `on_abort`."""
+    client = TokenClient(update, on_abort="resume", sampling_names=NAMES)
+    given = {**SAMPLING, "stop": ["e", "a", "t"]}
+    update.begin(0)
+    turn = await client.turn(*await begun(engine), sampling=given, watch=update.watch)
+    reply = turn.turn.reply
+    assert (reply.finish_reason, str(reply.stop_reason) in given["stop"]) == ("stop", True)
+    assert str(reply.stop_reason) not in reply.text
+
+
+async def given_up(engine: VLLM | SGLang, update: Update) -> None:
+    """By default an abort is an error that holds what was sampled; `return` makes a turn of it."""
+    update.begin(1)
+    client = TokenClient(update, sampling_names=NAMES)
+    steps, prompt = await begun(engine)
+    with pytest.raises(AbortedError) as raised:
+        await client.turn(steps, prompt, sampling=SAMPLING, watch=update.watch)
+    assert raised.value.partial is not None
+    assert list(raised.value.partial.completion_ids) == update.ids
+    update.begin(1)
+    client = TokenClient(update, on_abort="return", sampling_names=NAMES)
+    turn = await client.turn(steps, prompt, sampling=SAMPLING, watch=update.watch)
+    assert (turn.turn.reply.finish_reason, turn.step.truncated) == ("abort", True)
+    assert turn.step.completion_ids.tolist() == update.ids

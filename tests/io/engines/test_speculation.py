@@ -1,0 +1,49 @@
+"""What speculative decoding leaves in replies is counted: ids past a stop string, values of exactly 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.io.engines.aborting_engine import AbortingEngine
+from tito_io.client.token_client import TokenClient
+from tito_io.engines.protocol import Reply
+
+pytestmark = pytest.mark.anyio
+PROMPT = [{"role": "user", "content": "be"}]
+
+
+@attrs.define
+class Speculating(AbortingEngine):
+    """Samples two ids more than it looked at for a stop string, and gives 0 for drafts."""
+
+    past: int = 2
+    zeros: int = 0
+
+    async def from_ids(self, *prompt: Any, **options: Any) -> Reply:
+        reply = await AbortingEngine.from_ids(self, *prompt, **options)
+        drafts = (97,) * self.past if reply.stop_reason else ()
+        values = list(reply.logprobs or ()) + [-1.0] * len(drafts)
+        values[: self.zeros] = [0.0] * self.zeros
+        return attrs.evolve(reply, completion_ids=(*reply.completion_ids, *drafts), logprobs=tuple(values))
+
+
+@pytest.mark.parametrize(("past", "notices"), [(0, {}), (1, {"ids-past-stop": 1}), (2, {"ids-past-stop": 1})])
+async def test_ids_past_a_stop_string_stay_and_are_told(past: int, notices: dict[str, int]) -> None:
+    client = TokenClient(Speculating(past=past))
+    given = {"max_tokens": 90, "stop": ["dd", "cc", "bb"]}
+    done = await client.turn([], PROMPT, sampling=given)
+    assert done.turn.reply.finish_reason == "stop"
+    assert client.counts.notices == notices
+    assert len(done.step.completion_ids) == len(done.turn.reply.text) + 2 + past
+
+
+async def test_log_probabilities_of_exactly_0_are_counted_by_id() -> None:
+    for zeros, temperature, notices in ((0, 1.0, {}), (3, 1.0, {"logprobs-zero": 1}), (3, 0.0, {})):
+        client = TokenClient(Speculating(zeros=zeros))
+        done = await client.turn([], PROMPT, sampling={"max_tokens": 6, "temperature": temperature})
+        assert client.counts.notices == notices
+        assert client.counts.zero_logprobs == zeros
+        assert (done.step.logprobs or ()).count(0.0) == zeros

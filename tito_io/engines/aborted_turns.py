@@ -1,0 +1,542 @@
+"""What to do about turns that an engine aborts: resume them from their exact ids, return them, or raise.
+
+An engine that updates its weights aborts the turns that it samples: vLLM's `/pause`, SGLang's
+`/pause_generation`, `abort` of an object in this process. What was sampled comes back with its ids. A resumed
+turn goes on after the prompt and exactly those ids, and is one turn in the end: ids and log-probabilities are
+those of its parts, one after the other, each from the weights that sampled it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any
+
+import anyio
+import attrs
+
+from tito_core import InputError, Message
+
+from .media import PromptMedium
+from .protocol import (
+    AbortedError,
+    Delta,
+    Engine,
+    EngineError,
+    OverlongError,
+    Rendering,
+    Reply,
+    Sampling,
+    ServerError,
+    Watch,
+)
+from .replies.output_parser import OutputParser
+from .turn_parts import joined, joined_ids, output_parser
+from .wrapper import EngineWrapper
+
+Send = Callable[[Watch | None], Awaitable[Reply]]
+"""Sends a request for a turn, streamed where there is a callback."""
+
+MINIMA = ("min_tokens", "min_new_tokens")
+"""Engines' names for the least number of ids, of which a part has sampled some."""
+FROM_THE_START = frozenset(
+    (
+        *(
+            "custom_logit_processor",
+            "custom_params",
+            "ebnf",
+            "frequency_penalty",
+            "json_schema",
+            "logits_processor",
+        ),
+        *("presence_penalty", "regex", "repetition_detection", "stop_regex", "structural_tag"),
+        *("structured_outputs", "thinking_token_budget"),
+    )
+)
+"""Extra keys whose effect depends on all ids that the turn has sampled, which engines count from the prompt's
+end: a part after the first one would be sampled otherwise than the turn as a whole."""
+SEEDS = 2**31
+"""Seeds of later parts are below it: llama.cpp takes 32 bits, the others more."""
+HALF = "\ufffd"
+"""What the ids of a part of a character are decoded to."""
+
+
+class OnAbort(StrEnum):
+    """What to do about a turn that the engine aborts.
+
+    Attributes:
+        RAISE: Raise `AbortedError`; what was sampled is in `partial`. The default: an answer does not say why
+            it was aborted, and a turn that is resumed after a weight update has ids of two versions.
+        RESUME: Go on from the ids that were sampled.
+        RETURN: Return the part as a turn that was cut short, `finish_reason` `abort`.
+    """
+
+    RAISE = "raise"
+    RESUME = "resume"
+    RETURN = "return"
+
+
+def as_on_abort(value: OnAbort | str) -> OnAbort:
+    """Return what to do about aborted turns, given as it is or by its name.
+
+    >>> as_on_abort("resume")
+    <OnAbort.RESUME: 'resume'>
+    """
+    try:
+        return OnAbort(value)
+    except ValueError:
+        names = ", ".join(repr(one.value) for one in OnAbort)
+        raise InputError(f"on_abort is {value!r:.60}: pass one of {names}") from None
+
+
+class AbortNotice(StrEnum):
+    """What was done about an abort.
+
+    Attributes:
+        RESUMED: The engine aborted the turn, and it went on from the ids that were sampled.
+        RETRIED: The engine aborted the turn before its first id, and it was requested again.
+    """
+
+    RESUMED = "turn-resumed"
+    RETRIED = "turn-retried"
+
+
+@attrs.define(kw_only=True)
+class Patience:
+    """Waits between attempts: a paused engine may abort, or answer 503, until it is resumed.
+
+    Attributes:
+        seconds: How long to wait in all since the last new id.
+        pause: The first wait; each one is twice as long as the one before, up to `longest`.
+        longest: The longest wait.
+        waited: The waits so far.
+    """
+
+    seconds: float = 600.0
+    pause: float = 0.05
+    longest: float = 5.0
+    waited: float = attrs.field(default=0.0, init=False)
+
+    async def wait(self, error: EngineError) -> None:
+        """Wait before another attempt; raises `error` where that took too long already."""
+        if self.waited >= self.seconds:
+            raise error
+        step = min(max(self.waited, self.pause), self.longest)
+        self.waited += step
+        await anyio.sleep(step)
+
+
+@attrs.define
+class AbortedTurns(EngineWrapper):
+    """An engine whose aborted turns are resumed, returned or raised.
+
+    Resuming takes a request for each part. Nothing is sampled twice and nothing is lost: a part's prompt ends
+    with the ids of all parts before it. `max_tokens` and the least number of ids count all parts. A stop
+    string is found where it begins in one part and ends in another: where a part's text ends like the
+    beginning of one, ids are sampled one by one until that is decided. A seed of later parts is derived from
+    the caller's, as engines would draw the same random numbers again; an engine whose seeds belong to
+    positions (`seeds_by_position`) gets the caller's.
+
+    Not resumed, but raised: turns with a constraint or an option of `FROM_THE_START`, turns of an engine that
+    keeps ids itself, and aborts whose ids, or whose prompt's ids, did not come.
+
+    Attributes:
+        engine: The wrapped engine.
+        on_abort: What to do.
+        patience: Returns how long to wait for a paused engine.
+        name: Its name.
+        keeps_ids: Whether it stores ids itself.
+    """
+
+    on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort)
+    patience: Callable[[], Patience] = Patience
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after messages; if it is aborted, later parts go by ids."""
+
+        async def send(watching: Watch | None) -> Reply:
+            return await self.engine.from_messages(messages, rendering, sampling, watch=watching)
+
+        return await self._sampled(send, AbortedTurn(self.engine, sampling, rendering), watch)
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids."""
+
+        async def send(watching: Watch | None) -> Reply:
+            return await self.engine.from_ids(ids, sampling, rendering, watch=watching)
+
+        return await self._sampled(send, AbortedTurn(self.engine, sampling, rendering), watch)
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids and media; later parts have the same media."""
+        plain = super().from_ids_with_media
+
+        async def send(watching: Watch | None) -> Reply:
+            return await plain(ids, media, sampling, rendering, watch=watching)
+
+        turn = AbortedTurn(self.engine, sampling, rendering, sent=ids, media=media)
+        return await self._sampled(send, turn, watch)
+
+    async def _sampled(self, send: Send, aborted: AbortedTurn, watch: Watch | None) -> Reply:
+        """Return the reply, whatever the engine aborted of it."""
+        if self.on_abort is OnAbort.RAISE:
+            return _unless_aborted(self.name, await send(watch))
+        waiting = None if watch is None else WaitingText(watch, aborted.sampling.stop)
+        watching = None if waiting is None else waiting.watch
+        if self.on_abort is OnAbort.RETURN:
+            found = await _found(self.name, send, watching)
+        else:
+            aborted.patience = self.patience()
+            found = await aborted.begun(send, watching)
+        ended = all(turn.finish_reason != "abort" for turn in (found, *found.siblings))
+        if waiting is not None and (ended or self.on_abort is OnAbort.RETURN):
+            await waiting.end()
+        if ended:
+            return found
+        if self.on_abort is OnAbort.RETURN:
+            return await aborted.returned(found)
+        return await aborted.resumed(found, watch)
+
+
+@attrs.define
+class AbortedTurn:
+    """What is needed to go on with an aborted turn.
+
+    Attributes:
+        engine: Where it is sampled.
+        sampling: How it was requested.
+        rendering: What its prompt was rendered with.
+        sent: The ids that were sent beside media; None where the prompt's own ids are sent.
+        media: The media of the prompt.
+        patience: How long to wait for a paused engine.
+    """
+
+    engine: Engine
+    sampling: Sampling
+    rendering: Rendering | None
+    sent: Sequence[int] | None = None
+    media: Sequence[PromptMedium] = ()
+    patience: Patience = attrs.field(factory=Patience)
+
+    async def begun(self, send: Send, watch: Watch | None) -> Reply:
+        """Return the first reply with an id, whole or aborted; an abort before it is requested again."""
+        retried = 0
+        while True:
+            try:
+                reply = await _found(self.engine.name, send, watch)
+            except AbortedError as error:
+                await self.patience.wait(error)
+                retried += 1
+            else:
+                return attrs.evolve(reply, notices=(*reply.notices, *[AbortNotice.RETRIED] * retried))
+
+    async def returned(self, reply: Reply) -> Reply:
+        """Return the parts of an aborted reply as turns that were cut short, with the messages they spell."""
+        parser = await output_parser(self.engine)
+        turns = [await joined(parser, [_alone(one)], self.rendering) for one in (reply, *reply.siblings)]
+        return attrs.evolve(turns[0], siblings=tuple(turns[1:]), usage=reply.usage)
+
+    async def resumed(self, reply: Reply, watch: Watch | None) -> Reply:
+        """Return a reply whose aborted turns were sampled to their ends, at the same time."""
+        why = self._unresumable(reply)
+        if why is not None:
+            raise _given_up(self.engine.name, reply, why)
+        parser = await output_parser(self.engine)
+        turns = [_alone(one) for one in (reply, *reply.siblings)]
+        failures: list[Exception] = []
+
+        async def resume(place: int) -> None:
+            part = PartialTurn(self, parser, place, _silent(watch, place))
+            try:
+                turns[place] = await part.resumed(turns[place])
+            except Exception as error:  # noqa: BLE001  # raised below, when the other turns have ended
+                failures.append(error)
+                partial = error.partial if isinstance(error, EngineError) else None
+                turns[place] = partial or turns[place]
+
+        async with anyio.create_task_group() as group:
+            for place, one in enumerate(turns):
+                if one.finish_reason == "abort":
+                    group.start_soon(resume, place)
+        usage = attrs.evolve(reply.usage, completion_tokens=sum(len(one.completion_ids) for one in turns))
+        whole = attrs.evolve(turns[0], siblings=tuple(turns[1:]), usage=usage)
+        if failures:
+            if isinstance(failures[0], EngineError):
+                failures[0].partial = whole
+            raise failures[0]
+        return whole
+
+    def _unresumable(self, reply: Reply) -> str | None:
+        """Return why an aborted reply cannot be resumed; None where it can."""
+        if self.engine.keeps_ids:
+            return "the engine keeps the ids itself, and takes messages alone"
+        if self.sampling.constraint is not None:
+            return "a grammar would begin anew after the ids that were sampled"
+        counted = sorted(
+            name for name in FROM_THE_START & self.sampling.extra.keys() if self.sampling.extra[name]
+        )
+        if counted:
+            return f"{counted[0]} depends on all sampled ids, and would begin anew after them"
+        if not reply.prompt_ids:
+            return "the ids of its prompt did not come"
+        return None
+
+    async def send(
+        self, prompt: Sequence[int], sampled: Sequence[int], sampling: Sampling, watch: Watch | None
+    ) -> Reply:
+        """Sample a part after the prompt's ids and those that were sampled."""
+        if not self.media:
+            return await self.engine.from_ids([*prompt, *sampled], sampling, self.rendering, watch=watch)
+        engine: Any = self.engine
+        reply: Reply = await engine.from_ids_with_media(
+            [*(self.sent or ()), *sampled], self.media, sampling, self.rendering, watch=watch
+        )
+        return reply
+
+
+@attrs.define
+class PartialTurn:
+    """One turn while its parts are sampled.
+
+    Attributes:
+        aborted: How it was requested.
+        parser: Makes text and messages of ids.
+        index: Which of the request's turns it is.
+        watch: Called with the ids of later parts.
+    """
+
+    aborted: AbortedTurn
+    parser: OutputParser
+    index: int
+    watch: Watch | None
+    _parts: list[Reply] = attrs.field(factory=list, init=False)
+    _notices: list[str] = attrs.field(factory=list, init=False)
+    _over: bool = attrs.field(default=False, init=False)
+
+    async def resumed(self, first: Reply) -> Reply:
+        """Return the whole turn; an error on the way holds what was sampled of it in `partial`."""
+        self._add(first)
+        try:
+            while not self._over:
+                await self._go_on()
+            return await joined(self.parser, self._parts, self.aborted.rendering, self._notices)
+        except EngineError as error:
+            parts = [*self._parts, *([] if error.partial is None else [error.partial])]
+            error.partial = attrs.evolve(joined_ids(parts), finish_reason="abort")
+            raise
+
+    @property
+    def _ids(self) -> tuple[int, ...]:
+        return tuple(index for part in self._parts for index in part.completion_ids)
+
+    def _add(self, part: Reply) -> None:
+        """Add a part; one that was aborted is resumed."""
+        self._parts.append(part)
+        self._over = part.finish_reason != "abort"
+        if not self._over:
+            self._notices.append(AbortNotice.RESUMED)
+
+    def _end(self, finish: str, stop: str | None = None) -> None:
+        """End the turn with its latest part."""
+        self._parts[-1] = attrs.evolve(self._parts[-1], finish_reason=finish, stop_reason=stop)
+        self._over = True
+
+    async def _go_on(self) -> None:
+        """Add a part, or end the turn where there is no room for one."""
+        most, stops = self.aborted.sampling.max_tokens, self.aborted.sampling.stop
+        left = None if most is None else most - len(self._ids)
+        if left is not None and left <= 0:
+            return self._end("length")
+        text = await self.parser.tokenizer.decode(self._ids) if stops else ""
+        one = may_begin(text, stops)
+        try:
+            part = await self._part(self._rest(len(self._ids), 1 if one else left))
+        except OverlongError:  # the ids fill the context
+            return self._end("length")
+        self._add(part)
+        if one:
+            await self._decide(text, full=left == 1)
+        return None
+
+    async def _part(self, sampling: Sampling) -> Reply:
+        """Return the next part with an id; an abort before it, or a paused server, is waited for."""
+        prompt, name = self._parts[0].prompt_ids, self.aborted.engine.name
+
+        async def send(watch: Watch | None) -> Reply:
+            return await self.aborted.send(prompt, self._ids, sampling, watch)
+
+        while True:
+            try:
+                part = await _found(name, send, self.watch)
+            except (AbortedError, ServerError) as error:
+                if not (isinstance(error, AbortedError) or _paused(error)):
+                    raise
+                await self.aborted.patience.wait(error)
+            else:
+                self.aborted.patience.waited = 0.0
+                return part
+
+    async def _decide(self, before: str, *, full: bool) -> None:
+        """After a part of one id, end the turn if that completes a stop string, else let it go on."""
+        text = await self.parser.tokenizer.decode(self._ids)
+        stop = completed(before, text, self.aborted.sampling.stop)
+        if stop is not None:
+            self._end("stop", stop)
+        elif self._parts[-1].finish_reason == "length" and not full:
+            self._over = False
+
+    def _rest(self, sampled: int, left: int | None) -> Sampling:
+        """Return how to sample the rest of the turn."""
+        whole = self.aborted.sampling
+        extra = {
+            name: max(value - sampled, 0) if name in MINIMA and isinstance(value, int) else value
+            for name, value in whole.extra.items()
+        }
+        seed = whole.seed
+        if seed is not None and not getattr(self.aborted.engine, "seeds_by_position", False):
+            seed = later_seed(seed + self.index, sampled)
+        return attrs.evolve(whole, n=1, max_tokens=left, seed=seed, extra=extra)
+
+
+@attrs.define
+class WaitingText:
+    """Passes deltas on, and holds text back that may begin a stop string: a later part may complete it.
+
+    Attributes:
+        to: Where deltas go.
+        stops: The stop strings.
+    """
+
+    to: Watch
+    stops: tuple[str, ...]
+    _waiting: dict[int, Delta] = attrs.field(factory=dict, init=False)
+
+    async def watch(self, delta: Delta) -> None:
+        """Pass a delta on, with the text that is certain."""
+        hold = max(map(len, self.stops), default=1) - 1
+        text = (self._waiting[delta.index].text if delta.index in self._waiting else "") + delta.text
+        ready = text[: max(len(text) - hold, 0)]
+        self._waiting[delta.index] = attrs.evolve(delta, ids=(), logprobs=None, text=text[len(ready) :])
+        if delta.ids or ready:
+            await self.to(attrs.evolve(delta, text=ready))
+
+    async def end(self) -> None:
+        """Pass on the text that waits: no further part comes."""
+        for delta in self._waiting.values():
+            if delta.text:
+                await self.to(delta)
+
+
+def may_begin(text: str, stops: Sequence[str]) -> bool:
+    """Return whether a text ends like the beginning of a stop string, or inside a character.
+
+    >>> may_begin("so EN", ["END"]), may_begin("so", ["END"]), may_begin("so \ufffd", ["END"])
+    (True, False, True)
+    """
+    if stops and text.endswith(HALF):
+        return True
+    return any(text.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
+
+
+def completed(before: str, text: str, stops: Sequence[str]) -> str | None:
+    """Return the stop string that ends first in what is new of a `text` after `before`; None for none.
+
+    >>> completed("so EN", "so END. END", ["END", "."])
+    'END'
+    """
+    known = len(before.rstrip(HALF))
+    places = {stop: text.find(stop, max(known - len(stop) + 1, 0)) for stop in stops}
+    ends = {stop: place + len(stop) for stop, place in places.items() if place >= 0}
+    return min(ends, key=lambda stop: ends[stop], default=None)
+
+
+def later_seed(seed: int, sampled: int) -> int:
+    """Return the seed of the part of a turn that begins after `sampled` ids.
+
+    >>> later_seed(7, 3) == later_seed(7, 3), later_seed(7, 3) == later_seed(7, 4)
+    (True, False)
+    """
+    data = hashlib.blake2b(f"{seed}/{sampled}".encode(), digest_size=8).digest()
+    return int.from_bytes(data, "little") % SEEDS
+
+
+def _alone(reply: Reply) -> Reply:
+    return attrs.evolve(reply, siblings=())
+
+
+async def _found(name: str, send: Send, watch: Watch | None) -> Reply:
+    """Return a reply, or what was sampled of it; raises `AbortedError` where nothing was."""
+    try:
+        reply = await send(watch)
+    except AbortedError as error:
+        if error.partial is None or not _sampled_any(error.partial):
+            raise
+        return error.partial
+    if not _sampled_any(reply):
+        raise _given_up(name, reply)
+    return reply
+
+
+def _sampled_any(reply: Reply) -> bool:
+    """Return whether a reply has an id, or a turn that ended otherwise than by an abort."""
+    return any(one.completion_ids or one.finish_reason != "abort" for one in (reply, *reply.siblings))
+
+
+def _unless_aborted(name: str, reply: Reply) -> Reply:
+    """Return a reply; raises `AbortedError` if the engine gave a turn of it up."""
+    if any(one.finish_reason == "abort" for one in (reply, *reply.siblings)):
+        raise _given_up(name, reply)
+    return reply
+
+
+def _paused(error: EngineError) -> bool:
+    """Whether a server takes no turns now, as vLLM from 0.33 on while it is paused; nothing was sampled."""
+    return error.answer is not None and error.answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _silent(watch: Watch | None, index: int) -> Watch | None:
+    """Return a callback that passes ids on and no text: only the whole turn tells what its text is."""
+    if watch is None:
+        return None
+    watching = watch
+
+    async def silent(delta: Delta) -> None:
+        if delta.ids:
+            await watching(attrs.evolve(delta, text="", index=index, thinking=False))
+
+    return silent
+
+
+def _given_up(name: str, reply: Reply, why: str = "") -> AbortedError:
+    """Return the error for an aborted reply, with what was sampled in `partial`."""
+    sampled = sum(len(one.completion_ids) for one in (reply, *reply.siblings))
+    text = f"{name}: the engine gave the turn up after {sampled} ids"
+    error = AbortedError(
+        f"{text}, and it cannot be resumed: {why}" if why else text, hint="they are in `partial`"
+    )
+    error.partial = reply if sampled else None
+    return error

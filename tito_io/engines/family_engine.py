@@ -1,0 +1,118 @@
+"""Base class of the adapters for servers that render and parse nothing by ids: a model folder does both.
+
+Messages are rendered in this process and go by ids; a message is parsed from the sampled ids. A subclass
+writes `_sample`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import ClassVar, Unpack
+
+from tito_core import Message
+from tito_core.message import is_multimodal
+from tito_io.families.family import Family
+
+from .family_render import family_ids
+from .http_engine import Connection, HttpEngine, ServedModel, sole_model
+from .media import unsupported
+from .protocol import Rendering, Reply, Sampling, Watch
+from .replies.output_parser import (
+    LocalTokenizer,
+    OutputFormat,
+    OutputParser,
+    check_format,
+    choose_parser,
+    with_messages,
+)
+
+
+class FamilyEngine(HttpEngine):
+    """What these adapters share.
+
+    Args:
+        base_url: The server's address; a trailing `/v1` is dropped.
+        family: The model's folder: messages are rendered with it, and parsed from ids.
+        output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
+            detects it from the vocabulary.
+        model: The model's name; may be left out where the server has one model.
+        api_key: Sent as a bearer token; None sends none.
+        timeout: Seconds without a byte after which a request fails; None waits for ever. Default 600.
+        vocab_size: How many ids there are; the folder's number where it is left out.
+        transport: Replaces the network.
+
+    Attributes:
+        name: The engine's name.
+        keeps_ids: False: prompts go by ids.
+        model: The model's name as it was passed.
+        family: The model's folder.
+        vocab_size: As it was passed.
+        title: The server's name, for messages.
+
+    Raises:
+        InputError: `base_url` or `output_format` is invalid.
+    """
+
+    title: ClassVar[str]
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        family: Family,
+        output_format: OutputFormat | None = None,
+        **connection: Unpack[Connection],
+    ) -> None:
+        check_format(output_format)
+        super().__init__(base_url, **connection)
+        self.family = family
+        self._output_format = output_format
+        self._chosen: OutputParser | None = None
+
+    async def render(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        """Return the ids of messages, rendered in this process.
+
+        Raises:
+            TemplateRefused: The chat template rejects them.
+        """
+        return await family_ids(self.family, messages, rendering, add_generation_prompt=add_generation_prompt)
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after messages; they are rendered in this process, and go by ids.
+
+        Raises:
+            MediaUnsupportedError: The messages hold media; nothing was sent.
+        """
+        if is_multimodal(messages):
+            raise unsupported(self.title, "takes no media from this adapter, by ids or by messages")
+        ids = await self.render(messages, rendering, add_generation_prompt=True)
+        return await self.from_ids(ids, sampling, rendering, watch=watch)
+
+    def _select(self, models: Sequence[ServedModel]) -> ServedModel:
+        """Return the model in use; a name that is not listed is rejected."""
+        return next((one for one in models if one.name == self.model), None) or sole_model(models, self.model)
+
+    async def _vocabulary_size(self) -> int:
+        """Return how many ids there are."""
+        return self.vocab_size or self.family.vocab_size
+
+    async def output_parser(self) -> OutputParser:
+        """Return what reads messages from ids; the vocabulary is asked once."""
+        if self._chosen is None:
+            self._chosen = await choose_parser(LocalTokenizer(self.family), self._output_format, self.render)
+        return self._chosen
+
+    async def _with_messages(self, reply: Reply, rendering: Rendering | None) -> Reply:
+        """Return a reply with the message of each turn. The answer has no id from which to name its calls."""
+        key = f"call-{uuid.uuid4().hex[:16]}"
+        return await with_messages(await self.output_parser(), reply, key, rendering=rendering)

@@ -1,0 +1,216 @@
+"""A model of `mlx-lm` as an engine."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import attrs
+
+from tito_io.engines.protocol import ModelLimits
+from tito_io.engines.replies.output_parser import OutputFormat
+from tito_io.engines.replies.stop_strings import found_stop
+from tito_io.families.family import Family
+from tito_io.families.tokenizer_family import TokenizerFamily
+
+from .base import Cancel, InProcessEngine
+from .mailbox import Mailbox
+from .packages import package
+from .turns import LocalTurn, Piece
+
+EXTRAS = frozenset(("logits_processors", "min_p", "top_k", "top_p"))
+
+
+class MlxModel(InProcessEngine):
+    """A model of `mlx-lm`, such as `mlx_lm.load` returns, in this process.
+
+    `mlx_lm.generate.BatchGenerator` runs the model; the `n` turns of one request are a batch. Turns are
+    sampled one after the other, in one thread, each with random numbers of its own, so that a seed repeats a
+    turn and changes nothing else. Each turn computes its whole prompt: no cache is kept between turns.
+
+    Log-probabilities are those after `logits_processors` and before temperature, top_k, top_p and min_p.
+
+    Args:
+        model: The object.
+        family: Renders messages and parses sampled ids. Its stop ids end a turn.
+        context_length: The most ids of prompt and completion. None (default): what the model's arguments
+            state (`max_position_embeddings`).
+        output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
+            detects it from the vocabulary.
+
+    Attributes:
+        name: `mlx`.
+        keeps_ids: False: prompts go by ids.
+        where: The object's method, as errors name it.
+        extras: The keys that `Sampling.extra` may hold. `logits_processors` is a list of mlx-lm's processors.
+        family: As it was passed.
+        model: The object.
+        context_length: As it was passed.
+
+    Raises:
+        InputError: `output_format` is invalid.
+    """
+
+    name: str = "mlx"
+    where = "mlx_lm.generate.BatchGenerator"
+    extras = EXTRAS
+
+    def __init__(
+        self,
+        model: Any,
+        family: Family | TokenizerFamily,
+        *,
+        context_length: int | None = None,
+        output_format: OutputFormat | None = None,
+    ) -> None:
+        super().__init__(family, output_format=output_format)
+        self.model = model
+        self.context_length = context_length
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def limits(self) -> ModelLimits:
+        """Return the sizes that the model accepts, as far as its arguments state them."""
+        size, length = self._stated("vocab_size"), self._stated("max_position_embeddings")
+        return ModelLimits(
+            max_model_len=self.context_length or length, vocab_size=size or self.family.vocab_size
+        )
+
+    async def aclose(self) -> None:
+        """End the thread; the model belongs to its owner."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
+
+    def _stated(self, name: str) -> int | None:
+        """Return a size from the model's arguments; of a model with images, from those of its text."""
+        own = getattr(self.model, "args", None)
+        text = getattr(own, "text_config", None)
+        inner = text.get(name) if isinstance(text, Mapping) else getattr(text, name, None)
+        found = [value for value in (getattr(own, name, None), inner) if type(value) is int]
+        return found[0] if found else None
+
+    def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
+        given_up = Event()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="tito-mlx")
+        future = self._thread.submit(self._sample, turn, pieces, given_up)
+        future.add_done_callback(lambda _: pieces.close())
+
+        def cancel() -> None:
+            given_up.set()
+            future.cancel()  # if its time has not come
+
+        return cancel
+
+    def _sample(self, turn: LocalTurn, pieces: Mailbox[Piece], given_up: Event) -> None:
+        try:
+            batch = Batch.of(self.model, turn, frozenset((*self.family.stop_ids, *turn.stop_ids)))
+            while batch.rows and not given_up.is_set():
+                for piece in batch.step(self.family.decode):
+                    pieces.put(piece)
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
+            pieces.close(error)
+
+
+@attrs.define
+class Row:
+    """One of the `n` turns: all of its ids, and those that were not sent yet."""
+
+    index: int
+    ids: list[int] = attrs.field(factory=list)
+    new: list[tuple[int, float]] = attrs.field(factory=list)
+
+
+@attrs.define
+class Batch:
+    """The turns of one request that go on.
+
+    Attributes:
+        generator: mlx-lm's `BatchGenerator`.
+        turn: What to sample.
+        stops: Ids that end a turn.
+        rows: The turns by the generator's numbers.
+    """
+
+    generator: Any
+    turn: LocalTurn
+    stops: frozenset[int]
+    rows: dict[int, Row]
+
+    @classmethod
+    def of(cls, model: Any, turn: LocalTurn, stops: frozenset[int]) -> Batch:
+        """Begin to sample the turns of a request."""
+        generate = package("mlx_lm.generate")
+        count = turn.sampling.n
+        generator = generate.BatchGenerator(model, completion_batch_size=count, prefill_batch_size=count)
+        numbers = generator.insert(
+            [turn.ids.tolist() for _ in range(count)],
+            [turn.max_tokens] * count,
+            samplers=[sampler(turn, place) for place in range(count)],
+            logits_processors=[list(turn.sampling.extra.get("logits_processors") or ())] * count,
+        )
+        return cls(generator, turn, stops, {number: Row(place) for place, number in enumerate(numbers)})
+
+    def step(self, decode: Callable[[Any], str]) -> list[Piece]:
+        """Sample an id of each turn; return what is to be sent."""
+        found = [self._taken(one, decode) for one in self.generator.next_generated()]
+        return [piece for piece in found if piece is not None]
+
+    def _taken(self, one: Any, decode: Callable[[Any], str]) -> Piece | None:
+        """Add an id to its turn; return a piece where the turn is streamed or ends with it."""
+        row = self.rows[one.uid]
+        row.ids.append(one.token)
+        row.new.append((one.token, one.logprobs[one.token].item()))
+        reason, finish = self._end(row, decode)
+        if finish is None and not self.turn.stream:
+            return None
+        if finish is not None:
+            del self.rows[one.uid]
+            if one.finish_reason is None:  # the generator goes on with it
+                self.generator.remove([one.uid])
+        ids, logprobs = zip(*row.new, strict=True)
+        row.new.clear()
+        return Piece(index=row.index, ids=ids, logprobs=logprobs, finish_reason=finish, stop_reason=reason)
+
+    def _end(self, row: Row, decode: Callable[[Any], str]) -> tuple[int | str | None, str | None]:
+        """Return what ended a turn and how; two Nones where it goes on."""
+        if row.ids[-1] in self.stops:
+            return row.ids[-1], "stop"
+        found = found_stop(self.turn.sampling.stop, row.ids, decode)
+        if found is not None:
+            return found, "stop"
+        return None, "length" if len(row.ids) >= self.turn.max_tokens else None
+
+
+def sampler(turn: LocalTurn, place: int) -> Callable[[Any], Any]:
+    """Return what draws the ids of one turn, from log-probabilities of the shape (1, vocabulary).
+
+    mlx-lm's own samplers share one state of random numbers among all callers.
+    """
+    core, utils = package("mlx.core"), package("mlx_lm.sample_utils")
+    choices, stated = turn.sampling.extra, turn.sampling.temperature
+    temperature = 1.0 if stated is None else stated
+    if not temperature:
+        return lambda logprobs: core.argmax(logprobs, axis=-1)
+    keys = [_key(core, turn.sampling.seed, place)]
+
+    def draw(logprobs: Any) -> Any:
+        if 0 < (choices.get("top_p") or 0) < 1:
+            logprobs = utils.apply_top_p(logprobs, choices["top_p"])
+        if choices.get("min_p"):
+            logprobs = utils.apply_min_p(logprobs, choices["min_p"])
+        if choices.get("top_k"):
+            logprobs = utils.apply_top_k(logprobs, choices["top_k"])
+        keys[0], key = core.random.split(keys[0])
+        return core.random.categorical(logprobs * (1 / temperature), key=key)
+
+    return draw
+
+
+def _key(core: Any, seed: int | None, place: int) -> Any:
+    """Return the random numbers' beginning of one turn; without a seed, from the system's."""
+    own = secrets.randbits(63) if seed is None else seed
+    return core.random.split(core.random.key(own), place + 1)[place]

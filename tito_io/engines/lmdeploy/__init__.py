@@ -1,0 +1,5 @@
+"""LMDeploy's server, `lmdeploy serve api_server`."""
+
+from .engine import LMDeploy
+
+__all__ = ["LMDeploy"]

@@ -1,0 +1,154 @@
+"""Log-probabilities of exact ids by a forward pass, and the choice of where log-probabilities come from.
+
+Engines compute log-probabilities while they sample, which costs time with every id. They can be left out, or
+computed afterwards by one pass over the same ids. Both give exact ids. A pass gives the model's own
+log-probabilities: before temperature, top-k and top-p, in batches of another shape than those of sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+from tito_core import Ids, InputError, Message
+
+from .media import PromptMedium
+from .protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, UnsupportedError, Watch
+from .wrapper import EngineWrapper
+
+
+class LogprobsFrom(StrEnum):
+    """Where a turn's log-probabilities come from.
+
+    Attributes:
+        SAMPLING: From the engine as it samples (default).
+        SCORING: From a pass over prompt and completion afterwards, a request more for each turn.
+        NOWHERE: They are left out: `Reply.logprobs` and `Step.logprobs` are None.
+    """
+
+    SAMPLING = "sampling"
+    SCORING = "scoring"
+    NOWHERE = "nowhere"
+
+
+def as_logprobs_from(value: LogprobsFrom | str) -> LogprobsFrom:
+    """Return where log-probabilities come from, given as it is or by its name.
+
+    >>> as_logprobs_from("scoring")
+    <LogprobsFrom.SCORING: 'scoring'>
+    """
+    try:
+        return LogprobsFrom(value)
+    except ValueError:
+        names = ", ".join(repr(one.value) for one in LogprobsFrom)
+        raise InputError(f"logprobs_from is {value!r:.60}: pass one of {names}") from None
+
+
+async def score(engine: Engine, ids: Sequence[int], start: int) -> tuple[float | None, ...]:
+    """Return the natural-log probability of each id from position `start` on, given all ids before it.
+
+    vLLM, SGLang and the engines in this process do that: vLLM by `prompt_logprobs`, SGLang by
+    `logprob_start_len`, `transformers` by a forward pass.
+
+    Args:
+        engine: The engine.
+        ids: A prompt and what followed it.
+        start: The first position to score; at least 1, as nothing precedes the first id.
+
+    Raises:
+        InputError: `start` is no position of `ids` after the first.
+        UnsupportedError: The engine, or its adapter, scores no ids. Nothing was sent.
+        OverlongError: The ids leave no room in the context, of which a pass needs one more.
+    """
+    if type(start) is not int or not 1 <= start <= len(ids):
+        raise InputError(f"start is {start!r:.60}: give a position from 1 to {len(ids)}")
+    scored: Any = getattr(engine, "score", None)
+    if scored is None:
+        raise UnsupportedError(
+            f"{engine.name}: its adapter computes no log-probabilities of given ids. Nothing was sent"
+        )
+    if start == len(ids):
+        return ()
+    values: tuple[float | None, ...] = await scored(Ids.of(ids), start)
+    if len(values) != len(ids) - start:
+        raise InvalidReplyError(f"{engine.name}: {len(values)} scores for {len(ids) - start} ids")
+    return values
+
+
+@attrs.define
+class ScoredTurns(EngineWrapper):
+    """An engine whose turns have log-probabilities from elsewhere than sampling.
+
+    Attributes:
+        engine: The wrapped engine.
+        source: Where they come from.
+        name: Its name.
+        keeps_ids: Whether it stores ids itself.
+    """
+
+    source: LogprobsFrom = attrs.field(default=LogprobsFrom.SAMPLING, converter=as_logprobs_from)
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after messages."""
+        return await self._scored(
+            await self.engine.from_messages(messages, rendering, self._quiet(sampling), watch=watch)
+        )
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids."""
+        return await self._scored(
+            await self.engine.from_ids(ids, self._quiet(sampling), rendering, watch=watch)
+        )
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids and media; raises `UnsupportedError` for a pass, which has no media."""
+        if self.source is LogprobsFrom.SCORING:
+            raise UnsupportedError(
+                "logprobs_from='scoring': a pass over ids has no media: pass 'sampling'. Nothing was sampled",
+                parameter="logprobs_from",
+            )
+        return await super().from_ids_with_media(ids, media, self._quiet(sampling), rendering, watch=watch)
+
+    def _quiet(self, sampling: Sampling) -> Sampling:
+        return sampling if self.source is LogprobsFrom.SAMPLING else attrs.evolve(sampling, logprobs=False)
+
+    async def _scored(self, reply: Reply) -> Reply:
+        """Return a reply with the log-probabilities of a pass; an error on the way holds it in `partial`."""
+        if self.source is not LogprobsFrom.SCORING:
+            return reply
+        try:
+            turns = [await self._with_scores(one) for one in (reply, *reply.siblings)]
+        except (InvalidReplyError, UnsupportedError) as error:
+            error.partial = reply
+            raise
+        return attrs.evolve(turns[0], siblings=tuple(turns[1:]))
+
+    async def _with_scores(self, reply: Reply) -> Reply:
+        ids = Ids.of([*reply.prompt_ids, *reply.completion_ids])
+        values = await score(self.engine, ids, len(reply.prompt_ids))
+        return attrs.evolve(reply, siblings=(), logprobs=values)

@@ -1,0 +1,82 @@
+"""Traces of speculative decoding in replies: ids past a stop string, and log-probabilities of exactly 0.
+
+A server that accepts several draft ids in one step may end a turn after ids that follow its stop string, and
+may report 0 for the log-probability of a draft, which means probability 1. vLLM 0.32 drops such ids and
+computes the values of drafts (`vllm/v1/engine/detokenizer.py`, `vllm/v1/sample/rejection_sampler.py`);
+llama.cpp marks drafts by an empty list of alternatives, and its adapter gives None for them. What others
+report may also be the value of an id that was certain. So it is counted and said, never changed.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+from .protocol import Engine, Reply, Sampling, UnsupportedError
+from .turn_parts import output_parser
+
+TAIL = 32
+"""How many of a turn's last ids are looked at: more than a server accepts in one step."""
+MINIMA = ("min_tokens", "min_new_tokens")
+
+
+class SpeculationNotice(StrEnum):
+    """What a reply shows of speculative decoding.
+
+    Attributes:
+        PAST_STOP: The turn has ids after the one that completes its stop string. They stay, as the engine
+            sampled them and the next prompt has them; its text ends before the string.
+        ZERO_LOGPROBS: Ids have a log-probability of exactly 0: the engine was certain, or did not compute
+            them. `Counts.zero_logprobs` counts the ids.
+    """
+
+    PAST_STOP = "ids-past-stop"
+    ZERO_LOGPROBS = "logprobs-zero"
+
+
+def zero_logprobs(reply: Reply) -> int:
+    """Return how many ids of a reply, siblings included, have a log-probability of exactly 0.
+
+    >>> from tito_io.engines.protocol import Usage
+    >>> zero_logprobs(Reply(prompt_ids=(1,), completion_ids=(2, 3), logprobs=(0.0, -1.0), message=None,
+    ...                     text="", finish_reason="stop", raw={},
+    ...                     usage=Usage(prompt_tokens=1, completion_tokens=2)))
+    1
+    """
+    return sum((one.logprobs or ()).count(0.0) for one in (reply, *reply.siblings))
+
+
+async def noted(engine: Engine, reply: Reply, sampling: Sampling) -> Reply:
+    """Return a reply with notices of what it, and each of its siblings, shows of speculative decoding.
+
+    At temperature 0 a log-probability of 0 says nothing: the likeliest id is certain.
+    """
+    turns = [
+        await _noted(engine, attrs.evolve(one, siblings=()), sampling) for one in (reply, *reply.siblings)
+    ]
+    return attrs.evolve(turns[0], siblings=tuple(turns[1:])) if turns != [reply] else reply
+
+
+async def _noted(engine: Engine, reply: Reply, sampling: Sampling) -> Reply:
+    notices: list[str] = []
+    if isinstance(reply.stop_reason, str) and await _past_stop(engine, reply, sampling):
+        notices.append(SpeculationNotice.PAST_STOP)
+    if sampling.temperature != 0 and zero_logprobs(reply):
+        notices.append(SpeculationNotice.ZERO_LOGPROBS)
+    return attrs.evolve(reply, notices=(*reply.notices, *notices)) if notices else reply
+
+
+async def _past_stop(engine: Engine, reply: Reply, sampling: Sampling) -> bool:
+    """Return whether a turn's stop string is complete before its last id.
+
+    With a least number of ids, a string before that number is no stop. Without a parser it cannot be known.
+    """
+    tail = reply.completion_ids[-TAIL:]
+    if len(tail) < 2 or any(sampling.extra.get(name) for name in MINIMA):  # noqa: PLR2004  # one id and one past it
+        return False
+    try:
+        parser = await output_parser(engine)
+    except UnsupportedError:
+        return False
+    return str(reply.stop_reason) in await parser.tokenizer.decode(tail[:-1])

@@ -1,0 +1,131 @@
+"""From TensorRT-LLM's answers to replies; every invariant is checked on the way.
+
+A choice has its ids in `token_ids` and one log-probability an id in `logprobs.token_logprobs`. Of the prompt
+only its length comes back (`serve/postprocess_handlers.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tito_io.engines.protocol import AbortedError, Delta, EmptyReplyError, Reply, Usage
+from tito_io.engines.replies.chunks import chunk_logprobs
+from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.output_text import until_stop
+from tito_io.engines.replies.stop_tokens import check_stop_token
+from tito_io.engines.replies.text_stream import Decode, TextStream
+from tito_io.engines.turn_request import ChunkStream, Question, ReplyPart, TurnRequest, partial_reply
+
+ABORTED = ("timeout", "not_finished")
+"""Ends of a turn beside `stop`, `length` and `cancelled` (`executor/result.py`, `_handle_sequence`)."""
+
+
+class TextlessChunks(ChunkStream):
+    """A stream whose chunks have ids and no text; the text is decoded here."""
+
+    def __init__(self, decode: Decode) -> None:
+        super().__init__()
+        self._text = TextStream(decode)
+
+    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
+        """Add a chunk; return what it brings."""
+        choices = event.get("choices") or ()
+        return [
+            attrs.evolve(delta, text=self._piece(delta.ids, choice.get("finish_reason")))
+            for delta, choice in zip(super().take(check, event), choices, strict=True)
+        ]
+
+    def _piece(self, ids: Sequence[int], finish: object) -> str:
+        return self._text.add(ids) if finish is None else self._text.end_by_id(ids, stopped=finish == "stop")
+
+
+@attrs.frozen(kw_only=True)
+class CompletionRequest(TurnRequest):
+    """One request for a turn.
+
+    Attributes:
+        question: What was requested.
+        decode: Returns the text of ids.
+        stops: The ids that may end a turn.
+        logprobs: Whether log-probabilities were requested.
+    """
+
+    question: Question
+    decode: Decode
+    stops: frozenset[int]
+    logprobs: bool
+
+    def open_stream(self) -> TextlessChunks:
+        """Return what puts a streamed answer together."""
+        return TextlessChunks(self.decode)
+
+    def read(self, check: Check, body: Any) -> Reply:
+        """Return the reply that a whole answer holds."""
+        choices = check.choices(body, self.question.sampling.n)
+        for choice in choices:
+            if choice.get("token_ids") is None:
+                check.fail(
+                    "the answer has no `token_ids`: this version of TensorRT-LLM returns no ids on "
+                    "/v1/completions; use a newer one"
+                )
+        ids = [check.ids(choice, "token_ids") for choice in choices]
+        usage = check.counted(body, len(self.question.sent or ()), sum(map(len, ids)))
+        first, *others = (self._turn(check, *pair, usage, body) for pair in zip(choices, ids, strict=True))
+        reply = attrs.evolve(first, siblings=tuple(others))
+        if any(turn.finish_reason == "abort" for turn in (first, *others)):
+            error = AbortedError(
+                f"{self.where}: the engine gave the turn up: it was cancelled, or its time was over",
+                check.answer,
+                hint="what was sampled is in `partial`",
+                where=self.where,
+            )
+            error.partial = attrs.evolve(reply, finish_reason="abort") if any(ids) else None
+            raise error
+        return reply
+
+    def _turn(
+        self,
+        check: Check,
+        choice: dict[str, Any],
+        ids: tuple[int, ...],
+        usage: Usage,
+        body: Mapping[str, Any],
+    ) -> Reply:
+        """Return one turn, without a message."""
+        ended = "abort" if choice.get("finish_reason") in ABORTED else choice.get("finish_reason")
+        finish = check.finish_reason({"finish_reason": ended})
+        if not ids and finish != "abort":
+            raise EmptyReplyError(f"{self.where}: a turn has no ids at all", check.answer, where=self.where)
+        check_stop_token(check, ids, finish, self.stops)
+        named = check.stop_reason(choice.get("stop_reason"))
+        if named is not None and (finish, named) != ("stop", ids[-1]):
+            check.fail("the answer names another stop than the last id")
+        reply = Reply(
+            prompt_ids=self.question.sent or (),
+            completion_ids=ids,
+            logprobs=self._logprobs(check, choice, len(ids)),
+            message=None,
+            text="",
+            finish_reason=finish,
+            usage=usage,
+            stop_reason=ids[-1] if finish == "stop" else None,
+            raw=body,
+        )
+        return attrs.evolve(reply, text=until_stop(reply, self.decode))
+
+    def _logprobs(self, check: Check, choice: dict[str, Any], count: int) -> tuple[float | None, ...] | None:
+        if not self.logprobs:
+            return None
+        values = check.get(check.get(choice, "logprobs", dict), "token_logprobs", list)
+        return check.logprobs(values, count)
+
+    def partial(self, check: Check, body: Any) -> Reply | None:
+        """Return what was received of a turn when its stream broke; None where no id was received."""
+        parts = [
+            ReplyPart(choice.get("token_ids") or (), chunk_logprobs(choice), "") for choice in body["choices"]
+        ]
+        named = [attrs.evolve(part, text=self.decode(part.ids)) for part in parts]
+        return partial_reply(check, self.question.sent or (), named, body)

@@ -1,0 +1,137 @@
+"""Several turns after one prompt: in one request where the engine takes that, else in several.
+
+In one request the prompt, and the bytes of its images, are sent and computed once. An engine that answers one
+turn a request (`turns_per_request`) gets a first request alone, which fills its prefix cache, and the others
+at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+import attrs
+
+from tito_core import Message
+
+from .media import PromptMedium
+from .protocol import Delta, EngineError, Rendering, Reply, Sampling, Usage, Watch
+from .wrapper import EngineWrapper
+
+SPLIT = "group-split"
+"""The notice that the turns of one prompt were sampled by several requests."""
+
+Send = Callable[[Sampling, Watch | None], Awaitable[Reply]]
+"""Sends one request."""
+
+
+@attrs.define
+class TurnGroups(EngineWrapper):
+    """Samples `Sampling.n` turns with any engine.
+
+    A seed goes up by one from request to request, as from turn to turn in vLLM and llama.cpp. SGLang's seeds
+    belong to positions: the turns of one request with a seed would all be the same, so they are split.
+
+    Attributes:
+        engine: The wrapped engine.
+        name: Its name.
+        keeps_ids: Whether it stores ids itself.
+    """
+
+    async def from_messages(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample turns after messages."""
+
+        async def send(one: Sampling, watching: Watch | None) -> Reply:
+            return await self.engine.from_messages(messages, rendering, one, watch=watching)
+
+        return await self._sampled(send, sampling, watch)
+
+    async def from_ids(
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample turns after ids."""
+
+        async def send(one: Sampling, watching: Watch | None) -> Reply:
+            return await self.engine.from_ids(ids, one, rendering, watch=watching)
+
+        return await self._sampled(send, sampling, watch)
+
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample turns after ids and media."""
+        plain = super().from_ids_with_media
+
+        async def send(one: Sampling, watching: Watch | None) -> Reply:
+            return await plain(ids, media, one, rendering, watch=watching)
+
+        return await self._sampled(send, sampling, watch)
+
+    async def _sampled(self, send: Send, sampling: Sampling, watch: Watch | None) -> Reply:
+        repeated = self.seeds_by_position and sampling.seed is not None
+        if sampling.n == 1 or (self.turns_per_request != 1 and not repeated):
+            return await send(sampling, watch)
+        turns: list[Reply | None] = [None] * sampling.n
+        failures: list[Exception] = []
+
+        async def one(place: int) -> None:
+            seed = None if sampling.seed is None else sampling.seed + place
+            alone = attrs.evolve(sampling, n=1, seed=seed)
+            try:
+                turns[place] = await send(alone, _indexed(watch, place))
+            except Exception as error:  # noqa: BLE001  # raised below, when the other turns have ended
+                failures.append(error)
+                turns[place] = error.partial if isinstance(error, EngineError) else None
+
+        await one(0)
+        if not failures:
+            async with anyio.create_task_group() as group:
+                for place in range(1, sampling.n):
+                    group.start_soon(one, place)
+        found = [turn for turn in turns if turn is not None]
+        if failures:
+            if isinstance(failures[0], EngineError) and found:
+                failures[0].partial = together(found)
+            raise failures[0]
+        return together(found)
+
+
+def together(turns: Sequence[Reply]) -> Reply:
+    """Return turns of several requests as the reply of one; what was cached is that of the first request."""
+    usage = Usage(
+        prompt_tokens=turns[0].usage.prompt_tokens,
+        completion_tokens=sum(len(turn.completion_ids) for turn in turns),
+        cached_tokens=turns[0].usage.cached_tokens,
+    )
+    first, *others = (attrs.evolve(turn, usage=usage, notices=(*turn.notices, SPLIT)) for turn in turns)
+    return attrs.evolve(first, siblings=tuple(others))
+
+
+def _indexed(watch: Watch | None, index: int) -> Watch | None:
+    """Return a callback that passes deltas on as those of turn `index`."""
+    if watch is None:
+        return None
+    watching = watch
+
+    async def indexed(delta: Delta) -> None:
+        await watching(attrs.evolve(delta, index=index))
+
+    return indexed
