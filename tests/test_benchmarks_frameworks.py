@@ -8,12 +8,13 @@ from typing import Any
 
 import attrs
 import pytest
+from jinja2 import Template
 from transformers import AutoTokenizer
 
 from benchmarks.frameworks.answers import DIFFERENT, EQUAL, RAISES, REFUSED, Answer, rows
-from benchmarks.frameworks.measure import CountingRenders, judged
+from benchmarks.frameworks.measure import RenderCount, judged
 from benchmarks.frameworks.page import markdown, page, picture
-from benchmarks.frameworks.turns import NotOffered, Turn, turns
+from benchmarks.frameworks.turns import NotOffered, Turn, continued, turns
 from tito_core import Reason, Refusal
 from tito_io.embedded import write_family
 from tito_io.integrations.next_prompts import RefusedError
@@ -50,7 +51,7 @@ def test_an_answer_is_judged_by_what_is_right(every: list[Turn]) -> None:
     assert judged(lambda turn: turn.right[0], turn) == (EQUAL, "")
     assert judged(lambda turn: [*turn.ids, 7], turn) == (DIFFERENT, "the ids after the turn")
     assert judged(lambda _: [7], turn) == (DIFFERENT, "sampled ids changed")
-    assert judged(lambda _: None, turn) == (REFUSED, "renders again")
+    assert judged(lambda _: None, turn) == (REFUSED, "renders again, or ends")
     assert judged(refuses, turn) == (REFUSED, "ODD_STOP")
     assert judged(raises, turn) == (RAISES, "ValueError: no")
 
@@ -64,9 +65,18 @@ def test_a_turn_that_a_framework_does_not_have_is_not_counted(every: list[Turn])
 
 
 def test_renders_are_counted() -> None:
-    counting = CountingRenders(lambda *given, **named: (given, named))
-    assert counting(1, a=2) == ((1,), {"a": 2})
-    assert counting.count == 1
+    template, counted = Template("{{ word }}"), RenderCount()
+    with counted.counting():
+        assert [template.render(word="a"), template.render({"word": "b"})] == ["a", "b"]
+    template.render(word="c")
+    assert counted.count == 2
+
+
+def test_an_answer_may_have_its_own_first_prompt(every: list[Turn]) -> None:
+    turn = every[0]
+    sampled, after = turn.ids[turn.start :], turn.right[0][len(turn.ids) :]
+    assert continued(turn, [7], [7, *sampled, *after]) == turn.right[0]
+    assert continued(turn, [7], [7, 8, *after]) == [7, 8, *after]
 
 
 def test_rows_count_verdicts_and_take_medians_of_what_was_answered() -> None:
@@ -99,7 +109,8 @@ def test_a_page_shows_every_row_and_escapes_causes(tmp_path: Path) -> None:
 
 def test_a_table_and_a_picture_have_every_row() -> None:
     found = rows([ANSWER, attrs.evolve(ANSWER, way="tito", verdict=REFUSED, cause="so")], {"verl": "0.9.1"})
-    lines = markdown(found).splitlines()
+    lines = markdown(found, ["   1  verl, tito"]).splitlines()
     assert lines[2] == "| verl 0.9.1 | own | whole | 1 |  |  |  | 2 | 0.5 |"
     assert lines[3] == "| verl 0.9.1 | tito | whole |  |  |  | 1 | 0 | 0.0 |"
+    assert lines[4:] == ["", "- 1  verl, tito"]
     assert picture(found).count("<title>1 ") == 2

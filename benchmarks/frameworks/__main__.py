@@ -26,7 +26,7 @@ from tests.environment import Environment, cache, run
 
 ROOT = Path(__file__).parent.parent.parent
 PEERS = sorted(file.stem for file in (Path(__file__).parent / "peers").glob("[a-z]*.py"))
-PACKAGES = {"miles": "miles-tito-tokenizers"}
+PACKAGES = {"miles": "miles-tito-tokenizers", "tinker": "tinker-cookbook"}
 VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
 
 
@@ -94,7 +94,8 @@ def causes(found: Sequence[Answer]) -> Iterator[str]:
             case = (one.framework, one.way, one.ending, one.verdict, one.cause)
             families.setdefault(case, []).append(one.family)
     for key, where in sorted(families.items(), key=lambda pair: (pair[0][:3], -len(pair[1]))):
-        names = ", ".join(sorted(set(where)))
+        known = {one.family for one in found if one.framework == key[0]}
+        names = "all families" if set(where) == known else ", ".join(sorted(set(where)))
         yield f"{len(where):4}  {', '.join(key[:3])}: {key[3]}: {key[4]}  ({names})"
 
 
@@ -110,7 +111,10 @@ def causes(found: Sequence[Answer]) -> Iterator[str]:
 @click.option("--family", "families", multiple=True, help="A model folder by name; may be repeated.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write the table as a page to this file, too.")
 @click.option(
-    "--markdown", "table_file", type=click.Path(path_type=Path), help="Write the table as Markdown."
+    "--markdown",
+    "table_file",
+    type=click.Path(path_type=Path),
+    help="Write the table and the causes as Markdown.",
 )
 @click.option("--svg", type=click.Path(path_type=Path), help="Write it as a picture.")
 @interruptible
@@ -139,7 +143,7 @@ def main(
     if html is not None:
         html.write_text(page(summary, list(causes(found)), datetime.now(UTC).date()), encoding="utf-8")
     if table_file is not None:
-        table_file.write_text(markdown(summary), encoding="utf-8")
+        table_file.write_text(markdown(summary, list(causes(found))), encoding="utf-8")
     if svg is not None:
         svg.write_text(picture(summary), encoding="utf-8")
 

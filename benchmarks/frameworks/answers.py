@@ -25,7 +25,7 @@ class Answer:
         verdict: One of `VERDICTS`. A refusal is a value by which the framework renders everything again.
         cause: Why it raised or refused, or what differs.
         renders: Renders of the chat template.
-        milliseconds: How long the answer took, the second time.
+        milliseconds: The processor time that the answer took, the second time.
     """
 
     framework: str

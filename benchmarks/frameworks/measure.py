@@ -10,12 +10,15 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import attrs
+from jinja2 import Template
 
 from benchmarks.frameworks.answers import DIFFERENT, EQUAL, RAISES, REFUSED, Answer
 from benchmarks.frameworks.turns import Extend, NotOffered, Turn, turns
@@ -24,16 +27,25 @@ from tito_io.integrations.next_prompts import RefusedError
 
 
 @attrs.define
-class CountingRenders:
-    """Counts the renders of a tokenizer's chat template."""
+class RenderCount:
+    """Counts the renders of chat templates.
 
-    render: Callable[..., Any]
+    The tokenizer stays as it is: one whose `apply_chat_template` is replaced is asked otherwise by tito.
+    """
+
     count: int = 0
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Count a call and make it."""
-        self.count += 1
-        return self.render(*args, **options)
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count within the block."""
+        render = Template.render
+
+        def counted(template: Template, *args: Any, **values: Any) -> str:
+            self.count += 1
+            return render(template, *args, **values)
+
+        with patch.object(Template, "render", counted):
+            yield
 
 
 def judged(extend: Extend, turn: Turn) -> tuple[str, str]:
@@ -47,7 +59,7 @@ def judged(extend: Extend, turn: Turn) -> tuple[str, str]:
             raise
         return RAISES, f"{type(error).__name__}: {error}".partition("\n")[0][:80]
     if ids is None:
-        return REFUSED, "renders again"
+        return REFUSED, "renders again, or ends"
     if ids in turn.right:
         return EQUAL, ""
     kept = ids[: len(turn.ids)] == turn.ids
@@ -62,8 +74,6 @@ def answers(framework: str, family: str) -> Iterator[Answer]:
     for way in ("own", "tito"):
         tokenizer = AutoTokenizer.from_pretrained(FAMILIES / family)
         every = list(turns(tokenizer, stop_ids(family)))
-        rendering = CountingRenders(tokenizer.apply_chat_template)
-        vars(tokenizer)["apply_chat_template"] = rendering
         try:
             extend = getattr(peer, way)(tokenizer, family)
         except Exception as error:  # noqa: BLE001  # likewise
@@ -73,10 +83,13 @@ def answers(framework: str, family: str) -> Iterator[Answer]:
                 judged(extend, turn)  # what is asked once is asked now
             except NotOffered:
                 continue
-            before, began = rendering.count, time.perf_counter()
-            verdict, cause = judged(extend, turn)
-            took, renders = 1e3 * (time.perf_counter() - began), rendering.count - before
-            yield Answer(framework, way, family, turn.prompt.case, turn.ending, verdict, cause, renders, took)
+            counted = RenderCount()
+            with counted.counting():
+                began = time.process_time()
+                verdict, cause = judged(extend, turn)
+                took = 1e3 * (time.process_time() - began)
+            case = turn.prompt.case, turn.ending
+            yield Answer(framework, way, family, *case, verdict, cause, counted.count, took)
 
 
 def _raise(error: Exception, _: Turn) -> None:

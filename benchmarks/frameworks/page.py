@@ -23,15 +23,16 @@ def picture(found: Sequence[Row]) -> str:
     return _render("bars.svg.jinja", rows=found, verdicts=VERDICTS)
 
 
-def markdown(found: Sequence[Row]) -> str:
-    """Return the rows as a Markdown table."""
+def markdown(found: Sequence[Row], causes: Sequence[str]) -> str:
+    """Return the rows as a Markdown table, and the causes as a list."""
     headings = ("framework", "way", "turns", *VERDICTS, "renders", "ms")
     lines = [headings, ("---",) * len(headings)]
     for row in found:
         counts = (str(row.counts[verdict] or "") for verdict in VERDICTS)
         numbers = (f"{row.renders:.0f}", f"{row.milliseconds:.1f}")
         lines.append((row.framework, row.way, row.ending, *counts, *numbers))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{table}\n" + "".join(f"- {cause.strip()}\n" for cause in causes)
 
 
 def _render(name: str, **values: Any) -> str:

@@ -52,3 +52,13 @@ def turns(tokenizer: Any, stops: Sequence[int]) -> Iterator[Turn]:
             said = prompt.ids[:-1]
             # An odd stop may be kept before the close, or replaced by it.
             yield Turn(prompt, "odd stop", [*said, odd], start, [[*said, odd, *tail], [*said, *tail]])
+
+
+def continued(turn: Turn, prompt: list[int], found: list[int]) -> list[int]:
+    """Return a next prompt with the turn's own prompt at its beginning.
+
+    Frameworks that write the first prompt themselves are asked for what follows it. If the answer does not
+    begin with that prompt and the sampled ids, it stays as it is.
+    """
+    before = [*prompt, *turn.ids[turn.start :]]
+    return [*turn.ids, *found[len(before) :]] if found[: len(before)] == before else found

@@ -5,14 +5,15 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import sha256
 from threading import Lock
 
 from attrs import field, frozen
 
 from tito_core import Message
 
-PACKED = "q"
+PACKED = "I"
+"""Four bytes an id: twice as fast as eight, and half as much to hash."""
 
 
 @frozen(eq=False)
@@ -54,5 +55,9 @@ class Histories:
 
 
 def _key(ids: Sequence[int]) -> bytes:
-    """Return a hash of all ids."""
-    return blake2b(array(PACKED, ids).tobytes(), digest_size=16).digest()
+    """Return a hash of all ids; that of none for what is no id, which `NextPrompts` names in an error."""
+    try:
+        packed = array(PACKED, ids)
+    except (TypeError, OverflowError):
+        packed = array(PACKED)
+    return sha256(packed).digest()

@@ -10,7 +10,7 @@ from threading import Lock
 from attrs import field, frozen
 
 from tito_core import Refusal
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 
 PACKED = "q"
 Known = tuple[MediaRange, ...] | Refusal

@@ -136,7 +136,7 @@ def response_calls(result: Record) -> list[StoredCall]:
             "mask_sample is true: Gym could not tell what was sampled, so that it must not train"
         )
     response = _field(result, "response", dict)
-    items = [item for item in _field(response, "output", list) if item.get("generation_token_ids")]
+    items = _sampled_items(response)
     return [
         StoredCall(
             name=f"{response.get('id') or 'response'}/{order}",
@@ -147,6 +147,15 @@ def response_calls(result: Record) -> list[StoredCall]:
         )
         for order, item in enumerate(items)
     ]
+
+
+def _sampled_items(response: Record) -> list[Record]:
+    """Return the output items that have ids."""
+    items = _field(response, "output", list)
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            raise InputError(f"output[{index}] is {item!r:.60}: give an object")
+    return [item for item in items if item.get("generation_token_ids")]
 
 
 def output_items(row: Row) -> list[dict[str, Any]]:
@@ -251,10 +260,11 @@ def _whole_prompt(record: Record, known: Mapping[str, Record]) -> list[int]:
     """Return the prompt ids; those of a continuation may be stored without the ids of the call before."""
     path = [record]
     while path[-1].get("prompt_is_delta"):
-        parent = known.get(path[-1].get("parent_call_id") or "")
+        name = path[-1].get("parent_call_id")
+        parent = known.get(name) if isinstance(name, str) else None
         if parent is None or len(path) == len(known):
             raise InputError(
-                f"call {path[-1]['model_call_id']!r:.60} continues {path[-1].get('parent_call_id')!r:.60},"
+                f"call {path[-1]['model_call_id']!r:.60} continues {name!r:.60},"
                 " which is not among the records: give all calls of the rollout"
             )
         path.append(parent)

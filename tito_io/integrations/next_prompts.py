@@ -14,7 +14,7 @@ from tito_core.bridge import Known
 from tito_core.checks import require
 from tito_core.errors import TitoError
 from tito_core.ids import checked
-from tito_core.media import PlaceholderIds
+from tito_core.media.ranges import PlaceholderIds
 from tito_core.message import is_multimodal
 from tito_core.refusal import Reason
 from tito_io.families import Family

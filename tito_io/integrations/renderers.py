@@ -15,8 +15,8 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 from tito_core import Extension, InputError, Message, Refusal
-from tito_core.expansion import collapse
-from tito_core.media import MediaRange, places
+from tito_core.media.expansion import collapse
+from tito_core.media.ranges import MediaRange, places
 from tito_core.message import copied, is_multimodal
 from tito_core.normalization.clean import clean
 from tito_core.normalization.media import asked, media_of
@@ -443,6 +443,7 @@ class StitchedRenderer(DefaultRenderer):
         results = [one for one in new_messages if one["role"] == "tool"]
         calls = [call for call in parsed.tool_calls if call.status == ToolCallParseStatus.OK]
         whole = len(calls) == len(parsed.tool_calls) and parsed.reasoning_complete is not False
+        calls = _with_answered(calls, results) if whole else calls
         answered = _answered(calls, results)
         ids = [result.get("tool_call_id") for result in results] if answered else []
         turn = _turn(parsed, calls, ids or [call.id or f"call{place}" for place, call in enumerate(calls)])
@@ -506,6 +507,16 @@ def _turn(
             for one, function in zip(ids, functions, strict=True)
         ]
     return turn
+
+
+def _with_answered(calls: list[ParsedToolCall], results: Sequence[Message]) -> list[ParsedToolCall]:
+    """Return the calls, and one for each further result, without its arguments.
+
+    gpt-oss's parser reads the first call of a turn only. A result says that there was a call; its name, which
+    templates take from the call for what follows the turn, must be known.
+    """
+    names = [one.get("name") for one in results[len(calls) :]] if calls else []
+    return [*calls, *(ParsedToolCall(raw="", name=name) for name in names)] if all(names) else calls
 
 
 def _answered(calls: Sequence[ParsedToolCall], results: Sequence[Message]) -> bool:

@@ -154,6 +154,7 @@ def _plain(message: Message) -> Message:
 
 def _called(call: Mapping[str, Any]) -> dict[str, Any]:
     function = dict(call["function"])
-    with suppress(ValueError):
-        function["arguments"] = json.loads(function["arguments"])
+    if isinstance(function["arguments"], str):  # some renderers of the cookbook have made it an object
+        with suppress(ValueError):
+            function["arguments"] = json.loads(function["arguments"])
     return {**call, "function": function}

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from attrs import define, field
 
 from tito_core import Extension, InputError, Message, Reason, Refusal, Step
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_core.message import is_multimodal
 from tito_core.samples.whole_row import row_of
 from tito_io.integrations.arguments import check_on_refusal

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from tito_core import InputError, Message, Refusal
-from tito_core.media import MediaRange
+from tito_core.media.ranges import MediaRange
 from tito_io.integrations.images import Shown
 from tito_io.integrations.next_prompts import NextPrompts
 

@@ -159,6 +159,16 @@ def test_a_malformed_record_is_named(change: dict[str, Any], error: str) -> None
         captured_calls([{**record("a", [1], [2]), **change}])
 
 
+def test_an_output_item_that_is_no_object_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"output\[1\] is \[1, 2\]: give an object"):
+        response_calls({"response": {"output": [item([1], [2]), [1, 2]]}})
+
+
+def test_a_continued_call_is_named_by_a_text() -> None:
+    with pytest.raises(InputError, match=r"call 'b' continues \['a'\], which is not among the records"):
+        captured_calls([record("b", [1], [2], prompt_is_delta=True, parent_call_id=["a"])])
+
+
 @pytest.mark.parametrize("result", [{}, {"response": {}}, {"response": {"output": None}}])
 def test_a_record_without_output_is_an_error(result: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"(response|output) is None: give a (dict|list)"):

@@ -11,8 +11,7 @@ NEED_HISTORY = {
 }
 """Refused where the history is not known, since these templates look into it: the reason by case."""
 REFUSED = {
-    # These templates take no such messages, or drop them. gpt-oss's takes one call in a turn.
-    ("gpt-oss", "two tools"): "UNPROVEN_TAIL",
+    # These templates take no such messages, or drop them.
     **{("gemma3", shape): "TEMPLATE_REFUSED" for shape in RESULTS},
     **{(name, shape): "SWALLOWED" for name in ("phi3", "phi4") for shape in RESULTS},
     ("llama3", "two tools"): "TEMPLATE_REFUSED",

@@ -120,17 +120,11 @@ def test_a_refusal_is_counted_and_rerendered_or_raised(caplog: pytest.LogCapture
     assert dict(patient.prompts.refused) == dict(strict.prompts.refused) == {"MULTIMODAL": 1}
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda case: [*case.after, result({"id": "more"}, "one too many")],
-        lambda case: [{**case.after[0], "name": "another"}],
-    ],
-)
-def test_a_turn_that_does_not_fit_its_results_stays_unknown(
-    spoil: Callable[[Case], list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, case, read = model(OWN), case_of("tool", OWN), []
+def turns_read(
+    monkeypatch: pytest.MonkeyPatch, case: Case, change: Callable[[list[Any]], list[Any]]
+) -> list[Any]:
+    """Return the turns that a renderer reads before the messages of a case, and before others."""
+    one, read = model(OWN), []
     renderer, extend = one.renderer(thinking_retention="all"), NextPrompts.extend
 
     def watched(*given: Any, **known: Any) -> Any:
@@ -139,7 +133,30 @@ def test_a_turn_that_does_not_fit_its_results_stays_unknown(
 
     monkeypatch.setattr(NextPrompts, "extend", watched)
     prompt, completion = one.sampled([QUESTION], case)
-    renderer.bridge_to_next_turn(prompt, completion, case.after, tools=case.tools)
-    renderer.bridge_to_next_turn(prompt, completion, spoil(case), tools=case.tools)
-    assert [one is None for one in read] == [False, True]
+    for after in (case.after, change(case.after)):
+        renderer.bridge_to_next_turn(prompt, completion, after, tools=case.tools)
+    return read
+
+
+def test_a_turn_that_does_not_fit_its_results_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("tool", OWN)
+    read = turns_read(monkeypatch, case, lambda after: [{**after[0], "name": "another"}])
     assert read[0]["tool_calls"][0]["id"] == case.after[0]["tool_call_id"]
+    assert read[1] is None
+
+
+def test_a_result_without_a_call_that_was_read_says_that_there_was_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    further = result({"id": "more"}, "snow")
+    case = case_of("tool", OWN)
+    known, more = turns_read(monkeypatch, case, lambda after: [*after, {**further, "name": "hour"}])
+    assert [call["id"] for call in more["tool_calls"]] == [case.after[0]["tool_call_id"], "more"]
+    assert more["tool_calls"][0] == known["tool_calls"][0]
+    assert more["tool_calls"][1]["function"]["name"] == "hour"
+
+
+def test_a_call_that_was_not_read_needs_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    further = {"role": "tool", "tool_call_id": "more", "content": "snow"}
+    case = case_of("tool", OWN)
+    assert turns_read(monkeypatch, case, lambda after: [*after, further])[1] is None

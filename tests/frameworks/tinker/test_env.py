@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,24 @@ def test_observations_are_what_the_template_writes(tokenizer: Any) -> None:
     tool = "\n<|turn|>tool\n<tool_response>\n7\n</tool_response><|done|>\n<|turn|>assistant\n"
     two = tool.replace("\n7\n</tool_response>", "\n7\n</tool_response>\n<tool_response>\n7\n</tool_response>")
     assert {user, tool} <= texts <= {user, tool, two}
+
+
+def test_arguments_may_be_objects_already(tokenizer: Any) -> None:
+    class WithObjects(OwnRenderer):
+        def to_openai_message(self, message: Any) -> dict[str, Any]:
+            found: dict[str, Any] = super().to_openai_message(message)
+            for call in found.get("tool_calls", ()):
+                call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+            return found
+
+    def rollouts(kind: type[OwnRenderer]) -> list[Any]:
+        policies = [Policy(seed) for seed in range(8)]
+        for policy in policies:
+            env = BridgeEnv(kind(tokenizer), Asking(), prompts=SharedPrompts(), tools=[TOOL])
+            asyncio.run(do_single_rollout(policy, env))
+        return [policy.turns for policy in policies]
+
+    assert rollouts(WithObjects) == rollouts(OwnRenderer)
 
 
 def test_a_turn_that_was_cut_may_go_on(tokenizer: Any) -> None:

@@ -17,7 +17,7 @@ from tests.frameworks.verl.rollout import Rollout
 from tests.processors.kinds import KINDS, processor_of
 from tests.processors.shapes import SHAPES, SIZES, Turn, names, picture, showing, whole
 from tito_core import InputError
-from tito_core.expansion import collapse
+from tito_core.media.expansion import collapse
 from tito_io.integrations.next_prompts import RefusedError
 from tito_io.integrations.verl import TitoContinuousTokenBuilder, TitoImages, install
 
