@@ -1,0 +1,1 @@
+"""The model and the kernel, asked the same questions."""

@@ -1,0 +1,166 @@
+"""Put a case to the kernel and to the model: stitch, bridge, forest and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+import attrs
+
+from tests.model import bridge, stitch
+from tests.model.compare.cases import Case
+from tests.model.compare.quirks import Family, Quirky
+from tests.model.compare.verdict import Verdict, judged
+from tests.model.messages import names, plain
+from tito_core import Bridge, OddStop, Refusal, Step, Stitched, Truncated, answer, locate, try_stitch
+from tito_core.seams.case import TurnKind, case_of
+from tito_core.seams.certify import certify_questions
+from tito_core.seams.profile import Case as Known
+from tito_core.seams.profile import Profile
+from tito_core.testing.toys import DEPENDENT_TOYS
+
+KNOWLEDGE = ((), ("turn",), ("turn", "history", "sampled"), ("turn", "history", "sampled", "ledger"))
+"""What a caller of a bridge knows besides the ids."""
+
+BELIEVED_STOP = Verdict("decided otherwise", "BELIEVED_STOP")
+"""Where no stops are known, the last id of a turn that was not cut is believed to open what follows."""
+
+PAST_STOP = Verdict("decided otherwise", "PAST_STOP")
+"""A known stop was sampled before the last id, where the kernel believes that an engine ends."""
+
+
+@cache
+def certified(family: Family, kind: TurnKind, shape: tuple[str, ...]) -> Known:
+    """Return what a profile knows of a kind of turn and what follows it."""
+    return answer(certify_questions(kind, shape, family.suffix, family.stop_ids), family)
+
+
+def profile(case: Case, *, knows: bool) -> Profile:
+    """Return a profile of the case's template; one that `knows` has the very case of its turn."""
+    family, cases = case.family, tuple[Known, ...]()
+    located = locate(case.steps, case.prompt, policy=case.policy, key=case.key, media=case.placeholders)
+    named = None if isinstance(located, Refusal) or not knows else case_of(located.turn, located.environment)
+    if named is not None:
+        cases = (certified(family, *named),)
+    return Profile(suffix=family.suffix, stop_ids=family.stop_ids, cases=cases)
+
+
+def depends(family: Family) -> bool:
+    """Return whether what a template writes after a turn may depend on what came before."""
+    template = family.template
+    return bool(template.history) if isinstance(template, Quirky) else template.toy in DEPENDENT_TOYS
+
+
+def shares(template: Quirky) -> bool:
+    """Return whether it is open where one new message ends: results share a turn, or a close comes later."""
+    return template.grouped or template.closed_later
+
+
+def authored(family: Family) -> str:
+    """Return how much a template says of who wrote what; results that share a turn have no clear borders."""
+    return (
+        "" if not isinstance(family.template, Quirky) else "grouped" if shares(family.template) else "whole"
+    )
+
+
+def stitched(case: Case, *, known: Profile | None = None) -> tuple[Verdict, Any, Any]:
+    """Return what kernel and model say to a stitch."""
+    family = case.family
+    ours = try_stitch(
+        case.steps,
+        case.prompt,
+        family.suffix,
+        family,
+        policy=case.policy,
+        key=case.key,
+        profile=known,
+        media=case.placeholders,
+    )
+    theirs = stitch.stitch(
+        case.steps,
+        case.prompt,
+        family.template,
+        family.tokenizer,
+        policy=case.policy,
+        key=case.key,
+        stops=() if known is None else family.stop_ids,
+        placeholders=case.placeholders,
+    )
+    if isinstance(ours, Stitched) and not isinstance(theirs, str):
+        step, forgiven, _ = theirs
+        if ours.step is not step or {*names(ours.forgiven)} != forgiven:
+            numbers = [next(i for i, one in enumerate(case.steps) if one is s) for s in (ours.step, step)]
+            both = f"{numbers}, {sorted(names(ours.forgiven))}, {sorted(forgiven)}"
+            return Verdict("DISAGREED", f"step and receipts: {both}"), ours, theirs
+    answers = theirs if isinstance(theirs, str) else theirs[2]
+    verdict = judged(ours, answers, authored=authored(family))
+    stops = () if known is None else family.stop_ids
+    if verdict.wrong and isinstance(ours, Stitched):
+        first = None if isinstance(answers, str) else answers[0]
+        odd = answers == "ODD_STOP" if first is None else (first.replaced, first.kept) != (None, None)
+        believed = odd and not stops and not ours.inserted_close
+        verdict = BELIEVED_STOP if believed else past_stop(ours.step, stops) or verdict
+    return verdict, ours, answers
+
+
+def past_stop(step: Step, stops: Sequence[int]) -> Verdict | None:
+    """Return the verdict on a turn that was sampled past a stop, None for any other."""
+    return None if set(stops).isdisjoint(step.completion_ids[:-1]) else PAST_STOP
+
+
+def extended(case: Case, level: int, *, cut_known: bool) -> tuple[Verdict, Any, Any] | None:
+    """Return what kernel and model say to a bridge after the longest step; None without one."""
+    family = case.family
+    fits = [
+        s
+        for s in case.steps
+        if len(s.completion) == 1 and len(s.messages) and s.messages[-1]["role"] == "assistant"
+    ]
+    if not fits:
+        return None
+    step = max(fits, key=lambda one: len(one.messages))
+    new = [plain(m) for m in case.prompt[len(step.messages) :]]
+    if level == 0 and new and new[0]["role"] == "tool" and not step.messages[-1].get("tool_calls"):
+        return None  # as documented, a result is taken to answer a call of the turn where that is unknown
+    truncated = step.truncated if cut_known else None
+    values = {
+        "turn": step.messages[-1],
+        "history": list(step.prompt),
+        "sampled": len(step.completion_ids),
+        "ledger": step.prompt_ledger,
+    }
+    known: dict[str, Any] = {name: values[name] for name in KNOWLEDGE[level]}
+    known |= {"media": step.media} if len(step.media) else {}
+    asked = Bridge(family, family.stop_ids, policy=case.policy, suffix=family.suffix, media=case.placeholders)
+    ours = asked.extend(step.ids, new, truncated=truncated, **known)
+    theirs = bridge.extend(
+        step,
+        new,
+        family.template,
+        family.tokenizer,
+        policy=case.policy,
+        stops=family.stop_ids,
+        truncated=truncated,
+        placeholders=case.placeholders,
+        counted=level >= 2,
+    )
+    verdict = judged(ours, theirs, authored=authored(family), located=False)
+    return (past_stop(step, family.stop_ids) if verdict.wrong else None) or verdict, ours, theirs
+
+
+def asked(case: Case) -> Iterator[tuple[str, Verdict, Any, Any]]:
+    """Yield a name, the verdict and both answers for everything that a case is asked."""
+    yield "stitch", *stitched(case)
+    stops = profile(case, knows=False)
+    for choice in product(Truncated, OddStop):
+        chosen = attrs.evolve(case.policy, truncated=choice[0], odd_stop=choice[1])
+        other = attrs.evolve(case, policy=chosen)
+        yield f"stitch, {choice[0].name} {choice[1].name}, stops known", *stitched(other, known=stops)
+    if not case.dear or depends(case.family):
+        yield "stitch, profile", *stitched(case, known=profile(case, knows=True))
+    for level, cut_known in product(range(bool(case.dear), len(KNOWLEDGE)), (True, False)):
+        found = extended(case, level, cut_known=cut_known)
+        if found is not None:
+            yield f"bridge {level}{'' if cut_known else ', cut unknown'}", *found
