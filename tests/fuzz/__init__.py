@@ -1,0 +1,1 @@
+"""Fuzzers of everything that parses bytes: engines' replies, clients' requests, files."""

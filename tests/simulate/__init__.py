@@ -1,0 +1,1 @@
+"""A seeded simulation of the gateway under faults, and a checker of what was observed."""

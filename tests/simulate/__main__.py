@@ -1,0 +1,104 @@
+"""Simulate the gateway under faults:  python -m tests.simulate --seed 7 | --seeds 10000."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import click
+
+from benchmarks.command import interruptible
+from tests.simulate.gateways import known_template
+from tests.simulate.planted import PLANTED, first_found
+from tests.simulate.run import Result, run
+
+EVERY = 100
+"""After how many seeds a line of progress is printed."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seed", type=int, help="Replay one seed and print its timeline.")
+@click.option("--seeds", type=int, help="Run so many seeds and print a summary.")
+@click.option("--first", type=int, default=0, show_default=True, help="The first of the seeds.")
+@click.option("--workers", type=int, default=os.cpu_count(), show_default=True, help="How many processes.")
+@click.option("--planted", is_flag=True, help="Print the first seed that finds each planted fault.")
+@interruptible
+def main(*, seed: int | None, seeds: int | None, first: int, workers: int, planted: bool) -> None:
+    """Run the gateway in simulated processes, and check what its clients, its engine and its store saw.
+
+    The same seed gives the same timeline. Exits with 1 if a history contradicts the documentation, or if a
+    planted fault is not found.
+    """
+    if planted:
+        sys.exit(_planted(seeds or 500))
+    if seed is not None:
+        sys.exit(_one(seed))
+    if seeds is None:
+        raise click.UsageError("give --seed N, --seeds N or --planted")
+    sys.exit(_many(range(first, first + seeds), workers))
+
+
+def _one(seed: int) -> int:
+    result = run(seed)
+    click.echo(result.timeline, nl=False)
+    for text in result.violations:
+        click.echo(f"VIOLATION: {text}")
+    click.echo(f"seed {seed}: {len(result.violations)} violations; {_told(Counter(result.counts))}")
+    return bool(result.violations)
+
+
+def _many(seeds: range, workers: int) -> int:
+    bad, counts = list[Result](), Counter[str]()
+    for number, result in enumerate(results(seeds, workers), 1):
+        counts.update(result.counts)
+        if result.violations:
+            bad.append(result)
+            click.echo(f"seed {result.seed} ({result.setting})")
+            for text in result.violations:
+                click.echo(f"  {text}")
+        if number % EVERY == 0:
+            click.echo(f"{number}/{len(seeds)} seeds, {len(bad)} with violations", err=True)
+    click.echo(f"{len(seeds)} seeds, {len(bad)} with violations; {_told(counts)}")
+    return bool(bad)
+
+
+def results(seeds: range, workers: int) -> Iterator[Result]:
+    """Yield the results of seeds, in their order."""
+    with ProcessPoolExecutor(workers, initializer=_prepare) as pool:
+        yield from pool.map(run_brief, seeds, chunksize=5)
+
+
+def run_brief(seed: int) -> Result:
+    """Run a seed; the timeline stays here, where it can be had again."""
+    result = run(seed)
+    return Result(
+        seed=seed, setting=result.setting, violations=result.violations, timeline="", counts=result.counts
+    )
+
+
+def _prepare() -> None:
+    known_template()
+    gc.collect()
+    gc.freeze()  # each seed ends with a collection, which need not look at modules again
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _planted(most: int) -> int:
+    missed = 0
+    for fault in PLANTED:
+        seed = first_found(fault, most)
+        missed += seed is None
+        verdict = f"not found by {most} seeds" if seed is None else f"found by seed {seed}, after {seed + 1}"
+        click.echo(f"{fault.what}: {verdict}")
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    main()

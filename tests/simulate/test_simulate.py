@@ -1,0 +1,68 @@
+"""The gateway under simulated faults: seeds find nothing, find planted faults, and repeat themselves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+
+from tests.faults.fault import ROOT, Fault
+from tests.simulate.__main__ import main
+from tests.simulate.planted import PLANTED
+from tests.simulate.run import run
+from tito_io.serve.session import Session
+
+pytestmark = pytest.mark.usefixtures("light_heap")
+SEEDS = 150
+BLOCK = 50
+ALONE = "import sys; from tests.simulate.run import run; sys.stdout.write(run(5).timeline)"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_no_history_contradicts_the_documentation(first: int) -> None:
+    """`python -m tests.simulate --seed N` shows the timeline of a seed that fails here."""
+    counts = Counter[str]()
+    for seed in range(first, first + BLOCK):
+        result = run(seed)
+        assert not result.violations, (seed, result.violations)
+        counts.update(result.counts)
+    assert all(counts[name] > 5 for name in ("received", "deaths", "deleted", "turns")), counts
+    assert counts["attempts"] > counts["received"]
+
+
+def test_a_seed_repeats_itself_in_another_process_too() -> None:
+    """Neither what ran before nor the order of sets of strings changes a timeline."""
+    first = run(5).timeline
+    assert run(6).timeline != first
+    assert run(5).timeline == first
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "7"}
+    other = subprocess.run(
+        [sys.executable, "-c", ALONE], env=environment, check=True, capture_output=True, text=True
+    )
+    assert other.stdout == first
+
+
+def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn whose client is gone stays in the rows, and counts as received."""
+    monkeypatch.setattr(Session, "take_back", Session.received)
+    assert any(run(seed).violations for seed in range(40))
+
+
+@pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.what)
+def test_the_text_of_a_planted_fault_occurs_once(fault: Fault) -> None:
+    assert (ROOT / fault.package / fault.file).read_text().count(fault.right) == 1
+
+
+def test_the_command_shows_a_timeline() -> None:
+    done = CliRunner().invoke(main, ["--seed", "5"])
+    assert done.exit_code == 0
+    assert "gateway-1   listens, start 1" in done.output
+    assert "seed 5: 0 violations" in done.output
+
+
+def test_the_command_needs_to_know_what_to_run() -> None:
+    assert "--seeds N" in CliRunner().invoke(main, []).output
