@@ -29,6 +29,9 @@ ROOMS = (
     "tito_io.engines.sglang",
     "tito_io.engines.dynamo",
     "tito_io.engines.llamacpp",
+    "tito_io.engines.lmdeploy",
+    "tito_io.engines.tensorrt_llm",
+    "tito_io.engines.in_process",
     "tito_io.engines.miles",
     "tito_io.embedded",
 )
