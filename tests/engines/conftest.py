@@ -24,6 +24,7 @@ collect_ignore = [] if os.environ.get("TITO_INSIDE") else ["in_process"]
 """Tests that run in an engine's own environment (`test_in_process.py`)."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of real engines on one worker, so that each engine is started once."""
     for item in items:
