@@ -14,6 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 ABSENT = ("sgl_kernel",)
+KERNEL = "convert_weight_packed"
+"""By this operator SGLang sees whether a processor with AMX has kernels (`srt/utils/common.py`, 0.5.23)."""
 
 
 class Absent(type):
@@ -45,7 +47,8 @@ class Operators:
 
     def __getattr__(self, name: str) -> object:
         """Return an operator, declared."""
-        if name.startswith("_") or name in self._asked:  # torch itself looks whether it is there already
+        # torch itself looks whether one that was asked for is there already
+        if name.startswith("_") or name == KERNEL or name in self._asked:
             raise AttributeError(name)
         self._asked.add(name)
         self._library.define(f"{name}(Tensor a) -> Tensor")
