@@ -132,6 +132,16 @@ async def test_scores_of_other_ids_are_an_error(make: Make) -> None:
         await score(make(whole, []), [1] * 8, 3)
 
 
+async def test_sglang_names_the_last_id_of_the_vocabulary_zero() -> None:
+    """By `scheduler_components/logprob_result_processor.py` of 0.5.23; the value is that of the id."""
+    answer = json.loads(json.dumps(SGLANG_ANSWER).replace(", 35, null]", ", 0, null]"))
+    engine = sglang(answer, [])
+    with pytest.raises(InvalidReplyError, match="belong to other ids"):
+        await score(engine, IDS, 3)
+    engine.vocab_size = 36
+    assert (await score(engine, IDS, 3))[-1] == -8.447235107421875
+
+
 async def test_a_start_must_have_an_id_before_it() -> None:
     for start in (0, 7, True):
         with pytest.raises(InputError, match="give a position from 1 to 6"):

@@ -111,12 +111,19 @@ def _prompt_tokens(check: Check, metas: Sequence[Mapping[str, Any]], question: S
 
 
 def prompt_logprobs(check: Check, body: object, sent: Sequence[int], start: int) -> tuple[float | None, ...]:
-    """Return the log-probabilities of the prompt's ids from `start` on."""
+    """Return the log-probabilities of the prompt's ids from `start` on.
+
+    The last id of the vocabulary is named 0 beside its own value (`logprob_result_processor.py`, 0.5.23).
+    """
     info = check.get(body, "meta_info", dict)
     check_refused(check, info)
     check.count("counted prompt ids", check.get(info, "prompt_tokens", int), "prompt ids", len(sent))
     entries = check.get(info, "input_token_logprobs", list)[1:]
-    return meta.triples(check, {"output_token_logprobs": entries}, list(sent[start:]))
+    wanted = list(sent[start:])
+    named = [meta.triple_id(check, entry) for entry in entries]
+    last = (0, (check.vocab_size or 0) - 1)
+    ids = [0 if (name, index) == last else index for name, index in zip(named, wanted, strict=False)]
+    return meta.triples(check, {"output_token_logprobs": entries}, ids + wanted[len(named) :])
 
 
 def _generated(
