@@ -118,16 +118,20 @@ def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def grown(short: tuple[int, ...], longer: tuple[int, ...], count: int) -> bool:
-    """Return whether `longer` is `short` with a run inserted at `count` places: once, then twice, and so on.
+    """Return whether `longer` is `short` with a run inserted at `count` places: twice, four times, and so on.
 
-    >>> grown((1, 9, 2, 9), (1, 7, 9, 2, 7, 7, 9), 2), grown((1, 9, 2, 9), (1, 7, 7, 9, 2, 7, 9), 2)
+    Twice at least, so that ids which stand beside the run for another reason are not taken for a part of it.
+
+    >>> grown((1, 9, 2), (1, 7, 7, 9, 2), 1), grown((1, 9, 2), (1, 7, 7, 5, 5, 9, 2), 1)
     (True, False)
+    >>> grown((1, 9, 2, 9), (1, 7, 7, 9, 2, 7, 7, 7, 7, 9), 2)
+    True
     """
-    size, left = divmod(len(longer) - len(short), max(count * (count + 1) // 2, 1))
+    size, left = divmod(len(longer) - len(short), max(count * (count + 1), 1))
     if size < 1 or left:
         return False
     place, run = 0, None
-    for times in range(1, count + 1):
+    for times in range(2, 2 * count + 1, 2):
         same = common_prefix(short[place:], longer[place:])
         place += same
         run = run or longer[place : place + size]

@@ -88,6 +88,16 @@ def counts_attempts(messages: Sequence[Message]) -> str:
     return text
 
 
+def counts_attempts_last(messages: Sequence[Message]) -> str:
+    """Write how many answers there were after a user's "try again"."""
+    text, answers = "", 0
+    for m in messages:
+        answers += m["role"] == "assistant"
+        again = f"[{answers}]" if m["role"] == "user" and "try again" in said(m) and answers > 1 else ""
+        text += f"{OPENERS[m['role']]}{said(m)}{again}<e>"
+    return text
+
+
 def names_results(messages: Sequence[Message]) -> str:
     """Write before a result the name of the first tool that was called by its id."""
     names: dict[Any, str] = {}
@@ -146,6 +156,12 @@ CASES: dict[str, tuple[Write, list[Plain], Plain, list[Plain]]] = {
     "a stop in a result's opener": (stop_in_opener, [HELLO], CALLING, [result("seven")]),
     "lines in front": (hoists_lines, [HELLO], ANSWERED[1], [{"role": "user", "content": "look\nbe careful"}]),
     "a phrase": (counts_attempts, ANSWERED, ANSWERED[1], [{"role": "user", "content": "try again"}]),
+    "a phrase, counted after it": (
+        counts_attempts_last,
+        ANSWERED,
+        ANSWERED[1],
+        [{"role": "user", "content": "try again"}],
+    ),
     "an id that was used": (names_results, USED, {**CALLING, "tool_calls": [FIND]}, [result("7")]),
     "a switch to on": (
         thinks_when_asked,

@@ -133,27 +133,29 @@ def test_a_place_that_one_render_leaves_open_is_decided_by_another() -> None:
 @pytest.mark.parametrize(
     ("short", "longer", "count", "found"),
     [
-        ((1, 9), (1, 7, 9), 1, True),
-        ((1, 9), (1, 7, 8, 9), 1, True),
+        ((1, 9), (1, 7, 7, 9), 1, True),
+        ((1, 9), (1, 7, 8, 7, 8, 9), 1, True),
         ((1, 9), (1, 9), 1, False),  # nothing grew
         ((1, 9), (1,), 1, False),
-        ((1, 9), (1, 7, 8), 1, False),  # the end is another
-        ((1, 9, 2, 9), (1, 7, 9, 2, 7, 7, 9), 2, True),
-        ((1, 9, 2, 9), (1, 7, 8, 9, 2, 7, 8, 7, 8, 9), 2, True),
-        ((1, 9, 2, 9), (1, 7, 9, 2, 8, 8, 9), 2, False),  # other ids in the second
-        ((1, 9, 2, 9), (1, 7, 7, 9, 2, 7, 9), 2, False),  # they changed places
-        ((1, 9, 2, 9), (1, 7, 9, 2, 7, 9), 2, False),  # the first is written in place of the second
-        ((1, 9, 2, 9), (1, 7, 7, 7, 9, 2, 9), 2, True),  # both in one place, as with two empty contents
-        ((1, 2), (7, 1, 7, 7, 2, 7, 7, 7), 3, True),
-        ((), (7, 7, 7), 2, True),
+        ((1, 9), (1, 7, 9), 1, False),  # half a word twice
+        ((1, 9), (1, 7, 7, 8, 8, 9), 1, False),  # something else stands beside the words
+        ((1, 9), (1, 7, 7, 8), 1, False),  # the end is another
+        ((1, 9, 2, 9), (1, 7, 7, 9, 2, 7, 7, 7, 7, 9), 2, True),
+        ((1, 9, 2, 9), (1, 7, 8, 7, 8, 9, 2, *(7, 8) * 4, 9), 2, True),
+        ((1, 9, 2, 9), (1, 7, 7, 9, 2, 8, 8, 8, 8, 9), 2, False),  # other ids in the second
+        ((1, 9, 2, 9), (1, 7, 7, 7, 7, 9, 2, 7, 7, 9), 2, False),  # they changed places
+        ((1, 9, 2, 9), (1, 7, 7, 9, 2, 7, 7, 9), 2, False),  # the first is written in place of the second
+        ((1, 9, 2, 9), (1, *(7,) * 6, 9, 2, 9), 2, True),  # both in one place, as with two empty contents
+        ((1, 2), (7, 7, 1, *(7,) * 4, 2, *(7,) * 6), 3, True),
+        ((), (7,) * 6, 2, True),
         ((1, 9), (1, 9, 7), 0, False),
         ((1, 9), (1, 9), 0, False),
     ],
 )
-def test_a_tail_has_grown_by_once_then_twice_a_run(
+def test_a_tail_has_grown_by_a_run_twice_then_four_times(
     short: tuple[int, ...], longer: tuple[int, ...], count: int, found: bool
 ) -> None:
-    """The first message by one run, the second by two, so that none stands for another."""
+    """The first message by two runs, the second by four, so that none stands for another."""
     assert grown(short, longer, count) is found
 
 
