@@ -221,7 +221,8 @@ class Conversation:
     @property
     def _sampler(self) -> Engine:
         """The engine, with what is done about several turns at once, aborted turns and log-probabilities."""
-        return ScoredTurns(AbortedTurns(TurnGroups(self.engine), self.on_abort), self.logprobs_from)
+        # Groups around aborts: a turn of a group that is split is resumed as the one turn of its request.
+        return ScoredTurns(TurnGroups(AbortedTurns(self.engine, self.on_abort)), self.logprobs_from)
 
     def _shows_images(self, prompt: Sequence[Message]) -> bool:
         if self.media is None or self.engine.keeps_ids:

@@ -9,15 +9,18 @@ those of its parts, one after the other, each from the weights that sampled it.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import attrs
 
 from tito_core import InputError, Message
+from tito_core.message import is_multimodal
 
 from .media import PromptMedium
 from .protocol import (
@@ -32,8 +35,8 @@ from .protocol import (
     ServerError,
     Watch,
 )
-from .replies.output_parser import OutputParser
-from .turn_parts import joined, joined_ids, output_parser
+from .replies.output_parser import OutputParser, with_messages
+from .turn_parts import joined, joined_ids, output_parser, spelled
 from .wrapper import EngineWrapper
 
 Send = Callable[[Watch | None], Awaitable[Reply]]
@@ -140,7 +143,8 @@ class AbortedTurns(EngineWrapper):
     positions (`seeds_by_position`) gets the caller's.
 
     Not resumed, but raised: turns with a constraint or an option of `FROM_THE_START`, turns of an engine that
-    keeps ids itself, and aborts whose ids, or whose prompt's ids, did not come.
+    keeps ids itself, prompts whose images went by messages, aborts whose ids, or whose prompt's ids, did not
+    come, and aborts of a group of which some turns did not come.
 
     Attributes:
         engine: The wrapped engine.
@@ -166,7 +170,8 @@ class AbortedTurns(EngineWrapper):
         async def send(watching: Watch | None) -> Reply:
             return await self.engine.from_messages(messages, rendering, sampling, watch=watching)
 
-        return await self._sampled(send, AbortedTurn(self.engine, sampling, rendering), watch)
+        turn = AbortedTurn(self.engine, sampling, rendering, messages=messages)
+        return await self._sampled(send, turn, watch)
 
     async def from_ids(
         self,
@@ -232,6 +237,7 @@ class AbortedTurn:
         rendering: What its prompt was rendered with.
         sent: The ids that were sent beside media; None where the prompt's own ids are sent.
         media: The media of the prompt.
+        messages: The prompt, where it was sent as messages.
         patience: How long to wait for a paused engine.
     """
 
@@ -240,6 +246,7 @@ class AbortedTurn:
     rendering: Rendering | None
     sent: Sequence[int] | None = None
     media: Sequence[PromptMedium] = ()
+    messages: Sequence[Message] = ()
     patience: Patience = attrs.field(factory=Patience)
 
     async def begun(self, send: Send, watch: Watch | None) -> Reply:
@@ -266,7 +273,7 @@ class AbortedTurn:
         if why is not None:
             raise _given_up(self.engine.name, reply, why)
         parser = await output_parser(self.engine)
-        turns = [_alone(one) for one in (reply, *reply.siblings)]
+        turns = [await self._read(parser, _alone(one)) for one in (reply, *reply.siblings)]
         failures: list[Exception] = []
 
         async def resume(place: int) -> None:
@@ -290,6 +297,13 @@ class AbortedTurn:
             raise failures[0]
         return whole
 
+    async def _read(self, parser: OutputParser, turn: Reply) -> Reply:
+        """Return a turn that had ended with its message: an error that holds it was raised before that."""
+        if turn.finish_reason == "abort" or turn.message is not None:
+            return turn
+        named = attrs.evolve(turn, text=await spelled(parser, turn))
+        return await with_messages(parser, named, f"call-{uuid4().hex[:16]}", rendering=self.rendering)
+
     def _unresumable(self, reply: Reply) -> str | None:
         """Return why an aborted reply cannot be resumed; None where it can."""
         if self.engine.keeps_ids:
@@ -303,6 +317,10 @@ class AbortedTurn:
             return f"{counted[0]} depends on all sampled ids, and would begin anew after them"
         if not reply.prompt_ids:
             return "the ids of its prompt did not come"
+        if is_multimodal(self.messages):
+            return "its images went by messages, and later parts would go by ids without them"
+        if len(reply.siblings) + 1 != self.sampling.n:
+            return f"of {self.sampling.n} turns only {len(reply.siblings) + 1} began"
         return None
 
     async def send(
@@ -352,6 +370,12 @@ class PartialTurn:
     @property
     def _ids(self) -> tuple[int, ...]:
         return tuple(index for part in self._parts for index in part.completion_ids)
+
+    @property
+    def _silent_ids(self) -> int:
+        """How many of the turn's first ids complete no stop string (vLLM's `detokenizer.py`, `update`)."""
+        least = self.aborted.sampling.extra.get("min_tokens")
+        return least if isinstance(least, int) else 0
 
     def _add(self, part: Reply) -> None:
         """Add a part; one that was aborted is resumed."""
@@ -404,7 +428,7 @@ class PartialTurn:
         """After a part of one id, end the turn if that completes a stop string, else let it go on."""
         text = await self.parser.tokenizer.decode(self._ids)
         stop = completed(before, text, self.aborted.sampling.stop)
-        if stop is not None:
+        if stop is not None and len(self._ids) > self._silent_ids:
             self._end("stop", stop)
         elif self._parts[-1].finish_reason == "length" and not full:
             self._over = False
@@ -412,8 +436,9 @@ class PartialTurn:
     def _rest(self, sampled: int, left: int | None) -> Sampling:
         """Return how to sample the rest of the turn."""
         whole = self.aborted.sampling
+        most = math.inf if left is None else left  # servers refuse a least number above the most
         extra = {
-            name: max(value - sampled, 0) if name in MINIMA and isinstance(value, int) else value
+            name: min(max(value - sampled, 0), most) if name in MINIMA and isinstance(value, int) else value
             for name, value in whole.extra.items()
         }
         seed = whole.seed

@@ -16,7 +16,16 @@ import attrs
 from tito_core import Ids, InputError, Message
 
 from .media import PromptMedium
-from .protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, UnsupportedError, Watch
+from .protocol import (
+    Engine,
+    EngineError,
+    InvalidReplyError,
+    Rendering,
+    Reply,
+    Sampling,
+    UnsupportedError,
+    Watch,
+)
 from .wrapper import EngineWrapper
 
 
@@ -143,12 +152,14 @@ class ScoredTurns(EngineWrapper):
             return reply
         try:
             turns = [await self._with_scores(one) for one in (reply, *reply.siblings)]
-        except (InvalidReplyError, UnsupportedError) as error:
+        except EngineError as error:
             error.partial = reply
             raise
         return attrs.evolve(turns[0], siblings=tuple(turns[1:]))
 
     async def _with_scores(self, reply: Reply) -> Reply:
+        if not reply.prompt_ids:
+            raise UnsupportedError(f"{self.name}: the ids of the prompt did not come: the turn has no scores")
         ids = Ids.of([*reply.prompt_ids, *reply.completion_ids])
         values = await score(self.engine, ids, len(reply.prompt_ids))
         return attrs.evolve(reply, siblings=(), logprobs=values)

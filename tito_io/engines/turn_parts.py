@@ -13,7 +13,7 @@ from tito_core.samples import RoutedExperts, WeightVersion
 
 from .protocol import Engine, Rendering, Reply, UnsupportedError, Usage
 from .replies.output_parser import OutputParser, with_messages
-from .replies.output_text import ids_before_stop
+from .replies.output_text import before_stop, ids_before_stop
 
 
 async def output_parser(engine: Engine) -> OutputParser:
@@ -105,8 +105,8 @@ async def spelled(parser: OutputParser, reply: Reply) -> str:
     if not isinstance(stop, str):
         return text
     before = await parser.tokenizer.decode(ids[:-1]) if ids[:-1] else ""
-    place = text.find(stop, max(len(before) - len(stop), 0))
-    return text if place < 0 else text[:place]
+    found = before_stop(stop, before, text)
+    return text if found is None else found
 
 
 def _logprobs(parts: Sequence[Reply]) -> tuple[float | None, ...] | None:

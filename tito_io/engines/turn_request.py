@@ -26,7 +26,7 @@ from .protocol import (
     Watch,
 )
 from .replies.chunks import Assembly, choice_text, chunk_logprobs
-from .replies.invariants import Check
+from .replies.invariants import FINISHES, Check
 from .wire import Wire
 
 STREAM_KEYS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -184,6 +184,7 @@ class ReplyPart:
         text: The text so far.
         message: The server's message so far; None where the route has none.
         finish_reason: As `Reply` has it; `abort` of a turn that had not ended.
+        stop_reason: As `Reply` has it.
     """
 
     ids: Sequence[int]
@@ -191,6 +192,19 @@ class ReplyPart:
     text: str
     message: Message | None = None
     finish_reason: str = "abort"
+    stop_reason: int | str | None = None
+
+    def ended(self, choice: Mapping[str, Any]) -> ReplyPart:
+        """Return the part with the end that a choice states: of several turns, some may have ended.
+
+        >>> ReplyPart((7, 2), (), "a").ended({"finish_reason": "stop", "stop_reason": 2}).finish_reason
+        'stop'
+        """
+        finish, stop = choice.get("finish_reason"), choice.get("stop_reason")
+        named = FINISHES.get(finish, "abort") if isinstance(finish, str) else "abort"
+        return attrs.evolve(
+            self, finish_reason=named, stop_reason=stop if isinstance(stop, int | str) else None
+        )
 
 
 def partial_reply(
@@ -213,6 +227,7 @@ def partial_reply(
             message=part.message,
             text=part.text,
             finish_reason=part.finish_reason,
+            stop_reason=part.stop_reason,
             usage=usage,
             raw=raw,
         )

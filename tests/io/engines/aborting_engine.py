@@ -3,7 +3,9 @@
 Each id is a letter that follows from all ids before it, so that a turn has the same ids however often it is
 interrupted. As real engines do, it looks for stop strings in the text of its own answer alone (vLLM's
 `check_stop_strings`, SGLang's `_check_str_based_finish`), counts `max_tokens` and `min_tokens` of a request
-from the end of its prompt, and answers an abort with the ids that it has sampled.
+from the end of its prompt, and answers an abort with the ids that it has sampled. As vLLM does, it refuses
+more `min_tokens` than `max_tokens` (`sampling_params.py`, `_verify_args`), and none of the first `min_tokens`
+ids completes a stop string (`v1/engine/detokenizer.py`, `update`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from tito_io.engines.protocol import (
     ModelLimits,
     Rendering,
     Reply,
+    RequestError,
     Sampling,
     ServerError,
     Usage,
@@ -114,6 +117,8 @@ class AbortingEngine:
         number = len(self.asked) if self.draws else 0
         cuts = self.cuts.pop(0) if self.cuts else [None] * sampling.n
         await anyio.lowlevel.checkpoint()
+        if sampling.extra.get("min_tokens", 0) > (sampling.max_tokens or 200):
+            raise RequestError("min_tokens must be less than or equal to max_tokens")
         if isinstance(cuts, str):
             raise ServerError("paused", EngineAnswer(int(cuts), None))
         turns = [self._turn(tuple(ids), sampling, room, draw + number, cut) for draw, cut in enumerate(cuts)]
@@ -139,7 +144,7 @@ class AbortingEngine:
             ids += [] if aborted else [one]
             if finish:
                 break
-        text = "".join(chr(one) for one in ids if one != END)
+        text = "".join(chr(one) for one in ids if one != END).removesuffix(stop or "")
         runs = [WeightVersion(version=str(len(self.asked)), start=0, stop=len(ids))] * (
             self.versions and bool(ids)
         )
@@ -147,8 +152,8 @@ class AbortingEngine:
             prompt_ids=prompt,
             completion_ids=tuple(ids),
             logprobs=tuple(-one / 100 for one in ids),
-            message={"role": "assistant", "content": text.split(stop)[0] if stop else text},
-            text=text.split(stop)[0] if stop else text,
+            message={"role": "assistant", "content": text},
+            text=text,
             finish_reason=finish,
             stop_reason=stop,
             usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids)),
@@ -167,7 +172,8 @@ class AbortingEngine:
                 one = ord("a")
             ids.append(one)
             text += "" if one == END else chr(one)
-            stop = next((stop for stop in sampling.stop if text.endswith(stop)), None)
+            ends = [stop for stop in sampling.stop if text.endswith(stop) and count > least]
+            stop = next(iter(ends), None)
             if one == END or stop:
                 yield one, "stop", stop
             else:

@@ -85,6 +85,7 @@ def test_a_turn_that_was_aborted_is_the_turn_that_was_not(
     Each id has the version of the request that sampled it, and no request asks for an id that there is.
     """
     sent = tuple(map(ord, prompt))
+    least = least if most is None else min(least, most)
     sampling = Sampling(max_tokens=most, stop=tuple(stops), extra={"min_tokens": least} if least else {})
     whole = sample(AbortingEngine(room=room), sampling, sent)
     engine = AbortingEngine([[cut] for cut in cuts], raising=raising, room=room)
@@ -136,6 +137,19 @@ def test_a_stop_string_over_the_join_ends_the_turn_where_it_would_have() -> None
     assert len(reply.completion_ids) == 8
     assert [one.max_tokens for _, one in engine.asked] == [30, 1, 1]
     assert len(reply.notices) == 1
+
+
+def test_a_stop_string_over_the_join_counts_after_the_least_number_of_ids_alone() -> None:
+    """In vLLM none of the first `min_tokens` ids completes a stop string."""
+    text = sample(AbortingEngine(), Sampling(max_tokens=30), LONG).text
+    for least in (0, 3, 4, 5, 9):
+        sampling = Sampling(max_tokens=30, stop=(text[2:5],), extra={"min_tokens": least})
+        whole = sample(AbortingEngine(), sampling, LONG)
+        for cut in (3, 4):
+            engine = AbortingEngine([[cut]])
+            resumed = sample(resuming(engine), sampling, LONG)
+            assert told(resumed) == told(whole) | {"message": resumed.message}
+            assert any(one.max_tokens == 1 for _, one in engine.asked)
 
 
 def test_an_abort_before_the_first_id_is_a_plain_retry() -> None:
@@ -217,6 +231,51 @@ def test_without_the_prompts_ids_there_is_an_error() -> None:
         sample(resuming(Mute([[3]])), Sampling(), LONG)
     with pytest.raises(AbortedError, match="keeps the ids itself"):
         sample(resuming(AbortingEngine([[3]], keeps_ids=True)), Sampling(), LONG)
+
+
+def test_a_prompt_whose_images_went_by_messages_is_not_continued_by_ids() -> None:
+    """Its ids say where the images are expanded, and go without them."""
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    for raising in (False, True):
+        engine = AbortingEngine([[3]], raising=raising)
+        client = TokenClient(engine, on_abort="resume")
+        with pytest.raises(AbortedError, match="its images went by messages") as raised:
+            anyio.run(client.turn, [], [{"role": "user", "content": [part]}])
+        assert raised.value.partial is not None
+        assert len(engine.asked) == 1
+
+
+@attrs.define
+class Partial(AbortingEngine):
+    """Says what it sampled in an error, as adapters do: turns that ended, without messages."""
+
+    turns: int = 2
+
+    async def from_ids(self, *given: Any, **named: Any) -> Reply:
+        try:
+            return await AbortingEngine.from_ids(self, *given, **named)
+        except AbortedError as error:
+            assert error.partial is not None
+            turns = [attrs.evolve(error.partial, siblings=()), *error.partial.siblings][: self.turns]
+            first, *others = (attrs.evolve(one, message=None, text="") for one in turns)
+            error.partial = attrs.evolve(first, siblings=tuple(others))
+            raise
+
+
+def test_of_a_group_that_broke_the_turns_that_had_ended_have_their_messages() -> None:
+    sampling = Sampling(max_tokens=4, n=2)
+    whole = sample(AbortingEngine(), sampling, LONG)
+    resumed = sample(resuming(Partial([[None, 2]], raising=True)), sampling, LONG)
+    assert told(resumed) | {"usage": None} == told(whole) | {"usage": None}
+    (sibling,) = resumed.siblings
+    assert (sibling.message, len(sibling.text)) == ({"role": "assistant", "content": sibling.text}, 4)
+
+
+def test_a_group_of_which_a_turn_did_not_come_is_not_resumed() -> None:
+    engine = Partial([[2, 2, 2]], raising=True)
+    with pytest.raises(AbortedError, match="of 3 turns only 2 began"):
+        sample(resuming(engine), Sampling(max_tokens=4, n=3), LONG)
+    assert len(engine.asked) == 1
 
 
 def test_an_aborted_turn_is_returned_or_raised() -> None:

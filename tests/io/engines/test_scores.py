@@ -13,7 +13,15 @@ from tests.io.engines.aborting_engine import AbortingEngine
 from tito_core import Ids, InputError
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.dynamo import Dynamo
-from tito_io.engines.protocol import InvalidReplyError, OverlongError, Sampling, UnsupportedError
+from tito_io.engines.protocol import (
+    EngineError,
+    InvalidReplyError,
+    OverlongError,
+    Sampling,
+    ServerError,
+    UnreachableError,
+    UnsupportedError,
+)
 from tito_io.engines.registry import embedded
 from tito_io.engines.scores import LogprobsFrom, ScoredTurns, score
 from tito_io.engines.sglang import SGLang
@@ -184,6 +192,24 @@ async def test_ids_are_the_same_without_log_probabilities(route: Any, watched: b
     assert with_values.step.ids == without.step.ids
     assert with_values.step.logprobs is not None
     assert without.step.logprobs is None
+
+
+async def test_a_turn_that_cannot_be_scored_is_in_the_error() -> None:
+    """A turn may fill the context, of which a pass needs one more id; and the server may fail."""
+
+    class Failing(AbortingEngine):
+        error: type[EngineError] = OverlongError
+
+        async def score(self, ids: Ids, start: int) -> tuple[float, ...]:
+            raise self.error("no pass")
+
+    for kind in (OverlongError, ServerError, UnreachableError):
+        engine = Failing()
+        engine.error = kind
+        with pytest.raises(kind) as raised:
+            await TokenClient(engine, logprobs_from="scoring").turn([], [{"role": "user", "content": "x"}])
+        assert raised.value.partial is not None
+        assert raised.value.partial.completion_ids
 
 
 async def test_a_scored_turn_has_the_values_of_the_pass() -> None:

@@ -86,12 +86,21 @@ async def test_a_group_that_fails_holds_what_was_sampled() -> None:
 
 
 async def test_a_split_group_is_resumed_turn_by_turn() -> None:
-    engine = OneByOne([[2], [None], [1], [None], [None]])
-    conversation = Conversation(engine, sampling=Sampling(max_tokens=6), on_abort="resume")
-    turns = await conversation.turns(PROMPT, 3)
     whole = (await Conversation(AbortingEngine(), sampling=Sampling(max_tokens=6)).turn(PROMPT)).step
-    assert {tuple(turn.step.completion_ids) for turn in turns} == {tuple(whole.completion_ids)}
-    assert sum(turn.reply.notices.count("turn-resumed") for turn in turns) == 2
+    for raising in (False, True):
+        engine = OneByOne([[2], [None], [1], [0], [None], [None]], raising=raising)
+        conversation = Conversation(engine, sampling=Sampling(max_tokens=6), on_abort="resume")
+        turns = await conversation.turns(PROMPT, 3)
+        assert [tuple(turn.step.completion_ids) for turn in turns] == [tuple(whole.completion_ids)] * 3
+        notices = [one for turn in turns for one in turn.reply.notices]
+        assert (notices.count("turn-resumed"), notices.count("turn-retried")) in {(2, 1), (3, 0)}
+
+
+async def test_a_turn_that_fails_is_not_lost_among_those_that_were_aborted() -> None:
+    engine = OneByOne([[None], [1], "500", "500"], raising=True)
+    with pytest.raises(ServerError) as raised:
+        await Conversation(engine, sampling=Sampling(max_tokens=6), on_abort="resume").turns(PROMPT, 3)
+    assert raised.value.partial is not None
 
 
 async def test_what_cannot_be_a_group_is_refused() -> None:

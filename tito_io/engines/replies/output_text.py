@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tito_io.engines.protocol import Reply
 
+from .text_stream import INCOMPLETE
+
 
 def until_stop(reply: Reply, decode: Callable[[Sequence[int]], str]) -> str:
     """Return a turn's text before what ended it."""
@@ -24,8 +26,21 @@ def ids_before_stop(reply: Reply) -> Sequence[int]:
 def text_until(stop: str, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> str | None:
     """Return the text of ids before the stop string that ended it; None where it is not found.
 
-    A stop string ends within the last id, so it is searched no earlier than that allows.
+    >>> text_until("a", [98, 97, 97], lambda ids: "".join(map(chr, ids)))
+    'ba'
     """
-    text = decode(ids)
-    place = text.find(stop, max(len(decode(ids[:-1])) - len(stop), 0))
+    return before_stop(stop, decode(ids[:-1]), decode(ids))
+
+
+def before_stop(stop: str, before: str, text: str) -> str | None:
+    """Return the part of a `text` that stands before its stop string; None where it is not found.
+
+    A stop string ends within the last id, so it is searched no earlier than that allows: with a least number
+    of ids the text may have it earlier, too. `before` is the text without that id, which may end with a part
+    of a character.
+
+    >>> before_stop("END", "so END EN", "so END END"), before_stop("END", "so END", "so END.") is None
+    ('so END ', True)
+    """
+    place = text.find(stop, max(len(before.rstrip(INCOMPLETE)) - len(stop) + 1, 0))
     return None if place < 0 else text[:place]

@@ -82,7 +82,7 @@ class CompletionRequest(TurnRequest):
                 hint="what was sampled is in `partial`",
                 where=self.where,
             )
-            error.partial = attrs.evolve(reply, finish_reason="abort") if any(ids) else None
+            error.partial = reply if any(ids) else None
             raise error
         return reply
 
@@ -101,7 +101,7 @@ class CompletionRequest(TurnRequest):
             raise EmptyReplyError(f"{self.where}: a turn has no ids at all", check.answer, where=self.where)
         check_stop_token(check, ids, finish, self.stops)
         named = check.stop_reason(choice.get("stop_reason"))
-        if named is not None and (finish, named) != ("stop", ids[-1]):
+        if named is not None and (finish != "stop" or ids[-1:] != (named,)):
             check.fail("the answer names another stop than the last id")
         reply = Reply(
             prompt_ids=self.question.sent or (),

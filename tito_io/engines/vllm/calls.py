@@ -88,7 +88,7 @@ class VllmRequest(TurnRequest):
             logprobs: Logprobs = ()
             with suppress(InvalidReplyError):
                 logprobs = self.shape.logprobs(check, choice, ids)
-            parts.append(ReplyPart(ids, logprobs, choice_text(choice)))
+            parts.append(ReplyPart(ids, logprobs, choice_text(choice)).ended(choice))
         return partial_reply(check, prompt, parts, body)
 
     def echoed(self, reply: Reply) -> bool:
