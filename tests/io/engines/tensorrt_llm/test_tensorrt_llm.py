@@ -12,6 +12,7 @@ from tests.io.engines.scripted import CALL, END, MODEL, PROMPT, YES, Heard, Scri
 from tests.io.engines.tensorrt_llm.tensorrt_llm_server import Server, served
 from tito_core import InputError, Message, Trajectory
 from tito_io.client import Route, TokenClient
+from tito_io.engines.aborted_turns import AbortedTurns, OnAbort
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.media import MediaUnsupportedError
 from tito_io.engines.protocol import (
@@ -165,6 +166,29 @@ async def test_an_aborted_turn_keeps_what_was_sampled(finish: str, *, streamed: 
     assert partial is not None
     assert (partial.completion_ids, partial.logprobs) == (YES.ids[:2], YES.logprobs[:2])
     assert (partial.finish_reason, partial.text) == ("abort", "Ye")
+
+
+async def test_a_turn_that_ended_beside_an_aborted_one_is_not_resumed() -> None:
+    """Resumed past its stop token, it would have ids after it."""
+    engine, server = served(Server(scripts=[YES, Script(ids=NO.ids[:1], finish="cancelled")]))
+    with pytest.raises(AbortedError) as caught:
+        await engine.from_ids(PROMPT, Sampling(n=2))
+    assert caught.value.partial is not None
+    assert [one.finish_reason for one in (caught.value.partial, *caught.value.partial.siblings)] == [
+        "stop",
+        "abort",
+    ]
+    resumed = await AbortedTurns(engine, OnAbort.RESUME).from_ids(PROMPT, Sampling(n=2))
+    assert resumed.completion_ids == YES.ids
+    assert resumed.message == {"role": "assistant", "content": "Yes."}
+    assert [len(body["prompt"]) - len(PROMPT) for body in server.asked] == [0, 0, 1]
+
+
+async def test_an_abort_that_names_a_stop_and_has_no_ids_is_refused() -> None:
+    script = Script(ids=(), finish="cancelled")
+    engine, _ = served(Server(scripts=[script], changed={"stop_reason": 7}))
+    with pytest.raises(InvalidReplyError, match="another stop than the last id"):
+        await engine.from_ids(PROMPT, Sampling())
 
 
 async def test_an_error_in_a_stream_keeps_what_was_sampled() -> None:

@@ -225,6 +225,19 @@ async def test_trap_07_a_turn_without_a_finish_reason_was_aborted(way: Way) -> N
 
 
 @pytest.mark.parametrize("way", WAYS)
+async def test_of_several_turns_those_that_had_ended_are_not_aborted(way: Way) -> None:
+    """A turn that is resumed past its stop token would have ids after it."""
+    ended = answer_of(way, (5, 6), "END", stop_reason="END")
+    answer = several(ended, answer_of(way, (4, 4, 4), "yy", finish_reason=None))
+    with pytest.raises(AbortedError, match="aborted it") as caught:
+        await asked(engine_of(way, events(*chunks(answer))), way, Heard(), n=2)
+    found = caught.value.partial
+    assert found is not None
+    turns = [(one.completion_ids, one.finish_reason, one.stop_reason) for one in (found, *found.siblings)]
+    assert turns == [((5, 6), "stop", "END"), ((4, 4, 4), "abort", None)]
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_turn_that_says_it_was_aborted_is_kept(way: Way) -> None:
     answer = answer_of(way, (7, 8), finish_reason="abort")
     reply = await asked(engine_of(way, serving(answer)), way, Heard())
