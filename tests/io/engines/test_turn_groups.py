@@ -97,7 +97,7 @@ async def test_a_split_group_is_resumed_turn_by_turn() -> None:
 
 
 async def test_a_turn_that_fails_is_not_lost_among_those_that_were_aborted() -> None:
-    engine = OneByOne([[None], [1], "500", "500"], raising=True)
+    engine = OneByOne([[None], [1], "500"], raising=True)
     with pytest.raises(ServerError) as raised:
         await Conversation(engine, sampling=Sampling(max_tokens=6), on_abort="resume").turns(PROMPT, 3)
     assert raised.value.partial is not None
