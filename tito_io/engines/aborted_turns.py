@@ -54,7 +54,8 @@ FROM_THE_START = frozenset(
             "json_schema",
             "logits_processor",
         ),
-        *("presence_penalty", "regex", "repetition_detection", "stop_regex", "structural_tag"),
+        *("bad_words", "presence_penalty", "regex", "repetition_detection", "repetition_ngram_size"),
+        *("repetition_ngram_threshold", "stop_regex", "structural_tag"),
         *("structured_outputs", "thinking_token_budget"),
     )
 )

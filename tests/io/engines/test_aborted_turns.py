@@ -209,6 +209,7 @@ def test_of_a_group_only_the_aborted_turns_go_on() -> None:
     [
         (Sampling(constraint=Constraint(one_call=True)), "a grammar would begin anew"),
         (Sampling(extra={"presence_penalty": 0.5}), "presence_penalty depends on all sampled ids"),
+        (Sampling(extra={"bad_words": ["a b"]}), "bad_words depends on all sampled ids"),
         (Sampling(extra={"structured_outputs": {"regex": "a"}}), "structured_outputs depends"),
     ],
 )
