@@ -121,7 +121,8 @@ class BridgeEnv(EnvFromMessageEnv):
     def _extended(self, messages: list[Message], turn: SampledTurn) -> list[int] | None:
         """Return the ids of the turn and what follows it; None if the messages are to be rendered."""
         count = len(turn.history)
-        if messages[:count] != turn.history or len(messages) == count:
+        answered = len(messages) > count and messages[count]["role"] == "assistant"
+        if messages[:count] != turn.history or not answered:  # changed, or the turn is left out
             self._count_change()
             return None
         if len(messages) == count + 1:

@@ -41,11 +41,13 @@ class Asking(MessageEnv):
 
     Attributes:
         forgets: Whether it drops the first message after the second turn.
+        discards: Whether it leaves out the second turn, and asks again.
         messages: The conversation.
         turns: How many turns there were.
     """
 
     forgets: bool = False
+    discards: bool = False
     messages: list[Any] = field(factory=lambda: [QUESTION])
     turns: int = 0
 
@@ -61,6 +63,8 @@ class Asking(MessageEnv):
         self.messages += [message, *(results or [{"role": "user", "content": "And then?"}])]
         if self.forgets and self.turns == 2:
             del self.messages[0]
+        if self.discards and self.turns == 2:
+            self.messages[self.messages.index(message) :] = [{"role": "user", "content": "Again."}]
         return MessageStepResult(1.0, self.turns == TURNS, list(self.messages))
 
     async def observe_truncated_response(self, message: Any) -> list[Any]:
@@ -186,6 +190,15 @@ def test_an_environment_that_forgets_begins_a_new_row(tokenizer: Any) -> None:
     rows = trajectory_to_data(trajectory, 1.0)
     assert len(rows) == 2
     assert [one for row in rows for one in trained(row)] == [one for _, ids in policy.turns for one in ids]
+
+
+def test_an_environment_that_leaves_a_turn_out_begins_a_new_row(tokenizer: Any) -> None:
+    policy = Policy(1, faults=TIDY)
+    trajectory, prompts = run(tokenizer, policy, env=Asking(discards=True))
+    assert prompts.refused == {"NO_PREFIX": 1}
+    third, _ = policy.turns[2]
+    assert "user\nAgain.<|done|>" in tokenizer.decode(third)
+    assert len(trajectory_to_data(trajectory, 1.0)) == 2
 
 
 def test_an_environment_that_forgets_may_raise(tokenizer: Any) -> None:
