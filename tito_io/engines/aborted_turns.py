@@ -144,7 +144,7 @@ class AbortedTurns(EngineWrapper):
     positions (`seeds_by_position`) gets the caller's.
 
     Not resumed, but raised: turns with a constraint or an option of `FROM_THE_START`, turns of an engine that
-    keeps ids itself, prompts whose images went by messages, aborts whose ids, or whose prompt's ids, did not
+    keeps ids itself, prompts whose media went by messages, aborts whose ids, or whose prompt's ids, did not
     come, and aborts of a group of which some turns did not come.
 
     Attributes:
@@ -307,22 +307,19 @@ class AbortedTurn:
 
     def _unresumable(self, reply: Reply) -> str | None:
         """Return why an aborted reply cannot be resumed; None where it can."""
-        if self.engine.keeps_ids:
-            return "the engine keeps the ids itself, and takes messages alone"
-        if self.sampling.constraint is not None:
-            return "a grammar would begin anew after the ids that were sampled"
-        counted = sorted(
-            name for name in FROM_THE_START & self.sampling.extra.keys() if self.sampling.extra[name]
-        )
-        if counted:
-            return f"{counted[0]} depends on all sampled ids, and would begin anew after them"
-        if not reply.prompt_ids:
-            return "the ids of its prompt did not come"
-        if is_multimodal(self.messages):
-            return "its images went by messages, and later parts would go by ids without them"
-        if len(reply.siblings) + 1 != self.sampling.n:
-            return f"of {self.sampling.n} turns only {len(reply.siblings) + 1} began"
-        return None
+        turns, sampling = len(reply.siblings) + 1, self.sampling
+        counted = sorted(name for name in FROM_THE_START & sampling.extra.keys() if sampling.extra[name])
+        reasons = {
+            "the engine keeps the ids itself, and takes messages alone": self.engine.keeps_ids,
+            "a grammar would begin anew after the ids that were sampled": sampling.constraint is not None,
+            f"{', '.join(counted)} depends on all sampled ids, and would begin anew after them": counted,
+            "the ids of its prompt did not come": not reply.prompt_ids,
+            "its media went by messages, and later parts would go by ids without them": is_multimodal(
+                self.messages
+            ),
+            f"of {sampling.n} turns only {turns} began": turns != sampling.n,
+        }
+        return next((why for why, holds in reasons.items() if holds), None)
 
     async def send(
         self, prompt: Sequence[int], sampled: Sequence[int], sampling: Sampling, watch: Watch | None

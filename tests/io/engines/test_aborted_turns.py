@@ -234,13 +234,13 @@ def test_without_the_prompts_ids_there_is_an_error() -> None:
         sample(resuming(AbortingEngine([[3]], keeps_ids=True)), Sampling(), LONG)
 
 
-def test_a_prompt_whose_images_went_by_messages_is_not_continued_by_ids() -> None:
+def test_a_prompt_whose_media_went_by_messages_is_not_continued_by_ids() -> None:
     """Its ids say where the images are expanded, and go without them."""
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     for raising in (False, True):
         engine = AbortingEngine([[3]], raising=raising)
         client = TokenClient(engine, on_abort="resume")
-        with pytest.raises(AbortedError, match="its images went by messages") as raised:
+        with pytest.raises(AbortedError, match="its media went by messages") as raised:
             anyio.run(client.turn, [], [{"role": "user", "content": [part]}])
         assert raised.value.partial is not None
         assert len(engine.asked) == 1
@@ -256,8 +256,8 @@ class Partial(AbortingEngine):
         try:
             return await AbortingEngine.from_ids(self, *given, **named)
         except AbortedError as error:
-            assert error.partial is not None
-            turns = [attrs.evolve(error.partial, siblings=()), *error.partial.siblings][: self.turns]
+            found: Any = error.partial
+            turns = [attrs.evolve(found, siblings=()), *found.siblings][: self.turns]
             first, *others = (attrs.evolve(one, message=None, text="") for one in turns)
             error.partial = attrs.evolve(first, siblings=tuple(others))
             raise

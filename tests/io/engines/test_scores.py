@@ -201,7 +201,7 @@ async def test_a_turn_that_cannot_be_scored_is_in_the_error() -> None:
         error: type[EngineError] = OverlongError
 
         async def score(self, ids: Ids, start: int) -> tuple[float, ...]:
-            raise self.error("no pass")
+            raise self.error(f"no pass over {len(ids)} ids from {start} on")
 
     for kind in (OverlongError, ServerError, UnreachableError):
         engine = Failing()
