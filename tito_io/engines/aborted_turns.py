@@ -28,6 +28,7 @@ from .protocol import (
     Delta,
     Engine,
     EngineError,
+    InvalidReplyError,
     OverlongError,
     Rendering,
     Reply,
@@ -420,7 +421,19 @@ class PartialTurn:
                 await self.aborted.patience.wait(error)
             else:
                 self.aborted.patience.waited = 0.0
-                return part
+                return self._checked(part)
+
+    def _checked(self, part: Reply) -> Reply:
+        """Return a part; raises `InvalidReplyError` where it was sampled after other ids than those so far."""
+        seen, before = tuple(part.prompt_ids), (*self._parts[0].prompt_ids, *self._ids)
+        if seen and seen != before:
+            name = self.aborted.engine.name
+            raise InvalidReplyError(
+                f"{name}: a turn that was aborted went on after {len(seen)} other ids than the {len(before)} so "
+                "far",
+                hint="what was sampled before is in `partial`",
+            )
+        return part
 
     async def _decide(self, before: str, *, full: bool) -> None:
         """After a part of one id, end the turn if that completes a stop string, else let it go on."""

@@ -19,7 +19,16 @@ from tito_io.client.token_client import TokenClient
 from tito_io.engines.aborted_turns import AbortedTurns, OnAbort, Patience, later_seed
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.media import PromptMedium
-from tito_io.engines.protocol import AbortedError, Delta, Rendering, Reply, Sampling, ServerError, Usage
+from tito_io.engines.protocol import (
+    AbortedError,
+    Delta,
+    InvalidReplyError,
+    Rendering,
+    Reply,
+    Sampling,
+    ServerError,
+    Usage,
+)
 from tito_io.engines.turn_parts import joined_ids
 
 pytestmark = pytest.mark.anyio
@@ -321,6 +330,21 @@ def test_later_parts_have_the_same_media_and_the_collapsed_prompt() -> None:
     reply = anyio.run(run)
     assert engine.media == [media, media]
     assert [ids for ids, _ in engine.asked] == [LONG, (*LONG, *reply.completion_ids[:3])]
+
+
+def test_a_part_that_was_sampled_after_other_ids_is_an_error() -> None:
+    """An engine may cut a prompt, or expand an image to another size."""
+
+    @attrs.define
+    class Cutting(AbortingEngine):
+        async def from_ids(self, ids: Any, *rest: Any, **named: Any) -> Reply:
+            return await AbortingEngine.from_ids(self, ids[:3], *rest, **named)
+
+    with pytest.raises(InvalidReplyError, match="went on after 3 other ids than the 4 so far") as raised:
+        sample(resuming(Cutting([[2]])), Sampling(max_tokens=9), LONG)
+    partial = raised.value.partial
+    assert partial is not None
+    assert partial.completion_ids == sample(AbortingEngine(), Sampling(max_tokens=2), LONG).completion_ids
 
 
 def test_rows_of_experts_are_those_of_the_part_that_sampled() -> None:
