@@ -424,13 +424,12 @@ class PartialTurn:
                 return self._checked(part)
 
     def _checked(self, part: Reply) -> Reply:
-        """Return a part; raises `InvalidReplyError` where it was sampled after other ids than those so far."""
+        """Return a part; raises `InvalidReplyError` where it was sampled after other ids."""
         seen, before = tuple(part.prompt_ids), (*self._parts[0].prompt_ids, *self._ids)
         if seen and seen != before:
-            name = self.aborted.engine.name
             raise InvalidReplyError(
-                f"{name}: a turn that was aborted went on after {len(seen)} other ids than the {len(before)} so "
-                "far",
+                f"{self.aborted.engine.name}: a turn that was aborted went on after {len(seen)} other ids than"
+                f" the {len(before)} so far",
                 hint="what was sampled before is in `partial`",
             )
         return part

@@ -15,7 +15,7 @@ import attrs
 from tito_core import Message
 
 from .media import PromptMedium
-from .protocol import Delta, EngineError, Rendering, Reply, Sampling, Usage, Watch
+from .protocol import Delta, EngineError, InvalidReplyError, Rendering, Reply, Sampling, Usage, Watch
 from .wrapper import EngineWrapper
 
 SPLIT = "group-split"
@@ -111,7 +111,22 @@ class TurnGroups(EngineWrapper):
             if isinstance(failures[0], EngineError) and found:
                 failures[0].partial = together(found)
             raise failures[0]
-        return together(found)
+        return self._alike(together(found))
+
+    def _alike(self, group: Reply) -> Reply:
+        """Return a group; raises `InvalidReplyError`, with it in `partial`, where its prompts differ.
+
+        A server renders messages for each request anew, and a template may write the time.
+        """
+        prompts = {tuple(turn.prompt_ids) for turn in (group, *group.siblings)}
+        if len(prompts) > 1:
+            error = InvalidReplyError(
+                f"{self.name}: the turns of a group were sampled after {len(prompts)} different prompts",
+                hint="they are in `partial`, each with its own prompt",
+            )
+            error.partial = group
+            raise error
+        return group
 
 
 def together(turns: Sequence[Reply]) -> Reply:

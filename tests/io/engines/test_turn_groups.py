@@ -12,7 +12,7 @@ from tito_core import InputError
 from tito_core.samples import Forest, make_rows
 from tito_io.client.conversation import Conversation
 from tito_io.client.token_client import TokenClient
-from tito_io.engines.protocol import Delta, Sampling, ServerError, UnsupportedError
+from tito_io.engines.protocol import Delta, InvalidReplyError, Sampling, ServerError, UnsupportedError
 from tito_io.engines.turn_groups import SPLIT, TurnGroups
 from tito_io.samples.forms.tito import call_of
 
@@ -101,6 +101,23 @@ async def test_a_turn_that_fails_is_not_lost_among_those_that_were_aborted() -> 
     with pytest.raises(ServerError) as raised:
         await Conversation(engine, sampling=Sampling(max_tokens=6), on_abort="resume").turns(PROMPT, 3)
     assert raised.value.partial is not None
+
+
+async def test_a_group_whose_prompts_differ_is_an_error() -> None:
+    """Each step would have the first one's prompt, which the other turns were not sampled after."""
+
+    @attrs.define
+    class Clock(OneByOne):
+        async def render(self, messages: Any, rendering: Any, *, add_generation_prompt: bool) -> list[int]:
+            named = {"add_generation_prompt": add_generation_prompt}
+            return [len(self.asked), *await OneByOne.render(self, messages, rendering, **named)]
+
+    engine = Clock()
+    with pytest.raises(InvalidReplyError, match="after 3 different prompts") as raised:
+        await Conversation(engine, sampling=Sampling(max_tokens=4)).turns(PROMPT, 3)
+    group = raised.value.partial
+    assert group is not None
+    assert {turn.prompt_ids[0] for turn in (group, *group.siblings)} == {0, 1, 2}
 
 
 async def test_what_cannot_be_a_group_is_refused() -> None:
