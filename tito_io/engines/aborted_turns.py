@@ -428,7 +428,7 @@ class PartialTurn:
         seen, before = tuple(part.prompt_ids), (*self._parts[0].prompt_ids, *self._ids)
         if seen and seen != before:
             raise InvalidReplyError(
-                f"{self.aborted.engine.name}: a turn that was aborted went on after {len(seen)} other ids than"
+                f"{self.aborted.engine.name}: an aborted turn went on after {len(seen)} other ids than"
                 f" the {len(before)} so far",
                 hint="what was sampled before is in `partial`",
             )
