@@ -1,0 +1,1 @@
+"""Failing tests: what came out wrong and is not mended."""
