@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
@@ -213,20 +213,18 @@ class AbortedTurns(EngineWrapper):
         if self.on_abort is OnAbort.RAISE:
             return _unless_aborted(self.name, await send(watch))
         waiting = None if watch is None else WaitingText(watch, aborted.sampling.stop)
-        watching = None if waiting is None else waiting.watch
-        if self.on_abort is OnAbort.RETURN:
-            found = await _found(self.name, send, watching)
+        returns = self.on_abort is OnAbort.RETURN
+        if returns:
+            found = await _found(self.name, send, None if waiting is None else waiting.watch)
         else:
             aborted.patience = self.patience()
-            found = await aborted.begun(send, watching)
-        ended = all(turn.finish_reason != "abort" for turn in (found, *found.siblings))
-        if waiting is not None and (ended or self.on_abort is OnAbort.RETURN):
-            await waiting.end()
-        if ended:
-            return found
-        if self.on_abort is OnAbort.RETURN:
-            return await aborted.returned(found)
-        return await aborted.resumed(found, watch)
+            found = await aborted.begun(send, waiting)
+        over = [returns or turn.finish_reason != "abort" for turn in (found, *found.siblings)]
+        if waiting is not None:
+            await waiting.end([place for place, one in enumerate(over) if one])
+        if any(turn.finish_reason == "abort" for turn in (found, *found.siblings)):
+            return await (aborted.returned(found) if returns else aborted.resumed(found, watch))
+        return found
 
 
 @attrs.define
@@ -251,13 +249,18 @@ class AbortedTurn:
     messages: Sequence[Message] = ()
     patience: Patience = attrs.field(factory=Patience)
 
-    async def begun(self, send: Send, watch: Watch | None) -> Reply:
-        """Return the first reply with an id, whole or aborted; an abort before it is requested again."""
+    async def begun(self, send: Send, waiting: WaitingText | None) -> Reply:
+        """Return the first reply with an id, whole or aborted; an abort before it is requested again.
+
+        Where text came and its ids did not, they are lost: the error is raised, since the text was passed on.
+        """
         retried = 0
         while True:
             try:
-                reply = await _found(self.engine.name, send, watch)
+                reply = await _found(self.engine.name, send, None if waiting is None else waiting.watch)
             except AbortedError as error:
+                if waiting is not None and waiting.began:
+                    raise
                 await self.patience.wait(error)
                 retried += 1
             else:
@@ -470,6 +473,11 @@ class WaitingText:
     stops: tuple[str, ...]
     _waiting: dict[int, Delta] = attrs.field(factory=dict, init=False)
 
+    @property
+    def began(self) -> bool:
+        """Whether a delta came."""
+        return bool(self._waiting)
+
     async def watch(self, delta: Delta) -> None:
         """Pass a delta on, with the text that is certain."""
         hold = max(map(len, self.stops), default=1) - 1
@@ -479,10 +487,10 @@ class WaitingText:
         if delta.ids or ready:
             await self.to(attrs.evolve(delta, text=ready))
 
-    async def end(self) -> None:
-        """Pass on the text that waits: no further part comes."""
-        for delta in self._waiting.values():
-            if delta.text:
+    async def end(self, turns: Collection[int]) -> None:
+        """Pass on the text of `turns` that waits: no further part of them comes."""
+        for index, delta in self._waiting.items():
+            if delta.text and index in turns:
                 await self.to(delta)
 
 

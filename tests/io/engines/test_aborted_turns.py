@@ -319,6 +319,42 @@ def test_a_stream_has_every_id_once_and_never_text_that_the_turn_lacks() -> None
             assert streamed == reply.text
 
 
+def test_of_a_group_the_turns_that_had_ended_have_all_of_their_text() -> None:
+    """Text that may begin a stop string waits only where a further part may complete it."""
+    texts: dict[int, str] = {0: "", 1: ""}
+
+    async def watch(delta: Delta) -> None:
+        texts[delta.index] += delta.text
+
+    sampling = Sampling(max_tokens=6, n=2, stop=("nowhere",))
+    reply = sample(resuming(AbortingEngine([[None, 2]])), sampling, LONG, watch)
+    assert texts[0] == reply.text
+    assert reply.siblings[0].text.startswith(texts[1])
+
+
+def test_text_that_came_without_its_ids_is_not_sampled_again() -> None:
+    """Some routes send a turn's ids at its end alone."""
+
+    @attrs.define
+    class Late(AbortingEngine):
+        async def from_ids(self, ids: Any, *given: Any, watch: Any = None, **named: Any) -> Reply:
+            if not self.asked:
+                self.asked.append((tuple(ids), given[0]))
+                await watch(Delta(text="be"))
+                raise AbortedError("aborted")
+            return await AbortingEngine.from_ids(self, ids, *given, watch=watch, **named)
+
+    deltas: list[Delta] = []
+
+    async def keep(delta: Delta) -> None:
+        deltas.append(delta)
+
+    engine = Late()
+    with pytest.raises(AbortedError):
+        sample(resuming(engine), Sampling(max_tokens=6), LONG, keep)
+    assert (len(engine.asked), "".join(delta.text for delta in deltas)) == (1, "be")
+
+
 def test_later_parts_have_the_same_media_and_the_collapsed_prompt() -> None:
     engine = AbortingEngine([[3]])
     place = MediaRange(offset=1, length=1, modality="image", identity="a", collapsed=(101,))
