@@ -172,8 +172,8 @@ class AbortingEngine:
                 one = ord("a")
             ids.append(one)
             text += "" if one == END else chr(one)
-            ends = [stop for stop in sampling.stop if text.endswith(stop) and count > least]
-            stop = next(iter(ends), None)
+            counts = one != END and count > least  # the end has no text that could complete a string
+            stop = next((stop for stop in sampling.stop if counts and text.endswith(stop)), None)
             if one == END or stop:
                 yield one, "stop", stop
             else:
