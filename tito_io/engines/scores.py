@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from tito_core import Ids, InputError, Message
+from tito_core.message import is_multimodal
 
 from .media import PromptMedium
 from .protocol import (
@@ -87,6 +88,13 @@ async def score(engine: Engine, ids: Sequence[int], start: int) -> tuple[float |
     return values
 
 
+def _no_media() -> UnsupportedError:
+    return UnsupportedError(
+        "logprobs_from='scoring': a pass over ids has no media: pass 'sampling'. Nothing was sampled",
+        parameter="logprobs_from",
+    )
+
+
 @attrs.define
 class ScoredTurns(EngineWrapper):
     """An engine whose turns have log-probabilities from elsewhere than sampling.
@@ -108,7 +116,9 @@ class ScoredTurns(EngineWrapper):
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        """Sample a turn after messages."""
+        """Sample a turn after messages; raises `UnsupportedError` for a pass over a prompt with media."""
+        if self.source is LogprobsFrom.SCORING and is_multimodal(messages):
+            raise _no_media()
         return await self._scored(
             await self.engine.from_messages(messages, rendering, self._quiet(sampling), watch=watch)
         )
@@ -137,10 +147,7 @@ class ScoredTurns(EngineWrapper):
     ) -> Reply:
         """Sample a turn after ids and media; raises `UnsupportedError` for a pass, which has no media."""
         if self.source is LogprobsFrom.SCORING:
-            raise UnsupportedError(
-                "logprobs_from='scoring': a pass over ids has no media: pass 'sampling'. Nothing was sampled",
-                parameter="logprobs_from",
-            )
+            raise _no_media()
         return await super().from_ids_with_media(ids, media, self._quiet(sampling), rendering, watch=watch)
 
     def _quiet(self, sampling: Sampling) -> Sampling:

@@ -17,6 +17,7 @@ from tito_io.engines.protocol import (
     EngineError,
     InvalidReplyError,
     OverlongError,
+    Rendering,
     Sampling,
     ServerError,
     UnreachableError,
@@ -164,9 +165,14 @@ async def test_what_cannot_be_scored_or_left_out_is_refused() -> None:
         await engine.from_ids([1], Sampling(logprobs=False))
     with pytest.raises(InputError, match="logprobs_from is 'dreams'"):
         TokenClient(AbortingEngine(), logprobs_from="dreams")
-    scored = ScoredTurns(embedded(), LogprobsFrom.SCORING)
+    sampler = AbortingEngine()
+    scored = ScoredTurns(sampler, LogprobsFrom.SCORING)
     with pytest.raises(UnsupportedError, match="has no media"):
         await scored.from_ids_with_media([1], [], Sampling())
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    with pytest.raises(UnsupportedError, match="has no media"):  # its ids say where the image is expanded
+        await scored.from_messages([{"role": "user", "content": [part]}], Rendering(), Sampling())
+    assert sampler.asked == []
 
 
 @pytest.mark.parametrize(("route", "watched"), [("completions", False), ("generate", True), ("chat", False)])
