@@ -77,13 +77,15 @@ class SglangRequest(TurnRequest):
         if self.route == "generate":
             triples = [item["meta_info"]["output_token_logprobs"] for item in _items(body)]
             parts = [
-                ReplyPart(item["output_ids"], [triple[0] for triple in one], item["text"])
+                ReplyPart(item["output_ids"], [triple[0] for triple in one], item["text"]).ended(_end(item))
                 for item, one in zip(_items(body), triples, strict=True)
             ]
         else:
             lists = (body.get("sglext") or {}).get("output_ids") or [[] for _ in body["choices"]]
             parts = [
-                ReplyPart(choice.get("token_ids") or ids, chunk_logprobs(choice), choice_text(choice))
+                ReplyPart(choice.get("token_ids") or ids, chunk_logprobs(choice), choice_text(choice)).ended(
+                    {**choice, "stop_reason": choice.get("matched_stop")}
+                )
                 for choice, ids in zip(body["choices"], lists, strict=False)
             ]
         return partial_reply(check, prompt, parts, body if isinstance(body, dict) else {"turns": body})
@@ -92,6 +94,13 @@ class SglangRequest(TurnRequest):
         """Whether ids that were sent by a route that can repeat them came back."""
         came = self.route in ECHO and replies.repeated(reply, streamed=self.streamed)
         return self.question.sent is not None and came
+
+
+def _end(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return why a turn of `/generate` ended, as choices of the other routes name it."""
+    reason = item["meta_info"].get("finish_reason")
+    fields = reason if isinstance(reason, Mapping) else {}
+    return {"finish_reason": fields.get("type"), "stop_reason": fields.get("matched")}
 
 
 def _items(body: Any) -> list[dict[str, Any]]:

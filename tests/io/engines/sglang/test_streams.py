@@ -191,6 +191,8 @@ async def test_several_turns_are_told_apart() -> None:
     assert (reply.completion_ids, reply.siblings[0].completion_ids) == ((5,), (7, 8))
     _, error = await watched(events[:2], n=2)
     assert isinstance(error, InvalidReplyError)
+    assert error.partial is not None
+    assert [one.finish_reason for one in (error.partial, *error.partial.siblings)] == ["stop", "abort"]
 
 
 async def test_a_stop_string_that_was_shown_is_taken_back() -> None:
