@@ -368,6 +368,9 @@ class PartialTurn:
             parts = [*self._parts, *([] if error.partial is None else [error.partial])]
             error.partial = attrs.evolve(joined_ids(parts), finish_reason="abort")
             raise
+        except InputError as error:  # such as a placeholder among the sampled ids, beside images
+            sampled = attrs.evolve(joined_ids(self._parts), finish_reason="abort")
+            raise _given_up(self.aborted.engine.name, sampled, str(error)) from error
 
     @property
     def _ids(self) -> tuple[int, ...]:

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.io.engines.aborting_engine import END, AbortingEngine
-from tito_core import InputError
+from tito_core import Ids, InputError
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.client.conversation import Conversation
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.aborted_turns import AbortedTurns, OnAbort, Patience, later_seed
 from tito_io.engines.constraint import Constraint
-from tito_io.engines.media import PromptMedium
+from tito_io.engines.media import PromptMedium, check_places
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
@@ -381,6 +381,29 @@ def test_a_part_that_was_sampled_after_other_ids_is_an_error() -> None:
     partial = raised.value.partial
     assert partial is not None
     assert partial.completion_ids == sample(AbortingEngine(), Sampling(max_tokens=2), LONG).completion_ids
+
+
+def test_ids_that_cannot_be_sent_again_are_in_the_error() -> None:
+    """Beside images, a placeholder that was sampled would get an image."""
+
+    @attrs.define
+    class Picky(AbortingEngine):
+        async def from_ids_with_media(self, ids: Any, media: Any, *rest: Any, **named: Any) -> Reply:
+            check_places(Ids.of(ids), media)
+            return await AbortingEngine.from_ids_with_media(self, ids, media, *rest, **named)
+
+    prompt = tuple(map(ord, "xc"))
+    place = MediaRange(offset=1, length=1, modality="image", identity="a", collapsed=prompt[1:])
+    media = [PromptMedium(place=place, url="data:image/png;base64,AA==")]
+
+    async def run() -> Reply:
+        return await resuming(Picky([[9]])).from_ids_with_media(prompt, media, Sampling(), Rendering())
+
+    with pytest.raises(AbortedError, match="stands for none of the 1 media") as raised:
+        anyio.run(run)
+    assert raised.value.partial is not None
+    sampled = raised.value.partial.completion_ids
+    assert (len(sampled), prompt[1] in sampled) == (9, True)
 
 
 def test_rows_of_experts_are_those_of_the_part_that_sampled() -> None:

@@ -35,12 +35,13 @@ def text_until(stop: str, ids: Sequence[int], decode: Callable[[Sequence[int]], 
 def before_stop(stop: str, before: str, text: str) -> str | None:
     """Return the part of a `text` that stands before its stop string; None where it is not found.
 
-    A stop string ends within the last id, so it is searched no earlier than that allows: with a least number
-    of ids the text may have it earlier, too. `before` is the text without that id, which may end with a part
-    of a character.
+    It ends within the last id, else right before that: some engines sample an id more. It is searched no
+    earlier, since with a least number of ids the text may have it there, too. `before` is the text without
+    the last id, which may end with a part of a character.
 
-    >>> before_stop("END", "so END EN", "so END END"), before_stop("END", "so END", "so END.") is None
-    ('so END ', True)
+    >>> before_stop("END", "so END EN", "so END END"), before_stop("END", "so END", "so END.")
+    ('so END ', 'so ')
     """
-    place = text.find(stop, max(len(before.rstrip(INCOMPLETE)) - len(stop) + 1, 0))
-    return None if place < 0 else text[:place]
+    first = len(before.rstrip(INCOMPLETE)) - len(stop)
+    found = [place for start in (first + 1, first) if (place := text.find(stop, max(start, 0))) >= 0]
+    return text[: found[0]] if found else None
