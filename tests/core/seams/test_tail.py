@@ -68,7 +68,7 @@ def asked_twice(located: Located, tokenize: Any, *cases: Case) -> None:
     new = len(located.environment)
     assert [m["role"] for m in first[-new:]] == [m["role"] for m in second[-new:]]
     added = [message["content"].count(" more") for message in second[-new:]]
-    assert added == [place + 1 for place in range(new)]
+    assert added == [2 * (place + 1) for place in range(new)]
     shorter = [message["content"].replace(" more", "") for message in second[-new:]]
     assert shorter == [message["content"] for message in first[-new:]]
     assert not {m["content"] for m in first[:-new]} & {m["content"] for m in second[: -new - 1]} - {""}
