@@ -264,7 +264,7 @@ def _depends_on_nothing_else(turn: SampledTurn, proof: Proof, recipe: Recipe) ->
     located = proof.located
     if turn.history_known and not (turn.others or turn.reused or turn.switched):
         count, environment = len(located.environment), located.environment
-        for _ in range(2):  # twice, so that the words are told from what the history adds beside them
+        for _ in range(2):  # twice, so that what the history adds beside the words is not taken for one
             environment = lengthened(environment, range(count), graded=True)
         longer = attrs.evolve(located, environment=environment)
         ids = yield from first_taken(longer, turn.unlike[max(recipe.unlike, 0) :])

@@ -145,8 +145,8 @@ class AbortedTurns(EngineWrapper):
     positions (`seeds_by_position`) gets the caller's.
 
     Not resumed, but raised: turns with a constraint or an option of `FROM_THE_START`, turns of an engine that
-    keeps ids itself, prompts whose media went by messages, aborts whose ids, or whose prompt's ids, did not
-    come, and aborts of a group of which some turns did not come.
+    keeps ids itself, and aborts whose ids, or whose prompt's ids, did not come. Neither are prompts whose
+    media went by messages, and groups of which some turns did not come.
 
     Attributes:
         engine: The wrapped engine.
