@@ -269,7 +269,8 @@ class AbortedTurn:
     async def returned(self, reply: Reply) -> Reply:
         """Return the parts of an aborted reply as turns that were cut short, with the messages they spell."""
         parser = await output_parser(self.engine)
-        turns = [await joined(parser, [_alone(one)], self.rendering) for one in (reply, *reply.siblings)]
+        parts = [await self._settled(parser, _alone(one)) for one in (reply, *reply.siblings)]
+        turns = [await joined(parser, [part], self.rendering) for part in parts]
         return attrs.evolve(turns[0], siblings=tuple(turns[1:]), usage=reply.usage)
 
     async def resumed(self, reply: Reply, watch: Watch | None) -> Reply:
@@ -278,7 +279,8 @@ class AbortedTurn:
         if why is not None:
             raise _given_up(self.engine.name, reply, why)
         parser = await output_parser(self.engine)
-        turns = [await self._read(parser, _alone(one)) for one in (reply, *reply.siblings)]
+        parts = [await self._settled(parser, _alone(one)) for one in (reply, *reply.siblings)]
+        turns = [await self._read(parser, part) for part in parts]
         failures: list[Exception] = []
 
         async def resume(place: int) -> None:
@@ -301,6 +303,31 @@ class AbortedTurn:
                 failures[0].partial = whole
             raise failures[0]
         return whole
+
+    async def _settled(self, parser: OutputParser, turn: Reply) -> Reply:
+        """Return a turn, which has ended if it was aborted in the very step that sampled its end."""
+        stop = await self.end_of(parser, turn.completion_ids) if turn.finish_reason == "abort" else None
+        if stop is None:
+            return turn
+        return attrs.evolve(turn, finish_reason="stop", stop_reason=stop, message=None)
+
+    async def end_of(self, parser: OutputParser, ids: Sequence[int]) -> int | str | None:
+        """Return the stop id that the last of `ids` is, or the stop string that it completes.
+
+        SGLang calls a turn aborted whose last id was sampled after the abort came, whatever that id is
+        (`schedule_batch.py`, `check_finished`). Ids that end a turn are known from the caller and the model's
+        folder alone.
+        """
+        sampling, family = self.sampling, getattr(parser.tokenizer, "family", None)
+        ends = (*sampling.stop_ids, *(() if family is None else family.stop_ids))
+        if ids and ids[-1] in ends and not sampling.extra.get("ignore_eos"):
+            return ids[-1]
+        # None of the first ids completes a string (vLLM's `detokenizer.py`, `update`).
+        least = sampling.extra.get("min_tokens")
+        if not sampling.stop or len(ids) <= (least if isinstance(least, int) else 0):
+            return None
+        before = await parser.tokenizer.decode(ids[:-1]) if ids[:-1] else ""
+        return completed(before, await parser.tokenizer.decode(ids), sampling.stop)
 
     async def _read(self, parser: OutputParser, turn: Reply) -> Reply:
         """Return a turn that had ended with its message: an error that holds it was raised before that."""
@@ -376,12 +403,6 @@ class PartialTurn:
     def _ids(self) -> tuple[int, ...]:
         return tuple(index for part in self._parts for index in part.completion_ids)
 
-    @property
-    def _silent_ids(self) -> int:
-        """How many of the turn's first ids complete no stop string (vLLM's `detokenizer.py`, `update`)."""
-        least = self.aborted.sampling.extra.get("min_tokens")
-        return least if isinstance(least, int) else 0
-
     def _add(self, part: Reply) -> None:
         """Add a part; one that was aborted is resumed."""
         self._parts.append(part)
@@ -389,13 +410,15 @@ class PartialTurn:
         if not self._over:
             self._notices.append(AbortNotice.RESUMED)
 
-    def _end(self, finish: str, stop: str | None = None) -> None:
+    def _end(self, finish: str, stop: int | str | None = None) -> None:
         """End the turn with its latest part."""
         self._parts[-1] = attrs.evolve(self._parts[-1], finish_reason=finish, stop_reason=stop)
         self._over = True
 
     async def _go_on(self) -> None:
-        """Add a part, or end the turn where there is no room for one."""
+        """Add a part, or end the turn where it is over, or there is no room for one."""
+        if await self._ends():
+            return None
         most, stops = self.aborted.sampling.max_tokens, self.aborted.sampling.stop
         left = None if most is None else most - len(self._ids)
         if left is not None and left <= 0:
@@ -407,8 +430,9 @@ class PartialTurn:
         except OverlongError:  # the ids fill the context
             return self._end("length")
         self._add(part)
-        if one:
-            await self._decide(text, full=left == 1)
+        # A part of one id ends the turn only if that completes a stop string, or the turn is full.
+        if one and not await self._ends() and part.finish_reason == "length" and left != 1:
+            self._over = False
         return None
 
     async def _part(self, sampling: Sampling) -> Reply:
@@ -440,14 +464,12 @@ class PartialTurn:
             )
         return part
 
-    async def _decide(self, before: str, *, full: bool) -> None:
-        """After a part of one id, end the turn if that completes a stop string, else let it go on."""
-        text = await self.parser.tokenizer.decode(self._ids)
-        stop = completed(before, text, self.aborted.sampling.stop)
-        if stop is not None and len(self._ids) > self._silent_ids:
+    async def _ends(self) -> bool:
+        """End the turn if its last id does; return whether it did."""
+        stop = await self.aborted.end_of(self.parser, self._ids)
+        if stop is not None:
             self._end("stop", stop)
-        elif self._parts[-1].finish_reason == "length" and not full:
-            self._over = False
+        return stop is not None
 
     def _rest(self, sampled: int, left: int | None) -> Sampling:
         """Return how to sample the rest of the turn."""

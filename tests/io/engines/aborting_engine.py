@@ -59,6 +59,8 @@ class AbortingEngine:
 
     A cut of None does not abort. The string "503" refuses the request, as vLLM 0.33 does while it is paused.
     With `draws`, equal requests get other ids, as without a seed.
+    With `late`, an abort comes with the id of its step, whatever that id ends, as in SGLang
+    (`srt/managers/schedule_batch.py`, `check_finished`).
     With `raising`, an abort is an error with the reply in it, as SGLang's adapter has it; else a reply.
     """
 
@@ -67,6 +69,7 @@ class AbortingEngine:
     room: int | None = None
     versions: bool = True
     draws: bool = False
+    late: bool = False
     name: str = "aborting"
     keeps_ids: bool = False
     seeds_by_position: bool = False
@@ -137,14 +140,16 @@ class AbortingEngine:
         self, prompt: tuple[int, ...], sampling: Sampling, room: int | None, draw: int, cut: int | None
     ) -> Reply:
         ids: list[int] = []
-        finish, stop = "", None
+        finish: str = ""
+        stop: int | str | None = None
         for one, end, string in self._sampled(prompt, sampling, room, draw):
-            aborted = cut is not None and len(ids) == cut
+            aborted = cut is not None and len(ids) + (self.late and cut > 0) == cut
             finish, stop = ("abort", None) if aborted else (end, string)
-            ids += [] if aborted else [one]
+            ids += [] if aborted and not (self.late and cut) else [one]
             if finish:
                 break
-        text = "".join(chr(one) for one in ids if one != END).removesuffix(stop or "")
+        text = "".join(chr(one) for one in ids if one != END)
+        text = text.removesuffix(stop) if isinstance(stop, str) else text
         runs = [WeightVersion(version=str(len(self.asked)), start=0, stop=len(ids))] * (
             self.versions and bool(ids)
         )
@@ -163,7 +168,7 @@ class AbortingEngine:
 
     def _sampled(
         self, prompt: tuple[int, ...], sampling: Sampling, room: int | None, draw: int
-    ) -> Iterator[tuple[int, str, str | None]]:
+    ) -> Iterator[tuple[int, str, int | str | None]]:
         """Yield each id, and why the turn ends with it."""
         least, text, ids = int(sampling.extra.get("min_tokens", 0)), "", list(prompt)
         for count in range(1, 200):
@@ -175,6 +180,6 @@ class AbortingEngine:
             counts = one != END and count > least  # the end has no text that could complete a string
             stop = next((stop for stop in sampling.stop if counts and text.endswith(stop)), None)
             if one == END or stop:
-                yield one, "stop", stop
+                yield one, "stop", stop or (END if END in sampling.stop_ids else None)
             else:
                 yield one, "length" if count == room else "", None

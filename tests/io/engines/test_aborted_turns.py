@@ -78,7 +78,7 @@ def sample(engine: Any, sampling: Sampling, prompt: tuple[int, ...] = PROMPT, wa
     most=st.none() | st.integers(1, 20),
     least=st.integers(0, 12),
     room=st.integers(8, 40),
-    raising=st.booleans(),
+    way=st.fixed_dictionaries({"raising": st.booleans(), "late": st.booleans()}),
 )
 def test_a_turn_that_was_aborted_is_the_turn_that_was_not(
     prompt: str,
@@ -87,7 +87,7 @@ def test_a_turn_that_was_aborted_is_the_turn_that_was_not(
     most: int | None,
     least: int,
     room: int,
-    raising: bool,
+    way: dict[str, bool],
 ) -> None:
     """Wherever it is aborted, a turn has the same ids, log-probabilities, end and message.
 
@@ -95,9 +95,10 @@ def test_a_turn_that_was_aborted_is_the_turn_that_was_not(
     """
     sent = tuple(map(ord, prompt))
     least = least if most is None else min(least, most)
-    sampling = Sampling(max_tokens=most, stop=tuple(stops), extra={"min_tokens": least} if least else {})
+    extra = {"min_tokens": least} if least else {}
+    sampling = Sampling(max_tokens=most, stop=tuple(stops), stop_ids=(END,), extra=extra)
     whole = sample(AbortingEngine(room=room), sampling, sent)
-    engine = AbortingEngine([[cut] for cut in cuts], raising=raising, room=room)
+    engine = AbortingEngine([[cut] for cut in cuts], room=room, **way)
     resumed = sample(resuming(engine, patience=patient), sampling, sent)
     one_text = attrs.evolve(whole, message=None), attrs.evolve(resumed, message=None)
     assert told(one_text[0]) == told(one_text[1])
@@ -159,6 +160,22 @@ def test_a_stop_string_over_the_join_counts_after_the_least_number_of_ids_alone(
             resumed = sample(resuming(engine), sampling, LONG)
             assert told(resumed) == told(whole) | {"message": resumed.message}
             assert any(one.max_tokens == 1 for _, one in engine.asked)
+
+
+@pytest.mark.parametrize("on_abort", ["resume", "return"])
+def test_a_turn_that_is_aborted_as_it_ends_has_ended(on_abort: str) -> None:
+    """SGLang calls it aborted; sampled further, it would have ids past its stop."""
+    text = sample(AbortingEngine(), Sampling(max_tokens=30), LONG).text
+    named = Sampling(stop_ids=(ord(text[5]),))
+    for sampling in (named, Sampling(max_tokens=30, stop=(text[2:6],))):
+        whole = sample(AbortingEngine(), Sampling(max_tokens=30, stop=(text[2:6],)), LONG)
+        engine = AbortingEngine([[6]], late=True)
+        reply = sample(AbortedTurns(engine, on_abort), sampling, LONG)
+        assert (reply.completion_ids, reply.finish_reason) == (whole.completion_ids, "stop")
+        assert reply.stop_reason in (*sampling.stop, *sampling.stop_ids)
+        assert reply.text == (whole.text if sampling.stop else text[:5])
+        assert reply.message == {"role": "assistant", "content": reply.text}
+        assert len(engine.asked) == 1
 
 
 def test_an_abort_before_the_first_id_is_a_plain_retry() -> None:
