@@ -1,4 +1,4 @@
-"""A turn that is aborted in the step that samples its end token, at an engine whose end tokens are unknown."""
+"""A turn that is aborted in the step that samples its end token, at an engine that names no end token."""
 
 # ruff: noqa: S101
 
