@@ -87,7 +87,7 @@ def test_a_turn_that_was_aborted_is_the_turn_that_was_not(
     most: int | None,
     least: int,
     room: int,
-    way: dict[str, bool],
+    way: dict[str, Any],
 ) -> None:
     """Wherever it is aborted, a turn has the same ids, log-probabilities, end and message.
 
