@@ -1,1 +1,0 @@
-"""Failing tests: what came out wrong and is not mended."""
