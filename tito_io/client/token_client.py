@@ -146,6 +146,7 @@ class TokenClient:
         tools: Sequence[Mapping[str, Any]] | None = None,
         sampling: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
+        conversation: str | None = None,
     ) -> CompletedTurn:
         """Sample the turn after `prompt`.
 
@@ -157,6 +158,8 @@ class TokenClient:
             sampling: Sampling arguments under the names of OpenAI's client, such as
                 `{"max_tokens": 64, "extra_body": {"top_k": 5}}`.
             watch: Called with every delta of the reply as it comes.
+            conversation: The conversation's name, the same for all of its turns: routers in front of several
+                engines keep it on one of them by that. It changes no id.
 
         Raises:
             InputError: An argument is malformed or unknown, or cannot be honoured.
@@ -167,7 +170,8 @@ class TokenClient:
         """
         args = parse_sampling(sampling, self.sampling_names).among(tools or ())
         rendering = Rendering(tools=tuple(tools or ()), template_args=args.template_args)
-        return await self.sample(steps, prompt, rendering, args.sampling, watch=watch)
+        named = attrs.evolve(args.sampling, conversation=conversation)
+        return await self.sample(steps, prompt, rendering, named, watch=watch)
 
     async def turns(
         self,
@@ -178,6 +182,7 @@ class TokenClient:
         tools: Sequence[Mapping[str, Any]] | None = None,
         sampling: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
+        conversation: str | None = None,
     ) -> CompletedTurn:
         """Sample `n` turns after `prompt`; `CompletedTurn.steps` are the branches, with equal prompt ids.
 
@@ -191,6 +196,7 @@ class TokenClient:
             tools: The tools that the chat template renders.
             sampling: Sampling arguments, without `n`.
             watch: Called with every delta of every reply as it comes; `Delta.index` says of which.
+            conversation: The conversation's name, as for `turn`.
 
         Raises:
             InputError: `sampling` has an `n` of its own, or another argument is wrong.
@@ -207,7 +213,9 @@ class TokenClient:
             raise InputError("sampling: n is the argument `n` of `turns`; leave it out")
         check_branches(self.engine)
         given = {**(sampling or {}), "n": n}
-        return await self.turn(steps, prompt, tools=tools, sampling=given, watch=watch)
+        return await self.turn(
+            steps, prompt, tools=tools, sampling=given, watch=watch, conversation=conversation
+        )
 
     async def sample(
         self,

@@ -34,6 +34,8 @@ class Sampling:
             them refuse False with `InputError`.
         constraint: What the answer may be; None for any. An engine that cannot honour it raises
             `UnsupportedError` before it sends anything.
+        conversation: The conversation's name, the same for all of its turns: routers keep it on one worker
+            by that (`tito_io.engines.routing`). It changes no id. None names none.
         extra: Further request keys of one engine, sent unchanged. Keys that have a field here, and keys that
             would change which ids go in or come back, are rejected with `InputError`.
     """
@@ -46,6 +48,7 @@ class Sampling:
     n: int = 1
     logprobs: bool = True
     constraint: Constraint | None = None
+    conversation: str | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
 
@@ -154,6 +157,8 @@ Watch = Callable[[Delta], Awaitable[None]]
 class Reply:
     """One sampled turn, as the engine reported it; every invariant was checked and nothing is guessed.
 
+    Replies are equal if all but `request_id` and `worker` is.
+
     Attributes:
         prompt_ids: The ids that the engine saw: those it repeated, or those that were sent and that it
             counted. Media are expanded in them.
@@ -172,6 +177,9 @@ class Reply:
             strings that can be counted.
         media_ranges: Offset and length of each medium in `prompt_ids`, in order; None where the engine does
             not say, or the prompt has none.
+        request_id: The id under which the request was sent, which logs of routers and engines repeat; None
+            where none was.
+        worker: Which worker sampled the turn, as a router names it; None where it does not say.
         raw: The whole answer as it arrived; for a stream, the body that its events add up to.
     """
 
@@ -188,6 +196,8 @@ class Reply:
     siblings: tuple[Reply, ...] = ()
     notices: tuple[str, ...] = ()
     media_ranges: tuple[tuple[int, int], ...] | None = None
+    request_id: str | None = attrs.field(default=None, eq=False)
+    worker: str | None = attrs.field(default=None, eq=False)
     raw: Mapping[str, Any] = attrs.field(repr=False)
 
     @property
@@ -295,9 +305,11 @@ class EngineError(TitoError):
         where: The request, such as `POST http://127.0.0.1:8000/v1/completions`; empty where none was sent.
         parameter: The argument to change, such as `base_url`, `api_key` or `route`; empty where no argument
             is wrong.
+        request_id: The id under which the request was sent; None where none was.
     """
 
     partial: Reply | None = None
+    request_id: str | None = None
 
     @property
     def reason(self) -> str:

@@ -27,6 +27,7 @@ from .protocol import (
 )
 from .replies.chunks import Assembly, choice_text, chunk_logprobs
 from .replies.invariants import FINISHES, Check
+from .routing import new_request_id, routing_headers
 from .wire import Wire
 
 STREAM_KEYS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -89,12 +90,16 @@ class TurnRequest:
         path: The route.
         body: The request's body, without what makes it a stream.
         vocab_size: How many ids there are; None where it is unknown.
+        conversation: The conversation's name, for routers (`Sampling.conversation`).
+        request_id: The request's id, for logs.
     """
 
     wire: Wire
     path: str
     body: Mapping[str, Any]
     vocab_size: int | None = None
+    conversation: str | None = None
+    request_id: str = attrs.field(factory=new_request_id)
 
     def read(self, check: Check, body: Any) -> Reply:
         """Return the reply that a whole answer holds; of a stream, `body` is what its events add up to."""
@@ -136,12 +141,28 @@ class TurnRequest:
 
     async def reply(self, watch: Watch | None) -> Reply:
         """Send the request; return the reply. With `watch`, stream it."""
-        if watch is None:
-            answer = await self.wire.post(self.path, self.body)
-            return self.read(self.check(answer), answer)
+        headers = routing_headers(self.conversation, self.request_id)
+        try:
+            reply = await (self._whole(headers) if watch is None else self._streamed(headers, watch))
+        except EngineError as error:
+            error.request_id = self.request_id
+            error.partial = error.partial and self._named(error.partial)
+            raise
+        return self._named(reply)
+
+    def _named(self, reply: Reply) -> Reply:
+        """Return a reply, and its siblings, with the request's id."""
+        siblings = tuple(attrs.evolve(one, request_id=self.request_id) for one in reply.siblings)
+        return attrs.evolve(reply, request_id=self.request_id, siblings=siblings)
+
+    async def _whole(self, headers: Mapping[str, str]) -> Reply:
+        answer = await self.wire.post(self.path, self.body, headers)
+        return self.read(self.check(answer), answer)
+
+    async def _streamed(self, headers: Mapping[str, str], watch: Watch) -> Reply:
         stream = self.open_stream()
         try:
-            async with aclosing(self.wire.stream(self.path, self.streamed_body)) as events:
+            async with aclosing(self.wire.stream(self.path, self.streamed_body, headers)) as events:
                 async for event in events:
                     for delta in stream.take(self.check(event), event):
                         if delta.ids or delta.text:

@@ -105,12 +105,14 @@ class Wire:
         """Return the JSON value at `path`."""
         return _read(self.where("GET", path), await self.exchange("GET", path))
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """Send a JSON object; return the JSON value that comes back."""
         content = encoded(body, self.digits)
-        return _read(self.where("POST", path), await self.exchange("POST", path, content))
+        return _read(self.where("POST", path), await self.exchange("POST", path, content, headers))
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream(
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Send a JSON object; yield the JSON objects of the events that come back.
 
         Ends at `[DONE]`. That mark means that the engine is done, not that it succeeded: a finish reason must
@@ -123,8 +125,9 @@ class Wire:
         """
         where = self.where("POST", path)
         content = encoded(body, self.digits)
+        kind = {"Content-Type": "application/json"}
         request = self.client.build_request(
-            "POST", _at(self.root, path), content=content, headers={"Content-Type": "application/json"}
+            "POST", _at(self.root, path), content=content, headers={**kind, **(headers or {})}
         )
         try:
             response = await self.client.send(request, stream=True)

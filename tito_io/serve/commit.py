@@ -37,6 +37,8 @@ class TurnOrigin:
         expected: Number of prompt ids that an earlier turn had, so that the engine may have them cached.
         cached: Number of prompt ids in the engine's prefix cache; None where the engine does not report it.
         stop_reason: The stop token or stop string, where the engine reports it.
+        engine_request: The id under which the turn was requested of the engine; None where it had none.
+        worker: Which worker sampled it, as a router names it; None where none does.
         instructed: Whether the first message is a response's own instructions; the next turn drops them.
         retry_key: A digest of the request's idempotency key; None where it had none.
         request: The request's body without messages and tools.
@@ -50,6 +52,8 @@ class TurnOrigin:
     expected: int = 0
     cached: int | None = None
     stop_reason: int | str | None = None
+    engine_request: str | None = None
+    worker: str | None = None
     instructed: bool = False
     retry_key: str | None = None
     request: Mapping[str, Any] = attrs.field(factory=dict)

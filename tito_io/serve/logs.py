@@ -129,7 +129,7 @@ def log_turn(session: str, turn: UnreceivedTurn, end: str, begun: float) -> None
     origin, usage, prompt = turn.commits[0].origin, turn.reply.usage, len(turn.reply.prompt_ids)
     LOG.info(
         "session %s: turn %s, %s%s, prompt ids: %d (%d new, %s cached), sampled ids: %d, %.0f ms, "
-        "forgiven: %s",
+        "forgiven: %s, engine's request: %s, worker: %s",
         short_id(session),
         end,
         origin.route,
@@ -140,6 +140,8 @@ def log_turn(session: str, turn: UnreceivedTurn, end: str, begun: float) -> None
         usage.completion_tokens,
         (time.perf_counter() - begun) * 1e3,
         ", ".join(origin.forgiven) or "-",
+        origin.engine_request or "-",
+        origin.worker or "-",
     )
 
 

@@ -1,7 +1,8 @@
 """Metrics of a gateway in the form that Prometheus reads.
 
 No label holds anything that a client chose, but for names of fields in `tito_ignored_total`. There are at
-most 256 of those, of at most 80 characters, and `other` for the rest.
+most 256 of those, of at most 80 characters, and `other` for the rest. So it is for workers, which are known
+by the names that a router gives them.
 
 Metrics:
     tito_turns_total{route,dialect}: Turns that were sampled.
@@ -20,6 +21,8 @@ Metrics:
     tito_sampled_ids_total: Completion ids.
     tito_expected_ids_total: Reused prompt ids of turns whose engine reports its prefix cache.
     tito_cached_ids_total: Of tito_expected_ids_total, the ids that the engine had cached.
+    tito_worker_expected_ids_total{worker}: The same of turns whose worker a router names.
+    tito_worker_cached_ids_total{worker}: Of those, the ids that the worker had cached.
     tito_drift_ids_total: Prompt ids that a fresh rendering would change, counted when a page shows them.
     tito_fast_tokenizer: 1 while fastokens encodes in place of tokenizers, 0 otherwise.
     tito_fast_differences_total: Texts of which fastokens gave other ids; the first one ends its use.
@@ -46,6 +49,8 @@ from .commit import TurnOrigin
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CREATED = re.compile(rb"^(?:# \w+ )?tito_\w+_created\b.*\n", re.MULTILINE)
 """Lines that the library adds for another format; here they would be as many series again."""
+MOST_WORKERS = 256
+"""How many workers have a series of their own: those that start anew get new names."""
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -106,6 +111,13 @@ class Metrics:
         self.cached_ids = self._counter(
             "cached_ids", "Of tito_expected_ids_total, the ids that the engine had cached"
         )
+        self.worker_expected_ids = self._counter(
+            "worker_expected_ids", "The same of turns whose worker a router names", "worker"
+        )
+        self.worker_cached_ids = self._counter(
+            "worker_cached_ids", "Of those, the ids that the worker had cached", "worker"
+        )
+        self._workers: set[str] = set()
         self.drift_ids = self._counter(
             "drift_ids", "Prompt ids that a fresh rendering would change, counted when a page shows them"
         )
@@ -143,8 +155,19 @@ class Metrics:
         if origin.cached is not None:
             self.expected_ids.inc(origin.expected)
             # An engine caches prefixes, and the expected ids are a prefix: the smaller number is the overlap.
-            self.cached_ids.inc(min(origin.cached, origin.expected))
+            cached = min(origin.cached, origin.expected)
+            self.cached_ids.inc(cached)
+            if origin.worker is not None:
+                worker = self._worker_label(origin.worker)
+                self.worker_expected_ids.labels(worker).inc(origin.expected)
+                self.worker_cached_ids.labels(worker).inc(cached)
         self.turn_seconds.observe(seconds)
+
+    def _worker_label(self, name: str) -> str:
+        """Return the label of a worker; `other` for those beyond `MOST_WORKERS`, as each is a series."""
+        if len(self._workers) < MOST_WORKERS:
+            self._workers.add(name)
+        return name if name in self._workers else "other"
 
     def count_constrained(self, constraint: Constraint | None) -> None:
         """Count a turn that was sampled under a constraint."""

@@ -157,6 +157,8 @@ def stored_reply(commit: Commit) -> Reply:
             cached_tokens=commit.origin.cached,
         ),
         stop_reason=commit.origin.stop_reason,
+        request_id=commit.origin.engine_request,
+        worker=commit.origin.worker,
         weight_versions=commit.call.weight_versions,
         routed_experts=commit.call.routed_experts,
         raw={},

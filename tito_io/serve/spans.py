@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 import anyio
@@ -20,6 +19,7 @@ import attrs
 from starlette.types import Scope
 
 from tito_core import InputError
+from tito_io.engines.routing import digest_name
 from tito_io.extras import install
 
 from .logs import short_id
@@ -137,7 +137,7 @@ def _request(record: TurnRecord, provider_name: str) -> dict[str, Any]:
         "gen_ai.provider.name": provider_name,
         "gen_ai.request.model": record.model[:MODEL_LENGTH],
         "gen_ai.request.stream": record.stream,
-        "gen_ai.conversation.id": sha256(record.session.encode()).hexdigest()[:32],
+        "gen_ai.conversation.id": digest_name(record.session),
         "gen_ai.response.id": record.response,
         "tito.session": short_id(record.session),
         "tito.dialect": record.dialect,
@@ -166,6 +166,8 @@ def _sampled(turn: UnreceivedTurn) -> dict[str, Any]:
     optional = {
         "gen_ai.usage.cache_read.input_tokens": reply.usage.cached_tokens,
         "tito.refusal": origin.refusal,
+        "tito.engine_request": origin.engine_request,
+        "tito.worker": origin.worker,
         "tito.handed_out_again": turn.stored or None,
     }
     return {

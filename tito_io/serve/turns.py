@@ -25,6 +25,7 @@ from tito_io.dialects.protocol import ParsedRequest
 from tito_io.dialects.wire import dumps
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
+from tito_io.engines.routing import digest_name
 
 from .client_noise import NoiseFilter, NoiseRule
 from .commit import Commit, TurnOrigin
@@ -189,6 +190,8 @@ class TurnTaker:
         steps, forgive = session.trajectory, self.policy.forgive
         args = parse_sampling(request.sampling).among(prompt.tools)
         rendering = self.rendering(prompt.tools, args.template_args)
+        # A session's id is a key to it: routers, and their logs, get a digest.
+        sampling = attrs.evolve(args.sampling, conversation=digest_name(session.name))
         if request.continue_final_message:
             commits = session.commits.values()
             sampled = await continue_turn(
@@ -196,7 +199,7 @@ class TurnTaker:
                 steps,
                 prompt,
                 rendering,
-                args.sampling,
+                sampling,
                 forgive=forgive,
                 watch=watch,
                 on_abort=self.on_abort,
@@ -215,7 +218,7 @@ class TurnTaker:
                 media=self.placeholders,
                 known_media=KnownMedia(urls=dict(engine.media.urls)),
             )
-            sampled = await client.sample(steps, matched.messages, rendering, args.sampling, watch=watch)
+            sampled = await client.sample(steps, matched.messages, rendering, sampling, watch=watch)
             forgiven = matched.forgiven
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)
         origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), stamp)
@@ -298,6 +301,8 @@ def _origin(
         expected=expected,
         cached=turn.reply.usage.cached_tokens,
         stop_reason=turn.reply.stop_reason,
+        engine_request=turn.reply.request_id,
+        worker=turn.reply.worker,
         instructed=request.instructed,
         retry_key=stamp.retry_key,
         request=own_fields(request),

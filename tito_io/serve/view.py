@@ -105,7 +105,7 @@ class TurnCard:
         lines: Its new messages and the completion.
         hidden: How many new messages `lines` leaves out.
         notes: What is unusual about it, each with whether it needs attention.
-        facts: How it was sent, how long it is, and how it ended.
+        facts: How it was sent, how long it is, how it ended, and its worker and request where they are known.
         ignored: Lines about the differences in its prompt that were ignored.
         sampled: How many ids the model sampled.
         runs: Its tokens; None where its ids are not on the path that the page shows.
@@ -339,7 +339,7 @@ def _notes(commit: Commit, node: Node, tree: TurnTree) -> Iterator[tuple[str, bo
 
 
 def _facts(commit: Commit) -> Iterator[str]:
-    """Yield how a turn was sent, how long it is, and how it ended."""
+    """Yield how a turn was sent, how long it is, how it ended, and its worker and request."""
     origin, step = commit.origin, commit.step
     yield ROUTES.get(origin.route, origin.route)
     yield f"prompt {len(step.prompt_ids):,} ids" + (
@@ -347,6 +347,10 @@ def _facts(commit: Commit) -> Iterator[str]:
     )
     yield f"sampled {len(step.completion_ids):,} in {max(commit.at - origin.requested, 0):.1f} s"
     yield f"ended by {commit.call.finish_reason}"
+    if origin.worker is not None:
+        yield f"worker {origin.worker}"
+    if origin.engine_request is not None:
+        yield f"request {origin.engine_request}"
 
 
 def _ignored(names: Sequence[str]) -> Iterator[str]:

@@ -112,7 +112,13 @@ class Small(HttpEngine):
     ) -> Reply:
         keys = {**sampling_keys(sampling, limit, OWNED), **sampling.extra, "return_token_ids": True}
         body = {"model": (await self.served()).name, **prompt, **keys}
-        request = SmallRequest(wire=self._wire, path="/v1/completions", body=body, sent=sent)
+        request = SmallRequest(
+            wire=self._wire,
+            path="/v1/completions",
+            body=body,
+            sent=sent,
+            conversation=sampling.conversation,
+        )
         return await self._send(request, watch, "completions")
 
 

@@ -65,7 +65,7 @@ def test_verbose_logs_a_line_a_turn_and_no_secret(tmp_path: Path) -> None:
     assert f"INFO tito.serve: session {name[:8]}: opened" in text
     assert re.search(
         rf"session {name[:8]}: turn committed, MITO, prompt ids: (\d+) \(\1 new, \S+ cached\), "
-        r"sampled ids: 5, \d+ ms, forgiven: -\n",
+        r"sampled ids: 5, \d+ ms, forgiven: -, engine's request: [0-9a-f-]{36}, worker: -\n",
         text,
     )
     assert f"session {name[:8]}: 400 UntranslatableError" in text

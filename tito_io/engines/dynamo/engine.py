@@ -123,7 +123,7 @@ class Dynamo(HttpEngine):
         """
         model = await self.served()
         body = requests.chat(model.name, messages, rendering, sampling, self._options)
-        request = self._request("chat", body, self._options, None)
+        request = self._request("chat", body, self._options, None, sampling.conversation)
         return await self._turn(request, watch, rendering)
 
     async def output_parser(self) -> OutputParser:
@@ -144,11 +144,16 @@ class Dynamo(HttpEngine):
         """
         options = attrs.evolve(self._options, echo=self.route not in self._echoing)
         body = (requests.chat_after_ids if self.route == "chat" else requests.completion)(turn, options)
-        request = self._request(self.route, body, options, turn.ids)
+        request = self._request(self.route, body, options, turn.ids, turn.sampling.conversation)
         return await self._turn(request, turn.watch, turn.rendering)
 
     def _request(
-        self, route: Route, body: Mapping[str, Any], options: DynamoOptions, sent: Ids | None
+        self,
+        route: Route,
+        body: Mapping[str, Any],
+        options: DynamoOptions,
+        sent: Ids | None,
+        conversation: str | None,
     ) -> DynamoRequest:
         return DynamoRequest(
             wire=self._wire,
@@ -158,6 +163,7 @@ class Dynamo(HttpEngine):
             route=route,
             options=options,
             sent=sent,
+            conversation=conversation,
         )
 
     async def _turn(self, request: DynamoRequest, watch: Watch | None, rendering: Rendering | None) -> Reply:

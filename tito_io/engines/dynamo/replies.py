@@ -91,8 +91,20 @@ def read(
         stop_reason=stop if type(stop) in (int, str) else None,
         routed_experts=described_experts(check, experts, positions) if experts else None,
         notices=(DynamoNotice.MIGRATED,) if answer_ids.moved else (),
+        worker=worker_name(answer_ids.nvext),
         raw=body,
     )
+
+
+def worker_name(nvext: Mapping[str, Any]) -> str | None:
+    """Return which worker decoded the turn, as the frontend names it; None where it does not say.
+
+    >>> worker_name({"worker_id": {"prefill_worker_id": 7, "decode_worker_id": 8}}), worker_name({})
+    ('8', None)
+    """
+    named = nvext.get("worker_id")
+    worker = named.get("decode_worker_id") if isinstance(named, Mapping) else None
+    return str(worker) if type(worker) is int else None
 
 
 def partial(check: Check, body: Mapping[str, Any], route: Route, sent: Ids | None) -> Reply | None:

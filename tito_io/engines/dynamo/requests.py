@@ -166,7 +166,10 @@ def merge(body: dict[str, Any], more: Mapping[str, Any]) -> None:
             body[name] = value
 
 
-FIELDS = ("completion_token_ids", "prompt_token_ids", "engine_data", "stop_reason", "detailed_finish_reason")
+FIELDS = (
+    *("completion_token_ids", "prompt_token_ids", "engine_data", "stop_reason", "detailed_finish_reason"),
+    "worker_id",
+)
 """Fields requested besides the OpenAI answer. Frontends ignore names that they do not know."""
 ECHO = "prompt_token_ids"
 """The field that makes the frontend repeat the prompt's ids."""

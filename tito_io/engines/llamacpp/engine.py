@@ -197,6 +197,7 @@ class LlamaCpp(FamilyEngine):
             body=completion(attrs.evolve(turn, sampling=sampling), schema),
             vocab_size=await self._vocabulary_size(),
             question=Question(turn.sampling, turn.ids),
+            conversation=turn.sampling.conversation,
             spelling=self._spelling,
         )
 

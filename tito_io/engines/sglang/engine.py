@@ -56,6 +56,7 @@ from tito_io.engines.replies.output_parser import (
     choose_parser,
     with_messages,
 )
+from tito_io.engines.routing import new_request_id
 from tito_io.engines.served_tokenizer import ServedTokenizer
 
 from . import requests
@@ -337,7 +338,7 @@ class SGLang(HttpEngine):
     ) -> Reply:
         """Return the reply to a request by a route."""
         ignored = question.sampling.seed is not None and (await self.facts()).seeded is False
-        streamed, rid = watch is not None, f"tito-{uuid.uuid4().hex}"
+        streamed, rid = watch is not None, new_request_id()
         echo = ECHO.get(route, NO_ECHO)[streamed] if question.echo else {}
         whole = requests.WHOLE if route == "chat" else {}
         request = SglangRequest(
@@ -345,10 +346,12 @@ class SGLang(HttpEngine):
             path=PATHS[route],
             body={**body, **(STREAM_KEYS[route] if streamed else whole), **echo, "rid": rid},
             vocab_size=self.vocab_size,
+            conversation=question.sampling.conversation,
             route=route,
             question=question,
             streamed=streamed,
             rid=rid,
+            request_id=rid,
         )
         reply = await self._send(request, watch, (route, streamed))
         return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply

@@ -81,6 +81,7 @@ class TensorRTLLM(FamilyEngine):
             body=body,
             vocab_size=await self._vocabulary_size(),
             question=Question(turn.sampling, turn.ids),
+            conversation=turn.sampling.conversation,
             decode=self.family.decode,
             stops=may_stop(self.family, turn.sampling.stop_ids),
             logprobs=self._logprobs,

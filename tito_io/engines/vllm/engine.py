@@ -356,6 +356,7 @@ class VLLM(HttpEngine):
             vocab_size=self.vocab_size,
             shape=shape,
             question=Question(turn.sampling),
+            conversation=turn.sampling.conversation,
             media=tuple(media),
         )
         return await self._send(request, None if derenders else turn.watch, "generate")
@@ -513,6 +514,7 @@ class VLLM(HttpEngine):
             vocab_size=self.vocab_size,
             shape=shape,
             question=question,
+            conversation=question.sampling.conversation,
         )
         if watch is None or route == "completions" or (await self._known_version()).streams(route):
             return await self._send(request, watch, route)

@@ -1,0 +1,174 @@
+"""What routers learn of a turn: its conversation and its request, by headers, from every adapter alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from tests.io.engines.dynamo.dynamo_server import Mock
+from tests.io.engines.dynamo.dynamo_server import Turn as DynamoTurn
+from tests.io.engines.lmdeploy import lmdeploy_server
+from tests.io.engines.sglang import sglang_server
+from tests.io.engines.tensorrt_llm import tensorrt_llm_server
+from tests.io.engines.test_http_engine import Server, Small
+from tito_core import InputError
+from tito_io.client.token_client import TokenClient
+from tito_io.embedded import app, family
+from tito_io.engines.dynamo import Dynamo
+from tito_io.engines.http_engine import HttpEngine
+from tito_io.engines.lmdeploy import LMDeploy
+from tito_io.engines.protocol import AbortedError, Delta, RequestError, Sampling
+from tito_io.engines.routing import REQUEST_HEADERS, SESSION_HEADERS, digest_name, routing_headers
+from tito_io.engines.sglang import SGLang
+from tito_io.engines.sglang.requests import GENERATE
+from tito_io.engines.tensorrt_llm import TensorRTLLM
+from tito_io.engines.vllm import VLLM
+
+pytestmark = pytest.mark.anyio
+
+HELLO = [{"role": "user", "content": "hi"}]
+
+
+class Listening(httpx2.AsyncBaseTransport):
+    """Passes requests on, and keeps the headers of those that name themselves."""
+
+    def __init__(self, transport: httpx2.AsyncBaseTransport) -> None:
+        self.transport = transport
+        self.headers: list[httpx2.Headers] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if REQUEST_HEADERS[0] in request.headers:
+            self.headers.append(request.headers)
+        return await self.transport.handle_async_request(request)
+
+
+Answering = Callable[[httpx2.Request], httpx2.Response]
+
+
+def small(server: Answering | None = None) -> tuple[Small, Listening]:
+    heard = Listening(httpx2.MockTransport(server or Server()))
+    return Small("http://small:1", transport=heard), heard
+
+
+def refusing(request: httpx2.Request) -> httpx2.Response:
+    """Refuse every turn."""
+    return Server()(request) if request.method == "GET" else httpx2.Response(400, json={"error": "no"})
+
+
+async def ignored(_: Delta) -> None:
+    """Look at nothing."""
+
+
+def names(headers: httpx2.Headers) -> set[str | None]:
+    """Return the conversation's names in headers: one, where all routers learn the same."""
+    return {headers.get(one) for one in SESSION_HEADERS}
+
+
+@pytest.mark.parametrize("watch", [None, ignored])
+async def test_a_turn_names_its_conversation_and_its_request(watch: Any) -> None:
+    engine, heard = small()
+    sampling = Sampling(max_tokens=2, conversation="game-7")
+    replies = [await engine.from_ids([1, 2], sampling, watch=watch) for _ in range(2)]
+    assert [names(one) for one in heard.headers] == [{"game-7"}] * 2
+    sent = [{one[name] for name in REQUEST_HEADERS} for one in heard.headers]
+    assert sent == [{reply.request_id} for reply in replies]
+    assert sent[0] != sent[1], "each request has an id of its own"
+    assert all(str(UUID(reply.request_id)) == reply.request_id for reply in replies), "as Dynamo demands"
+
+
+def adapters() -> dict[str, tuple[HttpEngine, Listening]]:
+    """Return every adapter in front of its strict server, and what that hears."""
+    servers: dict[str, Any] = {
+        "dynamo": Mock(DynamoTurn()),
+        "dynamo completions": Mock(DynamoTurn()),
+        "lmdeploy": lmdeploy_server.Server(),
+        "sglang": sglang_server.Mock({GENERATE: sglang_server.generated()}),
+        "tensorrt-llm": tensorrt_llm_server.Server(),
+    }
+    heard = {name: Listening(httpx2.MockTransport(server)) for name, server in servers.items()}
+    heard |= {"vllm": Listening(httpx2.ASGITransport(app()))}
+    at: dict[str, dict[str, Any]] = {
+        name: {"base_url": "http://mock", "transport": one} for name, one in heard.items()
+    }
+    engines: dict[str, HttpEngine] = {
+        "dynamo": Dynamo(**at["dynamo"]),
+        "dynamo completions": Dynamo(**at["dynamo completions"], route="completions"),
+        "lmdeploy": LMDeploy(**at["lmdeploy"], family=family()),
+        "sglang": SGLang(**at["sglang"]),
+        "tensorrt-llm": TensorRTLLM(**at["tensorrt-llm"], family=family()),
+        "vllm": VLLM(**at["vllm"]),
+    }
+    return {name: (engine, heard[name]) for name, engine in engines.items()}
+
+
+@pytest.mark.parametrize("name", sorted(adapters()))
+async def test_every_adapter_names_turns_alike(name: str) -> None:
+    engine, heard = adapters()[name]
+    sampling = Sampling(max_tokens=2, conversation="game-7")
+    reply = await engine.from_ids([4, 5, 6], sampling)
+    assert names(heard.headers[-1]) == {"game-7"}
+    assert {heard.headers[-1][one] for one in REQUEST_HEADERS} == {reply.request_id}
+
+
+async def test_a_turn_without_a_conversation_names_none() -> None:
+    engine, heard = small()
+    await engine.from_ids([1, 2], Sampling(max_tokens=2))
+    assert names(heard.headers[0]) == {None}
+    assert heard.headers[0]["x-request-id"]
+
+
+async def test_errors_and_what_came_before_them_have_the_requests_id() -> None:
+    engine, heard = small(Server(finish_reason=None))
+    with pytest.raises(AbortedError) as caught:
+        await engine.from_ids([1, 2], Sampling(max_tokens=2), watch=ignored)
+    assert caught.value.request_id == heard.headers[0]["x-request-id"]
+    assert caught.value.partial is not None
+    assert caught.value.partial.request_id == caught.value.request_id
+    engine, heard = small(refusing)
+    with pytest.raises(RequestError) as refused:
+        await engine.from_ids([1], Sampling(max_tokens=2))
+    assert refused.value.request_id == heard.headers[0]["x-request-id"]
+
+
+@pytest.mark.parametrize("name", ["two words", "a/b", "ü", "line\r\nbreak", "x" * 129])
+def test_names_that_some_router_refuses_are_replaced_by_a_digest(name: str) -> None:
+    assert set(routing_headers(name, "r").values()) == {"r", digest_name(name)}
+    assert routing_headers(name, "r") == routing_headers(name, "r")
+
+
+@pytest.mark.parametrize("name", ["", 7, b"x"])
+async def test_what_is_no_name_is_refused_before_anything_is_sent(name: Any) -> None:
+    engine, heard = small()
+    with pytest.raises(InputError, match="conversation"):
+        await engine.from_ids([1, 2], Sampling(max_tokens=2, conversation=name))
+    assert heard.headers == []
+
+
+async def test_a_token_client_names_each_turn_of_a_conversation() -> None:
+    heard = Listening(httpx2.ASGITransport(app()))
+    client = TokenClient(VLLM("http://embedded", transport=heard))
+    first = await client.turn([], HELLO, sampling={"max_tokens": 4}, conversation="game-7")
+    prompt = [*HELLO, first.message, {"role": "user", "content": "more"}]
+    again = await client.turn([first.step], prompt, sampling={"max_tokens": 4}, conversation="game-7")
+    group = await client.turns([], HELLO, 2, sampling={"max_tokens": 4}, conversation="game-8")
+    found = [names(one) for one in heard.headers]
+    assert found[0] == found[1] == {"game-7"}
+    assert found[-1] == {"game-8"}
+    assert first.turn.reply.request_id != again.turn.reply.request_id
+    assert {one.reply.request_id for one in group.turns} == {heard.headers[-1]["x-request-id"]}
+
+
+@pytest.mark.parametrize("watch", [None, ignored])
+async def test_the_worker_that_dynamo_names_is_read_back(watch: Any) -> None:
+    """In the form of a real frontend 1.6.1 with `extra_fields: ["worker_id"]`."""
+    named = {"prefill_worker_id": 11, "prefill_dp_rank": 0, "decode_worker_id": 12, "decode_dp_rank": 0}
+    mock = Mock(DynamoTurn(nvext={"worker_id": named}))
+    engine = Dynamo("http://mock:1", transport=httpx2.MockTransport(mock))
+    reply = await engine.from_ids([4, 5], Sampling(max_tokens=2), watch=watch)
+    assert reply.worker == "12"
+    plain = Dynamo("http://mock:1", transport=httpx2.MockTransport(Mock(DynamoTurn())))
+    assert (await plain.from_ids([4, 5], Sampling(max_tokens=2), watch=watch)).worker is None
