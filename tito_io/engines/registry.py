@@ -90,7 +90,7 @@ def _vllm(address: EngineOptions) -> Engine:
 def _sglang(address: EngineOptions) -> Engine:
     from .sglang import SGLang  # noqa: PLC0415  # one engine, chosen at run time
 
-    return SGLang(address.where("sglang"), **address.connection)
+    return SGLang(address.where("sglang"), family=address.family, **address.connection)
 
 
 def _dynamo(address: EngineOptions) -> Engine:

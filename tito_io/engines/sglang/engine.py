@@ -11,6 +11,9 @@ Two things differ from what one may expect. SGLang renders tools with a further 
 other renderers do not write: `render` does as the server's chat does, and a model folder's rendering of the
 same tools is another prompt. And a seed changes nothing unless the server was started with
 `--enable-deterministic-inference`; `Reply.notices` says so.
+
+SGLang's router (`sglang-router` 0.3) has no `/tokenize`, and drops the keys of a chat that carry ids. Behind
+it a model folder renders and parses, and all prompts go by ids to `generate`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
 
@@ -27,6 +30,7 @@ from tito_core import Ids, InputError, Message
 from tito_core.media.ranges import Placeholders
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
+from tito_io.engines.family_render import family_ids
 from tito_io.engines.grammar import GrammarMaker, constrained, no_grammar, sglang_keys, with_reasoning
 from tito_io.engines.http_engine import (
     Connection,
@@ -50,6 +54,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.replies.experts import Routing
 from tito_io.engines.replies.output_parser import (
+    LocalTokenizer,
     OutputFormat,
     OutputParser,
     check_format,
@@ -61,9 +66,12 @@ from tito_io.engines.served_tokenizer import ServedTokenizer
 
 from . import requests
 from .calls import SglangRequest
-from .facts import ServerFacts, probed_vocabulary_size, server_facts
+from .facts import ServerFacts, has_tokenizer, probed_vocabulary_size, server_facts
 from .replies import SglangQuestion, prompt_logprobs
 from .requests import ECHO, NO_ECHO, PATHS, ROUTES, STREAM_KEYS, Route
+
+if TYPE_CHECKING:  # without a model folder no tokenizer library is loaded
+    from tito_io.families.family import Family
 
 CHAT_STREAMS_IDS = (0, 5, 20)
 """The first version whose chats can be streamed with their ids."""
@@ -71,6 +79,18 @@ SEED_IGNORED = "seed-ignored"
 """The notice that the server samples without seeds: `--enable-deterministic-inference` is off."""
 MEDIA_SENT = "media-sent"
 """The notice that bytes of images went along."""
+MEDIA_UNBOUND = (
+    "tool_choice, parallel_tool_calls and response_format cannot be honoured after images, audio or files: "
+    "SGLang constrains turns after ids here, and media go by messages. Nothing was sent"
+)
+MEDIA_UNRENDERED = (
+    "images, audio and files cannot go by messages: the server has no /tokenize, like SGLang's router, so "
+    "that messages are rendered with the model's folder and go by ids. Nothing was sent"
+)
+BY_GENERATE = (
+    "the server has no /tokenize, like SGLang's router, which drops or rejects the ids of other routes: pass "
+    "route='generate'. Nothing was sent"
+)
 TOO_MUCH_REQUESTED = re.compile(r"(\d+) tokens from the input messages and \d+ tokens for the completion")
 
 
@@ -85,6 +105,8 @@ class SGLang(HttpEngine):
         output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
             detects it from the vocabulary.
         routing: The shape of routed experts, which SGLang does not send.
+        family: The model's folder, for a server without `/tokenize`, such as SGLang's router: messages are
+            then rendered with it and go by ids, and are parsed from ids. Elsewhere it is not used.
         model: The model's name; may be left out where the server has one model. SGLang answers whatever name
             it is given, so the name is compared with the server's list.
         api_key: Sent as a bearer token; None sends none.
@@ -98,6 +120,7 @@ class SGLang(HttpEngine):
         model: The model's name as it was passed.
         route: How ids go in.
         routing: The shape of routed experts.
+        family: The model's folder; None where none was passed.
         vocab_size: How many ids there are; None where it is unknown.
         seeds_by_position: True: a seed belongs to positions of the sequence, not to the order of draws
             (`multinomial_with_seed` in `sglang/srt/layers/sampler.py`).
@@ -119,6 +142,7 @@ class SGLang(HttpEngine):
         route: Route = "generate",
         output_format: OutputFormat | None = None,
         routing: Routing | None = None,
+        family: Family | None = None,
         **connection: Unpack[Connection],
     ) -> None:
         if route not in ROUTES:
@@ -127,6 +151,8 @@ class SGLang(HttpEngine):
         super().__init__(base_url, **connection)
         self.route: Route = route
         self.routing = routing
+        self.family = family
+        self._tokenizes: bool | None = None
         self._output_format = output_format
         self._tokenizer = ServedTokenizer(
             wire=self._wire,
@@ -142,6 +168,9 @@ class SGLang(HttpEngine):
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
+        folder = await self._folder()
+        if folder is not None:
+            return await family_ids(folder, messages, rendering, add_generation_prompt=add_generation_prompt)
         name = requests.request_name(await self.served())
         body = tokenize_body(
             name, messages, rendering, requests.REASONING, generation_prompt=add_generation_prompt
@@ -176,10 +205,12 @@ class SGLang(HttpEngine):
         where the server's version streams no ids by this route.
 
         A constrained turn goes by ids, which the server renders first: its chat leaves tools out of the
-        prompt where one is named in `tool_choice`.
+        prompt where one is named in `tool_choice`. So does every turn that a folder renders.
         """
         if sampling.constraint is not None:
-            return await self._constrained(messages, rendering, sampling, watch)
+            return await self._rendered(messages, rendering, sampling, watch, MEDIA_UNBOUND)
+        if await self._folder() is not None:
+            return await self._rendered(messages, rendering, sampling, watch, MEDIA_UNRENDERED)
         model = await self.served()
         await self._check_chat_streams(watch)
         question = SglangQuestion(sampling, routing=self.routing)
@@ -195,19 +226,27 @@ class SGLang(HttpEngine):
             body = requests.chat(model, messages, rendering, attrs.evolve(sampling, max_tokens=room))
             return await self._reply("chat", body, question, watch)
 
-    async def _constrained(
-        self, messages: Sequence[Message], rendering: Rendering, sampling: Sampling, watch: Watch | None
+    async def _rendered(
+        self,
+        messages: Sequence[Message],
+        rendering: Rendering,
+        sampling: Sampling,
+        watch: Watch | None,
+        refusal: str,
     ) -> Reply:
-        """Sample a constrained turn after messages."""
+        """Sample a turn after messages, which are rendered first and go by ids; media raise `refusal`."""
         if is_multimodal(messages):
-            raise UnsupportedError(
-                "tool_choice, parallel_tool_calls and response_format cannot be honoured after images, audio "
-                "or files: SGLang constrains turns after ids here, and media go by messages. Nothing was "
-                "sent",
-                parameter="sampling",
-            )
+            raise UnsupportedError(refusal, parameter="sampling")
         ids = await self.render(messages, rendering, add_generation_prompt=True)
         return await self.from_ids(ids, sampling, rendering, watch=watch)
+
+    async def _folder(self) -> Family | None:
+        """Return the model's folder where it has to render and parse: the server has no tokenizer."""
+        if self.family is None:
+            return None
+        if self._tokenizes is None:
+            self._tokenizes = await has_tokenizer(self._wire)
+        return None if self._tokenizes else self.family
 
     async def facts(self) -> ServerFacts:
         """Return what the server states about itself; it is asked once."""
@@ -241,7 +280,9 @@ class SGLang(HttpEngine):
 
     async def _vocabulary_size(self) -> int | None:
         if self.vocab_size is None:
-            self.vocab_size = await probed_vocabulary_size(self._wire)
+            folder = await self._folder()
+            known = None if folder is None else folder.vocab_size
+            self.vocab_size = known or await probed_vocabulary_size(self._wire)
         return self.vocab_size
 
     async def _sendable(self, ids: Sequence[int]) -> Ids:
@@ -258,6 +299,8 @@ class SGLang(HttpEngine):
     async def _sample(self, turn: TurnAfterIds) -> Reply:
         """Sample a turn by the engine's route; a constrained one by `/generate`, which takes grammars."""
         route: Route = self.route if turn.sampling.constraint is None else "generate"
+        if route != "generate" and await self._folder() is not None:
+            raise UnsupportedError(BY_GENERATE, parameter="route")
         quiet = (route, turn.watch is not None) in self._echoing
         question = SglangQuestion(turn.sampling, turn.ids, echo=not quiet, routing=self.routing)
         if route == "chat":
@@ -275,9 +318,11 @@ class SGLang(HttpEngine):
         return await with_messages(parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering)
 
     async def output_parser(self) -> OutputParser:
-        """Return what makes text and messages of ids; its tokenizer is the server's."""
+        """Return what makes text and messages of ids; its tokenizer is the server's, or the folder's."""
         if self._parser is None:
-            self._parser = await choose_parser(self._tokenizer, self._output_format, self.render)
+            folder = await self._folder()
+            tokenizer = self._tokenizer if folder is None else LocalTokenizer(folder)
+            self._parser = await choose_parser(tokenizer, self._output_format, self.render)
         return self._parser
 
     async def _check_media(self, media: Sequence[PromptMedium]) -> None:

@@ -13,6 +13,7 @@ import attrs
 
 from tito_io.engines.errors import Complaint
 from tito_io.engines.protocol import RequestError
+from tito_io.engines.served_tokenizer import TOKENIZE
 from tito_io.engines.wire import Wire
 
 from .requests import GENERATE
@@ -82,6 +83,15 @@ async def server_facts(wire: Wire) -> ServerFacts:
         else:
             return ServerFacts.of(info if isinstance(info, dict) else {})
     return ServerFacts()
+
+
+async def has_tokenizer(wire: Wire) -> bool:
+    """Whether the server has SGLang's `/tokenize`; its router answers 404 there."""
+    try:
+        await wire.post(TOKENIZE, {"prompt": "a", "add_special_tokens": False})
+    except RequestError as error:
+        return error.answer is None or error.answer.status != HTTPStatus.NOT_FOUND
+    return True
 
 
 async def probed_vocabulary_size(wire: Wire) -> int | None:
