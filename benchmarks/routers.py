@@ -167,10 +167,10 @@ class Result:
 
 
 @attrs.define
-class Talk:
+class RoutedConversation:
     """One conversation."""
 
-    engine: Engine
+    client: TokenClient
     way: Way
     name: str
     setup: Setup
@@ -204,9 +204,8 @@ class Talk:
         name = self.name if self.way.named else None
         sampling = Sampling(max_tokens=SAMPLED, seed=len(self.turns), conversation=name)
         if not self.way.by_ids:
-            return await self.engine.from_messages(self.prompt, Rendering(), sampling)
-        client = TokenClient(self.engine)
-        done = await client.sample(self.trajectory, self.prompt, Rendering(), sampling)
+            return await self.client.engine.from_messages(self.prompt, Rendering(), sampling)
+        done = await self.client.sample(self.trajectory, self.prompt, Rendering(), sampling)
         self.trajectory = self.trajectory.append(done.step)
         return done.turn.reply
 
@@ -226,27 +225,33 @@ def passage(seed: str, words: int) -> str:
 
 async def converse(
     engine: Engine, way: Way, setup: Setup, conversations: int, turns: int, step: Callable[[], None]
-) -> list[Talk]:
+) -> list[RoutedConversation]:
     """Run conversations, turn by turn; return them."""
-    talks = [Talk(engine, way, f"{way.title.replace(', ', '-')}.{n}", setup) for n in range(conversations)]
+    client = TokenClient(engine)
+    found = [
+        RoutedConversation(client, way, f"{way.title.replace(', ', '-')}.{n}", setup)
+        for n in range(conversations)
+    ]
     places = anyio.CapacityLimiter(AT_ONCE)
 
-    async def take(talk: Talk) -> None:
+    async def take(one: RoutedConversation) -> None:
         async with places:
-            await talk.take()
+            await one.take()
         step()
 
     for _ in range(turns):
         async with anyio.create_task_group() as tasks:
-            for talk in talks:
-                tasks.start_soon(take, talk)
-    return talks
+            for one in found:
+                tasks.start_soon(take, one)
+    return found
 
 
-def result(router: str, way: Way, talks: Sequence[Talk], worker_of: Callable[[Turn], str]) -> Result:
+def result(
+    router: str, way: Way, found: Sequence[RoutedConversation], worker_of: Callable[[Turn], str]
+) -> Result:
     """Return the sums over conversations; their first turns can have nothing cached."""
-    later = [turn for talk in talks for turn in talk.turns[1:]]
-    workers = [[worker_of(turn) for turn in talk.turns] for talk in talks]
+    later = [turn for one in found for turn in one.turns[1:]]
+    workers = [[worker_of(turn) for turn in one.turns] for one in found]
     busy: dict[str, int] = {}
     for name in (name for names in workers for name in names):
         busy[name] = busy.get(name, 0) + 1
@@ -257,7 +262,7 @@ def result(router: str, way: Way, talks: Sequence[Talk], worker_of: Callable[[Tu
         sum(turn.available for turn in later),
         sum(turn.cached for turn in later),
         sum(len(set(names)) == 1 for names in workers),
-        len(talks),
+        len(found),
         tuple(sorted(busy.values(), reverse=True)),
     )
 
@@ -294,15 +299,15 @@ def measure(name: str, conversations: int, turns: int, say: Say, step: Callable[
     """Measure one router, all ways."""
     setup, results = SETUPS[name], list[Result]()
 
-    async def run(engine: Dynamo | SGLang | VLLM, way: Way) -> list[Talk]:
+    async def run(engine: Dynamo | SGLang | VLLM, way: Way) -> list[RoutedConversation]:
         async with engine:
             label = f"{name}: {way.title}"
             return await converse(engine, way, setup, conversations, turns, lambda: step(label))
 
     with TemporaryDirectory() as folder, started(setup, say, Path(folder) / "logs") as (engine, workers):
         for way in WAYS:
-            talks = anyio.run(run, engine(), way)
-            results.append(result(name, way, talks, workers()))
+            found = anyio.run(run, engine(), way)
+            results.append(result(name, way, found, workers()))
     return results
 
 

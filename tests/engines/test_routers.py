@@ -244,6 +244,16 @@ async def test_a_router_that_retries_samples_a_turn_twice_and_one_of_them_is_kep
         assert routed.by_request() == {commit.origin.engine_request: 2}
 
 
+async def test_a_stream_that_has_begun_is_repeated_by_no_router(kind: str, tmp_path: Path, say: Say) -> None:
+    with router(kind, say, tmp_path, "--policy=round_robin", workers=2) as routed:
+        async with engine_of(kind, routed.base_url) as engine:
+            ids = family().ids([{"role": "user", "content": "Hi."}], add_generation_prompt=True)
+            routed.marker.touch()
+            with pytest.raises(UnreachableError) as caught:
+                await engine.from_ids(ids, Sampling(max_tokens=24), watch=ignored)
+        assert routed.by_request() == {str(caught.value.request_id): 1}
+
+
 # Dynamo's KV router.
 
 

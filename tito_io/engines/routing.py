@@ -9,18 +9,25 @@ request names it. Every router reads a header of its own, so the name goes out u
 
 `X-Request-Id` and `X-Dynamo-Request-Id` name one request, so that logs can be joined. Dynamo takes only a
 UUID there. vLLM's router hashes `X-Request-Id` where no session is named.
+
+An answer may name the worker in turn: SMG, which SGLang's router became, by `X-SMG-Routed-Worker-Id`
+(`docs/concepts/routing/sticky-sessions.md`).
 """
 
 from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from hashlib import sha256
 
 from tito_core import InputError
 
 SESSION_HEADERS = ("X-Session-Id", "X-SMG-Routing-Key", "X-Dynamo-Session-Id")
 REQUEST_HEADERS = ("X-Request-Id", "X-Dynamo-Request-Id")
+WORKER_HEADER = "x-smg-routed-worker-id"
+LONGEST_WORKER = 256
+"""How many characters of a worker's name are kept."""
 
 PLAIN = re.compile(r"[A-Za-z0-9._-]{1,128}")
 """Names that every router takes as they are; Dynamo refuses other characters in some of its headers."""
@@ -60,9 +67,29 @@ def routing_headers(conversation: str | None, request_id: str) -> dict[str, str]
     >>> sorted(routing_headers(None, "1b4e28ba"))
     ['X-Dynamo-Request-Id', 'X-Request-Id']
     """
+    headers, name = dict.fromkeys(REQUEST_HEADERS, request_id), routing_name(conversation)
+    return headers if name is None else {**headers, **dict.fromkeys(SESSION_HEADERS, name)}
+
+
+def routing_name(conversation: str | None) -> str | None:
+    """Return a conversation's name as routers get it; None for one without a name.
+
+    Raises:
+        InputError: `conversation` is not a text, or empty.
+
+    >>> routing_name("game-7"), routing_name("game 7")
+    ('game-7', 'fed76aa40951ad258410971729c0faaf')
+    """
     check_conversation(conversation)
-    headers = dict.fromkeys(REQUEST_HEADERS, request_id)
-    if conversation is None:
-        return headers
-    name = conversation if PLAIN.fullmatch(conversation) else digest_name(conversation)
-    return {**headers, **dict.fromkeys(SESSION_HEADERS, name)}
+    if conversation is None or PLAIN.fullmatch(conversation):
+        return conversation
+    return digest_name(conversation)
+
+
+def named_worker(headers: Mapping[str, str]) -> str | None:
+    """Return the worker that the headers of an answer name, in small letters; None where they name none.
+
+    >>> named_worker({"x-smg-routed-worker-id": "http://w2:8000"}), named_worker({})
+    ('http://w2:8000', None)
+    """
+    return headers.get(WORKER_HEADER, "")[:LONGEST_WORKER] or None

@@ -27,8 +27,8 @@ from .protocol import (
 )
 from .replies.chunks import Assembly, choice_text, chunk_logprobs
 from .replies.invariants import FINISHES, Check
-from .routing import new_request_id, routing_headers
-from .wire import Wire
+from .routing import named_worker, new_request_id, routing_headers
+from .wire import Seen, Wire
 
 STREAM_KEYS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 """What makes an OpenAI route stream, with the token counts in its last chunk."""
@@ -141,28 +141,34 @@ class TurnRequest:
 
     async def reply(self, watch: Watch | None) -> Reply:
         """Send the request; return the reply. With `watch`, stream it."""
-        headers = routing_headers(self.conversation, self.request_id)
+        headers, answered = routing_headers(self.conversation, self.request_id), dict[str, str]()
+        seen = answered.update
         try:
-            reply = await (self._whole(headers) if watch is None else self._streamed(headers, watch))
+            reply = await (
+                self._whole(headers, seen) if watch is None else self._streamed(headers, seen, watch)
+            )
         except EngineError as error:
             error.request_id = self.request_id
-            error.partial = error.partial and self._named(error.partial)
+            error.partial = error.partial and self._named(error.partial, answered)
             raise
-        return self._named(reply)
+        return self._named(reply, answered)
 
-    def _named(self, reply: Reply) -> Reply:
-        """Return a reply, and its siblings, with the request's id."""
-        siblings = tuple(attrs.evolve(one, request_id=self.request_id) for one in reply.siblings)
-        return attrs.evolve(reply, request_id=self.request_id, siblings=siblings)
+    def _named(self, reply: Reply, answered: Mapping[str, str]) -> Reply:
+        """Return a reply, and its siblings, with the request's id and the worker."""
+        worker = reply.worker or named_worker(answered)
+        named = [
+            attrs.evolve(one, request_id=self.request_id, worker=worker) for one in (reply, *reply.siblings)
+        ]
+        return attrs.evolve(named[0], siblings=tuple(named[1:]))
 
-    async def _whole(self, headers: Mapping[str, str]) -> Reply:
-        answer = await self.wire.post(self.path, self.body, headers)
+    async def _whole(self, headers: Mapping[str, str], seen: Seen) -> Reply:
+        answer = await self.wire.post(self.path, self.body, headers, seen)
         return self.read(self.check(answer), answer)
 
-    async def _streamed(self, headers: Mapping[str, str], watch: Watch) -> Reply:
+    async def _streamed(self, headers: Mapping[str, str], seen: Seen, watch: Watch) -> Reply:
         stream = self.open_stream()
         try:
-            async with aclosing(self.wire.stream(self.path, self.streamed_body, headers)) as events:
+            async with aclosing(self.wire.stream(self.path, self.streamed_body, headers, seen)) as events:
                 async for event in events:
                     for delta in stream.take(self.check(event), event):
                         if delta.ids or delta.text:

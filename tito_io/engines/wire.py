@@ -5,7 +5,7 @@ No request is repeated: a repeated request samples another turn.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import lru_cache, partial
 from http import HTTPStatus
@@ -37,6 +37,9 @@ IDLE_SECONDS = 2.0
 """How long an unused connection is kept. Servers close theirs after 5 s, and a request sent at that moment is
 lost."""
 
+
+Seen = Callable[[Mapping[str, str]], None]
+"""Gets the headers of an answer, before its body is read."""
 
 FAILURES: Mapping[type[httpx2.RequestError], Diagnosis] = {
     httpx2.ConnectError: Diagnosis(
@@ -105,13 +108,25 @@ class Wire:
         """Return the JSON value at `path`."""
         return _read(self.where("GET", path), await self.exchange("GET", path))
 
-    async def post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """Send a JSON object; return the JSON value that comes back."""
-        content = encoded(body, self.digits)
-        return _read(self.where("POST", path), await self.exchange("POST", path, content, headers))
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        seen: Seen | None = None,
+    ) -> Any:
+        """Send a JSON object; return the JSON value that comes back. `seen` gets the answer's headers."""
+        response = await self.exchange("POST", path, encoded(body, self.digits), headers)
+        if seen is not None:
+            seen(response.headers)
+        return _read(self.where("POST", path), response)
 
     async def stream(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        seen: Seen | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Send a JSON object; yield the JSON objects of the events that come back.
 
@@ -131,6 +146,8 @@ class Wire:
         )
         try:
             response = await self.client.send(request, stream=True)
+            if seen is not None:
+                seen(response.headers)
             try:
                 async with aclosing(_events(where, response)) as events:
                     async for event in events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -172,3 +173,32 @@ async def test_the_worker_that_dynamo_names_is_read_back(watch: Any) -> None:
     assert reply.worker == "12"
     plain = Dynamo("http://mock:1", transport=httpx2.MockTransport(Mock(DynamoTurn())))
     assert (await plain.from_ids([4, 5], Sampling(max_tokens=2), watch=watch)).worker is None
+
+
+@pytest.mark.parametrize("watch", [None, ignored])
+async def test_a_worker_that_an_answers_header_names_is_read_back(watch: Any) -> None:
+    """As SMG's documentation has it: `x-smg-routed-worker-id` is the worker's address."""
+
+    def routed(request: httpx2.Request) -> httpx2.Response:
+        answer = Server()(request)
+        answer.headers["X-SMG-Routed-Worker-Id"] = "http://w2:8000"
+        return answer
+
+    engine, _ = small(routed)
+    reply = await engine.from_ids([1, 2], Sampling(max_tokens=2), watch=watch)
+    assert reply.worker == "http://w2:8000"
+    engine, _ = small()
+    assert (await engine.from_ids([1, 2], Sampling(max_tokens=2), watch=watch)).worker is None
+
+
+async def test_sglangs_rid_begins_with_the_conversations_name() -> None:
+    """SMG strips `_t` and digits at the end, and takes the rest for the conversation, before any header."""
+    mock = sglang_server.Mock({GENERATE: sglang_server.generated()})
+    engine = SGLang("http://mock:30000", transport=httpx2.MockTransport(mock))
+    for _ in range(2):
+        await engine.from_ids([4, 5, 6], Sampling(max_tokens=2, conversation="game 7"))
+    await engine.from_ids([4, 5, 6], Sampling(max_tokens=2))
+    first, second, unnamed = (body["rid"] for body in mock.bodies(GENERATE))
+    assert [re.sub(r"_t[0-9]+$", "", rid) for rid in (first, second)] == [digest_name("game 7")] * 2
+    assert first != second
+    assert str(UUID(unnamed)) == unnamed

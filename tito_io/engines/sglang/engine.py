@@ -61,7 +61,6 @@ from tito_io.engines.replies.output_parser import (
     choose_parser,
     with_messages,
 )
-from tito_io.engines.routing import new_request_id
 from tito_io.engines.served_tokenizer import ServedTokenizer
 
 from . import requests
@@ -383,7 +382,7 @@ class SGLang(HttpEngine):
     ) -> Reply:
         """Return the reply to a request by a route."""
         ignored = question.sampling.seed is not None and (await self.facts()).seeded is False
-        streamed, rid = watch is not None, new_request_id()
+        streamed, rid = watch is not None, requests.request_id(question.sampling.conversation)
         echo = ECHO.get(route, NO_ECHO)[streamed] if question.echo else {}
         whole = requests.WHOLE if route == "chat" else {}
         request = SglangRequest(

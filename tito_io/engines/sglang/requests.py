@@ -6,6 +6,7 @@ The OpenAI routes ignore keys that they do not know, so that they accept a missp
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from tito_io.engines import turn_request
 from tito_io.engines.http_engine import ServedModel, TurnAfterIds
 from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import Rendering, Sampling
+from tito_io.engines.routing import new_request_id, routing_name
 
 Route = Literal["generate", "chat", "completions"]
 ROUTES: tuple[Route, ...] = ("generate", "chat", "completions")
@@ -99,6 +101,19 @@ must never pass for "cannot be rendered".
 def request_name(model: ServedModel) -> str:
     """Return the name by which OpenAI routes know a model; a LoRA adapter's own would mean its parent."""
     return model.name if model.parent is None else f"{model.parent}:{model.name}"
+
+
+def request_id(conversation: str | None) -> str:
+    """Return a new `rid`, which begins with the conversation's name if there is one.
+
+    SMG keeps a conversation on one worker by its `rid`, before any header, less `_t` and digits at its end
+    (`strip_lineage_suffixes` in its `policies/registry.rs`).
+
+    >>> request_id("game-7").startswith("game-7_t")
+    True
+    """
+    name = routing_name(conversation)
+    return new_request_id() if name is None else f"{name}_t{uuid.uuid4().int % 10**18}"
 
 
 def chat(
