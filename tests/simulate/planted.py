@@ -85,8 +85,8 @@ PLANTED = (
     Fault(
         "a turn gets the ids of the turn that was sampled before, maybe for another session",
         "serve/turns.py",
-        "sampled = await client.sample(steps, matched.messages, rendering, args.sampling, watch=watch)",
-        "sampled = await client.sample(steps, matched.messages, rendering, args.sampling, watch=watch)\n"
+        "sampled = await client.sample(steps, matched.messages, rendering, sampling, watch=watch)",
+        "sampled = await client.sample(steps, matched.messages, rendering, sampling, watch=watch)\n"
         "            sampled, _origin.last = getattr(_origin, 'last', sampled), sampled",
         package=GATEWAY,
     ),

@@ -34,7 +34,10 @@ PLAIN = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 def new_request_id() -> str:
-    """Return the id of a new request: a random UUID, the one form that all routers take."""
+    """Return a new id: a random UUID, the one form in which all routers take that of a request.
+
+    It names a conversation as well.
+    """
     return str(uuid.uuid4())
 
 

@@ -29,6 +29,7 @@ from tito_io.dialects.protocol import (
 from tito_io.engines.media import MediaUnsupportedError, PromptMedium
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling, Watch
 from tito_io.engines.replies.hermes import THINK
+from tito_io.engines.routing import new_request_id
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.integrations.arguments import check_on_refusal
 from tito_io.integrations.next_prompts import RefusedError
@@ -140,6 +141,8 @@ class ModelCalls:
     decode: Decode | None = attrs.field(default=None, kw_only=True)
     calls: list[StoredCall] = attrs.field(factory=list, init=False)
     refused: Counter[str] = attrs.field(factory=Counter, init=False)
+    _conversation: str = attrs.field(factory=new_request_id, init=False, repr=False)
+    """The rollout's name, by which routers keep it on one engine."""
     _named: dict[str, StoredCall] = attrs.field(factory=dict, init=False, repr=False)
     _steps: Trajectory = attrs.field(factory=Trajectory, init=False, repr=False)
 
@@ -214,7 +217,12 @@ class ModelCalls:
         self, request: ParsedRequest, client: TokenClient, watch: Watch | None = None
     ) -> CompletedTurn:
         turn = await client.turn(
-            self._steps, request.messages, tools=request.tools, sampling=request.sampling, watch=watch
+            self._steps,
+            request.messages,
+            tools=request.tools,
+            sampling=request.sampling,
+            watch=watch,
+            conversation=self._conversation,
         )
         refusal, answered = turn.turn.refusal, any(one["role"] == "assistant" for one in request.messages)
         # Without an assistant message it is a new conversation, such as that of a sub-agent.

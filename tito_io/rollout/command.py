@@ -24,6 +24,7 @@ from tito_io.client.driver import InThread
 from tito_io.engines.aborted_turns import as_on_abort
 from tito_io.engines.protocol import EngineError, OverlongError, Rendering, Sampling
 from tito_io.engines.registry import EngineOptions, make_engine
+from tito_io.engines.routing import new_request_id
 from tito_io.engines.wire import root_of
 from tito_io.families.family import Family
 from tito_io.llamacpp_server.command import gguf_options, local_engine, taken_settings
@@ -205,7 +206,12 @@ async def _rollout(given: RolloutOptions) -> int:
         conversation = Conversation(
             engine=engine,
             rendering=Rendering(tools=script.tools),
-            sampling=Sampling(max_tokens=given.max_tokens, temperature=given.temperature, seed=given.seed),
+            sampling=Sampling(
+                max_tokens=given.max_tokens,
+                temperature=given.temperature,
+                seed=given.seed,
+                conversation=new_request_id(),
+            ),
             policy=Policy(
                 truncated=Truncated[given.truncated.upper()], odd_stop=OddStop[given.odd_stop.upper()]
             ),

@@ -18,6 +18,7 @@ from tests.io.engines.tensorrt_llm import tensorrt_llm_server
 from tests.io.engines.test_http_engine import Server, Small
 from tito_core import InputError
 from tito_io.client.token_client import TokenClient
+from tito_io.dialects import Chat
 from tito_io.embedded import app, family
 from tito_io.engines.dynamo import Dynamo
 from tito_io.engines.http_engine import HttpEngine
@@ -28,6 +29,7 @@ from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.requests import GENERATE
 from tito_io.engines.tensorrt_llm import TensorRTLLM
 from tito_io.engines.vllm import VLLM
+from tito_io.integrations.model_calls import ModelCalls
 
 pytestmark = pytest.mark.anyio
 
@@ -202,3 +204,16 @@ async def test_sglangs_rid_begins_with_the_conversations_name() -> None:
     assert [re.sub(r"_t[0-9]+$", "", rid) for rid in (first, second)] == [digest_name("game 7")] * 2
     assert first != second
     assert str(UUID(unnamed)) == unnamed
+
+
+async def test_each_rollout_of_model_calls_has_a_name_of_its_own() -> None:
+    heard = Listening(httpx2.ASGITransport(app()))
+    client = TokenClient(VLLM("http://embedded", transport=heard))
+    for _ in range(2):
+        calls, prompt = ModelCalls(client), list[Any](HELLO)
+        for _ in range(2):
+            answer = await calls.answer(Chat(), {"messages": prompt, "max_tokens": 4})
+            prompt += [answer["choices"][0]["message"], {"role": "user", "content": "more"}]
+    found = [names(one) for one in heard.headers]
+    assert found[0] == found[1] != found[2] == found[3]
+    assert None not in found[0]
