@@ -123,7 +123,7 @@ def parse_sampling(args: Mapping[str, Any] | None, names: Collection[str] = ()) 
     Traceback (most recent call last):
     tito_core.errors.InputError: sampling: 'maxtokens' is unknown; did you mean 'max_tokens'?
     """
-    given = _merged(args or {})
+    given = _merged(as_arguments(args))
     _check_names(given, NAMES | set(names))
     _drop_defaults(given)
     sampling = Sampling(
@@ -140,6 +140,20 @@ def parse_sampling(args: Mapping[str, Any] | None, names: Collection[str] = ()) 
     if effort is not None:
         template_args.setdefault("reasoning_effort", effort)
     return SamplingArgs(attrs.evolve(sampling, extra=given), template_args)
+
+
+def as_arguments(args: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return sampling arguments by name, none for None; raises `InputError` for what is not a mapping.
+
+    >>> as_arguments([8])
+    Traceback (most recent call last):
+    tito_core.errors.InputError: sampling is [8]: give arguments by name, such as {"max_tokens": 64}
+    """
+    if args is None:
+        return {}
+    if not isinstance(args, Mapping):
+        raise InputError(f'sampling is {args!r:.60}: give arguments by name, such as {{"max_tokens": 64}}')
+    return args
 
 
 def _merged(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from tito_core import InputError, Message, Policy, Reason, Step, Trajectory
+from tito_core.checks import require
 from tito_core.media.ranges import Placeholders
 from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.protocol import Engine, Rendering, Sampling, Watch
@@ -24,10 +25,38 @@ from .certificates import BriefRender, Certificates, CertifyingRender, KnownRend
 from .conversation import ClientTurn, Conversation, Route, check_branches, group_of, reply_message
 from .driver import AsyncTokenizeFn
 from .media import KnownMedia, PlaceholderRender, as_placeholders, renders_placeholders
-from .sampling import parse_sampling
+from .sampling import as_arguments, parse_sampling
 
 Renderer = Callable[[Rendering], AsyncTokenizeFn]
 """Returns the function that renders messages with given tools and template arguments."""
+
+
+def as_tools(tools: object) -> tuple[Mapping[str, Any], ...]:
+    """Return tools as a tuple, which is empty for None; raises `InputError` for what is not a list of tools.
+
+    >>> as_tools(["look"])
+    Traceback (most recent call last):
+    tito_core.errors.InputError: tools[0] is 'look': give an object with the key 'function'
+    """
+    if tools is None:
+        return ()
+    if not isinstance(tools, Sequence) or isinstance(tools, str | bytes):
+        raise InputError(f"tools is {tools!r:.60}: give a list of tools, or None")
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, Mapping):
+            raise InputError(f"tools[{index}] is {tool!r:.60}: give an object with the key 'function'")
+    return tuple(tools)
+
+
+def check_policy(_: object, __: object, value: Any) -> None:
+    """Raise `InputError` for anything but a policy, before a turn is sampled."""
+    require(value, Policy, "policy", "a Policy, such as Policy(odd_stop=OddStop.KEEP)")
+
+
+def check_engine(_: object, __: object, value: Any) -> None:
+    """Raise `InputError` for an address, a class or None in the place of an engine."""
+    if value is None or isinstance(value, str | type):
+        raise InputError(f"engine is {value!r:.60}: give an engine, such as VLLM('http://127.0.0.1:8000')")
 
 
 @attrs.frozen
@@ -123,8 +152,8 @@ class TokenClient:
     (<Route.TITO: 'tokens in, tokens out'>, True)
     """
 
-    engine: Engine
-    policy: Policy = attrs.field(factory=Policy)
+    engine: Engine = attrs.field(validator=check_engine)
+    policy: Policy = attrs.field(factory=Policy, validator=check_policy)
     renderer: Renderer | None = None
     media: Placeholders | None = attrs.field(default=None, converter=as_placeholders, kw_only=True)
     counts: Counts = attrs.field(factory=Counts)
@@ -168,8 +197,9 @@ class TokenClient:
             EngineError: `EmptyReplyError`, `InvalidReplyError`, `AuthenticationError`, `RequestError`,
                 `ServerError`, `TimedOutError` or `UnreachableError`, as the engine's adapter raises them.
         """
-        args = parse_sampling(sampling, self.sampling_names).among(tools or ())
-        rendering = Rendering(tools=tuple(tools or ()), template_args=args.template_args)
+        offered = as_tools(tools)
+        args = parse_sampling(sampling, self.sampling_names).among(offered)
+        rendering = Rendering(tools=offered, template_args=args.template_args)
         named = attrs.evolve(args.sampling, conversation=conversation)
         return await self.sample(steps, prompt, rendering, named, watch=watch)
 
@@ -199,7 +229,8 @@ class TokenClient:
             conversation: The conversation's name, as for `turn`.
 
         Raises:
-            InputError: `sampling` has an `n` of its own, or another argument is wrong.
+            InputError: `n` is not a whole number of at least 1, `sampling` has an `n` of its own, or another
+                argument is wrong.
             UnsupportedError: The engine keeps ids itself: its conversations have no branches.
             EngineError: As `turn` raises it.
 
@@ -209,12 +240,15 @@ class TokenClient:
         >>> len(group.steps), len({tuple(step.prompt_ids) for step in group.steps})
         (3, 1)
         """
-        if "n" in (sampling or {}):
+        given = as_arguments(sampling)
+        if "n" in given:
             raise InputError("sampling: n is the argument `n` of `turns`; leave it out")
+        if type(n) is not int or n < 1:
+            raise InputError(f"n is {n!r:.60}: give the number of turns to sample, at least 1")
         check_branches(self.engine)
-        given = {**(sampling or {}), "n": n}
+        each = {**given, "n": n}
         return await self.turn(
-            steps, prompt, tools=tools, sampling=given, watch=watch, conversation=conversation
+            steps, prompt, tools=tools, sampling=each, watch=watch, conversation=conversation
         )
 
     async def sample(

@@ -626,3 +626,34 @@ async def test_a_turn_after_ids_is_looked_at_too() -> None:
         )
     assert caught.value.partial is not None
     assert tuple(caught.value.partial.prompt_ids)[: len(first.step.ids)] == tuple(first.step.ids.tolist())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"policy": "keep"}, "policy is 'keep': give a Policy, such as"),
+        ({"engine": "http://127.0.0.1:8000"}, "engine is 'http://127.0.0.1:8000': give an engine, such as"),
+        ({"engine": None}, "engine is None: give an engine"),
+        ({"engine": VLLM}, "engine is <class .*: give an engine"),
+    ],
+)
+def test_a_wrong_argument_of_a_client_is_named_before_a_turn(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        TokenClient(**{"engine": embedded(), **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sampling": [1]}, r"sampling is \[1\]: give arguments by name"),
+        ({"sampling": "n"}, "sampling is 'n': give arguments by name"),
+        ({"tools": {"look": {}}}, "tools is {'look': {}}: give a list of tools"),
+        ({"tools": ["look"]}, r"tools\[0\] is 'look': give an object"),
+        ({"n": 0}, "^n is 0: give the number of turns to sample, at least 1"),
+        ({"n": "4"}, "^n is '4': give the number"),
+        ({"n": True}, "^n is True: give the number"),
+    ],
+)
+async def test_a_wrong_argument_of_turns_is_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        await TokenClient(embedded()).turns([], HELLO, **{"n": 2, **given})
