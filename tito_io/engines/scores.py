@@ -69,10 +69,12 @@ async def score(engine: Engine, ids: Sequence[int], start: int) -> tuple[float |
         start: The first position to score; at least 1, as nothing precedes the first id.
 
     Raises:
-        InputError: `start` is no position of `ids` after the first.
+        InputError: `ids` is empty, or `start` is no position of `ids` after the first.
         UnsupportedError: The engine, or its adapter, scores no ids. Nothing was sent.
         OverlongError: The ids leave no room in the context, of which a pass needs one more.
     """
+    if not len(ids):
+        raise InputError("ids is empty: give a prompt and what followed it")
     if type(start) is not int or not 1 <= start <= len(ids):
         raise InputError(f"start is {start!r:.60}: give a position from 1 to {len(ids)}")
     scored: Any = getattr(engine, "score", None)

@@ -151,6 +151,11 @@ async def test_sglang_names_the_last_id_of_the_vocabulary_zero() -> None:
     assert (await score(engine, IDS, 3))[-1] == -8.447235107421875
 
 
+async def test_no_ids_have_no_scores() -> None:
+    with pytest.raises(InputError, match="ids is empty: give a prompt"):
+        await score(vllm(VLLM_ANSWER, []), [], 1)
+
+
 async def test_a_start_must_have_an_id_before_it() -> None:
     for start in (0, 7, True):
         with pytest.raises(InputError, match="give a position from 1 to 6"):
