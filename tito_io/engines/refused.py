@@ -75,9 +75,8 @@ async def check_served(wire: Wire, owners: Iterable[str | None]) -> None:
         return
     found = await _asked(wire)
     if found is not None:
-        raise UnsupportedError(
-            f"{wire.where('GET', '/')}: this is {found.why}. Nothing was sampled", parameter="base_url"
-        )
+        said = f"this is {found.name}, which {found.lacks}: {INSTEAD}"
+        raise UnsupportedError(f"{wire.where('GET', '/')}: {said}. Nothing was sampled", parameter="base_url")
 
 
 async def _asked(wire: Wire) -> RefusedServer | None:

@@ -63,7 +63,7 @@ async def test_an_address_that_answers_as_one_is_refused(
 ) -> None:
     made, asked = engine(kind, root, card(owner))
     with pytest.raises(
-        UnsupportedError, match=f"GET http://mock:11434/: this is {name} .*{INSTEAD}"
+        UnsupportedError, match=f"GET http://mock:11434/: this is {name}, which .*{INSTEAD}"
     ) as caught:
         await made.from_ids(PROMPT, Sampling(max_tokens=4))
     assert caught.value.parameter == "base_url"
