@@ -181,7 +181,7 @@ def fault(where: str, answer: EngineAnswer) -> EngineError:
     return diagnosis.kind(
         f"{where} answered {status}{complaint.quoted}: {diagnosis.advice}",
         answer,
-        hint="its own words are in `reason`",
+        hint="its own words are in the error's `reason`",
         where=where,
         parameter=diagnosis.parameter,
     )

@@ -128,7 +128,7 @@ async def test_the_engines_own_words_are_an_attribute_and_in_no_text() -> None:
     words = "At most 1 image(s) may be provided in one prompt, after 'a secret'."
     body = {"object": "error", "message": words, "type": "BadRequestError", "param": None, "code": 400}
     engine, _ = mocked({COMPLETIONS: httpx2.Response(400, json=body)})
-    with pytest.raises(RequestError, match="its own words are in `reason`") as caught:
+    with pytest.raises(RequestError, match="its own words are in the error's `reason`") as caught:
         await engine.from_ids(PROMPT, Sampling())
     assert caught.value.reason == words
     assert "secret" not in f"{caught.value} {caught.value!r}"

@@ -68,7 +68,7 @@ def refusal(where: str, response: httpx2.Response) -> EngineError:
     return kind(
         f"{where} answered {answer.status}: {ADVICE[kind]}",
         answer,
-        hint="its own words are in `reason`",
+        hint="its own words are in the error's `reason`",
         where=where,
     )
 
