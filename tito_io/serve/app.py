@@ -285,7 +285,7 @@ def _max_length(request: Request, body: Mapping[str, Any]) -> int | None:
     """Return the longest row that a client wants, in ids; a GET gives it in its query."""
     name = "max_seq_len"
     query = request.query_params.get(name, "")
-    value = int(query) if query.isdecimal() else body.get(name) or query or None
+    value = int(query) if query.isdecimal() else query or body.get(name)
     if value is None or (type(value) is int and value > 0):
         return value
     raise bad_request(f"{name} is {value!r:.40}: give a whole number of ids, or null", name)

@@ -91,3 +91,5 @@ async def test_a_length_is_kept_to_in_either_manner() -> None:
         assert asked.json()["empty_reason"] == posted.json()["empty_reason"] == "all_truncated"
         for wrong in ("0", "-3", "many"):
             assert (await http.get(f"{path}?max_seq_len={wrong}")).status_code == 400
+        for value in (0, -3, "many"):
+            assert (await http.post(path, json={"max_seq_len": value})).status_code == 400
