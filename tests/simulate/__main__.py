@@ -22,9 +22,15 @@ EVERY = 100
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seed", type=int, help="Replay one seed and print its timeline.")
-@click.option("--seeds", type=int, help="Run so many seeds and print a summary.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Run this many seeds and print a summary.")
 @click.option("--first", type=int, default=0, show_default=True, help="The first of the seeds.")
-@click.option("--workers", type=int, default=os.cpu_count(), show_default=True, help="How many processes.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=os.cpu_count(),
+    show_default=True,
+    help="How many processes.",
+)
 @click.option("--planted", is_flag=True, help="Print the first seed that finds each planted fault.")
 @interruptible
 def main(*, seed: int | None, seeds: int | None, first: int, workers: int, planted: bool) -> None:

@@ -51,7 +51,7 @@ def rounds(seed: int, workers: int) -> Iterator[list[tuple[int, int, int]]]:
 
 def show(console: Console, counts: Counts) -> None:
     """Print how often each verdict was reached."""
-    table = Table("room", "verdict", "reason", "cases", title="verdicts")
+    table = Table("compared", "verdict", "reason", "cases", title="verdicts")
     for (room, kind, what), cases in sorted(counts.items(), key=lambda item: (item[0][0], -item[1])):
         table.add_row(room, kind, what, f"{cases:,}")
     console.print(table)
@@ -71,13 +71,21 @@ def replayed(console: Console, seed: int, number: int) -> bool:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--cases", default=100_000, show_default=True, help="Stop after this many questions were compared."
+    "--cases",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Stop after the round of conversations in which this many cases are reached.",
 )
 @click.option(
-    "--seed", default=1, show_default=True, help="Begin of the random sequence; each seed gives other cases."
+    "--seed", default=1, show_default=True, help="Seed of the random draws; each seed gives other cases."
 )
 @click.option(
-    "--workers", default=os.cpu_count() or 1, show_default=True, help="Processes that compare side by side."
+    "--workers",
+    type=click.IntRange(min=1),
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Processes that compare at the same time.",
 )
 @click.option(
     "--replay", type=int, help="Compare only this conversation of the seed, and print it if it disagrees."
