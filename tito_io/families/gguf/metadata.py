@@ -38,14 +38,23 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
         raise FolderError(f"{file}: is not a file; give a GGUF file on this machine, nothing is downloaded")
     try:
         with file.open("rb") as opened:
-            if opened.read(len(MAGIC)) != MAGIC:
-                raise FolderError(f"{file}: is not a GGUF file: it does not begin with {MAGIC.decode()}")
+            _check_magic(file, opened.read(len(MAGIC)))
             with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 return _Reader(mapped, len(MAGIC)).metadata()
     except OSError as error:
         raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
-    except (struct.error, ValueError, KeyError, OverflowError, RecursionError) as error:
+    except FolderError:
+        raise
+    except struct.error as error:
+        raise FolderError(f"{file}: is damaged: it ends within its metadata; copy the file anew") from error
+    except (ValueError, KeyError, OverflowError, RecursionError) as error:
         raise FolderError(f"{file}: its metadata are damaged: {error}; copy the file anew") from error
+
+
+def _check_magic(file: Path, begin: bytes) -> None:
+    if begin != MAGIC:
+        name = MAGIC.decode()
+        raise FolderError(f"{file}: is not a GGUF file: it does not begin with {name}; give another file")
 
 
 @define

@@ -66,6 +66,8 @@ def test_what_is_no_gguf_file_is_refused_by_name(tmp_path: Path, content: bytes,
     with pytest.raises(FolderError, match=said) as refused:
         read_metadata(file)
     assert str(refused.value).startswith(f"{file}: ")
+    assert str(refused.value).count(str(file)) == 1
+    assert "unpack" not in str(refused.value)
 
 
 def test_a_cut_file_is_refused(tmp_path: Path) -> None:
