@@ -14,7 +14,7 @@ from tito_core import Message
 from tito_core.message import is_multimodal
 from tito_io.families.family import Family
 
-from .family_render import family_ids
+from .family_render import check_family, family_ids
 from .http_engine import Connection, HttpEngine, ServedModel, sole_model
 from .media import unsupported
 from .protocol import Rendering, Reply, Sampling, Watch
@@ -51,7 +51,7 @@ class FamilyEngine(HttpEngine):
         title: The server's name, for messages.
 
     Raises:
-        InputError: `base_url` or `output_format` is invalid.
+        InputError: `base_url`, `family` or `output_format` is invalid.
     """
 
     title: ClassVar[str]
@@ -65,6 +65,7 @@ class FamilyEngine(HttpEngine):
         **connection: Unpack[Connection],
     ) -> None:
         check_format(output_format)
+        check_family(family)
         super().__init__(base_url, **connection)
         self.family = family
         self._output_format = output_format

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from tito_core import Message, TokenizeFn
+from tito_core import InputError, Message, TokenizeFn
 
 from .protocol import Rendering
 
 if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
     from tito_io.families.family import Family
     from tito_io.families.tokenizer_family import TokenizerFamily
+
+
+def check_family(family: object) -> None:
+    """Raise `InputError` for a folder's name in the place of a family.
+
+    >>> check_family("MODEL_FOLDER")
+    Traceback (most recent call last):
+    tito_core.errors.InputError: family is 'MODEL_FOLDER': give a family, such as Family.load('MODEL_FOLDER')
+    """
+    if isinstance(family, str | PathLike):
+        name = str(family)
+        raise InputError(f"family is {name!r:.60}: give a family, such as Family.load({name!r:.60})")
 
 
 async def family_ids(

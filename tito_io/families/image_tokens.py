@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from os import PathLike
 from typing import Any
+
+from tito_core import InputError
 
 from .family import Family
 from .folder import settings
@@ -26,8 +29,11 @@ def image_placeholder(family: Family, **template_args: Any) -> dict[str, list[in
         template_args: Arguments of the template.
 
     Raises:
+        InputError: `family` is a path.
         FolderError: A file is malformed.
     """
+    if isinstance(family, str | PathLike):
+        raise InputError(f"family is {str(family)!r:.60}: give Family.load({str(family)!r:.60})")
     run = written_placeholder(family.tokenize_fn(**template_args), placeholder_candidates(family))
     return {} if run is None else {"image": list(run)}
 

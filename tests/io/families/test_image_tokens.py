@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.io.families.family_folder import CONFIG, load, tiny_folder, tiny_tokenizer
+from tito_core import InputError
 from tito_io.families import image_placeholder
 from tito_io.families.folder import FolderError
 
@@ -69,3 +70,8 @@ def test_a_template_that_rejects_images_has_none(tmp_path: Path) -> None:
 def test_a_malformed_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=r"config\.json: must hold an object"):
         found(tmp_path, "<image>", config=[5])
+
+
+def test_a_folders_name_in_place_of_its_family_is_named() -> None:
+    with pytest.raises(InputError, match=r"family is 'MODEL': give Family.load\('MODEL'\)"):
+        image_placeholder("MODEL")  # type: ignore[arg-type]

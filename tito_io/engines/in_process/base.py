@@ -16,7 +16,7 @@ import anyio
 from tito_core import InputError, Message, TitoError
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
-from tito_io.engines.family_render import family_ids
+from tito_io.engines.family_render import check_family, family_ids
 from tito_io.engines.grammar import (
     Format,
     GrammarMaker,
@@ -89,6 +89,7 @@ class InProcessEngine:
         self, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
     ) -> None:
         check_format(output_format)
+        check_family(family)
         self.family = family
         self._output_format = output_format
         self._chosen: OutputParser | None = None
