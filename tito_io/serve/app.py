@@ -29,7 +29,7 @@ from .payload import SamplesPayload
 from .records import session_metadata, session_records
 from .refusals import RequestRefused, bad_request, error_body, error_reply, no_route, no_websocket, not_found
 from .session import SessionHead
-from .sglang_fields import DEFAULTS
+from .sglang_fields import session_defaults
 from .turn_handler import JSON, TurnResponse
 from .view import page
 
@@ -207,10 +207,9 @@ async def _open(gateway: Gateway, request: Request) -> Response:
     """Open a session."""
     gateway.keys.admit(request)
     body = await gateway.json(request)
-    defaults = {name: body[name] for name in DEFAULTS if body.get(name) is not None}
     head = SessionHead(
         created=gateway.clock(),
-        defaults=defaults if gateway.options.later_wire else {},
+        defaults=session_defaults(body) if gateway.options.later_wire else {},
         evaluation=bool(body.get("evaluation")),
         owner=gateway.keys.owner(request, await gateway.sessions.secret()),
     )

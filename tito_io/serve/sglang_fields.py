@@ -5,6 +5,7 @@ Their names are removed before a dialect reads the body; what they ask for is ad
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -78,6 +79,15 @@ def _with_defaults(body: dict[str, Any], head: SessionHead) -> dict[str, Any]:
                 "temperature",
             )
     return body
+
+
+def session_defaults(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of a session's chats; raises `RequestRefused` for one that is not a number."""
+    defaults = {name: body[name] for name in DEFAULTS if body.get(name) is not None}
+    for name, value in defaults.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise bad_request(f"{name} is {value!r:.40}: give a number", name)
+    return defaults
 
 
 def meta_info(name: str, reply: Reply) -> dict[str, Any]:

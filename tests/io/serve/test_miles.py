@@ -126,6 +126,15 @@ async def test_a_session_s_sampling_holds_for_requests_without(later: bool) -> N
     assert found == ([0.5, 0.7] if later else [None, 0.7])
 
 
+@pytest.mark.parametrize("value", ["hot", True, [0.5]])
+async def test_a_default_that_is_not_a_number_opens_no_session(value: object) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post("/sessions", json={"temperature": value})
+    assert answer.status_code == 400
+    assert "temperature is" in answer.text
+    assert "give a number" in answer.text
+
+
 async def test_what_was_used_since_its_samples_were_taken_is_not_deleted() -> None:
     gateway = scripted_gateway(Scripted())
     async with routed(gateway) as router, client(gateway) as stray:
