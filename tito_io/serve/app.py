@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -38,6 +38,7 @@ BY_ID = "/sessions/{session}"
 BY_KEY = "/session"
 """The session that a header or an API key names. A key does not belong in a path, which logs keep."""
 BINARY = "application/octet-stream"
+FORWARDED = BY_ID + "/{path:path}"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SAFE = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -74,18 +75,19 @@ def app(gateway: Gateway) -> Starlette:
 
     async def unrouted(request: Request, _: Exception) -> Response:
         """Answer a request for an unknown path, or for one that takes other methods."""
-        if request.headers.get("upgrade", "").lower() == "websocket":
-            return _error(gateway, no_websocket(), _dialect(gateway, request))
-        near = (one for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE)
-        allowed = ", ".join(sorted({method for one in near for method in one.methods}))
-        error = no_route(request.method, request.url.path, allowed)
-        answer = _error(gateway, error, _dialect(gateway, request))
-        if allowed:
-            answer.headers["allow"] = allowed
-        return answer
+        return _error(gateway, _no_such(request, request.app.routes), _dialect(gateway, request))
 
     handlers: Any = {HTTPException: unrouted}
     return Starlette(routes=_routes(gateway), lifespan=lifespan, exception_handlers=handlers)
+
+
+def _no_such(request: Request, routes: Iterable[Route]) -> RequestRefused:
+    """Return the error for a request that none of the routes takes: a websocket, a method, or a path."""
+    if request.headers.get("upgrade", "").lower() == "websocket":
+        return no_websocket()
+    near = (one for one in routes if one.matches(request.scope)[0] is not Match.NONE)
+    allowed = ", ".join(sorted({method for one in near for method in one.methods or ()}))
+    return no_route(request.method, request.url.path, allowed)
 
 
 def _routes(gateway: Gateway) -> list[Route]:
@@ -118,7 +120,7 @@ def _routes(gateway: Gateway) -> list[Route]:
             model = f"{at}/{version}/models/{{model:path}}"
             of_clients += [("POST", f"{model}:{method}", answer) for method, answer in GOOGLE.items()]
         of_clients += [("POST", at + path, partial(_turn, dialect=one)) for path, one in turns.items()]
-    of_clients += [(method, BY_ID + "/{path:path}", _forward) for method in METHODS]
+    of_clients += [(method, FORWARDED, _forward) for method in METHODS]
     return [*(_route(gateway, *one, own=True) for one in own), *(_route(gateway, *one) for one in of_clients)]
 
 
@@ -353,8 +355,9 @@ async def _forward(gateway: Gateway, request: Request) -> Response:
     """Forward a request to the engine; it leaves no record."""
     async with gateway.sessions.using(await gateway.session_name(request)):
         pass
-    if gateway.backend is None:
-        raise no_route(request.method, request.url.path)
+    refused = _no_such(request, [one for one in request.app.routes if one.path != FORWARDED])
+    if gateway.backend is None or refused.status != HTTPStatus.NOT_FOUND:
+        raise refused
     body = await gateway.body(request)
     answer = await gateway.backend.forward(request.method, request.path_params["path"], body)
     kind = answer.headers.get("content-type", JSON)

@@ -111,7 +111,8 @@ def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
     """Return the error for an unknown path, or for a path that takes the `allowed` methods only."""
     if allowed:
         text = f"{method} {path:.200}: this route takes {allowed}"
-        return RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowedError", text)
+        headers = {"allow": allowed}
+        return RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowedError", text, headers=headers)
     text = (
         f"{method} {path:.200}: there is no such route; the base URL is http://HOST:PORT/sessions/ID/v1 for "
         "OpenAI's clients, and the same without /v1 for Anthropic's and Google's"

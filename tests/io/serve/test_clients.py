@@ -386,6 +386,8 @@ async def test_a_session_that_is_not_there_is_told_to_openai_s_client() -> None:
         ("GET", "/v1/chat/completions", "POST"),
         ("DELETE", "/v1/models", "GET, HEAD"),
         ("PUT", "/sessions/{}", "DELETE, GET, HEAD"),
+        ("GET", "/sessions/{}/v1/chat/completions", "POST"),
+        ("DELETE", "/sessions/{}/samples", "GET, HEAD, POST"),
     ],
 )
 async def test_a_wrong_method_is_told_with_the_right_ones(method: str, path: str, allowed: str) -> None:

@@ -179,13 +179,18 @@ async def test_a_model_is_found_by_its_name() -> None:
         assert (await http.get("/v1/models/scripted")).json()["max_model_len"] == 99
 
 
-def test_an_upgrade_to_a_websocket_is_answered_so_that_codex_uses_http(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_session", [False, True])
+def test_an_upgrade_to_a_websocket_is_answered_so_that_codex_uses_http(
+    tmp_path: Path, in_session: bool
+) -> None:
     """Codex goes on with POST at once after 426; after other answers it repeats the upgrade several times."""
-    upgrade = (
-        "GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-        "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
     with started("--store", "memory", complaints=tmp_path / "log") as process:
+        name = httpx2.post(f"{process.url}/sessions").json()["session_id"]
+        upgrade = (
+            f"GET {f'/sessions/{name}' if in_session else ''}/v1/responses HTTP/1.1\r\nhost: localhost\r\n"
+            "connection: Upgrade\r\nupgrade: websocket\r\n"
+            "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
         port = int(process.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=60) as wire:
             wire.sendall(upgrade.encode())
