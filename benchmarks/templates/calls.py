@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
@@ -104,6 +105,7 @@ def _is_read(family: Family, found: LearnedCalls, content: str, arguments: Seque
 
 def main() -> int:
     """Print how many templates' calls are read back."""
+    argparse.ArgumentParser(prog="python -m benchmarks.templates.calls", description=__doc__).parse_args()
     entries, counts = bundled(), Counter[str]()
     for place, entry in enumerate(entries, 1):
         counts[judged(entry)] += 1

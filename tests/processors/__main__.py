@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,4 +62,10 @@ def _print(table: Table, found: list[Verdict], odd: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = ArgumentParser(prog="python -m tests.processors", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"default: all of {', '.join(KINDS)}")
+    chosen = parser.parse_args().kinds
+    unknown = [name for name in chosen if name not in KINDS]
+    if unknown:
+        parser.error(f"KIND is {unknown[0]!r}: give some of {', '.join(KINDS)}")
+    sys.exit(main(chosen))
