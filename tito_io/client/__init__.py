@@ -1,6 +1,13 @@
 """Clients that sample multi-turn conversations: prompts go as ids where that is proven, else as messages."""
 
-from .bridge import AsyncBridge
+from tito_io.extras import missing
+
+try:
+    from .bridge import AsyncBridge
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith("tito"):
+        raise
+    raise ModuleNotFoundError(missing(error.name), name=error.name) from error
 from .conversation import ClientTurn, Conversation, Route
 from .driver import AsyncTokenizeFn, InThread, answer
 from .token_client import CompletedTurn, Counts, TokenClient

@@ -1,6 +1,13 @@
 """Model folders and tokenizers: render messages with a chat template and tokenize the text."""
 
-from .family import Bound, Family
+from tito_io.extras import missing
+
+try:
+    from .family import Bound, Family
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith("tito"):
+        raise
+    raise ModuleNotFoundError(missing(error.name), name=error.name) from error
 from .folder import FolderError
 from .image_tokens import image_placeholder
 from .images import ExpandedPrompt, WithImages
