@@ -1,0 +1,71 @@
+"""Draw mutants and see which survive the tests:  python -m tests.mutants kernel --sample 100 --seed 0.
+
+It needs the dependency group `mutation`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import click
+from rich.console import Console
+
+from benchmarks.command import interruptible
+from tests.faults.children import Children
+from tests.faults.fault import ROOT
+from tests.mutants.mutant import Mutant, drawn
+from tests.mutants.room import ROOMS, reached
+from tests.mutants.score import equivalent, wilson
+from tests.mutants.trial import judged, rounds_of
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("room", type=click.Choice(sorted(ROOMS)))
+@click.option("--sample", type=click.IntRange(min=1), default=100, help="How many mutants; default 100.")
+@click.option("--seed", type=int, default=0, help="Which mutants are drawn; default 0.")
+@click.option("--only", default="", help="Try only drawn mutants whose file and change hold this text.")
+@interruptible
+def main(*, room: str, sample: int, seed: int, only: str) -> None:
+    """Draw a sample of mutants in ROOM, and print those that survive, and the score.
+
+    Lines are drawn, none twice, and one mutant of each. A mutant is killed if a test that reaches the line
+    fails, cannot be loaded, or hangs: slow tests alone kill nothing. Judged equivalents do not count.
+    """
+    console, known = Console(highlight=False, soft_wrap=True), equivalent()
+    chosen = drawn(ROOT, ROOMS[room].files(ROOT), sample, Random(seed))  # noqa: S311  # no secrets
+    chosen = [mutant for mutant in chosen if only in f"{mutant.file} {mutant.change}"]
+    counted = [mutant for mutant in chosen if (mutant.file, mutant.change) not in known]
+    killed = tried(room, counted, console)
+    low, high = wilson(killed, len(counted))
+    console.print(
+        f"{room}, seed {seed}: {killed} of {len(counted)} mutants killed, {killed / len(counted):.1%} "
+        f"(95 % interval {low:.1%} to {high:.1%}); {len(chosen) - len(counted)} more are equivalent"
+    )
+
+
+def tried(room: str, mutants: list[Mutant], console: Console) -> int:
+    """Try mutants in a copy of the project, print each result, and return how many are killed."""
+    killed = 0
+    with TemporaryDirectory(prefix="tito-mutants-") as place, Children() as children:
+        home, folder = Path(place, "project"), Path(place)
+        shutil.copytree(ROOT, home, ignore=shutil.ignore_patterns(".git", ".venv*", ".*_cache"))
+        console.print("measuring which tests reach which lines, where that is not known yet", style="dim")
+        tests = reached(room, home, folder, children)
+        for number, mutant in enumerate(mutants, 1):
+            verdict = judged(mutant, rounds_of(mutant, tests), home, folder, children)
+            killed += verdict.killed
+            word = "killed  " if verdict.killed else "SURVIVED"
+            console.print(
+                f"{number:3}/{len(mutants)} {word} {mutant.file}:{mutant.lines.start} {verdict.why}",
+                markup=False,
+            )
+            if not verdict.killed:
+                console.print(mutant.diff, markup=False)
+    return killed
+
+
+if __name__ == "__main__":
+    main()

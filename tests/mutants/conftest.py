@@ -1,0 +1,5 @@
+"""What makes mutants is in the dependency group `mutation` alone."""
+
+from importlib.util import find_spec
+
+collect_ignore = [] if find_spec("mutmut") else ["__main__.py", "mutant.py", "test_mutant.py", "trial.py"]

@@ -1,0 +1,73 @@
+"""Whether tests notice a mutant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from tests.faults.children import Children
+from tests.faults.fault import Fault
+from tests.mutants.mutant import Mutant
+from tests.mutants.room import ReachedLines, run_tests
+
+NO_TESTS = 5
+"""pytest's exit status where nothing was collected."""
+
+
+@attrs.frozen
+class Verdict:
+    """What became of a mutant.
+
+    Attributes:
+        killed: Whether a test failed, hung, or could not be loaded.
+        why: The test, and what it did.
+    """
+
+    killed: bool
+    why: str
+
+
+def rounds_of(mutant: Mutant, tests: Mapping[str, ReachedLines]) -> list[dict[str, float]]:
+    """Return the tests that reach a mutant's line, with their seconds: the file's own, then all others.
+
+    What runs on import belongs to no test, and what runs in other processes is not seen: for such lines it is
+    every test that reaches the file.
+    """
+    line = {name for name, one in tests.items() if mutant.is_reached(one.lines)}
+    files = {name: name.partition("::")[0] for name in tests}
+    own_file = f"/test_{Path(mutant.file).name}"
+    own = {name for name, file in files.items() if file == mutant.file or file.endswith(own_file)}
+    chosen = line or own | {name for name, one in tests.items() if mutant.file in one.lines}
+    rounds = [chosen & own, chosen - own]
+    return [{name: tests[name].seconds for name in names} for names in rounds if names]
+
+
+def judged(
+    mutant: Mutant, rounds: list[dict[str, float]], home: Path, folder: Path, children: Children
+) -> Verdict:
+    """Plant a mutant in a copy of the project, run rounds of tests until one fails, and take it out again."""
+    planted = Fault("a mutant", mutant.file, mutant.right, mutant.wrong, package="")
+    planted.plant(home)
+    try:
+        for chosen in rounds:
+            (folder / "chosen.json").write_text(json.dumps(chosen))
+            files = sorted({name.partition("::")[0] for name in chosen})
+            status, log = run_tests(home, folder, files, children, "faults", "-x")
+            if status not in (0, NO_TESTS):
+                return _killed(log)
+    finally:
+        attrs.evolve(planted, right=mutant.wrong, wrong=mutant.right).plant(home)
+        (folder / "chosen.json").unlink(missing_ok=True)
+    return Verdict(killed=False, why=f"{sum(map(len, rounds))} tests pass")
+
+
+def _killed(log: list[list[str]]) -> Verdict:
+    failed = [test for outcome, _, test in log if outcome == "failed"]
+    if failed:
+        return Verdict(killed=True, why=failed[0])
+    if log and log[-1][0] == "began":
+        return Verdict(killed=True, why=f"{log[-1][2]} hangs")
+    return Verdict(killed=True, why="the tests cannot be loaded")
