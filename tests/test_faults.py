@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import forests, llamacpp, seams, stitching
+from tests.faults import forests, llamacpp, seams, serving, stitching
 from tests.faults.fault import ROOT, Fault
 
-FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS)
+FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS, *serving.FAULTS)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)

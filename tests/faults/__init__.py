@@ -1,1 +1,1 @@
-"""Faults to plant in the kernel, one at a time, to check that its tests fail."""
+"""Faults to plant in the project, one at a time, to check that its tests fail."""

@@ -36,6 +36,8 @@ class Fault:
     """The tests that are to notice."""
     package: str = "tito_core"
     """The package that `file` is in."""
+    plugins: tuple[str, ...] = ()
+    """The plugins of pytest that the tests need."""
 
     def plant(self, home: Path) -> None:
         """Write the wrong text into a copy of the project.
@@ -64,8 +66,9 @@ class Fault:
                 shutil.copytree(ROOT / name, home / name)  # with what is compiled: it is known by its time
             shutil.copy(ROOT / "pyproject.toml", home)
             self.plant(home)
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-            # No plugin is needed, and to load those that are installed takes longer than most tests.
+            plugins = [word for name in ("no:cacheprovider", *self.plugins) for word in ("-p", name)]
+            command = [sys.executable, "-m", "pytest", "-x", "-q", *plugins]
+            # No other plugin is needed, and to load those that are installed takes longer than most tests.
             alone = {"HYPOTHESIS_PROFILE": "faults", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
             environment = {**os.environ, **alone, "PYTHONPATH": str(home)}
             tries = [self.own, self.suites] if self.own else [self.suites]

@@ -18,15 +18,17 @@ import libcst.matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation import mutators
 
-SPEAKS = ("Error", "Refused", "warn", "debug", "info", "warning", "error", "exception", "echo", "Var")
-"""Names of calls end with these if their texts are for people, or for type checkers."""
+SPEAKS = ("Error", "Refused", "warn", "debug", "info", "warning", "error", "exception", "echo")
+"""Names of calls end with these if their texts are for people."""
 FOR_PEOPLE = {"help", "short_help", "metavar", "epilog", "description", "detail"}
 """Arguments that are texts for people, too."""
 UNCHANGED = (cst.Annotation, cst.Import, cst.ImportFrom, cst.TypeAlias)
 """What is read by type checkers alone, or fails on import."""
 TEXTS = (cst.SimpleString, cst.ConcatenatedString, cst.FormattedString)
-FOR_TYPES = m.AnnAssign(annotation=m.Annotation(m.Name("TypeAlias"))) | m.Assign(
-    targets=[m.AssignTarget(m.Name("__all__"))]
+FOR_TYPES = (
+    m.AnnAssign(annotation=m.Annotation(m.Name("TypeAlias")))
+    | m.Assign(targets=[m.AssignTarget(m.Name("__all__"))])
+    | m.Assign(value=m.Call(m.Name("TypeVar") | m.Name("ParamSpec")))
 )
 COARSE: tuple[Any, ...] = (
     mutators.operator_arg_removal,

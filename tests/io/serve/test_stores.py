@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import anyio
 import anyio.abc
+import fakeredis
 import pytest
 
 from tests.io.serve.redis_server import redis_server, wanted
@@ -413,6 +414,27 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 
 
 # Several gateways, one server.
+
+
+async def test_scripts_let_one_gateway_write_at_a_time() -> None:
+    """`fakeredis` runs the scripts that a server would run."""
+    server = fakeredis.FakeServer()
+    one, other = (RedisStore(fakeredis.FakeAsyncRedis(server=server)) for _ in range(2))
+    await one.create(A, b"head")
+    first = await one.claim(A)
+    await one.put(A, first.epoch, 0, b"mine")
+    with pytest.raises(BusyError):
+        await other.claim(A)
+    await one.release(A, first.epoch)
+    second = await other.claim(A)
+    assert second.previous == first.epoch
+    with pytest.raises(FencedError):
+        await one.put(A, first.epoch, 1, b"late")
+    assert await other.delete(A)
+    with pytest.raises(GoneError):
+        await one.claim(A)
+    await one.aclose()
+    await other.aclose()
 
 
 @asynccontextmanager
