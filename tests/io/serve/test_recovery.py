@@ -320,8 +320,9 @@ async def test_a_client_s_key_makes_requests_one_and_makes_them_two() -> None:
 
 async def waits(gateway: Gateway) -> None:
     """Return once a request waits for another one with its key."""
-    while not any(one.statistics().tasks_waiting for one in gateway.sessions._answering.values()):  # noqa: ASYNC110  # nobody tells
-        await anyio.sleep(0.001)
+    with anyio.fail_after(5):  # or it never does
+        while not any(one.statistics().tasks_waiting for one in gateway.sessions._answering.values()):  # noqa: ASYNC110  # nobody tells
+            await anyio.sleep(0.001)
 
 
 @pytest.mark.parametrize(("second", "asked"), [(BODY, 1), ({**BODY, "seed": 7}, 2)])

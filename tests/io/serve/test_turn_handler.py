@@ -15,6 +15,7 @@ from tito_io.engines.protocol import AbortedError, ServerError, UnreachableError
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.session import Session
 from tito_io.serve.store import FencedError, MemoryStore, StoreError
 from tito_io.serve.turn_handler import UNSENT, ClientConnection
 
@@ -109,7 +110,11 @@ async def stored(gateway: Gateway, name: str) -> int:
 async def turns(gateway: Gateway, name: str) -> int:
     """Return how many turns there are, demanding that memory and store agree."""
     async with gateway.sessions.using(name) as session:
-        assert len(session.commits) == len(session.trajectory) == await stored(gateway, name)
+        again = Session.restored(
+            name, await gateway.sessions.store.load(name), session.store, session.limits, session.epoch
+        )
+        assert list(session.commits) == list(again.commits)
+        assert (session.ids, len(session.trajectory)) == (again.ids, len(again.trajectory))
         assert session.last_prompt is None or session.last_prompt.commit in session.commits
         return len(session.commits)
 

@@ -1,0 +1,145 @@
+"""Faults of the gateway: of its stores, of what it acknowledges, and of what it samples again."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.faults.fault import Fault
+
+ROOM = "tests/io/serve"
+SERVING = partial(Fault, package="tito_io", plugins=("anyio.pytest_plugin",))
+FILE = partial(SERVING, file="serve/sqlite.py", suites=(f"{ROOM}/test_stores.py",))
+SERVER = partial(SERVING, file="serve/redis.py", suites=(f"{ROOM}/test_stores.py",))
+HANDLER = partial(SERVING, file="serve/turn_handler.py", suites=(f"{ROOM}/test_turn_handler.py",))
+SESSION = partial(SERVING, file="serve/session.py", suites=(f"{ROOM}/test_turn_handler.py",))
+SESSIONS = partial(SERVING, file="serve/sessions.py", suites=(f"{ROOM}/test_sessions.py",))
+RECOVERY = partial(SERVING, suites=(f"{ROOM}/test_recovery.py", "-k", "not kill"))
+
+FAULTS = (
+    FILE(
+        "a deleted session comes back",
+        right='return self._changed("DELETE FROM sessions WHERE name = ?", name) > 0',
+        wrong='return self._changed("UPDATE sessions SET touched = 0 WHERE name = ?", name) > 0',
+    ),
+    FILE(
+        "a deleted session leaves its rows to the next one of its name",
+        right='            self._changed("DELETE FROM turns WHERE name = ?", name)\n',
+        wrong="",
+    ),
+    FILE(
+        "--durable does nothing",
+        right="{'FULL' if durable else 'NORMAL'}",
+        wrong="NORMAL",
+        suites=(f"{ROOM}/test_command.py", "-k", "durable"),
+    ),
+    FILE(
+        "a durable row does not wait for the disk",
+        right="if self.durable or self._unsaved",
+        wrong="if self._unsaved",
+    ),
+    FILE(
+        "a row is stored after one that the file has lost",
+        right="if after is not None and not self._rows(TURN, name, after):",
+        wrong="if False:",
+    ),
+    SERVING(
+        "--durable does not reach the file",
+        "serve/command.py",
+        "durable=options.durable)",
+        "durable=False)",
+        (f"{ROOM}/test_command.py", "-k", "durable"),
+    ),
+    SERVER(
+        "the lease of another gateway is not looked at",
+        right="if holder and holder ~= ARGV[1] then return {-2, 0, 0} end\n",
+        wrong="",
+    ),
+    SERVER(
+        "a late owner writes",
+        right="if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return -2 end\nif ARGV[5]",
+        wrong="if ARGV[5]",
+    ),
+    SERVER(
+        "a session that another gateway deleted is claimed",
+        right="if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0} end\nlocal rows",
+        wrong="local rows",
+    ),
+    HANDLER(
+        "a turn is acknowledged before it is stored",
+        right="""            commits = await self._commit(session, turn)
+            try:
+                if not connection.gone:
+                    await send_end()
+            finally:""",
+        wrong="""            if not connection.gone:
+                await send_end()
+            commits = await self._commit(session, turn)
+            try:
+                pass
+            finally:""",
+    ),
+    HANDLER(
+        "a turn whose client is gone stays stored",
+        right="await session.take_back(new)",
+        wrong="await session.received(commits)",
+    ),
+    HANDLER(
+        "a retry samples a turn that is stored",
+        right="turn = await recover(turns, session, request, prompt, self.stamp)",
+        wrong="turn = None",
+        suites=(f"{ROOM}/test_recovery.py", "-k", "not kill"),
+    ),
+    SESSIONS(
+        "a session that another gateway deleted is used",
+        right="if self.store.shared and not await self.exists(name):",
+        wrong="if False:",
+    ),
+    SESSIONS(
+        "a session that another gateway wrote to is not read again",
+        right="if session is None or not (known and ours and claim.rows in (None, len(session.commits))):",
+        wrong="if session is None:",
+    ),
+    RECOVERY(
+        "equal requests with one key at once are sampled twice",
+        "serve/sessions.py",
+        "        if repeated is None:\n            yield",
+        "        if True:\n            yield",
+    ),
+    RECOVERY(
+        "a lost turn is the answer to every equal request",
+        "serve/recovery.py",
+        "session.unreceived -= _reserved(commits)",
+        "pass",
+    ),
+    SESSION(
+        "a turn that is taken back stays stored",
+        right="""            with self._writing():
+                await self.store.take_back(self.name, self.epoch, commit.call.order)
+""",
+        wrong="",
+    ),
+    SESSION(
+        "the ids of a turn that is taken back are still counted",
+        right="            self.ids -= _new_ids(commit, self.commits)\n",
+        wrong="",
+    ),
+    SESSION(
+        "ids that turns share are counted for each of them",
+        right="return whole - (base.ids.length if commit.step.prompt_ids.extends(base.ids) else 0)",
+        wrong="return whole",
+        suites=(f"{ROOM}/test_sessions.py", f"{ROOM}/test_rows.py", f"{ROOM}/test_faults.py"),
+    ),
+    SESSION(
+        "a turn is stored after a parent that the store has lost",
+        right="encode(commit, parent), after=after)",
+        wrong="encode(commit, parent))",
+        suites=(f"{ROOM}/test_sessions.py",),
+    ),
+    SESSION(
+        "a session is not read again after a write of which nothing is known",
+        right="            self.must_reload = True\n",
+        wrong="",
+        suites=(f"{ROOM}/test_sessions.py",),
+    ),
+)
+"""Each breaks a promise that docs/howto/deploy.md makes to operators."""
