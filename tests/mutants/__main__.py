@@ -27,8 +27,11 @@ from tests.mutants.trial import judged, rounds_of
 @click.option("--sample", type=click.IntRange(min=1), default=100, help="How many mutants; default 100.")
 @click.option("--seed", type=int, default=0, help="Which mutants are drawn; default 0.")
 @click.option("--only", default="", help="Try only drawn mutants whose file and change hold this text.")
+@click.option(
+    "--most", type=float, default=120.0, help="Seconds of tests for one mutant, the fastest; default 120."
+)
 @interruptible
-def main(*, room: str, sample: int, seed: int, only: str) -> None:
+def main(*, room: str, sample: int, seed: int, only: str, most: float) -> None:
     """Draw a sample of mutants in ROOM, and print those that survive, and the score.
 
     Lines are drawn, none twice, and one mutant of each. A mutant is killed if a test that reaches the line
@@ -38,7 +41,7 @@ def main(*, room: str, sample: int, seed: int, only: str) -> None:
     chosen = drawn(ROOT, ROOMS[room].files(ROOT), sample, Random(seed))  # noqa: S311  # no secrets
     chosen = [mutant for mutant in chosen if only in f"{mutant.file} {mutant.change}"]
     counted = [mutant for mutant in chosen if (mutant.file, mutant.change) not in known]
-    killed = tried(room, counted, console)
+    killed = tried(room, counted, most, console)
     low, high = wilson(killed, len(counted))
     console.print(
         f"{room}, seed {seed}: {killed} of {len(counted)} mutants killed, {killed / len(counted):.1%} "
@@ -46,7 +49,7 @@ def main(*, room: str, sample: int, seed: int, only: str) -> None:
     )
 
 
-def tried(room: str, mutants: list[Mutant], console: Console) -> int:
+def tried(room: str, mutants: list[Mutant], most: float, console: Console) -> int:
     """Try mutants in a copy of the project, print each result, and return how many are killed."""
     killed = 0
     with TemporaryDirectory(prefix="tito-mutants-") as place, Children() as children:
@@ -55,7 +58,7 @@ def tried(room: str, mutants: list[Mutant], console: Console) -> int:
         console.print("measuring which tests reach which lines, where that is not known yet", style="dim")
         tests = reached(room, home, folder, children)
         for number, mutant in enumerate(mutants, 1):
-            verdict = judged(mutant, rounds_of(mutant, tests), home, folder, children)
+            verdict = judged(mutant, rounds_of(mutant, tests, most), home, folder, children)
             killed += verdict.killed
             word = "killed  " if verdict.killed else "SURVIVED"
             console.print(

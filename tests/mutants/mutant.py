@@ -29,6 +29,11 @@ FOR_TYPES = (
     m.AnnAssign(annotation=m.Annotation(m.Name("TypeAlias")))
     | m.Assign(targets=[m.AssignTarget(m.Name("__all__"))])
     | m.Assign(value=m.Call(m.Name("TypeVar") | m.Name("ParamSpec")))
+    | m.Assign(
+        value=m.Subscript(
+            m.Name("dict") | m.Name("frozenset") | m.Name("tuple") | m.Name("Callable") | m.Name("Generator")
+        )
+    )
 )
 COARSE: tuple[Any, ...] = (
     mutators.operator_arg_removal,

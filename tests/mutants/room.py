@@ -115,7 +115,7 @@ def _measured(
     )
     options = ("-p", "pytest_cov.plugin", "--cov=tito_core", "--cov=tito_io", "--cov-context=test")
     rest = (f"--cov-config={folder / 'coveragerc'}", "--cov-report=")
-    _, log = run_tests(home, folder, files, children, "dev", *options, *rest)
+    _, log = run_tests(home, folder, files, children, "brief", *options, *rest)
     failed = {test for outcome, _, test in log if outcome in {"failed", "skipped"}}
     found: dict[str, ReachedLines] = {}
     for _, seconds, test in log:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import accumulate
+from math import inf
 from pathlib import Path
 
 import attrs
@@ -30,18 +32,20 @@ class Verdict:
     why: str
 
 
-def rounds_of(mutant: Mutant, tests: Mapping[str, ReachedLines]) -> list[dict[str, float]]:
-    """Return the tests that reach a mutant's line, with their seconds: the file's own, then all others.
+def rounds_of(mutant: Mutant, tests: Mapping[str, ReachedLines], most: float = inf) -> list[dict[str, float]]:
+    """Return the tests that reach a mutant's line, with their seconds: the file's own, then the others.
 
     What runs on import belongs to no test, and what runs in other processes is not seen: for such lines it is
-    every test that reaches the file.
+    every test that reaches the file. Of the others it is the fastest, up to `most` seconds in all.
     """
     line = {name for name, one in tests.items() if mutant.is_reached(one.lines)}
     files = {name: name.partition("::")[0] for name in tests}
     own_file = f"/test_{Path(mutant.file).name}"
     own = {name for name, file in files.items() if file == mutant.file or file.endswith(own_file)}
     chosen = line or own | {name for name, one in tests.items() if mutant.file in one.lines}
-    rounds = [chosen & own, chosen - own]
+    others = sorted(chosen - own, key=lambda name: tests[name].seconds)
+    spent = accumulate(tests[name].seconds for name in others)
+    rounds = [chosen & own, [name for name, end in zip(others, spent, strict=True) if end <= most]]
     return [{name: tests[name].seconds for name in names} for names in rounds if names]
 
 
