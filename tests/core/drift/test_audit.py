@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -121,6 +122,10 @@ def test_counts_hold_together(turns: list[Turn], family: Family) -> None:
     audited = audit(Forest.of(calls), family, block=4)
     tally = audited.tally
     assert tally.breaks == len(audited.breaks) == sum(tally.causes.values()) == sum(tally.parts.values())
+    assert tally.actual_breaks == sum(one.happened for one in audited.breaks)
+    assert tally.causes == Counter(one.cause.name for one in audited.breaks)
+    assert tally.also == Counter(other.name for one in audited.breaks for other in one.also)
+    assert tally.parts == Counter(one.part.name for one in audited.breaks)
     assert tally.calls == tally.compared_prompts == len(calls)
     assert tally.sampled_ids == sum(len(call.step.completion_ids) for call in calls) == tally.mergeable_ids
     assert 0 <= tally.changed_ids <= tally.restated_ids <= tally.sampled_ids
