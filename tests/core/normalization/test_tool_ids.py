@@ -104,3 +104,10 @@ def test_an_id_without_a_name_in_the_history_is_kept() -> None:
         *odd[3:5],
         {**odd[5], "tool_calls": ["f", {"function": {}}, *calling("new", "a")["tool_calls"]]},
     )
+
+
+def test_an_id_is_restored_only_where_both_have_one() -> None:
+    unnamed = {**calling("x"), "tool_calls": [{"function": calling("x")["tool_calls"][0]["function"]}]}
+    for ours, theirs in ((unnamed, calling("x")), (calling("x"), unnamed)):
+        prompt = [example.user(), theirs, result("x")]
+        assert restore_tool_ids([example.user(), ours], prompt) == tuple(prompt)
