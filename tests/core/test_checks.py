@@ -34,6 +34,7 @@ def test_a_value_of_the_right_type_is_accepted(layers: int | None) -> None:
     [
         (("red",), "^colour is 'red': give Colour.RED or Colour.BLUE$"),
         ((Colour.RED, "3"), "^layers is '3': give int or NoneType$"),
+        ((Colour.RED, "x" * 58), "^layers is 'x{58}': give"),
         ((Colour.RED, "x" * 99), r"^layers is 'x{56}\.\.\.: give"),
     ],
 )

@@ -35,6 +35,7 @@ FOR_TYPES = (
         )
     )
 )
+JUMP = m.SimpleStatementLine([m.Continue() | m.Break()])
 COARSE: tuple[Any, ...] = (
     mutators.operator_arg_removal,
     mutators.operator_assignment,
@@ -120,7 +121,9 @@ def sites_of(wrapper: MetadataWrapper) -> Iterator[tuple[int, Site]]:
             return
         here = places.get(node)
         if here is not None and isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-            lines = range(here.start.line, _end_of_head(node, places) + 1)
+            # Where a condition jumps, Python leaves a `continue` out, and coverage does not see its line.
+            begin = lines.start if m.matches(node, JUMP) else here.start.line
+            lines = range(begin, _end_of_head(node, places) + 1)
         spoken = spoken or _speaks(node)
         for others, coarse in ((_fine(node), False), (_coarse(node, spoken=spoken), True)):
             found = tuple(other for other in others if not other.deep_equals(node))

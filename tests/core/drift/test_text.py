@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from hypothesis import given
@@ -39,3 +40,23 @@ def test_removed_text_is_not_cut_inside_its_first_id() -> None:
     rendered = packed([*rendered, 100 + ord(">")])
     difference = text_difference(TOY.text, used, rendered, Hunk(0, len(used), 0, len(rendered)))
     assert (difference.used, difference.rendered) == ("<think></think>", "")
+
+
+def test_an_id_is_read_with_what_follows_it() -> None:
+    """A character may be several ids: here its first byte differs, and its last one follows."""
+
+    def text(ids: Iterable[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+    used, rendered = packed([*"\u00e9".encode()]), packed([*"\u0129".encode()])
+    assert used[1] == rendered[1]
+    difference = text_difference(text, used, rendered, Hunk(0, 1, 0, 1))
+    assert (difference.used, difference.rendered) == ("\u00e9", "\u0129")
+
+
+def test_a_last_id_whose_text_is_on_both_sides_is_spelled_otherwise() -> None:
+    letters = {1: "a", 2: "b", 3: "c", 4: "b"}
+    found = text_difference(
+        lambda ids: "".join(letters[one] for one in ids), packed([1, 2]), packed([3, 4]), Hunk(0, 2, 0, 2)
+    )
+    assert (found.used, found.rendered, found.respelled) == ("a", "c", True)

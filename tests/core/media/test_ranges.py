@@ -430,6 +430,24 @@ def test_the_bridge_gives_what_a_stitch_gives() -> None:
         assert (extension.ids, extension.media, extension.unexpanded) == (found.ids, found.media, 1)
 
 
+def test_a_bridge_asks_nothing_about_images_where_the_history_has_none() -> None:
+    asked: list[int] = []
+
+    def counted(messages: Sequence[Message], **options: bool) -> list[int]:
+        asked.append(len(messages))
+        return tokenize(messages, **options)
+
+    step, new = first_step({"role": "user", "content": "?"}), [{"role": "user", "content": "!"}]
+    counts = []
+    for media in ({}, {"media": PLACEHOLDERS}):
+        asked.clear()
+        bridge = Bridge(counted, [CLOSE], **media)
+        found = bridge.extend(step.ids, new, turn=step.completion[0], history=step.prompt)
+        assert isinstance(found, Extension)
+        counts.append(len(asked))
+    assert counts[0] == counts[1] > 0
+
+
 def test_the_spans_of_a_bridge_grow_with_its_images() -> None:
     extension = extended(STEP, showing("And this?", "dog"), showing("And?", "cow"), media=STEP.media)
     assert isinstance(extension, Extension)
