@@ -430,6 +430,12 @@ def test_the_bridge_gives_what_a_stitch_gives() -> None:
         assert (extension.ids, extension.media, extension.unexpanded) == (found.ids, found.media, 1)
 
 
+def test_images_are_found_again_after_others_that_grew() -> None:
+    ranges = [cat(place, 1) for place in (1, 3, 5)]
+    found = pieces_in([5, PAD, 6, PAD, 6, PAD], ranges, [5, PAD, PAD, PAD, 6, PAD, PAD, 6, PAD, PAD])
+    assert found == [(PAD,) * 3, (PAD,) * 2, (PAD,) * 2]
+
+
 def test_a_bridge_asks_nothing_about_images_where_the_history_has_none() -> None:
     asked: list[int] = []
 
