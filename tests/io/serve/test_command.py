@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,11 @@ from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.embedded import MODEL
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.protocol import Engine
-from tito_io.serve import logs, server
+from tito_io.llamacpp_server.settings import ServerSettings
+from tito_io.serve import command, logs, server
 from tito_io.serve.command import serve
 from tito_io.serve.gateway import Gateway
+from tito_io.serve.refusals import MIB, GatewayLimits
 from tito_io.serve.sqlite import SqliteStore
 
 
@@ -307,6 +311,49 @@ def test_a_durable_store_waits_for_the_disk(
     monkeypatch.setattr(logs, "configure_logs", lambda *_, **__: None)
     done = run("--store", f"sqlite:{tmp_path / 's.db'}", *options)
     assert (done.exit_code, found) == (0, [(synchronous,)]), done.output
+
+
+def test_limits_begin_at_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[GatewayLimits] = []
+
+    async def instead(gateway: Gateway, *_: object, **__: object) -> None:
+        found.append(gateway.options.limits)
+        await gateway.sessions.store.aclose()
+
+    monkeypatch.setattr(server, "serve", instead)
+    monkeypatch.setattr(logs, "configure_logs", lambda *_, **__: None)
+    names = [f"--max-{name}" for name in ("body", "turns", "nodes", "tokens", "media", "sessions", "calls")]
+    store = ("--store", f"sqlite:{tmp_path / 's.db'}")
+    done = run(*store, *(word for name in names for word in (name, "1")))
+    assert done.exit_code == 0, done.output
+    (limits,) = found
+    assert (limits.body_bytes, limits.media_bytes) == (MIB, MIB)
+    assert (limits.turns, limits.nodes, limits.tokens, limits.sessions, limits.calls) == (1, 1, 1, 1, 1)
+    for name in names:
+        refused = run(*store, name, "0")
+        assert (refused.exit_code, name in refused.output) == (2, True)
+
+
+def test_a_gguf_file_is_served_as_the_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    @contextmanager
+    def lent(settings: ServerSettings, **options: object) -> Iterator[dict[str, object]]:
+        seen.extend((settings.file, options))
+        yield {"base_url": "http://127.0.0.1:1"}
+        seen.append("stopped")
+
+    async def instead(options: command.ServeOptions) -> int:
+        seen.append((options.base_url, options.check_every))
+        return 0
+
+    monkeypatch.setattr(command, "local_engine", lent)
+    monkeypatch.setattr(command, "_serve", instead)
+    (tmp_path / "model.gguf").write_bytes(b"")
+    done = run("--gguf", str(tmp_path / "model.gguf"), "--check-every", "7", "--store", "memory")
+    assert done.exit_code == 0, done.output
+    options = {"family": None, "fast": False, "check_every": 7}
+    assert seen == [tmp_path / "model.gguf", options, ("http://127.0.0.1:1", 7), "stopped"]
 
 
 def test_what_it_prints_has_no_password(tmp_path: Path) -> None:

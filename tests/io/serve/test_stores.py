@@ -607,3 +607,15 @@ async def test_the_log_is_copied_into_the_file_as_it_grows(
     assert (tmp_path / "s.db").stat().st_size - before > 55 * 4_000
     assert sizes[59] == sizes[19]  # it is written again from its beginning
     await store.aclose()
+
+
+async def test_the_log_is_copied_for_media_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tito_io.serve.sqlite.UNSAVED", 10_000)
+    store = SqliteStore.open(tmp_path / "s.db")
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    before = (tmp_path / "s.db").stat().st_size
+    for place in range(60):
+        await store.put_media(A, epoch, {f"{place}-{one}": bytes(2_000) for one in range(2)})
+    assert (tmp_path / "s.db").stat().st_size - before > 55 * 4_000
+    await store.aclose()
