@@ -92,6 +92,7 @@ async def test_what_a_conversation_says_is_text_and_nothing_more() -> None:
     assert "default-src 'none'" in policy
     assert "script" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"  # the session's id is in the address
 
 
 async def test_names_roles_and_calls_are_escaped_too() -> None:
