@@ -71,7 +71,7 @@ def judged(
 def _killed(log: list[list[str]]) -> Verdict:
     failed = [test for outcome, _, test in log if outcome == "failed"]
     if failed:
-        return Verdict(killed=True, why=failed[0])
+        return Verdict(killed=True, why=f"{failed[0]:.160}")
     if log and log[-1][0] == "began":
         return Verdict(killed=True, why=f"{log[-1][2]} hangs")
     return Verdict(killed=True, why="the tests cannot be loaded")

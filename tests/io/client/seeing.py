@@ -57,6 +57,8 @@ class Seeing:
     close: int = CLOSE
     encode: Callable[[str], Sequence[int]] = str.encode
     asked: list[tuple[str, Any]] = attrs.field(factory=list)
+    watched: list[bool] = attrs.field(factory=list)
+    """Whether each turn was watched while it was sampled."""
 
     async def render(self, messages: Sequence[Any], rendering: Rendering, **_: bool) -> list[int]:
         raise TemplateRefused(f"{len(messages)} messages with {len(rendering.tools)} tools: no renderer here")
@@ -114,6 +116,7 @@ class Seeing:
     ) -> Reply:
         text = f"It is {len(self.asked)}."
         ids = (*self.encode(text), self.close)
+        self.watched.append(watch is not None)
         if watch is not None:
             await watch(Delta(ids=ids, text=text))
         return Reply(

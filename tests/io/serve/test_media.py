@@ -244,7 +244,9 @@ async def google_contents(base: str) -> None:
             contents.append(answer.json()["candidates"][0]["content"])
 
 
-async def test_a_tool_result_and_a_stream(gateway: Gateway, http: httpx2.AsyncClient) -> None:
+async def test_a_tool_result_and_a_stream(
+    gateway: Gateway, http: httpx2.AsyncClient, engine: Seeing
+) -> None:
     name = await opened(http)
     first = said(await chat(http, name, [user("Look.")]))
     result = asking("7", shown("map"), role="user")
@@ -253,6 +255,7 @@ async def test_a_tool_result_and_a_stream(gateway: Gateway, http: httpx2.AsyncCl
         json={"messages": [user("Look."), first, result], "stream": True},
     )
     assert streamed.status_code == 200
+    assert engine.watched == [False, True]
     turns = await commits(gateway, name)
     assert routes(turns) == ["MITO", "TITO"]
     assert len(turns[1].step.media) == 1
