@@ -1,0 +1,28 @@
+"""Messages of ATIF steps: what another program wrote has the usual names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tito_io.samples.forms.atif_messages import step_messages
+
+
+@pytest.mark.parametrize(
+    ("extra", "name"),
+    [
+        ({}, "reasoning_content"),
+        ({"extra": {"tito": {}}}, "reasoning_content"),
+        ({"extra": {"tito": {"reasoning": "content"}}}, "reasoning_content"),
+        ({"extra": {"tito": {"reasoning": "reasoning"}}}, "reasoning"),
+    ],
+)
+def test_reasoning_has_the_name_that_it_had_or_the_usual_one(extra: dict[str, Any], name: str) -> None:
+    step = {"source": "agent", "message": "yes", "reasoning_content": "hm", **extra}
+    assert list(step_messages(step)) == [{"role": "assistant", "content": "yes", name: "hm"}]
+
+
+def test_a_step_without_reasoning_has_none() -> None:
+    step = {"source": "user", "message": "yes", "reasoning_content": None}
+    assert list(step_messages(step)) == [{"role": "user", "content": "yes"}]
