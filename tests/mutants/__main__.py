@@ -58,7 +58,9 @@ def tried(room: str, mutants: list[Mutant], most: float, console: Console) -> in
         console.print("measuring which tests reach which lines, where that is not known yet", style="dim")
         tests = reached(room, home, folder, children)
         for number, mutant in enumerate(mutants, 1):
-            verdict = judged(mutant, rounds_of(mutant, tests, most), home, folder, children)
+            verdict = judged(
+                mutant, rounds_of(mutant, tests, ROOMS[room].processes, most), home, folder, children
+            )
             killed += verdict.killed
             word = "killed  " if verdict.killed else "SURVIVED"
             console.print(

@@ -21,10 +21,17 @@ PLUGINS = ("anyio.pytest_plugin", "xdist.plugin", "tests.mutants.plugin")
 
 @attrs.frozen
 class Room:
-    """Code that is mutated together, and its tests, as patterns of paths; those after "!" are left out."""
+    """Code that is mutated together, and its tests, as patterns of paths; those after "!" are left out.
+
+    Attributes:
+        code: The files that are mutated.
+        tests: The files of their tests, beside their doctests.
+        processes: Those tests that start processes: which lines run there is not seen.
+    """
 
     code: tuple[str, ...]
     tests: tuple[str, ...]
+    processes: tuple[str, ...] = ()
 
     def files(self, root: Path) -> list[str]:
         """Return the files that are mutated."""
@@ -48,7 +55,8 @@ ROOMS = {
         ),
     ),
     "samples": Room(
-        ("tito_core/samples/*.py", "tito_io/samples/**/*.py"),
+        # Ray is installed for few tests, in processes of their own.
+        ("tito_core/samples/*.py", "tito_io/samples/**/*.py", "!tito_io/samples/ray.py"),
         (
             "tests/core/samples/test_*.py",
             "tests/property/test_forest*.py",
@@ -57,7 +65,11 @@ ROOMS = {
             "tests/io/samples/test_*.py",
         ),
     ),
-    "serve": Room(("tito_io/serve/*.py",), ("tests/io/serve/test_*.py", "tests/simulate/test_*.py")),
+    "serve": Room(
+        ("tito_io/serve/*.py",),
+        ("tests/io/serve/test_*.py", "tests/simulate/test_*.py"),
+        ("tests/io/serve/test_command.py",),
+    ),
 }
 
 

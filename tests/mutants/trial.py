@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import inf
 from pathlib import Path
@@ -15,6 +15,8 @@ from tests.faults.fault import Fault
 from tests.mutants.mutant import Mutant
 from tests.mutants.room import ReachedLines, run_tests
 
+FEW = 5
+"""Tests that may be all that is seen of a line which runs in other processes."""
 NO_TESTS = 5
 """pytest's exit status where nothing was collected."""
 
@@ -32,17 +34,22 @@ class Verdict:
     why: str
 
 
-def rounds_of(mutant: Mutant, tests: Mapping[str, ReachedLines], most: float = inf) -> list[dict[str, float]]:
+def rounds_of(
+    mutant: Mutant, tests: Mapping[str, ReachedLines], processes: Iterable[str] = (), most: float = inf
+) -> list[dict[str, float]]:
     """Return the tests that reach a mutant's line, with their seconds: the file's own, then the others.
 
-    What runs on import belongs to no test, and what runs in other processes is not seen: for such lines it is
-    every test that reaches the file. Of the others it is the fastest, up to `most` seconds in all.
+    What runs on import belongs to no test: for such lines it is every test that reaches the file. Lines that
+    few tests reach may run in other processes, too. Of the others it is the fastest, up to `most` seconds.
     """
     line = {name for name, one in tests.items() if mutant.is_reached(one.lines)}
     files = {name: name.partition("::")[0] for name in tests}
     own_file = f"/test_{Path(mutant.file).name}"
     own = {name for name, file in files.items() if file == mutant.file or file.endswith(own_file)}
     chosen = line or own | {name for name, one in tests.items() if mutant.file in one.lines}
+    if len(line) < FEW:
+        own |= {name for name, file in files.items() if file in processes}
+        chosen |= own
     others = sorted(chosen - own, key=lambda name: tests[name].seconds)
     spent = accumulate(tests[name].seconds for name in others)
     rounds = [chosen & own, [name for name, end in zip(others, spent, strict=True) if end <= most]]

@@ -445,9 +445,9 @@ def test_a_bridge_asks_nothing_about_images_where_the_history_has_none() -> None
 
     step, new = first_step({"role": "user", "content": "?"}), [{"role": "user", "content": "!"}]
     counts = []
-    for media in ({}, {"media": PLACEHOLDERS}):
+    for media in (None, PLACEHOLDERS):
         asked.clear()
-        bridge = Bridge(counted, [CLOSE], **media)
+        bridge = Bridge(counted, [CLOSE], media=media)
         found = bridge.extend(step.ids, new, turn=step.completion[0], history=step.prompt)
         assert isinstance(found, Extension)
         counts.append(len(asked))

@@ -68,6 +68,15 @@ def test_a_call_that_goes_on_with_tools_is_the_conversation() -> None:
     assert auxiliary_calls(Forest.of([first, then])) == frozenset()
 
 
+def test_of_equal_calls_any_may_be_the_one_that_goes_on() -> None:
+    hello: list[Message] = [{"role": "user", "content": "hello"}]
+    twins = [call(name, [9], [8], NONE, prompt=hello, order=place) for place, name in enumerate("xy", 1)]
+    prompt = [*hello, *twins[0].step.completion, {"role": "user", "content": "go on"}]
+    forest = Forest.of([*twins, call("then", [7, 7, 7], [6], prompt=prompt, order=3)])
+    assert forest["then"].rivals == ("x", "y")
+    assert auxiliary_calls(forest) == frozenset()
+
+
 def test_rows_say_what_they_are_and_an_option_leaves_them_out() -> None:
     forest = Forest.of([*MAIN, TITLE])
     assert {row.name: row.auxiliary for row in make_rows(forest).rows} == {"title": True, "b": False}

@@ -244,9 +244,7 @@ async def google_contents(base: str) -> None:
             contents.append(answer.json()["candidates"][0]["content"])
 
 
-async def test_a_tool_result_and_a_stream(
-    gateway: Gateway, http: httpx2.AsyncClient, engine: Seeing
-) -> None:
+async def test_a_tool_result_and_a_stream(gateway: Gateway, http: httpx2.AsyncClient, engine: Seeing) -> None:
     name = await opened(http)
     first = said(await chat(http, name, [user("Look.")]))
     result = asking("7", shown("map"), role="user")
