@@ -40,6 +40,10 @@ def test_bad_routed_experts_are_refused(change: dict[str, Any], error: str) -> N
         attrs.evolve(ROWS, **change)
 
 
+def test_megabytes_are_not_shown() -> None:
+    assert repr(ROWS) == "RoutedExperts(dtype='uint8', shape=(4, 1), start=0)"
+
+
 def rows(start: int, *numbers: int, dtype: str = "uint16") -> RoutedExperts:
     """Return rows of two numbers, each row a number twice."""
     data = b"".join(number.to_bytes(2, "little") * 2 for number in numbers)

@@ -54,6 +54,13 @@ def test_spelled_markers_are_letters(guard: SpecialTokenGuard, role: str, parts:
         assert EVIL in family().decode(real)
 
 
+def test_of_markers_that_begin_alike_the_longest_is_found() -> None:
+    short, longer = "<|mark|>", "<|mark|>ed"
+    guard = SpecialTokenGuard.of(family().with_special_tokens([short, longer]))
+    assert guard.hidden([user(f"a {longer}")]) == [user(f"a {guard.known[longer]}")]
+    assert guard.hidden([user(f"a {short}s")]) == [user(f"a {guard.known[short]}s")]
+
+
 def text(said: str) -> dict[str, Any]:
     return {"type": "text", "text": said}
 
