@@ -253,6 +253,7 @@ def test_a_long_trace_needs_no_recursion(tmp_path: Path) -> None:
         (1, {"parent": 5}, "node 1 has the parent 5"),
         (0, {"token_ids": [-1]}, "negative id"),
         (0, {"message": {"content": "x"}}, "has no role"),
+        (0, {"message": "x"}, "'s `message` is str"),
     ],
 )
 def test_a_node_that_does_not_hold_together_is_a_problem_of_what_follows(
