@@ -45,6 +45,7 @@ async def test_each_record_has_the_whole_conversation_and_all_ids() -> None:
     assert [one["request"]["input_ids"] for one in found["records"][1:]] == asked
     ids = found["records"][-1]["request"]["input_ids"]
     assert found["metadata"]["accumulated_token_ids"][: len(ids)] == ids
+    assert (found["metadata"]["max_trim_tokens"], found["metadata"]["tito_session_mismatch"]) == (0, [])
 
 
 async def test_a_branch_has_the_records_of_its_own_path() -> None:
@@ -61,7 +62,9 @@ async def test_a_branch_has_the_records_of_its_own_path() -> None:
 async def test_an_empty_session_has_no_records() -> None:
     async with client(scripted_gateway(Scripted())) as http:
         found = (await http.get(f"/sessions/{await opened(http)}")).json()
-    assert (found["records"], found["metadata"]["accumulated_token_ids"]) == ([], [])
+    empty = {"nodes": [], "leaves": []}
+    assert found["records"] == []
+    assert found["metadata"] == {"accumulated_token_ids": [], "max_trim_tokens": 0, "tree": empty}
 
 
 async def test_the_text_of_each_message_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
