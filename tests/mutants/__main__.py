@@ -59,7 +59,7 @@ def tried(room: str, mutants: list[Mutant], most: float, console: Console) -> in
         tests = reached(room, home, folder, children)
         for number, mutant in enumerate(mutants, 1):
             verdict = judged(
-                mutant, rounds_of(mutant, tests, ROOMS[room].processes, most), home, folder, children
+                mutant, rounds_of(mutant, tests, ROOMS[room].unseen, most), home, folder, children
             )
             killed += verdict.killed
             word = "killed  " if verdict.killed else "SURVIVED"

@@ -17,6 +17,7 @@ from tests.faults.children import Children
 
 PLUGINS = ("anyio.pytest_plugin", "xdist.plugin", "tests.mutants.plugin")
 """All that the tests need: to load each plugin that is installed takes longer than most tests."""
+DEFAULTS = "tests/test_defaults.py"
 
 
 @attrs.frozen
@@ -26,12 +27,12 @@ class Room:
     Attributes:
         code: The files that are mutated.
         tests: The files of their tests, beside their doctests.
-        processes: Those tests that start processes: which lines run there is not seen.
+        unseen: Those of which is not seen what they reach: they start processes, or look at what import made.
     """
 
     code: tuple[str, ...]
     tests: tuple[str, ...]
-    processes: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = (DEFAULTS,)
 
     def files(self, root: Path) -> list[str]:
         """Return the files that are mutated."""
@@ -40,7 +41,7 @@ class Room:
     def test_files(self, root: Path) -> list[str]:
         """Return the files of tests: its own files have doctests."""
         own = [file for file in self.files(root) if ">>>" in (root / file).read_text()]
-        return [*own, *_found(root, self.tests)]
+        return [*own, *_found(root, (*self.tests, *self.unseen))]
 
 
 ROOMS = {
@@ -68,7 +69,7 @@ ROOMS = {
     "serve": Room(
         ("tito_io/serve/*.py",),
         ("tests/io/serve/test_*.py", "tests/simulate/test_*.py"),
-        ("tests/io/serve/test_command.py",),
+        (DEFAULTS, "tests/io/serve/test_command.py"),
     ),
 }
 

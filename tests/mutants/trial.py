@@ -35,12 +35,12 @@ class Verdict:
 
 
 def rounds_of(
-    mutant: Mutant, tests: Mapping[str, ReachedLines], processes: Iterable[str] = (), most: float = inf
+    mutant: Mutant, tests: Mapping[str, ReachedLines], unseen: Iterable[str] = (), most: float = inf
 ) -> list[dict[str, float]]:
     """Return the tests that reach a mutant's line, with their seconds: the file's own, then the others.
 
-    What runs on import belongs to no test: for such lines it is every test that reaches the file. Lines that
-    few tests reach may run in other processes, too. Of the others it is the fastest, up to `most` seconds.
+    What runs on import belongs to no test: for such lines it is every test that reaches the file. If few
+    tests reach a line, it is those of `unseen` files, too. Of others the fastest, up to `most` seconds.
     """
     line = {name for name, one in tests.items() if mutant.is_reached(one.lines)}
     files = {name: name.partition("::")[0] for name in tests}
@@ -48,7 +48,7 @@ def rounds_of(
     own = {name for name, file in files.items() if file == mutant.file or file.endswith(own_file)}
     chosen = line or own | {name for name, one in tests.items() if mutant.file in one.lines}
     if len(line) < FEW:
-        own |= {name for name, file in files.items() if file in processes}
+        own |= {name for name, file in files.items() if file in unseen}
         chosen |= own
     others = sorted(chosen - own, key=lambda name: tests[name].seconds)
     spent = accumulate(tests[name].seconds for name in others)
