@@ -393,14 +393,14 @@ async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -
 
 
 @pytest.mark.parametrize(
-    ("caps", "option"),
+    ("caps", "said"),
     [
-        (GatewayLimits(turns=1), "--max-turns"),
-        (GatewayLimits(nodes=1), "--max-nodes"),
-        (GatewayLimits(tokens=5), "--max-tokens"),
+        (GatewayLimits(turns=1), "at most 1; raise --max-turns"),
+        (GatewayLimits(nodes=1), "at most 1; raise --max-nodes"),
+        (GatewayLimits(tokens=5), "at most 5; raise --max-tokens"),
     ],
 )
-async def test_caps_name_themselves(caps: GatewayLimits, option: str) -> None:
+async def test_caps_name_themselves(caps: GatewayLimits, said: str) -> None:
     async with client(scripted_gateway(Scripted(), choices=GatewayOptions(limits=caps))) as http:
         name = await opened(http)
         path = f"/sessions/{name}/v1/chat/completions"
@@ -412,4 +412,4 @@ async def test_caps_name_themselves(caps: GatewayLimits, option: str) -> None:
                 break
             more = [*more, answer.json()["choices"][0]["message"], *HELLO]
     assert answer.status_code == 429
-    assert option in answer.json()["error"]["message"]
+    assert said in answer.json()["error"]["message"]
