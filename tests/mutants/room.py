@@ -51,6 +51,8 @@ ROOMS = {
             "tests/core/**/test_*.py",
             "tests/property/test_*.py",
             "tests/model/**/test_*.py",
+            "tests/io/client/test_images.py",
+            "tests/io/client/test_audio_and_video.py",
             # These read the code, or time it.
             *(f"!tests/core/test_{name}.py" for name in ("closure", "names", "purity", "history")),
         ),

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tito_core.media.expansion import collapse, expand
-from tito_core.media.ranges import MediaRange
-from tito_core.media.wider_ranges import ranges_seen
+from tests.core.pictures import CLOSE, PLACEHOLDERS, first_step, showing, tokenize
+from tito_core import Bridge, Extension, Origin
+from tito_core.media.expansion import collapse, expand, first_media
+from tito_core.media.ranges import Media, MediaRange
+from tito_core.media.wider_ranges import _around, ranges_seen, widened
+from tito_core.seams.spans import MessageSpan
 
 PAD = 7
 
@@ -64,3 +68,52 @@ def test_other_changes_are_not_an_image_s(seen: list[int], found: list[tuple[int
 
 def test_ranges_that_overlap_are_none() -> None:
     assert ranges_seen([7, 6, 7], [image(0), image(2)], [7, 7, 6, 7], [(0, 3), (2, 2)]) is None
+
+
+def expected_border(place: int, ranges: Sequence[MediaRange], *, end: bool) -> int:
+    """Return where a border of a span belongs: at an end of the range that it stands inside of."""
+    inside = [one for one in ranges if one.offset < place < one.stop]
+    return (inside[0].stop if end else inside[0].offset) if inside else place
+
+
+@given(st.lists(st.integers(0, 20), min_size=4, max_size=4).map(sorted))
+def test_a_wider_image_is_never_cut_by_a_message(places: list[int]) -> None:
+    """Law: borders inside of an image go to its ends, and all others stay."""
+    ranges = [image(3, (1, PAD, PAD, 2)), image(9, (1, PAD, 2))]
+    found = _around(MessageSpan(places[0], places[3], places[1], places[2]), ranges)
+    assert found == MessageSpan(
+        expected_border(places[0], ranges, end=False),
+        expected_border(places[3], ranges, end=True),
+        expected_border(places[1], ranges, end=False),
+        expected_border(places[2], ranges, end=True),
+    )
+
+
+def test_first_ranges_are_shared_where_they_are_those_of_an_older_prompt() -> None:
+    older = Media.of([image(1)])
+    media = older.then([image(3), image(5)])
+    assert first_media(media, 1) is older
+    assert list(first_media(media, 2)) == [image(1), image(3)]
+    assert list(first_media(older, 1)) == [image(1)]
+
+
+def test_a_prompt_knows_that_its_new_images_are_wider() -> None:
+    step = first_step(showing("What?", "cat"), keys=["cat"])
+    found = Bridge(tokenize, [CLOSE], media=PLACEHOLDERS).extend(
+        step.ids, [showing("And this?", "dog")], media=step.media
+    )
+    assert isinstance(found, Extension)
+    base, new = found.ids.length - len(found.added), found.media[-1]
+    wider = attrs.evolve(new, offset=new.offset - base - 1, length=new.length + 2)
+    wide = widened(found, [wider])
+    assert isinstance(wide, Extension)
+    assert list(wide.media) == [*step.media, attrs.evolve(wider, offset=new.offset - 1)]
+    assert wide.ledger.length == found.ledger.length
+    assert (wide.ids, wide.added) == (found.ids, found.added)
+    mask = [span.origin for span in wide.ledger.spans for _ in range(span.stop - span.start)]
+    assert [origin is Origin.MEDIA for origin in mask[new.offset - 2 : new.stop + 2]] == [
+        False,
+        *[True] * (new.length + 2),
+        False,
+    ]
+    assert widened(found, [attrs.evolve(new, offset=new.offset - base)]) is found

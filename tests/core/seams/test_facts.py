@@ -160,11 +160,13 @@ def test_the_accepted_form_of_arguments_is_a_fact(form: str, taken: type) -> Non
         calls = [call for message in messages for call in message.get("tool_calls") or ()]
         if any(type(call["function"]["arguments"]) is not taken for call in calls):
             raise TemplateRefused(f"arguments are {taken}")
-        return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
+        return toy(messages, add_generation_prompt=add_generation_prompt)
 
-    found = answer(facts_questions(BY_NAME["chatml"].suffix), picky)
-    assert found.arguments == form
-    assert (found.null_content, found.absent_content) == ("same", "same")
+    for name, content in (("chatml", "same"), ("prints_none", "differs")):
+        toy = BY_NAME[name]
+        found = answer(facts_questions(toy.suffix), picky)
+        assert found.arguments == form
+        assert (found.null_content, found.absent_content) == (content, content)
 
 
 def test_a_profile_without_cases_holds_the_suffix_the_stops_and_the_facts() -> None:
