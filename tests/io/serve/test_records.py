@@ -62,7 +62,7 @@ async def test_a_branch_has_the_records_of_its_own_path() -> None:
 async def test_an_empty_session_has_no_records() -> None:
     async with client(scripted_gateway(Scripted())) as http:
         found = (await http.get(f"/sessions/{await opened(http)}")).json()
-    empty = {"nodes": [], "leaves": []}
+    empty: dict[str, list[Any]] = {"nodes": [], "leaves": []}
     assert found["records"] == []
     assert found["metadata"] == {"accumulated_token_ids": [], "max_trim_tokens": 0, "tree": empty}
 
