@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gateway
 from tito_io.serve import auth as names
-from tito_io.serve.auth import HEADER, derived_id, new_id
+from tito_io.serve.auth import HEADER, ApiKeys, RequestedSession, derived_id, new_id
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import GatewayLimits, RequestRefused, body_too_long, limit_reached
 from tito_io.serve.store import MemoryStore
@@ -199,6 +199,31 @@ async def test_every_key_is_compared_and_in_constant_time(monkeypatch: pytest.Mo
     async with client(scripted_gateway(Scripted(), choices=KEYS), headers=bearer("first-key")) as http:
         await http.get("/v1/models")
     assert compared == [b"first-key", b"second-key"]
+
+
+def test_names_are_those_that_stores_already_have() -> None:
+    """Computed otherwise, they would be other sessions once a gateway is brought up to date."""
+    secret, headers = b"s", {"authorization": "Bearer one", "user-agent": "claude-cli/2"}
+    agent = {"x-claude-code-session-id": "tree"}
+
+    def digest(*words: str) -> str:
+        return hmac.digest(secret, "\0".join(("tito", *words)).encode(), "sha256").hex()[:32]
+
+    def named(keys: ApiKeys, more: dict[str, str]) -> RequestedSession:
+        raw = [(name.encode(), value.encode()) for name, value in {**headers, **more}.items()]
+        request = Request({"type": "http", "headers": raw, "path_params": {}})
+        return keys.session(request, secret)
+
+    assert named(ApiKeys(), {}) == RequestedSession(name=digest("key", "one"), opens=True)
+    assert named(ApiKeys(), agent) == RequestedSession(
+        name=digest("key", "one"),
+        opens=True,
+        agent=digest("agent", "tree"),
+        own_name=digest("key", "one", "tree"),
+    )
+    assert named(ApiKeys(("one",)), {HEADER: "x"}) == RequestedSession(
+        name=digest("header", "one", "x"), opens=True, owner=digest("owner", "one")
+    )
 
 
 async def test_names_of_one_key_are_not_another_s() -> None:

@@ -546,7 +546,9 @@ async def test_images_to_fetch_have_a_limit_together() -> None:
             await fetcher.all([at(url) for url in urls], {})
         known = dict.fromkeys(urls[:2], DIGEST)
         assert len(await fetcher.all([at(url) for url in urls], known)) == 3
+    assert not fetcher.client.is_closed
     await fetcher.aclose()
+    assert fetcher.client.is_closed
 
 
 async def test_too_many_addresses_are_refused() -> None:
