@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from itertools import chain, pairwise
@@ -30,7 +31,7 @@ from tito_io.serve.backend import Backend
 from tito_io.serve.client_noise import NoiseRule
 from tito_io.serve.path_tokens import PathTokens, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
-from tito_io.serve.view import LEGEND
+from tito_io.serve.view import LEGEND, _counts
 
 pytestmark = pytest.mark.anyio
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -79,6 +80,12 @@ async def view(messages: list[Any], turns: int = 2, **options: Any) -> tuple[htt
         answer = await http.get(f"/sessions/{name}/view")
         async with gateway.sessions.using(name) as session:
             return answer, (gateway, session)
+
+
+async def test_every_id_of_a_path_is_counted_once() -> None:
+    _, (_, session) = await view([user()], turns=3)
+    for commit in session.commits.values():
+        assert _counts(commit) == Counter(commit.step.ledger)
 
 
 async def test_what_a_conversation_says_is_text_and_nothing_more() -> None:
