@@ -52,6 +52,8 @@ def test_an_id_is_read_with_what_follows_it() -> None:
     assert used[1] == rendered[1]
     difference = text_difference(text, used, rendered, Hunk(0, 1, 0, 1))
     assert (difference.used, difference.rendered) == ("\u00e9", "\u0129")
+    other = packed([rendered[0], ord("A")])
+    assert text_difference(text, used, other, Hunk(0, 1, 0, 1)).same  # here other ids follow: it is not known
 
 
 def test_a_last_id_whose_text_is_on_both_sides_is_spelled_otherwise() -> None:
