@@ -66,7 +66,17 @@ async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
     assert trained == [*first.completion_ids, *second.completion_ids]
     logprobs = zip(sample.loss_mask or (), sample.rollout_log_probs or (), strict=True)
     assert [value for mask, value in logprobs if mask] == [-0.5] * 6
-    assert sample.metadata["leaf"]["response_id"] == second.raw["id"]
+    names = [str(one.raw["id"]) for one in (first, second)]
+    assert sample.metadata["leaf"] == {
+        "node_id": names[1],
+        "parent": names[0],
+        "path_node_ids": names,
+        "response_id": names[1],
+        "follows": None,
+        "auxiliary": False,
+    }
+    assert sample.metadata["accumulated_token_ids"] == list(records.accumulated_ids)
+    assert sample.metadata["tito_session_mismatch"] == []
     assert sample.nulls == {"rollout_indexer_topk", "rollout_routed_experts"}
 
 
