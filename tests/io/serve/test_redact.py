@@ -77,6 +77,21 @@ async def test_what_tools_are_made_of_is_not_repeated_and_what_all_have_is() -> 
     assert said == "additionalProperties: unknown [...], input_value=[...], tool_call_id"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("additionalProperties", "exclusiveMaximum", "exclusiveMinimum", "maxProperties", "minProperties"),
+        *("patternProperties", "propertyNames", "unevaluatedProperties", "cache_control", "function_call"),
+        *("input_schema", "reasoning_content", "tool_call_id"),
+    ],
+)
+def test_keys_of_the_apis_and_of_schemas_are_no_quotations(name: str) -> None:
+    said = _conversation({"tools": [{"parameters": {name: 1, f"my_own_{name}": 2}}]})
+    assert said is not None
+    assert redact(f"{name} is wrong", said.replace(f"my_own_{name}", "")) == f"{name} is wrong"
+    assert redact(f"my_own_{name} is wrong", said) == "[...] is wrong"
+
+
 FEW = st.text("ab\\ ", max_size=80)
 
 
