@@ -185,6 +185,15 @@ def test_ids_that_were_sent_are_the_prompt_where_nothing_else_is_said(tmp_path: 
     assert one(tmp_path, record).step.prompt_ids.tolist() == [7, 8]
 
 
+def test_weights_beside_the_choices_are_those_of_the_first(tmp_path: Path) -> None:
+    spans = [{"version": "v1", "start": 0, "end": 1}]
+    for index, count in ((0, 1), (1, 0)):
+        record = chat("a", [1], [2])
+        record["response"]["metadata"] = {"weight_versions": spans}
+        record["response"]["choices"][0]["index"] = index
+        assert len(one(tmp_path, record).weight_versions) == count
+
+
 def test_a_reply_alone_may_say_all(tmp_path: Path) -> None:
     call = one(tmp_path, chat("a", [1, 2], [3])["response"])
     assert (call.ids.tolist(), len(call.step.prompt)) == ([1, 2, 3], 0)

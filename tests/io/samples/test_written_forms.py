@@ -97,6 +97,14 @@ def test_rows_of_a_stored_session_are_those_of_what_is_written(
     assert make_rows(found).rows == make_rows(forest).rows
 
 
+def test_a_trajectory_counts_the_ids_of_all_of_its_turns() -> None:
+    calls = [call("a", [1], [2]), call("b", [1, 2, 3], [4, 5]), call("c", [1, 2, 3, 4, 5, 6], [7])]
+    (line,) = written("atif", calls).splitlines()
+    found = orjson.loads(line)
+    totals = {"total_prompt_tokens": 1 + 3 + 6, "total_completion_tokens": 1 + 2 + 1}
+    assert found["final_metrics"] == {**totals, "total_steps": len(found["steps"])}
+
+
 @given(CALLS, st.booleans())
 @tries(2)
 def test_trajectories_are_valid(calls: list[StoredCall], expand: bool) -> None:

@@ -532,3 +532,17 @@ async def test_a_session_that_is_deleted_while_it_is_loaded_does_not_stay_in_mem
         await anyio.wait_all_tasks_blocked()
         go_on.set()
     assert sessions._loaded == {}
+
+
+async def test_a_session_that_is_deleted_before_it_is_loaded_is_not_found() -> None:
+    class Vanishing(MemoryStore):
+        async def load(self, name: str) -> StoredSession:
+            await self.delete(name)
+            return await super().load(name)
+
+    sessions = Sessions(Vanishing(), GatewayLimits(), Metrics())
+    name = await sessions.open(SessionHead(created=0.0))
+    with pytest.raises(RequestRefused, match=f"session not found: session_id={name}"):
+        async with sessions.using(name):
+            pass
+    assert sessions._loaded == {}
