@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tito_io.samples.forms.atif_messages import step_messages
+from tito_io.samples.forms.atif_messages import append_message, step_messages
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,14 @@ def test_reasoning_has_the_name_that_it_had_or_the_usual_one(extra: dict[str, An
 def test_a_step_without_reasoning_has_none() -> None:
     step = {"source": "user", "message": "yes", "reasoning_content": None}
     assert list(step_messages(step)) == [{"role": "user", "content": "yes"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("reasoning_content", {}), ("reasoning", {"extra": {"tito": {"reasoning": "reasoning"}}})],
+)
+def test_only_an_unusual_name_of_reasoning_is_written(name: str, extra: dict[str, Any]) -> None:
+    steps: list[dict[str, Any]] = []
+    append_message(steps, {"role": "assistant", "content": "yes", name: "hm"})
+    step = {"step_id": 1, "source": "agent", "message": "yes", "reasoning_content": "hm", **extra}
+    assert steps == [step]

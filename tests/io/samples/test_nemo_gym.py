@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tests.io.samples.sample_files import dumped, put, read
 from tests.io.samples.test_verifiers import TRACES
 from tests.io.samples.test_written_forms import gym_lines
+from tito_core import InputError
 from tito_io.samples.command import SOME_UNREAD, samples
 
 
@@ -26,3 +28,10 @@ def test_a_file_without_calls_is_no_success_in_any_format(tmp_path: Path) -> Non
     file = put(tmp_path, dumped({**TRACES, "traces": []}))
     for options in ([], ["--to", "tito"]):
         assert CliRunner().invoke(samples, [str(file), *options]).exit_code == SOME_UNREAD
+
+
+def test_a_rollout_that_lacks_a_call_is_not_read(tmp_path: Path) -> None:
+    file = put(tmp_path, gym_lines())
+    file.with_name(file.name.removesuffix(".jsonl") + ".incomplete").touch()
+    with pytest.raises(InputError, match="was not captured, so that it must not train"):
+        read(file)

@@ -551,6 +551,27 @@ async def test_images_to_fetch_have_a_limit_together() -> None:
     assert fetcher.client.is_closed
 
 
+async def test_a_server_shows_the_certificate_of_its_name() -> None:
+    """It is asked at the address that was checked, and by its name."""
+    seen: list[httpx2.Request] = []
+
+    async def cat() -> AsyncIterator[bytes]:
+        yield b"cat"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(200, headers={"content-type": "image/png"}, content=cat())
+
+    transport = httpx2.MockTransport(answer)
+    fetcher = ImageFetcher(httpx2.AsyncClient(transport=transport), allowed=lambda _: True)
+    assert await fetcher.fetch("https://localhost:7/cat.png#top") == shown("cat")["image_url"]["url"]
+    (request,) = seen
+    assert request.extensions["sni_hostname"] == "localhost"
+    assert request.headers["host"] == "localhost:7"
+    assert request.url.host in ("127.0.0.1", "::1")
+    await fetcher.aclose()
+
+
 async def test_too_many_addresses_are_refused() -> None:
     many = [at(f"http://example.org/{place}") for place in range(33)]
     with pytest.raises(RequestRefused, match="33 images to fetch"):
