@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from tests.core.samples.calls import call
 from tests.io.samples.row_files import from_lines, from_parquet, from_tensors
-from tests.io.samples.sample_files import chat, dumped, own, put
+from tests.io.samples.sample_files import chat, dumped, own, put, read
 from tito_core import InputError
 from tito_core.samples import Cut, Forest, MissingRow, Owner, Retries, RowPer, SampleOptions, TurnRule
 from tito_core.samples.rows import make_rows as kernel
@@ -343,6 +343,8 @@ def test_a_rollout_writes_calls_that_become_rows(tmp_path: Path) -> None:
     done = CliRunner().invoke(tito, ["rollout", "--turns", "5", "--json", "--calls", str(path)])
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout.splitlines()[-1])["summary"]
+    (stored,), _ = read(path)
+    assert {call.finish_reason for call in stored.forest.calls} <= {"stop", "length", "tool_calls"}
     made = CliRunner().invoke(tito, ["samples", str(path)])
     assert made.exit_code == 0, made.output
     rows = [json.loads(line) for line in made.stdout.splitlines()]
