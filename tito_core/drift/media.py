@@ -46,7 +46,7 @@ def _missing(
         return f"range moved: {_named(one)} begins at id {ids.index(number)} of {where}"
     if media.placeholders(ids):
         return f"{where} has another number of placeholders than the messages have media"
-    return f"{where} lacks {_named(one)}"
+    return f"{_named(one)} is missing in {where}"
 
 
 def _named(one: MediaRange) -> str:

@@ -182,7 +182,7 @@ def test_images_in_another_order_are_named() -> None:
 
 def test_an_image_that_the_template_moves_or_leaves_out_is_named() -> None:
     first = by_ids()[:1]
-    assert the_break(first, Seeing(order="dropped")).detail == "the rendering lacks image cat"
+    assert the_break(first, Seeing(order="dropped")).detail == "image cat is missing in the rendering"
     small = [turn(0, [showing("cat")], *sent([showing("cat")], size=3))]
     moved = audited(small, Seeing(order="last")).breaks
     assert [one.cause for one in moved][:1] == [Cause.MEDIA]
@@ -198,7 +198,7 @@ def test_an_image_that_the_ids_in_use_lack_is_named() -> None:
     rendered = numbered.used(call.step.prompt_ids, call.step.media)
     used = packed([*rendered[: cat.offset], *rendered[cat.stop :]])
     hunk = Hunk(cat.offset, cat.offset, cat.offset, cat.stop)
-    assert media_detail(numbered, used, rendered, hunk) == "the ids in use lacks image cat"
+    assert media_detail(numbered, used, rendered, hunk) == "image cat is missing in the ids in use"
     used = packed([*used, *rendered[cat.offset : cat.stop]])
     moved = f"range moved: image cat begins at id {len(used) - SIZE} of the ids in use"
     assert media_detail(numbered, used, rendered, hunk) == moved
