@@ -34,6 +34,18 @@ def test_no_history_contradicts_the_documentation(first: int) -> None:
     assert counts["attempts"] > counts["received"]
 
 
+@pytest.mark.parametrize("seed", [4431, 8222])
+def test_a_turn_that_was_taken_back_perhaps_is_not_handed_out(seed: int) -> None:
+    """The store failed after it had deleted the row of a turn that a repeated request waited for."""
+    assert not run(seed).violations
+
+
+@pytest.mark.parametrize("seed", [3888, 6791])
+def test_requests_that_take_back_the_same_turns_are_answered(seed: int) -> None:
+    """A gateway ended before it had stored all turns of a response, and two requests ask for it."""
+    assert not run(seed).violations
+
+
 def test_a_seed_repeats_itself_in_another_process_too() -> None:
     """Neither what ran before nor the order of sets of strings changes a timeline."""
     first = run(5).timeline

@@ -29,6 +29,7 @@ from .prompt import AnsweredPrompt, SessionPrompt
 from .records import stored_reply
 from .resume import last_step, without_stop
 from .session import Session
+from .store import StoreError
 from .turns import RequestStamp, TurnTaker, UnreceivedTurn, own_fields
 
 RETRY_KEY = "idempotency-key"
@@ -57,10 +58,17 @@ async def recover(
         request: The client's request.
         prompt: Its conversation.
         stamp: What the request is known by.
+
+    Raises:
+        StoreError: A write failed since the request entered the session; its repetition reads the store.
     """
     candidates = list(_candidates(session, stamp.retry_key))
     if not candidates:
         return None
+    if session.must_reload:  # it waited for a request whose turn was taken back, perhaps
+        raise StoreError(
+            "a write to this session failed, so that its turns are unknown: send the request again"
+        )
     args, fields = parse_sampling(request.sampling), own_fields(request)
     key = turns.rendering(prompt.tools, args.template_args).key
     if request.continue_final_message:

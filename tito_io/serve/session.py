@@ -252,8 +252,10 @@ class Session:
         self.ids += _new_ids(commit, self.commits)
 
     async def _remove(self, commits: Sequence[Commit]) -> None:
-        """Remove turns, newest first, except those that another turn continues."""
+        """Remove turns, newest first, except those that another turn continues; some may be gone already."""
         for commit in reversed(commits):
+            if commit.name not in self.commits:
+                continue
             if any(other.parent == commit.name for other in self.commits.values()):
                 continue
             with self._writing():
