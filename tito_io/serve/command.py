@@ -275,6 +275,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 @_limit("--max-turns", LIMITS.turns, "Most assistant messages in one prompt; more get status 429.")
 @_limit("--max-nodes", LIMITS.nodes, "Most turns of a session, all branches together; more get status 429.")
 @_limit("--max-tokens", LIMITS.tokens, "Most ids of a session, shared ids counted once; more get status 429.")
+@_limit("--max-images", LIMITS.images, "Most images in one prompt; more get status 429.")
 @_limit(
     "--max-media",
     LIMITS.media_bytes // MIB,
@@ -302,6 +303,7 @@ def serve(**given: Any) -> None:
         turns=given.pop("max_turns"),
         nodes=given.pop("max_nodes"),
         tokens=given.pop("max_tokens"),
+        images=given.pop("max_images"),
         media_bytes=given.pop("max_media") * MIB,
         sessions=given.pop("max_sessions"),
         idle_seconds=given.pop("max_idle"),

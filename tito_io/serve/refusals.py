@@ -46,6 +46,8 @@ class GatewayLimits:
         turns: Most assistant messages in one prompt.
         nodes: Most committed turns of a session, all branches together.
         tokens: Most ids that a session keeps, each shared id counted once.
+        images: Most images in one prompt; vLLM takes 999 by default
+            (`MultiModalConfig.get_limit_per_prompt`).
         media_bytes: Most bytes of images that a session keeps, each image counted once.
         sessions: Most sessions in the store.
         idle_seconds: How long an unused session is kept.
@@ -58,6 +60,7 @@ class GatewayLimits:
     turns: int = 4_096
     nodes: int = 16_384
     tokens: int = 16_000_000
+    images: int = 999
     media_bytes: int = 256 * MIB
     sessions: int = 100_000
     idle_seconds: float = 86_400.0
@@ -130,9 +133,16 @@ def no_websocket() -> RequestRefused:
     return RequestRefused(HTTPStatus.UPGRADE_REQUIRED, "WebSocketError", text, headers=headers)
 
 
-def limit_reached(what: str, count: int, most: int, option: str) -> RequestRefused:
-    """Return the error for a `count` over a limit; `option` of `tito serve` raises the limit."""
-    text = f"{what}: {count}, and at most {most}; raise {option}"
+def limit_reached(what: str, count: int | None, most: int, option: str) -> RequestRefused:
+    """Return the error for a `count` over a limit; `option` of `tito serve` raises the limit.
+
+    `count` is None where counting ended at the limit.
+
+    >>> str(limit_reached("images in this prompt", None, 999, "--max-images"))
+    'images in this prompt: at most 999; raise --max-images'
+    """
+    counted = "" if count is None else f"{count}, and "
+    text = f"{what}: {counted}at most {most}; raise {option}"
     return RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text)
 
 

@@ -172,8 +172,10 @@ class Session:
     async def media_urls(self, digests: Collection[str]) -> dict[str, str]:
         """Return the data URLs of media of this session by digest; raises `LostError` for a missing one."""
         stored = await self.store.media(self.name, digests) if digests else {}
-        if len(stored) < len(digests):
-            raise LostError("an image")
+        lost = set(digests).difference(stored)
+        if lost:
+            self.media = {digest: size for digest, size in self.media.items() if digest not in lost}
+            raise LostError("an image")  # the next request with its bytes puts it back
         # A thread: base64 of megabytes takes long.
         return await anyio.to_thread.run_sync(_urls, stored) if stored else {}
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -30,7 +31,7 @@ from tito_io.engines.routing import digest_name
 from .client_noise import NoiseFilter, NoiseRule
 from .commit import Commit, TurnOrigin
 from .fetch import ImageFetcher
-from .media import NO_MEDIA, NamedMedia, named_media
+from .media import NO_MEDIA, NamedMedia, media_parts, named_media
 from .metrics import Metrics
 from .prompt import AnsweredPrompt, MatchedPrompt, SessionPrompt, match_prompt, read_prompt
 from .refusals import GatewayLimits, RequestRefused, limit_reached
@@ -146,8 +147,11 @@ class TurnTaker:
         """
         session.check_limits()
         messages = _conversation(session, request)
-        # Most messages are one text each: of a long conversation, only the others are looked into.
-        if not is_multimodal([one for one in messages if isinstance(one.get("content"), list)]):
+        images = (part for part in media_parts(messages) if not isinstance(part.get("content"), list))
+        shown = len([*islice(images, self.limits.images + 1)])  # of too many, no more are looked at
+        if shown > self.limits.images:
+            raise limit_reached("images in this prompt", None, self.limits.images, "--max-images")
+        if not shown:
             return NamedMedia(messages=messages)
         fetched = {} if self.fetcher is None else await self.fetcher.all(messages, session.addresses)
         name = partial(named_media, messages, session.media, fetched)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import ipaddress
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +376,35 @@ async def test_a_session_holds_so_many_bytes_of_images(engine: Seeing, folder: P
         assert (answer.status_code, "--max-media" in answer.text) == (429, True)
         assert len(engine.asked) == 1
         await chat(http, name, [CAT, first, asking("And this?", shown("cat"))])
+
+
+async def test_a_prompt_shows_so_many_images(engine: Seeing, folder: Path) -> None:
+    limits = GatewayLimits(images=2)
+    async with client(gateway_of(engine, folder, limits=limits)) as http:
+        name = await opened(http)
+        many = asking("Which?", *[shown("cat")] * 3)
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": [many]})
+        assert (answer.status_code, engine.asked) == (429, [])
+        assert "images in this prompt: at most 2; raise --max-images" in answer.text
+        held = {"type": "tool_result", "content": [shown("cat"), shown("dog")]}
+        await chat(http, name, [asking("Which?", held)])  # what holds images is none itself
+
+
+async def test_an_image_that_the_store_lost_is_put_back_with_its_bytes(
+    engine: Seeing, folder: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore.open(tmp_path / "sessions.sqlite")
+    async with client(gateway_of(engine, folder, store)) as http:
+        name = await opened(http)
+        await chat(http, name, [CAT])
+        with closing(sqlite3.connect(tmp_path / "sessions.sqlite")) as database, database:
+            assert database.execute("DELETE FROM media").rowcount == 1
+        named = asking("And?", {"type": "image_url", "image_url": {"url": DIGEST}})
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": [named]})
+        assert (answer.status_code, "lost an image" in answer.text) == (503, True)
+        assert len(engine.asked) == 1
+        await chat(http, name, [CAT])
+        assert list(await store.media(name, [DIGEST])) == [DIGEST]
 
 
 async def test_a_turn_is_continued_after_its_images(
