@@ -9,7 +9,7 @@ except ModuleNotFoundError as error:
         raise
     raise ModuleNotFoundError(missing(error.name), name=error.name) from error
 from .conversation import ClientTurn, Conversation, Route
-from .driver import AsyncTokenizeFn, InThread, answer
+from .driver import AsyncTokenizeFn, InThread, answer, rendered_by
 from .token_client import CompletedTurn, Counts, TokenClient
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "Route",
     "TokenClient",
     "answer",
+    "rendered_by",
 ]

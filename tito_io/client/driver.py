@@ -14,7 +14,9 @@ import attrs
 from tito_core import Message, Question, Questions, TemplateRefused, TokenizeError
 
 if TYPE_CHECKING:  # a client whose engine renders needs no template engine and no tokenizer here
-    from tito_io.families.family import Bound
+    from tito_io.engines.protocol import Rendering
+    from tito_io.families.family import Bound, Family
+    from tito_io.families.tokenizer_family import TokenizerBound, TokenizerFamily
 
 T = TypeVar("T")
 
@@ -102,7 +104,7 @@ class InThread:
         bound: The template and tokenizer, as `Family.tokenize_fn` returns them.
     """
 
-    bound: Bound
+    bound: Bound | TokenizerBound
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
@@ -116,3 +118,25 @@ class InThread:
         """Return the ids from `text` on; see `tito_core.Question.put`."""
         render = partial(self.bound.since, messages, text, add_generation_prompt=add_generation_prompt)
         return await rendered(messages, render)
+
+
+def rendered_by(family: Family | TokenizerFamily) -> Callable[[Rendering], InThread]:
+    """Return the `renderer` of a `TokenClient` that renders in this process, with tools and arguments.
+
+    Args:
+        family: A model folder, or a tokenizer or processor in memory, as `Family.load` and `Family.of` return
+            them. It must be that of the engine's model: nothing compares the two.
+
+    >>> import asyncio
+    >>> from tito_io.embedded.vocabulary import family
+    >>> from tito_io.engines.protocol import Rendering
+    >>> hello = [{"role": "user", "content": "Hello."}]
+    >>> ids = asyncio.run(rendered_by(family())(Rendering())(hello, add_generation_prompt=True))
+    >>> ids == family().tokenize_fn()(hello, add_generation_prompt=True)
+    True
+    """
+
+    def render(rendering: Rendering) -> InThread:
+        return InThread(family.tokenize_fn(tools=list(rendering.tools) or None, **rendering.template_args))
+
+    return render

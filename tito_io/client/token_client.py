@@ -125,7 +125,8 @@ class TokenClient:
         engine: Where turns are sampled, such as `VLLM("http://127.0.0.1:8000")`.
         policy: What the kernel does about cut turns, odd stops and harmless differences.
             `Policy(truncated=Truncated.REFUSE)` sends what follows a cut turn by messages.
-        renderer: Renders messages for the bridge; None: the engine renders them.
+        renderer: Renders messages for the bridge, such as `rendered_by(family)`; None: the engine renders
+            them.
         media: The ids that the template writes for an image, such as `{"image": [151655]}`, or what
             `tito_io.families.image_placeholder` finds.
         counts: How requests went, and why.

@@ -10,8 +10,10 @@ import attrs
 import pytest
 
 from tito_core import Message
-from tito_io.client import InThread
+from tito_io.client import InThread, rendered_by
 from tito_io.client.driver import SHORT, exceeds, length
+from tito_io.embedded.vocabulary import family
+from tito_io.engines.protocol import Rendering
 from tito_io.families.family import Bound
 
 pytestmark = pytest.mark.anyio
@@ -60,3 +62,20 @@ def test_messages_that_are_long_are_not_looked_through() -> None:
     messages = iter([{"content": "a" * 5}, {"content": "a" * 5}, {"content": "b"}])
     assert exceeds(cast("Sequence[Message]", messages), 9)
     assert [*messages] == [{"content": "b"}]
+
+
+async def test_a_family_renders_with_the_tools_and_arguments_of_a_request() -> None:
+    tools = ({"type": "function", "function": {"name": "look_up", "parameters": {}}},)
+    rendering = Rendering(tools=tools, template_args={"enable_thinking": False})
+    hello = [{"role": "user", "content": "Hello."}]
+    known, render = family(), rendered_by(family())
+    asked: list[tuple[Rendering, dict[str, Any]]] = [
+        (Rendering(), {}),
+        (rendering, {"tools": [*tools], "enable_thinking": False}),
+    ]
+    for one, args in asked:
+        ids = await render(one)(hello, add_generation_prompt=True)
+        assert ids == known.tokenize_fn(**args)(hello, add_generation_prompt=True)
+    assert len(await render(rendering)(hello, add_generation_prompt=True)) > len(
+        await render(Rendering())(hello, add_generation_prompt=True)
+    )
