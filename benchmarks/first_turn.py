@@ -14,13 +14,12 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import attrs
 import click
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.console import Console
 from rich.table import Table
 
@@ -121,20 +120,20 @@ def conversation(source: Source, messages: int) -> list[Message]:
     return [*spoken, {"role": "user", "content": "Go on."}]
 
 
-def reference_programs(family: Family) -> dict[str, Program]:
-    """Return what is measured of a family as it is."""
+def reference_programs(family: Family, portal: BlockingPortal) -> dict[str, Program]:
+    """Return what is measured of a family as it is; turns are taken in the event loop of `portal`."""
     return {
         REFERENCE: lambda _, text: family.encode(text),
-        SLOW_TURN: lambda prompt, _: anyio.run(partial(_turn, family), prompt),
+        SLOW_TURN: lambda prompt, _: portal.call(_turn, family, prompt),
         RENDER: lambda prompt, _: family.tokenize_fn().text(prompt, add_generation_prompt=True),
     }
 
 
-def fast_programs(family: Family) -> dict[str, Program]:
+def fast_programs(family: Family, portal: BlockingPortal) -> dict[str, Program]:
     """Return what is measured of a family with a fast tokenizer."""
     return {
         FAST: lambda _, text: family.encode(text),
-        TURN: lambda prompt, _: anyio.run(partial(_turn, family), prompt),
+        TURN: lambda prompt, _: portal.call(_turn, family, prompt),
     }
 
 
@@ -150,7 +149,7 @@ def measured(family: Family, programs: dict[str, Program], messages: int, source
 
 
 async def _turn(family: Family, prompt: list[Message]) -> float:
-    """Return the seconds of a first turn, without those in which the event loop starts."""
+    """Return the seconds of a first turn."""
     engine: Any = RenderingEngine(family)  # a first turn asks nothing else of an engine
     client = TokenClient(engine, renderer=lambda _: InThread(family.tokenize_fn()))
     begun = time.process_time()
@@ -164,15 +163,15 @@ def _seconds(program: Program, prompt: list[Message], text: str) -> float:
     return found if isinstance(found, float) else time.process_time() - begun
 
 
-def cases_of(name: str) -> list[Case]:
+def cases_of(name: str, portal: BlockingPortal) -> list[Case]:
     """Measure a family: first as it is, for what a second tokenizer leaves of the memory slows it down."""
     family, source = Family.load(Path(os.environ["TITO_FAMILIES"]) / name), Source()
-    slow = [measured(family, reference_programs(family), each, source) for each in MESSAGES]
+    slow = [measured(family, reference_programs(family, portal), each, source) for each in MESSAGES]
     fast = family.with_fast_tokenizer(check_every=1_000_000)
     fast.encode(source.take(TOKENS * LETTERS))  # the first text that a process encodes takes longer
     ids = len(fast.encode(source.take(TOKENS * LETTERS)))
     return [
-        Case(name, each, ids, {**known, **measured(fast, fast_programs(fast), each, source)})
+        Case(name, each, ids, {**known, **measured(fast, fast_programs(fast, portal), each, source)})
         for each, known in zip(MESSAGES, slow, strict=True)
     ]
 
@@ -185,7 +184,9 @@ def cases_of(name: str) -> list[Case]:
 @interruptible
 def main(*, family: tuple[str, ...], as_json: bool) -> None:
     """Measure first turns of 100,000 tokens; needs the package fastokens and TITO_FAMILIES."""
-    cases = [one for name in family or ("qwen3",) for one in cases_of(name)]
+    # One event loop, as in a server: a thread that renders for the first time takes memory of its own first.
+    with start_blocking_portal() as portal:
+        cases = [one for name in family or ("qwen3",) for one in cases_of(name, portal)]
     if as_json:
         click.echo(json.dumps([{**attrs.asdict(one), "ratio": one.ratio} for one in cases], indent=1))
     else:
