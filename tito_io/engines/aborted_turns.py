@@ -318,8 +318,9 @@ class AbortedTurn:
         (`schedule_batch.py`, `check_finished`). Ids that end a turn are known from the caller and the model's
         folder alone.
         """
-        sampling, family = self.sampling, getattr(parser.tokenizer, "family", None)
-        ends = (*sampling.stop_ids, *(() if family is None else family.stop_ids))
+        sampling = self.sampling
+        families = (getattr(one, "family", None) for one in (parser.tokenizer, self.engine))
+        ends = (*sampling.stop_ids, *(index for one in families if one is not None for index in one.stop_ids))
         if ids and ids[-1] in ends and not sampling.extra.get("ignore_eos"):
             return ids[-1]
         # None of the first ids completes a string (vLLM's `detokenizer.py`, `update`).

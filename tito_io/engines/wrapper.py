@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -13,6 +13,10 @@ from .media import PromptMedium, answers_stray_placeholders, sample_with_media
 from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, UnsupportedError, Watch
 from .replies.output_parser import OutputParser
 from .turn_parts import output_parser
+
+if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
+    from tito_io.families.family import Family
+    from tito_io.families.tokenizer_family import TokenizerFamily
 
 
 @attrs.define
@@ -35,6 +39,12 @@ class EngineWrapper:
     def answers_stray_placeholders(self) -> bool:
         """Whether its engine answers messages in which a text spells an image's placeholder."""
         return answers_stray_placeholders(self.engine)
+
+    @property
+    def family(self) -> Family | TokenizerFamily | None:
+        """The model's folder, where its engine has it."""
+        known: Family | TokenizerFamily | None = getattr(self.engine, "family", None)
+        return known
 
     @property
     def seeds_by_position(self) -> bool:

@@ -73,6 +73,7 @@ class AbortingEngine:
     name: str = "aborting"
     keeps_ids: bool = False
     seeds_by_position: bool = False
+    family: Any = None
     asked: list[tuple[tuple[int, ...], Sampling]] = attrs.field(factory=list)
     media: list[Sequence[PromptMedium]] = attrs.field(factory=list)
     parser: OutputParser = attrs.field(factory=lambda: Hermes(Letters()))

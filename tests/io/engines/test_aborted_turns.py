@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -30,6 +31,7 @@ from tito_io.engines.protocol import (
     Usage,
 )
 from tito_io.engines.turn_parts import joined_ids
+from tito_io.engines.wrapper import EngineWrapper
 
 pytestmark = pytest.mark.anyio
 PROMPT = tuple(map(ord, "hello"))
@@ -176,6 +178,15 @@ def test_a_turn_that_is_aborted_as_it_ends_has_ended(on_abort: str) -> None:
         assert reply.text == (whole.text if sampling.stop else text[:5])
         assert reply.message == {"role": "assistant", "content": reply.text}
         assert len(engine.asked) == 1
+
+
+def test_the_end_of_a_turn_is_known_from_the_folder_of_a_wrapped_engine() -> None:
+    text = sample(AbortingEngine(), Sampling(max_tokens=30), LONG).text
+    folder = SimpleNamespace(stop_ids=(ord(text[5]),))
+    engine = EngineWrapper(AbortingEngine([[6]], late=True, family=folder))
+    reply = sample(resuming(engine), Sampling(max_tokens=30), LONG)
+    assert (reply.finish_reason, reply.stop_reason) == ("stop", ord(text[5]))
+    assert [chr(index) for index in reply.completion_ids] == [*text[:6]]
 
 
 def test_an_abort_before_the_first_id_is_a_plain_retry() -> None:
