@@ -101,9 +101,14 @@ def begins(step: Step, prompt: Sequence[Any]) -> bool:
     return len(messages) < len(prompt) and all(map(same_message, messages, prompt))
 
 
+def ends_with_turn(step: Step) -> bool:
+    """Return whether the last message of a step is an assistant's, and was sampled."""
+    return any(message["role"] == "assistant" for message in list(step.completion)[-1:])
+
+
 def longest(steps: Sequence[Step], prompt: Sequence[Any], key: str | None = None) -> list[Step]:
-    """Return the steps that may be used: of all proper prefixes with the right key the longest ones."""
-    found = [step for step in steps if step.key == key and begins(step, prompt)]
+    """Return the steps that may be used: of all proper prefixes that end with a turn the longest ones."""
+    found = [step for step in steps if step.key == key and begins(step, prompt) and ends_with_turn(step)]
     length = max((len(step.messages) for step in found), default=0)
     return [step for step in found if len(step.messages) == length]
 
@@ -199,9 +204,10 @@ def said_all(toy: Toy, step: Step, prompt: Sequence[Any]) -> bool:
 
 
 def equals_a_step(steps: Sequence[Step], prompt: Sequence[Any], key: str | None) -> bool:
-    """Tell whether nothing is new in the prompt: a stored step ends where it ends."""
+    """Tell whether nothing is new in the prompt: a stored turn ends where it ends."""
     return any(
         step.key == key
+        and ends_with_turn(step)
         and len(step.messages) == len(prompt)
         and all(map(same_message, step.messages, prompt))
         for step in steps
@@ -210,11 +216,7 @@ def equals_a_step(steps: Sequence[Step], prompt: Sequence[Any], key: str | None)
 
 def must_refuse(step: Step, prompt: Sequence[Any], policy: Policy) -> bool:
     """Tell whether the step cannot be used whatever the template writes."""
-    return (
-        has_media(prompt)
-        or unwrapped(list(step.messages)[-1])["role"] != "assistant"
-        or (step.truncated and policy.truncated is Truncated.REFUSE)
-    )
+    return has_media(prompt) or (step.truncated and policy.truncated is Truncated.REFUSE)
 
 
 def written_after(

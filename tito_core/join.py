@@ -98,7 +98,8 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
     ids, replaced = sampled.ids, sampled.stop if odd and policy.odd_stop is OddStop.REPLACE else None
     if replaced is not None:
         # Without the stop the turn may end with a part of the close, which must not be written twice.
-        ids, written = _without_last(ids), overlap(sampled.turn[:-1], tail, closed, stops, counted=counted)
+        written = overlap(sampled.turn[:-1], tail, closed, stops, counted=counted)
+        ids = Ids(ids.part[:-1], ids.older)
     added = tail[written:]
     close = added[: max(closed - written, 0)]
     before = sampled.prompt_ledger
@@ -127,12 +128,6 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
         media=sampled.media.then(media, known) if media or sampled.media else NO_MEDIA,
         unexpanded=len(media),
     )
-
-
-def _without_last(ids: Ids) -> Ids:
-    """Return `ids` without the last one, sharing what is before the last part."""
-    before = Ids(()) if ids.older is None else ids.older
-    return before.then(ids.part[:-1])
 
 
 def _may_continue(choice: OddStop, sampled: SampledIds) -> bool:

@@ -11,7 +11,7 @@ import attrs
 from .checks import require
 from .errors import InputError
 from .ids import Ids
-from .match import NOTHING, Forgiven, PromptMatcher
+from .match import Forgiven, PromptMatcher
 from .media.ranges import Media, PlaceholderIds, Placeholders
 from .message import Message, Messages, called_ids, copied
 from .normalization.clean import flattened
@@ -132,7 +132,7 @@ def locate(
     message = messages.peek(start - 1)
     environment = tuple(map(messages.peek, range(start, messages.length)))
     media_after = media_of(environment) if messages.multimodal else ()
-    refusal = _unfit(match.step, message, policy)
+    refusal = _unfit(match.step, policy)
     if refusal is None and messages.multimodal:
         refusal = _unfit_media(match.step, media_after, placeholders)
     if refusal is not None:
@@ -173,14 +173,17 @@ def find(
 ) -> Match | Refusal:
     """Return the step with the longest prefix match, or a refusal if no step can be used.
 
-    Of equally long steps, the one with the fewest differences is used; of those, the latest.
+    Steps that do not end with an assistant's turn are never used. Of equally long steps, the one with the
+    fewest differences is used; of those, the latest.
     """
     longest = 0
     best: Match | None = None
-    for match in matches(steps, prompt, forgive, further_keys):
+    for match in matches(steps, prompt, forgive, further_keys, answered(prompt)):
         length = match.step.messages.length
         if length < longest:
             break
+        if not match.step.answers:
+            continue
         longest = length
         if match.step.key == key and (best is None or len(match.forgiven) < len(best.forgiven)):
             best = match
@@ -189,21 +192,42 @@ def find(
     if best is None and longest:
         return Refusal(Reason.RENDERED_DIFFERENTLY, f"the step of {longest} messages has another key")
     if best is None:
+        others = [step for step in steps if not step.answers]
+        for match in matches(others, prompt, forgive, further_keys, len(prompt)):
+            role = match.step.messages[-1]["role"]
+            return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {role} message")
         return Refusal(Reason.NO_PREFIX, f"none of {len(steps)} steps begins these {len(prompt)} messages")
     if longest == len(prompt):
         return Refusal(Reason.NOTHING_NEW, f"a step ends with all {longest} messages")
     return best
 
 
+def answered(prompt: Sequence[Message]) -> int:
+    """Return how many messages of a prompt there are up to its last answer: the most that a step can have.
+
+    A message that is an object of a client library may be an answer.
+
+    >>> answered([{"role": "user"}, {"role": "assistant"}, {"role": "tool"}])
+    2
+    """
+    peek = prompt.peek if isinstance(prompt, Messages) else prompt.__getitem__
+    for position in range(len(prompt) - 1, -1, -1):
+        message: Any = peek(position)  # callers may pass objects of client libraries
+        if not isinstance(message, Mapping) or message.get("role") == "assistant":
+            return position + 1
+    return 0
+
+
 def matches(
     steps: Sequence[Step],
     prompt: Sequence[Message],
-    forgive: Forgiven = NOTHING,
-    further_keys: frozenset[str] = frozenset(),
+    forgive: Forgiven,
+    further_keys: frozenset[str],
+    limit: int,
 ) -> Iterator[Match]:
-    """Yield every step whose messages begin the prompt: longest first, of equals the latest first."""
+    """Yield steps of at most `limit` messages that begin the prompt: longest first, then the latest first."""
     matcher = PromptMatcher(prompt, forgive, further_keys)
-    for step in longest_first(steps, len(prompt)):
+    for step in longest_first(steps, limit):
         forgiven = matcher.fits(step.messages)
         if forgiven is not None:
             yield Match(step, forgiven)
@@ -248,10 +272,8 @@ def turn_after(
     )
 
 
-def _unfit(step: Step, message: Message, policy: Policy) -> Refusal | None:
+def _unfit(step: Step, policy: Policy) -> Refusal | None:
     """Return why a matched step cannot be continued, None if it can."""
-    if not step.completion or message["role"] != "assistant":
-        return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {message['role']} message")
     if step.prompt and not step.prompt_ids:
         return Refusal(Reason.NO_IDS, f"the matched step has {len(step.prompt)} prompt messages and no ids")
     if step.truncated and policy.truncated is Truncated.REFUSE:

@@ -17,7 +17,7 @@ class Reason(Enum):
     MULTIMODAL = "media whose ids are unknown in the prompt or in the matched step"
     PLACEHOLDERS = "the placeholders in the ids are not those of the media"
     RENDERED_DIFFERENTLY = "the matched step was rendered with other tools or template arguments"
-    NOT_ASSISTANT = "the matched step does not end with an assistant turn"
+    NOT_ASSISTANT = "no matched step ends with an assistant turn"
     TRUNCATED = "the matched turn was cut short, and the policy refuses such turns"
     ODD_STOP = "the sampled stop is neither the template's close nor the next opener"
     CLOSE_MISMATCH = "after the turn the template does not write the given suffix"

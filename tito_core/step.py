@@ -152,6 +152,11 @@ class Step:
         return self.prompt_ledger.then((Origin.SAMPLED, len(self.completion_ids)))
 
     @property
+    def answers(self) -> bool:
+        """Whether the step ends with an assistant's turn, as it must to be continued."""
+        return bool(self.completion) and self.completion.peek(-1)["role"] == "assistant"
+
+    @property
     def stop(self) -> int | None:
         """The sampled stop: the last id of a turn that was not cut short, else None."""
         return None if self.truncated or not self.completion_ids else self.completion_ids[-1]

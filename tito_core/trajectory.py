@@ -71,13 +71,14 @@ class Trajectory(Shared[Step]):
 def longest_first(steps: Sequence[Step], limit: int) -> Iterator[Step]:
     """Yield the steps of at most `limit` messages, longest first, and of equals the latest first.
 
-    A trajectory whose newest step is its longest gives that one without a search.
+    The newest step is given without a search if none can be longer.
     """
-    if isinstance(steps, Trajectory) and steps:
+    if steps:
         newest = steps[-1]
-        if newest.messages.length == steps.longest <= limit:
+        longest = steps.longest if isinstance(steps, Trajectory) else limit
+        if newest.messages.length in (limit, longest) and newest.messages.length <= limit:
             yield newest
-            steps = steps.older or ()
+            steps = steps.older or () if isinstance(steps, Trajectory) else list(steps)[:-1]
     # In C: a loop in Python over a thousand steps takes as long as comparing the messages.
     shortest_first = sorted(steps, key=attrgetter("messages.length"))
     yield from (step for step in reversed(shortest_first) if step.messages.length <= limit)

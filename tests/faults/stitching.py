@@ -203,10 +203,22 @@ FAULTS = (
         "if False:",
     ),
     Fault(
+        "a step without a turn hides an older one",
+        "locate.py",
+        "if not match.step.answers:",
+        "if False:",
+    ),
+    Fault(
+        "the newest step is taken for the longest",
+        "trajectory.py",
+        "longest = steps.longest if isinstance(steps, Trajectory) else limit",
+        "longest = newest.messages.length",
+    ),
+    Fault(
         "names of called tools are no matter",
         "normalization/compare.py",
-        "(left.name, left.arguments) != (right.name, right.arguments)",
-        "left.arguments != right.arguments",
+        "[(call.name, call.arguments) for call in form.tool_calls]",
+        "[call.arguments for call in form.tool_calls]",
     ),
     Fault(
         "messages are held, not copied",

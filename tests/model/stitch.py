@@ -108,24 +108,27 @@ def locate(
     key: str | None,
     placeholders: Placeholders | None,
 ) -> tuple[Step, set[str], list[Message]] | str:
-    """Return the longest step that begins the prompt: of equals that with fewest differences, then the last.
+    """Return the longest step that begins the prompt and ends with an answer.
 
-    With it what was forgiven, and the conversation with the stored ids of its calls.
+    Of equals it is that with fewest differences, then the last. With it come what was forgiven, and the
+    conversation with the stored ids of its calls.
     """
     messages = [plain(message) for message in prompt]
     compared = [same_conversation(list(step.messages), prompt, policy) for step in steps]
-    fits = [
+    begun = [
         (step, found) for step, found in zip(steps, compared, strict=True) if found and len(step.messages)
+    ]
+    fits = [
+        one for one in begun if list(one[0].completion)[-1:] and one[0].messages[-1]["role"] == "assistant"
     ]
     longest = max((len(step.messages) for step, _ in fits), default=0)
     fits = [one for one in fits if len(one[0].messages) == longest]
     usable = [one for one in fits if one[0].key == key]
     if not usable or longest == len(messages):
-        why = "NOTHING_NEW" if usable else "RENDERED_DIFFERENTLY" if fits else "NO_PREFIX"
+        unmatched = "NOT_ASSISTANT" if begun else "NO_PREFIX"
+        why = "NOTHING_NEW" if usable else "RENDERED_DIFFERENTLY" if fits else unmatched
         return "MULTIMODAL" if media(messages) and placeholders is None else why
     step, (forgiven, pairs) = min(reversed(usable), key=lambda one: len(one[1][0]))
-    if not len(step.completion) or step.messages[-1]["role"] != "assistant":
-        return "NOT_ASSISTANT"
     if len(step.prompt) and not len(step.prompt_ids):
         return "NO_IDS"
     if step.truncated and policy.truncated is Truncated.REFUSE:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ..message import Message, copied
-from .canonical import Canonical, CanonicalCall, Value, normal_copy, trimmed
+from .canonical import Canonical, Value, normal_copy, trimmed
 from .receipts import Forgiveness, receipts
 
 
@@ -64,7 +64,11 @@ def same_copies(
 
 def _same_forms(left: Canonical, right: Canonical, renaming: Renaming) -> frozenset[Forgiveness] | None:
     """Return the optional differences that were forgiven between two canonical forms, or None."""
-    if (left.role, left.name, len(left.tool_calls)) != (right.role, right.name, len(right.tool_calls)):
+    first, second = (
+        (form.role, form.name, [(call.name, call.arguments) for call in form.tool_calls])
+        for form in (left, right)
+    )
+    if first != second:
         return None
     optional = renaming.forgive if left.role == "assistant" else _SAME
     calls = list(zip(left.tool_calls, right.tool_calls, strict=True))
@@ -72,7 +76,7 @@ def _same_forms(left: Canonical, right: Canonical, renaming: Renaming) -> frozen
     found = [
         _same_text(left.content, right.content, Forgiveness.DROPPED_CONTENT if called else None, optional),
         _same_text(left.reasoning, right.reasoning, Forgiveness.DROPPED_REASONING, optional),
-        *(_same_call(ours, theirs, renaming) for ours, theirs in calls),
+        *(_same_tool_id(ours.id, theirs.id, renaming, calls=True) for ours, theirs in calls),
         _same_tool_id(left.tool_call_id, right.tool_call_id, renaming, calls=False),
     ]
     return None if None in found else frozenset().union(*filter(None, found))
@@ -89,14 +93,6 @@ def _same_text(
         return _SAME
     holds = {Forgiveness.OUTER_WHITESPACE: trimmed(left) == trimmed(right), dropped: right is None}
     return next((frozenset((one,)) for one in holds if one in optional and holds[one]), None)
-
-
-def _same_call(
-    left: CanonicalCall, right: CanonicalCall, renaming: Renaming
-) -> frozenset[Forgiveness] | None:
-    if (left.name, left.arguments) != (right.name, right.arguments):
-        return None
-    return _same_tool_id(left.id, right.id, renaming, calls=True)
 
 
 def _same_tool_id(

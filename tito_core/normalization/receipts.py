@@ -71,7 +71,9 @@ def _blanks(ours: Plain, theirs: Plain) -> Iterator[Forgiveness]:
     calls = [message.get("tool_calls") for message in (ours, theirs)]
     names = [[key for key in REASONING if message.get(key)] for message in (ours, theirs)]
     blank_reasoning = [(ours.get(key), theirs.get(key)) for key in REASONING]
-    if any(map(_differs_in_absent_keys, _optional(ours), _optional(theirs))):
+    pairs = zip(_optional(ours), _optional(theirs), strict=False)
+    keyed = ((key, a, b) for (a, keys), (b, _) in pairs for key in keys or {*a, *b})
+    if any((key in a) != (key in b) and a.get(key) is b.get(key) is None for key, a, b in keyed):
         yield Forgiveness.ABSENT
     if texts[0] != texts[1] and all(text in (None, "", []) for text in texts):
         yield Forgiveness.EMPTY_CONTENT
@@ -94,13 +96,6 @@ def _optional(message: Plain) -> Iterator[tuple[Plain, tuple[str, ...]]]:
     yield from (
         (part, ()) for part in (content if isinstance(content, list) else ()) if isinstance(part, dict)
     )
-
-
-def _differs_in_absent_keys(
-    ours: tuple[Plain, tuple[str, ...]], theirs: tuple[Plain, tuple[str, ...]]
-) -> bool:
-    (a, keys), (b, _) = ours, theirs
-    return any((key in a) != (key in b) and a.get(key) is b.get(key) is None for key in keys or {*a, *b})
 
 
 def exactly(value: Any) -> Any:

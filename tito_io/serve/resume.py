@@ -94,7 +94,7 @@ async def _sampled(  # as `continue_turn`
 def last_step(steps: Trajectory, prompt: SessionPrompt, key: str, forgive: frozenset[Forgiveness]) -> Step:
     """Return the step that ends with the prompt's last message, white space included: it goes on there."""
     exact = forgive - {Forgiveness.OUTER_WHITESPACE}
-    for match in matches(steps, prompt.messages, forgive):
+    for match in matches(steps, prompt.messages, forgive, frozenset(), len(prompt.messages)):
         last = match.step.messages.length == len(prompt.messages) and match.step.key == key
         if last and same(match.step.completion[0], prompt.messages[-1], exact) is not None:
             if not match.step.completion[0].get("tool_calls"):

@@ -105,8 +105,8 @@ class SGLang(HttpEngine):
             detects it from the vocabulary.
         routing: The shape of routed experts, which SGLang does not send.
         family: The model's folder, for a server without `/tokenize`, such as SGLang's router: messages are
-            then rendered with it and go by ids, and are parsed from ids. Elsewhere its stop ids alone are used,
-            for turns that were aborted as they ended.
+            then rendered with it and go by ids, and are parsed from ids. Elsewhere its stop ids alone are
+            used, for turns that were aborted as they ended.
         model: The model's name; may be left out where the server has one model. SGLang answers whatever name
             it is given, so the name is compared with the server's list.
         api_key: Sent as a bearer token; None sends none.
