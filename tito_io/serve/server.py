@@ -20,7 +20,9 @@ from .gateway import Gateway
 from .logs import ACCESS, AccessLog
 from .origins import OriginCheck, TrustedNames
 
-KEEP_ALIVE_SECONDS = 75
+KEEP_ALIVE_SECONDS = 150
+"""Longer than a proxy keeps an idle connection: Caddy 120 s, nginx 60 s. If the gateway closed one first, a
+request that the proxy sends just then would fail with 502."""
 BACKLOG = 2_048
 OWN_SIGNALS = os.name == "posix"
 """Whether signals are received here. On Windows no event loop can; there uvicorn receives them."""
