@@ -1,8 +1,8 @@
 """Make a stand-in for the container's base image:  python -m tests.deploy.base_image.
 
-It is for machines that reach no registry. The image has the name that the page's Containerfile begins with. It holds
-Debian's smallest system and a Python that is installed here. This needs root, buildah, debootstrap and Debian's
-mirror, and takes about a minute.
+It is for machines that reach no registry. The image has the name that the page's Containerfile begins with,
+and holds Debian's smallest system and a Python that is installed here. The program needs root, buildah,
+debootstrap and Debian's mirror.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from .app import app
 from .gateway import Gateway
 from .logs import ACCESS, AccessLog
 from .origins import OriginCheck, TrustedNames
+from .unread import DiscardUnread
 
 KEEP_ALIVE_SECONDS = 150
 """Longer than a proxy keeps an idle connection: Caddy 120 s, nginx 60 s. If the gateway closed one first, a
@@ -43,7 +44,7 @@ async def serve(
         drain_seconds: How long turns that are being sampled may take after a signal.
     """
     trusted = TrustedNames.of(host, gateway.options.trusted_hosts)
-    application = OriginCheck(app(gateway), gateway, trusted)
+    application = DiscardUnread(OriginCheck(app(gateway), gateway, trusted))
     config = uvicorn.Config(
         AccessLog(application) if ACCESS.isEnabledFor(logging.INFO) else application,
         host=host,
