@@ -68,7 +68,10 @@ async def run(parts: Iterator[Message], status: int, read: int = 0, **limits: An
 
 @pytest.mark.anyio
 async def test_what_is_left_is_discarded_before_an_error_alone() -> None:
-    parts = [*([{"type": "http.request", "body": b"1", "more_body": True}] * 3), {"type": "http.request"}]
+    parts: list[Message] = [
+        *([{"type": "http.request", "body": b"1", "more_body": True}] * 3),
+        {"type": "http.request"},
+    ]
     assert await run(iter(parts), 400) == [400, 4]
     assert await run(iter(parts), 400, read=4) == [400, 4]  # a further message is the client's leaving
     assert await run(iter(parts), 200, read=1) == [200, 1]
