@@ -43,6 +43,7 @@ from tito_io.engines.protocol import (
 from tito_io.engines.scores import LogprobsFrom, ScoredTurns, as_logprobs_from
 from tito_io.engines.speculation import noted
 from tito_io.engines.turn_groups import TurnGroups
+from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .certificates import KnownRendering
 from .driver import AsyncTokenizeFn, answer
@@ -144,7 +145,7 @@ class Conversation:
     known: KnownRendering = attrs.field(factory=KnownRendering)
     media: Placeholders | None = attrs.field(default=None, converter=as_placeholders)
     known_media: KnownMedia = attrs.field(factory=KnownMedia)
-    check_every: int = 0
+    check_every: int = attrs.field(default=0, validator=TURNS_BETWEEN_CHECKS)
     on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort)
     logprobs_from: LogprobsFrom = attrs.field(default=LogprobsFrom.SAMPLING, converter=as_logprobs_from)
     checked_turns: int = attrs.field(default=0, init=False)

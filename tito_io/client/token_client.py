@@ -20,6 +20,7 @@ from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.protocol import Engine, Rendering, Sampling, Watch
 from tito_io.engines.scores import LogprobsFrom, as_logprobs_from
 from tito_io.engines.speculation import zero_logprobs
+from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
 from .conversation import ClientTurn, Conversation, Route, check_branches, group_of, reply_message
@@ -54,9 +55,10 @@ def check_policy(_: object, __: object, value: Any) -> None:
 
 
 def check_engine(_: object, __: object, value: Any) -> None:
-    """Raise `InputError` for an address, a class or None in the place of an engine."""
-    if value is None or isinstance(value, str | type):
-        raise InputError(f"engine is {value!r:.60}: give an engine, such as VLLM('http://127.0.0.1:8000')")
+    """Raise `InputError` for an address, a class, None, or an object of vLLM's in the place of an engine."""
+    if isinstance(value, type) or not hasattr(value, "from_messages"):
+        text = f"engine is {value!r:.60}: give an engine, such as VLLM('http://127.0.0.1:8000')"
+        raise InputError(f"{text}, or an adapter of `tito_io.engines.in_process` around an object")
 
 
 @attrs.frozen
@@ -159,7 +161,7 @@ class TokenClient:
     media: Placeholders | None = attrs.field(default=None, converter=as_placeholders, kw_only=True)
     counts: Counts = attrs.field(factory=Counts)
     sampling_names: frozenset[str] = frozenset()
-    check_every: int = 0
+    check_every: int = attrs.field(default=0, validator=TURNS_BETWEEN_CHECKS)
     on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort, kw_only=True)
     logprobs_from: LogprobsFrom = attrs.field(
         default=LogprobsFrom.SAMPLING, converter=as_logprobs_from, kw_only=True

@@ -210,11 +210,18 @@ def root_of(base_url: str) -> httpx2.URL:
         raise ArgumentError(
             f"base_url: {error}; give http://HOST:PORT or https://HOST", parameter="base_url"
         ) from error
-    if url.scheme not in ("http", "https") or not url.host or not 0 <= (url.port or 0) <= 0xFFFF:  # noqa: PLR2004  # the last port
-        raise ArgumentError(
-            "base_url: not an http address; give http://HOST:PORT or https://HOST", parameter="base_url"
-        )
+    if url.scheme not in ("http", "https") or not url.host:
+        raise _no_address(base_url, "is not an http address")
+    if not 0 < (url.port or 80) <= 0xFFFF:  # noqa: PLR2004  # the last port
+        raise _no_address(base_url, "has a port that is not one of 1 to 65535")
     return url.copy_with(path=url.path.rstrip("/").removesuffix("/v1").rstrip("/"), query=None, fragment=None)
+
+
+def _no_address(base_url: str, why: str) -> ArgumentError:
+    """Return the error for an address, which is shown without credentials."""
+    shown = base_url.partition("?")[0].rpartition("@")[2]
+    text = f"base_url: {shown!r:.80} {why}; give http://HOST:PORT or https://HOST"
+    return ArgumentError(text, parameter="base_url")
 
 
 def encoded(body: Mapping[str, Any], digits: Digits | None = None) -> bytes:

@@ -79,6 +79,11 @@ class LintOptions:
                 "--baseline and --write-baseline contradict each other: the first reads known cases, the "
                 "second makes all cases of this run known; give one of them"
             )
+        if self.tokenizer is not None and not any(path.endswith(".jinja") for path in self.paths):
+            raise LintError(
+                f"--tokenizer {self.tokenizer} has no effect: no PATH is a .jinja file, and model folders "
+                "have tokenizers of their own; leave it out, or name the template's file"
+            )
         if self.as_json and self.form not in ("text", "json"):
             raise LintError(f"--json and --format {self.form} contradict each other: give one of them")
         if not self.diff:

@@ -19,7 +19,7 @@ from tito_core import InputError
 from tito_core.samples import SampleOptions
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, complain, fail
-from tito_io.cli.options import HELP_NAMES, choices, json_option, max_line_option
+from tito_io.cli.options import HELP_NAMES, FiniteRange, choices, json_option, max_line_option
 from tito_io.samples.forms.exchange import ID_FIELDS
 
 from .conversation import Problem
@@ -57,7 +57,7 @@ HELP: Mapping[str, str] = {
     "missing_row": "What to write where the engine sent no routed experts.",
 }
 """What each option of the kernel does; the values of its enumeration say what the choices mean."""
-NUMBERS: Mapping[str, type] = {"max_length": int, "discount": float}
+NUMBERS: Mapping[str, Any] = {"max_length": click.INT, "discount": FiniteRange(0, 1)}
 """The types of the options that have no choices."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,6 +84,13 @@ def _kernel_options(command: F) -> F:
 
 def kernel_options(values: dict[str, Any]) -> SampleOptions:
     """Return the kernel's options from the names of their choices; raises its `InputError`."""
+    discounted, discount = values["rewards"] == "discounted", values.get("discount")
+    if discounted and discount is None:
+        raise InputError("--rewards discounted needs --discount: give a factor from 0 to 1, such as 0.9")
+    if not discounted and discount is not None:
+        raise InputError(
+            "--discount has an effect with --rewards discounted alone: add that, or leave it out"
+        )
     choices = {
         field.name: type(field.default).__members__[values[field.name].upper()]
         for field in attrs.fields(SampleOptions)

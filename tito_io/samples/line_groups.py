@@ -238,7 +238,8 @@ def parsed(line: FileLine) -> dict[str, Any] | str:
     try:
         value = orjson.loads(line.text)
     except orjson.JSONDecodeError as error:
-        return f"is not valid JSON: {error}"
+        # The line is the file's, and is named; the decoder counts those of this text, which is one.
+        return f"is not valid JSON: {error.msg}, at character {error.pos + 1}"
     return value if isinstance(value, dict) else f"is {noun_of(value)}: give one JSON object per line"
 
 

@@ -17,9 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
 
+from tito_core import InputError
 from tito_io.client.sampling import parse_sampling
 from tito_io.dialects import Anthropic, Chat, Dialect, Google, Responses
 from tito_io.engines.protocol import Rendering
+from tito_io.rewards import check_reward
 
 from .gateway import Gateway
 from .logs import LOG, SESSION, short_id
@@ -256,6 +258,7 @@ async def _samples(gateway: Gateway, request: Request) -> Response:
     length, collected = _max_length(request, body), body.get("metadata")
     if collected is not None and not isinstance(collected, dict):
         raise bad_request("metadata is not a JSON object", "metadata")
+    _check_rewards(body, collected or {})
     async with gateway.sessions.using(name) as session:
         metadata = session_metadata(session) | ({} if collected is None else {"agent": collected})
         one = gateway.options.one_sample
@@ -268,6 +271,17 @@ async def _samples(gateway: Gateway, request: Request) -> Response:
     return Response(payload.safetensors(), headers=headers, media_type=BINARY)
 
 
+def _check_rewards(body: Mapping[str, Any], collected: Mapping[str, Any]) -> None:
+    """Demand that a reward can be trained with, and stands where it is read."""
+    try:
+        check_reward(collected)
+    except InputError as error:
+        raise bad_request(str(error), "metadata.reward") from None
+    for name in ("reward", "rewards"):
+        if name in body:
+            raise bad_request(f"{name} is not read here: put one number into metadata.reward", name)
+
+
 async def _medium(gateway: Gateway, request: Request) -> Response:
     """Answer with the bytes of an image, which a session's messages and rows name by digest."""
     name, digest = await gateway.session_name(request), request.path_params["digest"]
@@ -275,7 +289,10 @@ async def _medium(gateway: Gateway, request: Request) -> Response:
         raise not_found(name)
     stored = await gateway.sessions.store.media(name, [digest])
     if digest not in stored:
-        text = "this session has no image of that digest"
+        text = (
+            f"this session has no image {digest:.80}: give one of the digests, sha256: and 64 digits, that "
+            "its records and rows name"
+        )
         raise RequestRefused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
     medium = MediumBytes.decoded(stored[digest])
     headers = {**SAFE, "content-disposition": "attachment"}  # a client chose what it is

@@ -22,6 +22,7 @@ from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
+from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .auth import ApiKeys
 from .backend import Backend
@@ -75,7 +76,7 @@ class GatewayOptions:
     strip_system: tuple[str, ...] = ()
     policy: Policy = attrs.field(factory=lambda: Policy(odd_stop=OddStop.KEEP))
     guarded: bool = True
-    check_every: int = 0
+    check_every: int = attrs.field(default=0, validator=TURNS_BETWEEN_CHECKS)
     on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort)
     keys: tuple[str, ...] = ()
     share_keys: bool = False

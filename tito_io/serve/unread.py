@@ -1,8 +1,8 @@
 """Read what is left of a request's body before the request is refused.
 
-A refusal may be known before the body was read: it is too long, or its key is unknown. If the gateway answered
-and closed the connection then, a client that is still sending would see its connection reset and lose the
-answer: nginx made 502 of every second such answer.
+A refusal may be known before the body was read: it is too long, or its key is unknown. If the gateway
+answered and closed the connection then, a client that is still sending would see its connection reset and
+lose the answer: nginx made 502 of every second such answer.
 """
 
 from __future__ import annotations

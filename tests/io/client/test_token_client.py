@@ -48,6 +48,7 @@ from tito_io.engines.reconnect import Reconnecting
 from tito_io.engines.registry import embedded
 from tito_io.engines.vllm import VLLM
 from tito_io.engines.wrapper import EngineWrapper
+from tito_io.serve.gateway import GatewayOptions
 
 pytestmark = pytest.mark.anyio
 HELLO = [{"role": "user", "content": "hello"}]
@@ -378,6 +379,28 @@ async def test_what_is_wrong_with_the_arguments_is_told_before_anything_is_sent(
     with pytest.raises(InputError, match="give a Step"):
         await client.turn([1], HELLO)  # type: ignore[list-item]  # the mistake
     assert engine.asked == []
+
+
+@pytest.mark.parametrize("wrong", [-1, 2.0, 2.5, True, "3", None])
+def test_checks_come_after_a_whole_number_of_turns(wrong: Any) -> None:
+    engine = embedded()
+    for build in (
+        lambda: TokenClient(engine, check_every=wrong),
+        lambda: Conversation(engine, check_every=wrong),
+        lambda: GatewayOptions(check_every=wrong),
+    ):
+        with pytest.raises(
+            InputError, match=f"check_every is {wrong!r}: give a whole number of turns, 0 for"
+        ):
+            build()
+    assert TokenClient(engine, check_every=0).check_every == 0
+
+
+def test_what_cannot_sample_is_no_engine() -> None:
+    for wrong in (None, "http://127.0.0.1:8000", VLLM, object(), {"engine": 1}):
+        engine: Any = wrong
+        with pytest.raises(InputError, match=r"^engine is .*: give an engine, such as VLLM"):
+            TokenClient(engine)
 
 
 async def test_a_sampling_argument_of_the_engine_s_own_reaches_it() -> None:

@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from tests.io.engines.vllm.vllm_server import PROMPT
-from tito_core import TemplateRefused
+from tito_core import InputError, TemplateRefused
 from tito_io.engines.protocol import (
     EngineError,
     InvalidReplyError,
@@ -62,6 +62,21 @@ def sending(content: bytes) -> Answering:
 async def silent(_: SocketStream) -> None:
     """Say nothing, and keep the connection."""
     await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("localhost:8000", "'localhost:8000' is not an http address"),
+        ("http://", "'http://' is not an http address"),
+        ("ftp://ann:secret@host/x?key=secret", "'host/x' is not an http address"),
+        ("http://ann:secret@host:99999", "'host:99999' has a port that is not one of 1 to 65535"),
+    ],
+)
+def test_an_address_that_is_none_is_shown_without_secrets(address: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        VLLM(address)
+    assert str(caught.value) == f"base_url: {why}; give http://HOST:PORT or https://HOST"
 
 
 async def check(base_url: str, kind: type[EngineError], told: str, seconds: float = 10) -> None:

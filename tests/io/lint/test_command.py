@@ -202,6 +202,15 @@ def test_a_template_file_that_is_not_there(tmp_path: Path) -> None:
     )
 
 
+def test_a_tokenizer_that_no_template_needs_is_not_ignored(tmp_path: Path) -> None:
+    made = folder(tmp_path / "model", EXACT)
+    for paths in ((made,), (made, "org/on-the-hub")):
+        line = complaint(run(*paths, "--tokenizer", made))
+        assert f"--tokenizer {made} has no effect: no PATH is a .jinja file" in line
+    file = write(tmp_path, {"a.jinja": EXACT}) / "a.jinja"
+    assert len(objects(run(made, file, "--tokenizer", made, "--json"))) == 2
+
+
 def hub(monkeypatch: pytest.MonkeyPatch, answer: Path | Exception) -> list[str]:
     """Put a hub in place that answers so; return what it is asked for."""
     asked: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -152,7 +153,7 @@ def test_what_cannot_be_read_is_said_by_its_line_and_the_rest_goes_on(tmp_path: 
     result = run(path, "--json")
     assert result.exit_code == SOME_UNREAD
     first, second, summary = result.stderr.splitlines()
-    assert first.startswith(f"tito: {path}, line 5: is not valid JSON")
+    assert re.fullmatch(rf"tito: {path}, line 5: is not valid JSON: [^:]*, at character \d+", first)
     assert second.startswith(f"tito: {path}, line 7: conversation 'x' also has earlier lines")
     assert json.loads(summary)["problems"] == 2
     assert [row["conversation"] for row in rows(result)] == ["x", "x", "x", "y"]
@@ -183,9 +184,11 @@ def test_a_reward_is_discounted_by_the_order_of_the_lines(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--rewards", "discounted"), "give a factor from 0 to 1"),
-        (("--discount", "0.5"), "only Rewards.DISCOUNTED uses it"),
-        (("--rewards", "discounted", "--discount", "nan"), "discount is nan"),
+        (("--rewards", "discounted"), "--rewards discounted needs --discount: give a factor from 0 to 1"),
+        (("--discount", "0.5"), "--discount has an effect with --rewards discounted alone"),
+        (("--rewards", "discounted", "--discount", "nan"), "'--discount': nan is not a finite number"),
+        (("--rewards", "discounted", "--discount", "2"), "'--discount': 2.0 is not in the range 0<=x<=1"),
+        (("--rewards", "discounted", "--discount", "x"), "'--discount': 'x' is not a valid number"),
     ],
 )
 def test_a_discount_is_a_factor_for_discounted_rewards(

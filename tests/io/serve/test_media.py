@@ -149,6 +149,7 @@ async def test_a_row_lists_its_images_and_their_bytes_can_be_had(
         assert answer.headers["x-content-type-options"] == "nosniff"
     missing = await http.get(f"/sessions/{name}/media/sha256:00")
     assert missing.status_code == 404
+    assert "this session has no image sha256:00: give one of the digests" in missing.json()["error"]
     assert (await http.get(f"/sessions/{'0' * 32}/media/{DIGEST}")).status_code == 404
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,18 @@ import httpx2
 import pytest
 
 from tests.io.engines.miles.test_router import run_agent
-from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, scripted_gateway, served, user
+from tests.io.serve.gateway import (
+    HELLO,
+    Scripted,
+    chat,
+    client,
+    embedded_gateway,
+    opened,
+    scripted_gateway,
+    served,
+    user,
+)
+from tito_core import InputError
 from tito_io.engines.miles import (
     Miles,
     MilesRouter,
@@ -196,6 +208,40 @@ async def test_branches_are_rows_and_no_id_trains_twice() -> None:
     assert [sample.reward for sample in found.samples] == [3, 3]
     assert found.session_metadata["agent"] == {"reward": 3}
     assert len(found.session_metadata["tree"]["leaves"]) == 2
+
+
+@pytest.mark.parametrize("reward", ["1.0", True, [1.0], "nan"])
+async def test_a_reward_that_no_trainer_can_read_is_refused(reward: object) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        answer = await http.post(f"/sessions/{name}/samples", json={"metadata": {"reward": reward}})
+        assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
+        error = f"metadata.reward is {reward!r}: give a finite number, an object of them, or null"
+        assert answer.json() == {"error": error}
+
+
+@pytest.mark.parametrize("reward", [0, -1.5, None, {"score": 1.0}])
+async def test_a_reward_may_be_a_number_or_several_by_name(reward: object) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name, wanted = await opened(http), {"accept": "application/json"}
+        await chat(http, name, HELLO)
+        body = {"metadata": {"reward": reward}}
+        answer = await http.post(f"/sessions/{name}/samples", json=body, headers=wanted)
+        assert [sample["reward"] for sample in answer.json()["samples"]] == [reward]
+
+
+@pytest.mark.parametrize("name", ["reward", "rewards"])
+async def test_a_reward_in_the_wrong_place_is_not_lost(name: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post(f"/sessions/{await opened(http)}/samples", json={name: 1.0})
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith(f"{name} is not read here: put one number into")
+
+
+async def test_a_client_sends_no_reward_that_would_become_null() -> None:
+    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
+        with pytest.raises(InputError, match=r"metadata\.reward is nan: give a finite number"):
+            await session.samples(metadata={"reward": math.nan})
 
 
 async def test_errors_have_the_shapes_that_the_client_knows() -> None:

@@ -18,6 +18,7 @@ from tito_io.families.tokenizer_family import TokenizerFamily
 
 from .base import Cancel, InProcessEngine
 from .mailbox import Mailbox
+from .objects import check_object
 from .packages import package
 from .turns import LocalTurn, Piece
 
@@ -51,7 +52,7 @@ class MlxModel(InProcessEngine):
         context_length: As it was passed.
 
     Raises:
-        InputError: `output_format` is invalid.
+        InputError: `output_format` is invalid, or `model` is something else.
     """
 
     name: str = "mlx"
@@ -67,6 +68,9 @@ class MlxModel(InProcessEngine):
         output_format: OutputFormat | None = None,
     ) -> None:
         super().__init__(family, output_format=output_format)
+        check_object(
+            model, "model", ("__call__", "layers"), "the model that mlx_lm.load returns first", "MlxModel"
+        )
         self.model = model
         self.context_length = context_length
         self._thread: ThreadPoolExecutor | None = None

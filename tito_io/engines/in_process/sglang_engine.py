@@ -18,6 +18,7 @@ from tito_io.families.tokenizer_family import TokenizerFamily
 
 from .awaited import AwaitedEngine
 from .event_loops import LoopRunner
+from .objects import check_object
 from .turns import LocalTurn, Piece, local_check
 
 PARAMETERS = frozenset(
@@ -55,6 +56,9 @@ class SglangEngine(AwaitedEngine):
         family: As it was passed.
         engine: The object.
         seeds_by_position: True: a seed belongs to positions of the sequence, not to the order of draws.
+
+    Raises:
+        InputError: `engine` is something else.
     """
 
     seeds_by_position: bool = True
@@ -66,6 +70,8 @@ class SglangEngine(AwaitedEngine):
         self, engine: Any, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
     ) -> None:
         super().__init__(family, output_format=output_format)
+        needed = ("tokenizer_manager", "async_generate", "server_args")
+        check_object(engine, "engine", needed, "a sglang.Engine", "SglangEngine")
         self.engine = engine
 
     def _grammar_keys(self, answer: Format) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tito_io.families.tokenizer_family import TokenizerFamily
 from .base import Cancel, InProcessEngine
 from .devices import current_device, use_device
 from .mailbox import Mailbox
+from .objects import check_object
 from .packages import package
 from .token_sampler import LogprobsMode, TokenSampler
 from .turns import LocalTurn, Piece
@@ -69,7 +70,7 @@ class TransformersModel(InProcessEngine):
         logprobs: As it was passed.
 
     Raises:
-        InputError: `logprobs` is invalid.
+        InputError: `logprobs` is invalid, or `model` is something else.
         UnsupportedError: The model has an encoder.
     """
 
@@ -88,6 +89,10 @@ class TransformersModel(InProcessEngine):
         super().__init__(family, output_format=output_format)
         if logprobs not in get_args(LogprobsMode):
             raise InputError(f"logprobs is {logprobs!r}: pass 'raw' or 'processed'")
+        needed = ("config", "generate", "get_input_embeddings")
+        check_object(
+            model, "model", needed, "a model such as AutoModelForCausalLM loads", "TransformersModel"
+        )
         if model.config.is_encoder_decoder:
             raise UnsupportedError("the model has an encoder: its prompt and its turns are two sequences")
         self.model = model

@@ -18,6 +18,7 @@ from tito_io.families.tokenizer_family import TokenizerFamily
 from . import vllm_values as values
 from .awaited import AwaitedEngine
 from .event_loops import LoopRunner
+from .objects import check_object
 from .turns import LocalTurn, Piece
 
 
@@ -44,6 +45,7 @@ class VllmAsync(AwaitedEngine):
             `processed`: of the one that was sampled from.
 
     Raises:
+        InputError: `engine` is something else.
         UnsupportedError: The object reports logits in place of log-probabilities.
     """
 
@@ -55,6 +57,8 @@ class VllmAsync(AwaitedEngine):
         self, engine: Any, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
     ) -> None:
         super().__init__(family, output_format=output_format)
+        needed = ("model_config", "generate", "output_handler")
+        check_object(engine, "engine", needed, "a vllm.AsyncLLMEngine", "VllmAsync")
         self.engine = engine
         self._own: AbstractEventLoop | None = None
         self.logprobs_mode = values.logprobs_mode(engine.model_config)

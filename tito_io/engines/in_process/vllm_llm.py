@@ -14,6 +14,7 @@ from tito_io.families.tokenizer_family import TokenizerFamily
 from . import vllm_values as values
 from .base import Cancel, InProcessEngine
 from .mailbox import Mailbox
+from .objects import check_object
 from .stepper import Job, Stepper
 from .turns import LocalTurn, Piece
 
@@ -42,6 +43,7 @@ class VllmLLM(InProcessEngine):
             `processed`: of the one that was sampled from.
 
     Raises:
+        InputError: `llm` is something else.
         UnsupportedError: The object reports logits in place of log-probabilities.
     """
 
@@ -53,6 +55,7 @@ class VllmLLM(InProcessEngine):
         self, llm: Any, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
     ) -> None:
         super().__init__(family, output_format=output_format)
+        check_object(llm, "llm", ("llm_engine",), "a vllm.LLM", "VllmLLM")
         self.llm = llm
         self._config = llm.llm_engine.model_config
         self.logprobs_mode = values.logprobs_mode(self._config)

@@ -17,6 +17,7 @@ from tito_io.engines.protocol import EngineAnswer, Reply
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import MilesSamples, library, samples
 from tito_io.engines.wire import Wire, encoded
+from tito_io.rewards import check_reward
 
 from . import replies, requests
 from .errors import NotRecordedError, SessionNotFoundError, read, refusal
@@ -95,10 +96,12 @@ class MilesSession:
         Servers that branch put `metadata` into the samples; `reward` in it is for all of them.
 
         Raises:
+            InputError: `metadata["reward"]` is no finite number; NaN would be sent as null.
             SamplesRefusedError: The records cannot be made into samples.
             RecordsUnavailableError: The records cannot be read now.
         """
         library()
+        check_reward(metadata or {})
         body = {"max_seq_len": max_seq_len, **({} if metadata is None else {"metadata": dict(metadata)})}
         response = await self._request("POST", "/samples", encoded(body))
         where = self.wire.where("POST", f"{self.path}/samples")

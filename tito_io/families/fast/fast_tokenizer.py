@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from tito_core import InputError
 from tito_io.families.tokenizer import encoded, vocabulary_size
+from tito_io.whole_numbers import check_whole
 
 from .certificate import Certificate, certificate, compared
 from .library import NAME, attempted, installed_version, loaded
@@ -118,8 +119,7 @@ class FastTokenizer:
             key: What the comparison depends on: names the file in which its result is kept.
             check_every: After how many texts the reference encodes one as well.
         """
-        if check_every < 1:
-            raise InputError(f"check_every is {check_every}: give at least 1")
+        check_whole(check_every, "check_every", 1, "a whole number of texts, at least 1")
         use = FastUse(name, key, check_every)
         fast = loaded(reference)
         if fast is None:

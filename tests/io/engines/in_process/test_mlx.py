@@ -118,6 +118,10 @@ class Model(str):
     """The model: what is read of it before it is run."""
 
     __slots__ = ("args",)
+    layers: tuple[object, ...] = ()
+
+    def __call__(self) -> None:
+        """Compute nothing."""
 
 
 def engine(scripts: Sequence[Script] = (YES,), **options: Any) -> MlxModel:

@@ -15,11 +15,23 @@ from tito_io.engines.protocol import Sampling, UnsupportedError
 pytestmark = pytest.mark.anyio
 
 
+class Model(SimpleNamespace):
+    """A model that is never run, with what adapters look for."""
+
+    layers: tuple[object, ...] = ()
+
+    def __call__(self) -> None:
+        """Compute nothing."""
+
+    def generate(self) -> None:
+        """Sample nothing."""
+
+
 def model(**config: Any) -> Any:
     """Return what is read of a model before it is run."""
     fields = {"do_sample": True, "eos_token_id": None, "pad_token_id": None, **config}
     text = SimpleNamespace(max_position_embeddings=CONTEXT)
-    return SimpleNamespace(
+    return Model(
         config=SimpleNamespace(is_encoder_decoder=False, get_text_config=lambda: text),
         generation_config=SimpleNamespace(**fields),
         get_input_embeddings=lambda: SimpleNamespace(num_embeddings=MODEL.vocab_size),
