@@ -139,9 +139,8 @@ def test_the_gateway_answers_and_stops(image: str, container: str) -> None:
 def test_its_user_owns_its_data_alone(container: str) -> None:
     assert inside(container, "id", "-u").strip() == "10001"
     inside(container, "touch", "/data/x")
-    for path in ("/x", "/usr/local/x", "/usr/local/bin/tito"):
-        with pytest.raises(RuntimeError, match="Permission denied"):
-            inside(container, "touch", path)
+    for path in ("/", "/usr/local", "/usr/local/bin/tito"):
+        inside(container, "test", "!", "-w", path)
     inside(container, "python", "-m", "pip", "check")
 
 

@@ -52,6 +52,7 @@ async def run(parts: Iterator[Message], status: int, read: int = 0, **limits: An
 
     async def receive() -> Message:
         received[0] += 1
+        await anyio.lowlevel.checkpoint()
         return next(parts)
 
     async def send(message: Message) -> None:
@@ -80,7 +81,9 @@ async def test_what_is_left_is_discarded_before_an_error_alone() -> None:
 
 @pytest.mark.anyio
 async def test_no_client_keeps_a_request_for_ever() -> None:
-    assert await run(endless(), 413, most=10) == [413, 3]
+    with anyio.fail_after(5):
+        assert await run(endless(), 413, most=10) == [413, 3]
+        assert (await run(endless(), 413, most=1 << 60, seconds=0.05))[0] == 413
 
     async def never() -> Message:
         await anyio.sleep_forever()
