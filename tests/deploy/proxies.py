@@ -63,6 +63,12 @@ class Proxy:
         options = {"verify": trust, "timeout": PATIENCE, "base_url": f"https://{NAME}:{self.port}", **options}
         return httpx2.Client(transport=_Here(httpx2.HTTPTransport(verify=trust)), **options)  # type: ignore[arg-type]
 
+    def wire(self) -> ssl.SSLSocket:
+        """Open a connection."""
+        trust = ssl.create_default_context(cafile=str(self.authority))
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        return trust.wrap_socket(plain, server_hostname=NAME)
+
     def written(self) -> str:
         """Return all that it wrote into logs."""
         return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
