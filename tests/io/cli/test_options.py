@@ -17,7 +17,14 @@ from tito_io.cli.group import COMMANDS, tito
 
 TESTS_OWN = frozenset(
     (
-        *("TITO_BROWSER", "TITO_ENGINES", "TITO_ENGINE_CACHE", "TITO_EXCHANGES", "TITO_FAMILIES"),
+        *(
+            "TITO_BROWSER",
+            "TITO_DEPLOY",
+            "TITO_ENGINES",
+            "TITO_ENGINE_CACHE",
+            "TITO_EXCHANGES",
+            "TITO_FAMILIES",
+        ),
         *("TITO_GOLDEN", "TITO_REDIS", "TITO_REDIS_SERVER"),
     )
 )
