@@ -11,8 +11,8 @@ from tito_core import InputError
 def check_reward(metadata: Mapping[str, object]) -> None:
     """Raise `InputError` unless `metadata` has a reward that trainers can read, or none.
 
-    A reward is a finite number, or null without one. An object holds several: Miles trains with the one that its
-    option `reward_key` names (`Sample.get_reward_value` in `miles/utils/types.py`).
+    A reward is a finite number, or null without one. An object holds several: Miles trains with the one that
+    its option `reward_key` names (`Sample.get_reward_value` in `miles/utils/types.py`).
 
     >>> check_reward({"reward": 0.5}), check_reward({"reward": {"score": 1}}), check_reward({})
     (None, None, None)
