@@ -182,7 +182,7 @@ def find(
         length = match.step.messages.length
         if length < longest:
             break
-        if not match.step.answers:
+        if not match.step.ends_with_turn:
             continue
         longest = length
         if match.step.key == key and (best is None or len(match.forgiven) < len(best.forgiven)):
@@ -192,7 +192,7 @@ def find(
     if best is None and longest:
         return Refusal(Reason.RENDERED_DIFFERENTLY, f"the step of {longest} messages has another key")
     if best is None:
-        others = [step for step in steps if not step.answers]
+        others = [step for step in steps if not step.ends_with_turn]
         for match in matches(others, prompt, forgive, further_keys, len(prompt)):
             role = match.step.messages[-1]["role"]
             return Refusal(Reason.NOT_ASSISTANT, f"the matched step ends with a {role} message")

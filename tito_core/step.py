@@ -152,7 +152,7 @@ class Step:
         return self.prompt_ledger.then((Origin.SAMPLED, len(self.completion_ids)))
 
     @property
-    def answers(self) -> bool:
+    def ends_with_turn(self) -> bool:
         """Whether the step ends with an assistant's turn, as it must to be continued."""
         return bool(self.completion) and self.completion.peek(-1)["role"] == "assistant"
 
