@@ -110,11 +110,23 @@ def checksums(artefacts: dict[str, bytes]) -> str:
     return "".join(f"{sha256(content).hexdigest()}  {name}\n" for name, content in artefacts.items())
 
 
+def require_alone(folder: Path, artefacts: dict[str, bytes]) -> None:
+    """Raise `ReleaseError` where a folder has other artefacts: a container would take all of them."""
+    others = sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.suffix in (".whl", ".gz") and path.name not in artefacts
+    )
+    if others:
+        raise ReleaseError(f"{folder} has other artefacts: {', '.join(others)}; remove them")
+
+
 def written(folder: Path) -> dict[str, bytes]:
     """Build and check both artefacts, and write them with their checksums into a folder."""
     artefacts = built()
     require_complete(artefacts)
     folder.mkdir(parents=True, exist_ok=True)
+    require_alone(folder, artefacts)
     for name, content in artefacts.items():
         (folder / name).write_bytes(content)
     (folder / "SHA256SUMS").write_text(checksums(artefacts), encoding="utf-8")
