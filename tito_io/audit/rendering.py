@@ -70,19 +70,16 @@ class FamilyRenderer:
         self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
     ) -> Sequence[int]:
         """Return ids; raises `TemplateRefused`, and `InputError` for a key without tools and arguments."""
-        return self._bound(key)(messages, add_generation_prompt=add_generation_prompt)
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens included."""
-        return self.family.decode(ids)
-
-    def _bound(self, key: str | None) -> Bound:
         if key not in self.bound:
             tools, args = (self.defaults.tools, self.defaults.template_args) if key is None else read_key(key)
             if len(self.bound) >= MOST_KEYS:
                 self.bound.clear()
             self.bound[key] = self.family.tokenize_fn(tools=tools or None, **args)
-        return self.bound[key]
+        return self.bound[key](messages, add_generation_prompt=add_generation_prompt)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens included."""
+        return self.family.decode(ids)
 
 
 def read_key(key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -32,8 +33,12 @@ def table(report: AuditReport) -> Group:
     """Return the verdict, the causes, the selected breaks and the rates."""
     tally = report.tally
     parts: list[RenderableType] = [verdict(report)]
+    shown = report.choice.shown
     if tally.breaks:
-        parts += [_causes(tally), *_breaks(report.choice.shown, tally)]
+        parts.append(_causes(tally))
+    if tally.breaks and shown:
+        title = f"{len(shown)} of {count(tally.breaks, 'break')}: the first of each cause, in turns\n"
+        parts += [Text(title, style="italic"), *chain.from_iterable(map(_break, shown)), Text()]
     return Group(*parts, rates(report))
 
 
@@ -67,15 +72,8 @@ def _causes(tally: Tally) -> Table:
     return causes
 
 
-def _breaks(shown: Sequence[Break], tally: Tally) -> list[RenderableType]:
-    """Return each break as lines: its cause and place, what differs in an image, and its two sides."""
-    if not shown:
-        return []
-    title = f"{len(shown)} of {count(tally.breaks, 'break')}: the first of each cause, in turns\n"
-    return [Text(title, style="italic"), *(line for one in shown for line in _break(one)), Text()]
-
-
 def _break(one: Break) -> Iterable[RenderableType]:
+    """Yield a break as lines: its cause and place, what differs in an image, and its two sides."""
     cause = Text(one.cause.name.lower(), style=COLOURS.get(one.cause, "red"))
     cause.append("".join(f" +{also.name.lower()}" for also in one.also), style="dim")
     place = f"{plain(one.conversation)}, {plain(one.turn)} {one.part.name.lower()}, at {one.at:,}"

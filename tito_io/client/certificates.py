@@ -247,16 +247,12 @@ def _differ_in_opening(pairs: Sequence[tuple[list[int] | None, list[int] | None]
     taken = [(full, brief) for full, brief in pairs if full is not None and brief is not None]
     if not pairs or len(taken) < len(pairs):  # of an opening that the template refuses nothing is asked later
         return not pairs
-    heads = _heads(*taken[0])
+    full, brief = taken[0]
+    same = len(list(takewhile(bool, map(eq, reversed(full), reversed(brief)))))  # what both end with alike
+    heads = full[: len(full) - same], brief[: len(brief) - same]
     return len(taken) > 1 and all(
         full[: len(heads[0])] == heads[0]
         and brief[: len(heads[1])] == heads[1]
         and full[len(heads[0]) :] == brief[len(heads[1]) :]
         for full, brief in taken
     )
-
-
-def _heads(full: list[int], brief: list[int]) -> tuple[list[int], list[int]]:
-    """Return both without what they end with alike."""
-    same = len(list(takewhile(bool, map(eq, reversed(full), reversed(brief)))))
-    return full[: len(full) - same], brief[: len(brief) - same]

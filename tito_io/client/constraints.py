@@ -49,14 +49,11 @@ def _choice(choice: object) -> tuple[tuple[str, ...], bool]:
     allowed = choice.get("allowed_tools") if isinstance(choice, Mapping) else None
     tools = allowed.get("tools") if isinstance(allowed, Mapping) else [choice]
     mode = allowed.get("mode") if isinstance(allowed, Mapping) else "required"
-    names = [tool_name(tool) if isinstance(tool, Mapping) else "" for tool in _listed(tools)]
+    listed = tools if isinstance(tools, Sequence) and not isinstance(tools, str | bytes) else ()
+    names = [tool_name(tool) if isinstance(tool, Mapping) else "" for tool in listed]
     if not names or not all(names) or mode not in ("auto", "required"):
         raise InputError(f"sampling: tool_choice is {choice!r:.60}; {CHOICES}")
     return tuple(names), mode == "required"
-
-
-def _listed(tools: object) -> Sequence[object]:
-    return tools if isinstance(tools, Sequence) and not isinstance(tools, str | bytes) else ()
 
 
 def _schema(response_format: object) -> Mapping[str, Any] | None:

@@ -366,12 +366,9 @@ def check_branches(engine: Engine) -> None:
 def group_of(turn: ClientTurn) -> tuple[ClientTurn, ...]:
     """Return a turn and its siblings, each with its own step and reply."""
     alone = attrs.evolve(turn, reply=attrs.evolve(turn.reply, siblings=()))
-    return (alone, *(_sibling(alone, reply) for reply in turn.reply.siblings))
-
-
-def _sibling(turn: ClientTurn, reply: Reply) -> ClientTurn:
-    """Return another turn after the same prompt."""
-    return attrs.evolve(turn, step=attrs.evolve(turn.step, **_completion(reply)), reply=reply)
+    steps = (attrs.evolve(turn.step, **_completion(reply)) for reply in turn.reply.siblings)
+    siblings = zip(steps, turn.reply.siblings, strict=True)
+    return (alone, *(attrs.evolve(turn, step=step, reply=reply) for step, reply in siblings))
 
 
 def _completion(reply: Reply) -> Completion:

@@ -68,8 +68,14 @@ class KnownMedia:
         rejects it, perhaps without saying why.
         """
         for medium, url in images_in(messages):
-            if url is not None and (medium.identity is None or self.url(medium.identity) != url):
-                _check_base64(url)
+            if url is None or (medium.identity is not None and self.url(medium.identity) == url):
+                continue
+            header = url.partition(",")[0]
+            if header.lower().endswith(";base64") and _bytes_of(url) is None:
+                raise InputError(
+                    "an image's data URL is no valid base64: encode all bytes of the file, with padding and "
+                    "without line breaks"
+                )
 
     def learn(self, messages: Iterable[Message]) -> None:
         """Keep the bytes of the images in messages.
@@ -166,16 +172,6 @@ def _data_url(value: Any) -> str | None:
 def _bytes_of(url: str) -> str | None:
     """Return the digest of a data URL's bytes."""
     return medium_of({"type": "image", "url": url}).identity
-
-
-def _check_base64(url: str) -> None:
-    """Raise `InputError` for a data URL that says base64 and cannot be decoded."""
-    header = url.partition(",")[0]
-    if header.lower().endswith(";base64") and _bytes_of(url) is None:
-        raise InputError(
-            "an image's data URL is no valid base64: encode all bytes of the file, with padding and "
-            "without line breaks"
-        )
 
 
 def _lacking(identity: str, messages: Sequence[Message]) -> str:
