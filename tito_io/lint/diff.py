@@ -34,7 +34,9 @@ class Difference:
 
 def differences(one: LintReport, two: LintReport) -> tuple[Difference, ...]:
     """Return what two linted templates do differently, the same change in several renderings once."""
-    found = [] if one.suffix == two.suffix else [_close(one, two)]
+    found = []
+    if one.suffix != two.suffix:
+        found.append(Difference("close", "after each turn", _text(one.suffix), _text(two.suffix)))
     looks, others = ({look.rendering.label: look for look in report.looks} for report in (one, two))
     for label in dict.fromkeys((*looks, *others)):
         if label in looks and label in others:
@@ -57,10 +59,6 @@ def _images(one: LintReport, two: LintReport) -> Iterator[Difference]:
 
 def _exists(label: str, looks: Mapping[str, Look]) -> str:
     return "differs from the usual one" if label in looks else "is the same or is rejected"
-
-
-def _close(one: LintReport, two: LintReport) -> Difference:
-    return Difference("close", "after each turn", _text(one.suffix), _text(two.suffix))
 
 
 def _text(tokens: tuple[Token, ...]) -> str:

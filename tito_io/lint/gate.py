@@ -52,7 +52,17 @@ class Baseline:
     @classmethod
     def read(cls, file: Path, fail_on: Collection[str] = ()) -> Self:
         """Return the cases in what `tito lint --format json` printed; raises `LintError`."""
-        return cls(_known(file, fail_on), file.parent)
+        try:
+            reports = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise LintError(f"--baseline {file}: cannot be read: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise LintError(f"--baseline {file}: is not valid JSON: {error}") from error
+        try:
+            cases = frozenset(case for report in reports for case in _entries(report, fail_on))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise LintError(f"--baseline {file}: give what `tito lint --format json` printed") from error
+        return cls(cases, file.parent)
 
     def entry(self, case: Case) -> Case | None:
         """Return the entry for a case of this lint; None if it is new."""
@@ -144,20 +154,6 @@ def _image_cases(path: str, template: str, media: Mapping[str, Any]) -> Iterator
 
 def _case(report: LintReport, look: Look, finding: Finding, rule: str) -> Case:
     return (report.path, report.template, look.rendering.label, finding.after, finding.following, rule)
-
-
-def _known(file: Path, fail_on: Collection[str]) -> frozenset[Case]:
-    """Return the cases that fail in what `tito lint --format json` printed."""
-    try:
-        reports = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LintError(f"--baseline {file}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise LintError(f"--baseline {file}: is not valid JSON: {error}") from error
-    try:
-        return frozenset(case for report in reports for case in _entries(report, fail_on))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise LintError(f"--baseline {file}: give what `tito lint --format json` printed") from error
 
 
 def _entries(report: Mapping[str, Any], fail_on: Collection[str]) -> Iterator[Case]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import count, product
 
 import attrs
@@ -109,7 +109,9 @@ class ImageLinter:
         """Return what the template writes for a part of a modality, or else why it writes none."""
         parts = [TEXT], [{"type": modality}, TEXT]
         try:
-            bare, shown = (self.meter.text([_user(one)], speaking=True) for one in parts)
+            bare, shown = (
+                self.meter.text([{"role": "user", "content": list(one)}], speaking=True) for one in parts
+            )
         except TemplateRefused as refused:
             return "", f"the template rejects such a part: {visible(f'{refused!s:.200}')}"
         inserted = _inserted(bare, shown)
@@ -179,10 +181,6 @@ _SPELLED = re.compile(r"""['"]type['"] *:""")
 """How Python and JSON write a part: a template that takes no lists writes them so."""
 _COUNT = "the template writes another number of placeholders than the history has images"
 _OTHER_TAIL = "a fresh render ends with other ids: please report this template"
-
-
-def _user(parts: Sequence[Plain]) -> Plain:
-    return {"role": "user", "content": list(parts)}
 
 
 def _conversations(before: int, after: int, role: str) -> Iterator[ExampleConversation]:

@@ -75,7 +75,8 @@ def results(reports: Iterable[LintReport], gate: Gate) -> Iterator[Result]:
         if report.error is not None:
             yield _error(report, report.error)
         else:
-            yield from _warnings(report)
+            for one in warnings(report):
+                yield Result(rule=one.rule, text=f"{report.template}: {one.text}", file=_file(report))
         for look in report.looks:
             yield from _refusals(report, look, gate)
             yield from _drifts(report, look, gate)
@@ -89,11 +90,6 @@ def _error(report: LintReport, error: str) -> Result:
     return Result(rule=ERROR, text=error, file=_relative(Path(named[1])), line=int(named[2]))
 
 
-def _warnings(report: LintReport) -> Iterator[Result]:
-    for one in warnings(report):
-        yield Result(rule=one.rule, text=f"{report.template}: {one.text}", file=_file(report))
-
-
 def _refusals(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:
     groups: dict[tuple[str, str | None], list[Finding]] = {}
     for one in look.findings:
@@ -102,14 +98,10 @@ def _refusals(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:
     for (reason, ignored), findings in groups.items():
         detail = f": {findings[0].detail}" if findings[0].detail else ""
         text = f"{report.template}, {look.rendering.label}: {several(findings)}: refused{detail}"
-        line = _line(report, findings)
+        # The line of the template that refuses the first case for which one is named; else the first.
+        places = filter(None, (_PLACE.match(one.detail) for one in findings))
+        line = next((int(one[2]) for one in places if _relative(Path(one[1])) == _file(report)), 1)
         yield attrs.evolve(_result(reason, text, report, findings), line=line, ignored=ignored)
-
-
-def _line(report: LintReport, findings: Iterable[Finding]) -> int:
-    """Return the line of the template that refuses the first case for which one is named; else the first."""
-    places = filter(None, (_PLACE.match(one.detail) for one in findings))
-    return next((int(one[2]) for one in places if _relative(Path(one[1])) == _file(report)), 1)
 
 
 def _drifts(report: LintReport, look: Look, gate: Gate) -> Iterator[Result]:

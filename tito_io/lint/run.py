@@ -22,7 +22,6 @@ from tito_io.families.stop_ids import LARGEST_ID
 from .advice import advice
 from .budget import SECONDS, Budget, Hostile
 from .example_conversation import ANSWER, TOOL, USER
-from .image_report import MediaReport
 from .images import ImageLinter
 from .meter import LintMeter
 from .report import Finding, LintRendering, LintReport, Look, tokens
@@ -116,7 +115,9 @@ class _TemplateLint:
             stops=tuple((token, token.id in openers) for token in tokens(self.family, self.stop_ids)),
             suffix=tokens(self.family, looks[0].profile.suffix),
             last_stop=self._stops_last(looks[0]),
-            media=self._media(looks[0]),
+            media=ImageLinter(
+                self.family, self.meter(looks[0].rendering), looks[0].profile.suffix, self.stop_ids
+            ).report(),
         )
         return attrs.evolve(report, advice=advice(report))
 
@@ -128,11 +129,6 @@ class _TemplateLint:
         except TemplateRefused:
             return False
         return not set(self.stop_ids).isdisjoint(self.encoder.ids(text.rpartition(ANSWER)[2]))
-
-    def _media(self, look: Look) -> MediaReport:
-        """Return what the template does with images in its usual rendering."""
-        meter = self.meter(look.rendering)
-        return ImageLinter(self.family, meter, look.profile.suffix, self.stop_ids).report()
 
     def _inspections(self, args: Mapping[str, Any], on_share: OnShare) -> Iterator[_Inspection]:
         every = renderings(self.meter, args)

@@ -162,7 +162,9 @@ def _load(options: SubjectOptions, folder: Path, template: str, *, given: str | 
     """
     family = options.loaded.family(folder, template)
     if given is not None:
-        family = _named(family, given)
+        # Errors name the template's file as it was given, not by its absolute path.
+        sources = {name: evolve(one.source, origin=given) for name, one in family.templates.items()}
+        family = family.with_templates(sources, LIMITS)
     source = family.templates["default"].source
     if not source.text.strip():
         raise LintError(f"{source.origin}: is empty; copy the template again")
@@ -176,12 +178,6 @@ def _load(options: SubjectOptions, folder: Path, template: str, *, given: str | 
         added = "added as special tokens, with ids that the model does not have"
         notes = [f"the vocabulary lacks {shown}: {added}", *notes]
     return LoadedSubject(family, tuple(notes), missing)
-
-
-def _named(family: Family, path: str) -> Family:
-    """Return the family whose errors name a template's file as it was given, not by its absolute path."""
-    sources = {name: evolve(one.source, origin=path) for name, one in family.templates.items()}
-    return family.with_templates(sources, LIMITS)
 
 
 def _download(path: str) -> Path:

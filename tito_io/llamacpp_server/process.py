@@ -137,7 +137,10 @@ class _Child:
         answer = self._answer(waiting)
         if not answer:
             self.stop()
-            raise ServerStartError(_ended(settings, self.process.returncode), self.log)
+            status = self.process.returncode
+            how = f"signal {-status}" if status < 0 else f"status {status}"
+            text = f"{settings.file}: llama.cpp could not load the model and ended with {how}"
+            raise ServerStartError(text, self.log)
         return LlamaCppServer(json.loads(answer)["url"], api_key, self.process, self.log)
 
     def _read(self, pipe: IO[str], take: Callable[[str], None], *, last: str | None = None) -> None:
@@ -179,9 +182,3 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
     if pipe is None:
         raise RuntimeError("the process was started without this pipe")
     return pipe
-
-
-def _ended(settings: ServerSettings, status: int) -> str:
-    """Return the error for a server that ended while it loaded."""
-    how = f"signal {-status}" if status < 0 else f"status {status}"
-    return f"{settings.file}: llama.cpp could not load the model and ended with {how}"
