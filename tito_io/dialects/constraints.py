@@ -32,7 +32,9 @@ def chat_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
         named = fields.nested("tool_choice")
         named.check_value("type", ("function", ALLOWED), INSTEAD)
         if named.values.get("type") == ALLOWED:
-            keys = _some_of_chat(named.nested(ALLOWED, required=True), tools)
+            allowed = named.nested(ALLOWED, required=True)
+            entries = _offered(allowed, ("function",))
+            keys = _some(allowed, [one.nested("function", required=True) for one in entries], tools)
         else:
             keys = _named(named.nested("function", required=True), tools)
     else:
@@ -49,9 +51,10 @@ def responses_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
     if isinstance(fields.values.get("tool_choice"), Mapping):
         named = fields.nested("tool_choice")
         named.check_value("type", ("function", "custom", ALLOWED), INSTEAD)  # both are offered as functions
-        keys = (
-            _some_of_responses(named, tools) if named.values.get("type") == ALLOWED else _named(named, tools)
-        )
+        if named.values.get("type") == ALLOWED:
+            keys = _some(named, list(_offered(named, ("function", "custom"))), tools)
+        else:
+            keys = _named(named, tools)
     else:
         keys = _word(fields, tools)
     given = fields.nested("text").nested("format")
@@ -126,18 +129,8 @@ def _named(choice: RequestFields, tools: Tools) -> dict[str, Any]:
     return {"tool_choice": {"type": "function", "function": {"name": name}}}
 
 
-def _some_of_chat(choice: RequestFields, tools: Tools) -> dict[str, Any]:
-    """Return the argument for a choice of the chat API that lists the only tools which may be called."""
-    entries = _offered(choice, ("function",))
-    return _some(choice, [one.nested("function", required=True) for one in entries], tools)
-
-
-def _some_of_responses(choice: RequestFields, tools: Tools) -> dict[str, Any]:
-    """Return the same for a choice of the Responses API."""
-    return _some(choice, list(_offered(choice, ("function", "custom"))), tools)
-
-
 def _some(choice: RequestFields, functions: Sequence[RequestFields], tools: Tools) -> dict[str, Any]:
+    """Return the argument for a choice that lists the only tools which may be called."""
     mode = choice.required("mode", str)
     choice.check_value("mode", ("auto", "required"), "use one of these")
     return some_tools(mode, [one.required("name", str) for one in functions], tools, choice.at("tools"))

@@ -294,7 +294,9 @@ def _assistant(message: RequestFields) -> Iterator[dict[str, Any]]:
         if str(block.values.get("type")).endswith(SERVER_RESULT):
             if turn:
                 yield turn.message()
-            yield _server_result(block)
+            content = block.values.get("content")
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+            yield {"role": "tool", "tool_call_id": block.required("tool_use_id", str), "content": text}
             turn, alone = _Turn(), False
         else:
             _add_block(turn, block)
@@ -323,13 +325,6 @@ def _add_block(turn: _Turn, block: RequestFields) -> None:
             instead = "send text before the calls"
             block.ignored.add(block.path, "is text after a tool call", instead, name="order[type=text]")
         turn.parts += _parts([block], ("text",))
-
-
-def _server_result(block: RequestFields) -> dict[str, Any]:
-    """Return the tool message for the result of a tool that Anthropic's servers ran."""
-    content = block.values.get("content")
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    return {"role": "tool", "tool_call_id": block.required("tool_use_id", str), "content": text}
 
 
 def _check_block(block: RequestFields, kind: str) -> None:

@@ -39,10 +39,13 @@ def parse_request(
     _check(fields)
     declared = tuple(_tools(fields))
     tools = () if fields.values.get("tool_choice") == "none" else declared
+    messages = _messages(fields, known)
+    own = {name: fields.values[name] for name in SAMPLING & fields.values.keys()}
+    sampling = fields.sampling(reasoning_switches(fields), **own)
     return ParsedRequest(
-        messages=_messages(fields, known),
+        messages=messages,
         tools=tools,
-        sampling={**_sampling(fields), **chat_constraint(fields, tools)},
+        sampling={**sampling, **chat_constraint(fields, tools)},
         model=fields.optional("model", str),
         stream=fields.flag("stream"),
         include_usage=fields.nested("stream_options").flag("include_usage"),
@@ -99,19 +102,15 @@ def _new_messages(given: list[Any], read: int) -> tuple[Message, ...]:
 def _without_custom_calls(message: Any) -> Any:
     """Return a message whose calls of custom tools are calls of functions with one string argument."""
     calls = message.get("tool_calls") if isinstance(message, Mapping) else None
-    if not isinstance(calls, list) or not any(_is_custom(call) for call in calls):
+    if not isinstance(calls, list):
         return message
-    return {**message, "tool_calls": [_function_call(call) if _is_custom(call) else call for call in calls]}
+    return {**message, "tool_calls": [_function_call(call) for call in calls]}
 
 
-def _is_custom(call: Any) -> bool:
-    return (
-        isinstance(call, Mapping) and call.get("type") == "custom" and isinstance(call.get("custom"), Mapping)
-    )
-
-
-def _function_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    custom = call["custom"]
+def _function_call(call: Any) -> Any:
+    custom = call.get("custom") if isinstance(call, Mapping) else None
+    if not isinstance(custom, Mapping) or call.get("type") != "custom":
+        return call
     arguments = json.dumps({"input": custom.get("input")}, ensure_ascii=False)
     function = {"name": custom.get("name"), "arguments": arguments}
     return {"id": call.get("id"), "type": "function", "function": function}
@@ -126,11 +125,6 @@ def _tools(fields: RequestFields) -> Iterator[Mapping[str, Any]]:
             yield tool.values
         else:
             drop_tool(tool, kind)
-
-
-def _sampling(fields: RequestFields) -> dict[str, Any]:
-    own = {name: fields.values[name] for name in SAMPLING & fields.values.keys()}
-    return fields.sampling(reasoning_switches(fields), **own)
 
 
 def reasoning_switches(fields: RequestFields) -> dict[str, Any]:

@@ -101,7 +101,11 @@ def _function(tool: RequestFields, namespace: str | None) -> OfferedTool:
 def _custom(tool: RequestFields, namespace: str | None) -> OfferedTool:
     tool.check_names(("type", "name", "description", "format"))
     described = {"description": tool.values["description"]} if tool.optional("description", str) else {}
-    text = {"type": "string", **_grammar(tool.nested("format"))}
+    form = tool.nested("format")
+    grammar, syntax = form.optional("definition", str), form.optional("syntax", str) or "the"
+    text = {"type": "string"}
+    if grammar is not None:
+        text["description"] = f"Text in {syntax} grammar:\n{grammar}"
     schema = {"type": "object", "properties": {INPUT: text}, "required": [INPUT]}
     parameters = {"parameters": {**schema, "additionalProperties": False}}
     return _offered(tool, namespace, CUSTOM_CALL, described | parameters)
@@ -114,13 +118,6 @@ def _search(tool: RequestFields) -> OfferedTool:
     function = {"name": SEARCH, **described}
     item = {"type": SEARCH_CALL, "execution": "client"}
     return OfferedTool(SEARCH, {"type": "function", "function": function}, item)
-
-
-def _grammar(form: RequestFields) -> dict[str, str]:
-    """Return the description of a custom tool's input, if its form is a grammar."""
-    grammar = form.optional("definition", str)
-    syntax = form.optional("syntax", str) or "the"
-    return {} if grammar is None else {"description": f"Text in {syntax} grammar:\n{grammar}"}
 
 
 def _offered(
