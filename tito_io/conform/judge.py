@@ -61,7 +61,8 @@ def judge(vector: Vector, answer: object) -> Judged:
     kind = next(name for name in KINDS if answer.get(name) is not None)
     if kind == "ids":
         return _judge_ids(vector, answer)
-    text = _shown(answer[kind])
+    words = " ".join(str(answer[kind]).split())  # a program's own text may be long
+    text = words if len(words) <= LONGEST else f"{words[:LONGEST]}..."
     if kind == "refusal":
         verdict = Verdict.OVER_REFUSED if vector.refusal == NEVER else Verdict.REFUSED
         return Judged(vector, verdict, text)
@@ -111,12 +112,6 @@ def _place(vector: Vector, difference: Difference) -> str:
     steps = ([*one["prompt_ids"], *one["sampled_ids"]] for one in vector.data["trajectory"])
     kept = max((len(ids) for ids in steps if list(difference.right[: len(ids)]) == ids), default=0)
     return "earlier ids are changed" if difference.place < kept else "the ids after the turn differ"
-
-
-def _shown(text: object) -> str:
-    """Return a program's own text, short enough for a line."""
-    words = " ".join(str(text).split())
-    return words if len(words) <= LONGEST else f"{words[:LONGEST]}..."
 
 
 def counted(judged: Iterable[Judged]) -> dict[str, Counter[Verdict]]:

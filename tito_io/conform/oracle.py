@@ -111,9 +111,12 @@ class Oracle:
     def tail(self, messages: Sequence[Message], place: int) -> str | None:
         """Return what stands after the words of the turn at `place`; None if a new message is lost."""
         page = self.page(messages, speak=True)
-        new = range(place + 1, len(messages))
-        if place not in page.words or any(_lost(page, index, messages[index]) for index in new):
+        if place not in page.words:
             return None
+        for index in range(place + 1, len(messages)):
+            start, stop = page.words.get(index, (0, 0))
+            if start == stop and messages[index].get("content"):
+                return None
         return page.text[page.words[place][1] :]
 
     def text_after(self, messages: Sequence[Message], place: int) -> str:
@@ -181,12 +184,6 @@ def _answer(
     moved = len(before) - count
     placed = [None if span is None else (span[0] + moved, span[1] + moved) for span in spans]
     return Answer((*before, *tail[count:]), tuple(placed))
-
-
-def _lost(page: Page, index: int, message: Message) -> bool:
-    """Return whether a message's content is not written where the message stands."""
-    start, stop = page.words.get(index, (0, 0))
-    return start == stop and bool(message.get("content"))
 
 
 @cache

@@ -82,7 +82,12 @@ class VectorItem(pytest.Item):
         """Ask the function, and judge what it returns."""
         returned = self.function(self.vector.question)
         answer = _answer(returned)
-        judged = judge(self.vector, answer) if answer is not None else _no_answer(self.vector, returned)
+        if answer is not None:
+            judged = judge(self.vector, answer)
+        else:
+            given = f"the function returned a value of type {type(returned).__name__}"
+            detail = f"{given}: give a list of ids, None for a refusal, or a mapping with a whole answer"
+            judged = Judged(self.vector, Verdict.ERROR, detail)
         if judged.verdict is Verdict.NOT_OFFERED:
             pytest.skip(judged.detail)
         if judged.verdict not in (Verdict.EXACT, Verdict.REFUSED):
@@ -122,13 +127,6 @@ def _answer(returned: Any) -> Mapping[str, Any] | None:
 def _id(value: Any) -> Any:
     """Return a number of an array as Python's; other values as they are."""
     return value if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
-
-
-def _no_answer(vector: Vector, returned: Any) -> Judged:
-    """Return the verdict on a value that is no answer."""
-    given = f"the function returned a value of type {type(returned).__name__}"
-    detail = f"{given}: give a list of ids, None for a refusal, or a mapping with a whole answer"
-    return Judged(vector, Verdict.ERROR, detail)
 
 
 def _described(judged: Judged) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -36,12 +35,12 @@ def report_on(command: Sequence[str], name: str, vectors: Iterable[Vector], seco
 
 
 async def _judged(command: Sequence[str], vectors: Iterable[Vector], seconds: float) -> list[Judged]:
+    judged: list[Judged] = []
     async with aclosing(answers(command, vectors, seconds)) as found:
-        return [_one(vector, answer) async for vector, answer in found]
-
-
-def _one(vector: Vector, answer: Any) -> Judged:
-    if isinstance(answer, ProgramError):
-        asked = not isinstance(answer, NotAskedError)
-        return Judged(vector, Verdict.ERROR, str(answer), asked=asked)
-    return judge(vector, answer)
+        async for vector, answer in found:
+            if isinstance(answer, ProgramError):
+                asked = not isinstance(answer, NotAskedError)
+                judged.append(Judged(vector, Verdict.ERROR, str(answer), asked=asked))
+            else:
+                judged.append(judge(vector, answer))
+    return judged

@@ -187,7 +187,10 @@ def _check(reader: _Reader, data: object) -> None:
         _check_ids(reader, step, "prompt_ids")
         _check_ids(reader, step, "sampled_ids")
     _check_expected(reader, reader.get(data, "expected", dict))
-    _check_tokenizer(reader, reader.get(data, "tokenizer", dict))
+    tokenizer = reader.get(data, "tokenizer", dict)
+    for name in ("tokens", "special"):
+        if not is_ids(list(reader.get(tokenizer, name, dict).values())):
+            raise ConformError(f"tokenizer.{name} must map texts to whole numbers")
 
 
 def _check_ids(reader: _Reader, holder: object, name: str) -> None:
@@ -205,12 +208,6 @@ def _check_expected(reader: _Reader, expected: dict[str, Any]) -> None:
         reader.get(one, "spans", list)
     if bool(answers) == (refusal == REQUIRED):
         raise ConformError(f"{len(answers)} answers, and a refusal is {refusal}: these contradict each other")
-
-
-def _check_tokenizer(reader: _Reader, tokenizer: dict[str, Any]) -> None:
-    for name in ("tokens", "special"):
-        if not is_ids(list(reader.get(tokenizer, name, dict).values())):
-            raise ConformError(f"tokenizer.{name} must map texts to whole numbers")
 
 
 def is_ids(value: object) -> bool:

@@ -182,13 +182,16 @@ def _reasoning(view: PromptView, rng: Rng, rates: FaultRates) -> list[TextPiece]
 
 
 def _answer(view: PromptView, rng: Rng, rates: FaultRates) -> list[TextPiece]:
-    """Return text, or tool calls with or without text before them."""
+    """Return text, or one or two tool calls with or without text before them."""
     rate = rates.tool_calls / 2 if view.after_results else rates.tool_calls
     if not view.tools or view.position is Position.OUTSIDE or not rng.chance(rate):
         return _text(view, rng, rates)
     text = _text(view, rng, rates) if rng.chance(0.5) else []
     between = rng.pick(("", "\n\n", " ")) if rng.chance(rates.loose_whitespace) else "\n"
-    return [*text, *([TextPiece(between)] if text else []), *_tool_calls(view.tools, rng, rates)]
+    calls = _tool_call(rng.pick(view.tools), rng, rates)
+    if rng.chance(rates.second_calls):
+        calls += [TextPiece("\n"), *_tool_call(rng.pick(view.tools), rng, rates)]
+    return [*text, *([TextPiece(between)] if text else []), *calls]
 
 
 def _text(view: PromptView, rng: Rng, rates: FaultRates) -> list[TextPiece]:
@@ -197,14 +200,6 @@ def _text(view: PromptView, rng: Rng, rates: FaultRates) -> list[TextPiece]:
         special = TextPiece(rng.pick((END_OF_TURN, END_OF_TEXT)), spelled=True)
         text += [TextPiece(" "), special, TextPiece(" " + passage(rng))]
     return text
-
-
-def _tool_calls(tools: Sequence[Tool], rng: Rng, rates: FaultRates) -> list[TextPiece]:
-    """Return the pieces of one tool call, sometimes of two."""
-    first = _tool_call(rng.pick(tools), rng, rates)
-    if not rng.chance(rates.second_calls):
-        return first
-    return [*first, TextPiece("\n"), *_tool_call(rng.pick(tools), rng, rates)]
 
 
 def _tool_call(tool: Tool, rng: Rng, rates: FaultRates) -> list[TextPiece]:

@@ -136,11 +136,10 @@ class Draw:
             return str(grammar["value"])
         if grammar["type"] == "regex":
             return "\n" * self.rng.between(0, 2)
-        return self._json(grammar["json_schema"]) if grammar["type"] == "json_schema" else passage(self.rng)
-
-    def _json(self, schema: Any) -> str:
+        if grammar["type"] != "json_schema":
+            return passage(self.rng)
         style = {} if self.plain else self.rng.pick(JSON_STYLES)
-        value = ValueDraw(self.rng, schema).value(schema)
+        value = ValueDraw(self.rng, grammar["json_schema"]).value(grammar["json_schema"])
         return json.dumps(value, ensure_ascii=not self.plain and self.rng.chance(0.3), **style)
 
 
