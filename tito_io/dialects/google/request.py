@@ -219,7 +219,11 @@ class _History:
         for part in parts:
             kind = _kind(part, (TEXT, CALL))
             if kind == CALL:
-                self.open.append(self._call(part.nested(CALL)))
+                call = part.nested(CALL)
+                self.calls += 1
+                identifier = call.optional("id", str) or f"call_{self.calls}"
+                arguments = arguments_text(call.optional("args", dict) or {}, call.at("args"))
+                self.open.append(ToolCall(identifier, call.required("name", str), arguments))
             elif part.flag("thought"):
                 reasoning += part.required(TEXT, str)
             else:
@@ -243,12 +247,6 @@ class _History:
         said = [_part(part, (TEXT, INLINE, FILE)) for part in parts if RESULT not in part.values]
         if said or not results:
             self.messages.append({"role": "user", "content": content_of(said)})
-
-    def _call(self, call: GoogleFields) -> ToolCall:
-        self.calls += 1
-        identifier = call.optional("id", str) or f"call_{self.calls}"
-        arguments = arguments_text(call.optional("args", dict) or {}, call.at("args"))
-        return ToolCall(identifier, call.required("name", str), arguments)
 
     def _result(self, result: GoogleFields) -> dict[str, Any]:
         if result.values.get("parts"):
