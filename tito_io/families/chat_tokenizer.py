@@ -111,17 +111,14 @@ class ChatTokenizer:
     def image_tokens(self) -> dict[str, list[int]]:
         """Return the ids of tokens that may stand for an image, by the names that the objects give them."""
         found: dict[str, list[int]] = {}
-        for name, value in self._named_tokens() if self.takes_images else ():
-            ids = self.encode(value) if isinstance(value, str) else [value]
-            found.setdefault(name, ids)
-        return found
-
-    def _named_tokens(self) -> Iterator[tuple[str, str | int]]:
-        """Yield tokens and ids, such as `image_token`, which transformers names by their use."""
+        if not self.takes_images:
+            return found
         special = getattr(self.encodes, "special_tokens_map", {})
         for name, value in (*vars(self.given).items(), *special.items()):
+            # transformers names them by their use, such as `image_token`
             if "token" in name and type(value) in (str, int) and value:
-                yield name, value
+                found.setdefault(name, self.encode(value) if isinstance(value, str) else [value])
+        return found
 
     @property
     def sources(self) -> list[str]:
@@ -151,16 +148,17 @@ class ChatTokenizer:
         """Return a hash of the vocabulary; writing it out takes up to a second, so that it is kept."""
         size = len(self.encodes)
         if size not in self._digests:
-            self._digests[size] = text_digest(self._vocabulary())
+            backend = getattr(self.encodes, "backend_tokenizer", None)
+            if backend is not None:
+                self.encode(
+                    ""
+                )  # takes off the padding and truncation of the last call, which are written, too
+                text = str(backend.to_str())
+            else:
+                added = getattr(self.encodes, "added_tokens_decoder", {})
+                text = repr((sorted(self.encodes.get_vocab().items()), sorted(map(repr, added.items()))))
+            self._digests[size] = text_digest(text)
         return self._digests[size]
-
-    def _vocabulary(self) -> str:
-        backend = getattr(self.encodes, "backend_tokenizer", None)
-        if backend is not None:
-            self.encode("")  # takes off the padding and truncation of the last call, which are written, too
-            return str(backend.to_str())
-        added = getattr(self.encodes, "added_tokens_decoder", {})
-        return repr((sorted(self.encodes.get_vocab().items()), sorted(map(repr, added.items()))))
 
     def _apply(
         self, messages: Sequence[Mapping[str, Any]], args: RenderArgs, options: Mapping[str, Any]
@@ -180,17 +178,13 @@ def _is_own(renders: Any) -> bool:
     """Tell whether `apply_chat_template` is that of transformers: not overridden, patched or wrapped."""
     if "apply_chat_template" in getattr(renders, "__dict__", {}):
         return False
-    functions = list(_unwrapped(getattr(type(renders), "apply_chat_template", None)))
+    functions, function = [], getattr(type(renders), "apply_chat_template", None)
+    while function is not None:  # and those that it decorates
+        functions.append(function)
+        function = getattr(function, "__wrapped__", None)
     rooms = [str(getattr(one, "__globals__", {}).get("__name__")) for one in functions]
     named = [(getattr(one, "__module__", None), getattr(one, "__qualname__", None)) for one in functions[-1:]]
     return _OWN.issuperset(named) and {room.partition(".")[0] for room in rooms} == {"transformers"}
-
-
-def _unwrapped(function: Any) -> Iterator[Any]:
-    """Yield a function and those that it decorates."""
-    while function is not None:
-        yield function
-        function = getattr(function, "__wrapped__", None)
 
 
 def _plain_answer(method: Callable[..., Any]) -> Mapping[str, Any]:

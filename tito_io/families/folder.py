@@ -151,19 +151,16 @@ def _source(file: Path, folder: Path) -> Source:
 
     A template is printed into prompts and pages. A stranger's folder could link to any text on this machine.
     """
-    linked = any(place.is_symlink() for place in (file, file.parent) if folder in place.parents)
-    if linked and not any(file.resolve().is_relative_to(place) for place in _own_places(folder)):
-        raise FolderError(
-            f"{file}: is a link that leads out of the folder; copy the file there, or name {file.resolve()} "
-            "as the template"
-        )
+    if any(place.is_symlink() for place in (file, file.parent) if folder in place.parents):
+        real, target = folder.resolve(), file.resolve()
+        # In the cache of the Hugging Face hub, links lead to `blobs`.
+        own = (real, real.parent.parent / "blobs") if real.parent.name == "snapshots" else (real,)
+        if not any(target.is_relative_to(place) for place in own):
+            raise FolderError(
+                f"{file}: is a link that leads out of the folder; copy the file there, or name {target} "
+                "as the template"
+            )
     return Source(_text(file, LARGEST_TEMPLATE), str(file))
-
-
-def _own_places(folder: Path) -> tuple[Path, ...]:
-    """Return where files of a folder may be. In the cache of the Hugging Face hub, links lead to `blobs`."""
-    real = folder.resolve()
-    return (real, real.parent.parent / "blobs") if real.parent.name == "snapshots" else (real,)
 
 
 def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:

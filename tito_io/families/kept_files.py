@@ -44,7 +44,13 @@ class KeptFiles:
 
     def find(self, key: str) -> bytes | None:
         """Return what the file of a key holds; None if there is no file, or not a whole one."""
-        content = b"" if self.folder is None else _content(self.folder / f"{key}.json")
+        if self.folder is None:
+            return None
+        file = self.folder / f"{key}.json"
+        try:
+            content = file.read_bytes() if file.is_file() and file.stat().st_size <= _LARGEST else b""
+        except OSError:
+            return None
         head, _, body = content.partition(b"\n")
         return body if head == self.head(key, body) else None
 
@@ -74,28 +80,14 @@ def cache_folder(environment: Mapping[str, str], platform: str) -> Path | None:
     chosen = environment.get("TITO_CACHE")
     if chosen:
         return Path(chosen)
-    parent = _user_cache(environment, platform)
-    return None if parent is None else parent / "tito"
-
-
-def _user_cache(environment: Mapping[str, str], platform: str) -> Path | None:
-    """Return where the platform wants caches of the user's programs."""
     named = environment.get("LOCALAPPDATA" if platform == "win32" else "XDG_CACHE_HOME", "")
     if platform != "darwin" and Path(named).is_absolute():  # the standard ignores relative paths
-        return Path(named)
+        return Path(named) / "tito"
     try:
         home = Path.home()
     except RuntimeError:  # neither a variable nor the user database knows one
         return None
-    return home / {"darwin": "Library/Caches", "win32": "AppData/Local"}.get(platform, ".cache")
-
-
-def _content(file: Path) -> bytes:
-    """Return what a file holds; nothing if it is not a file of a likely size that can be read."""
-    try:
-        return file.read_bytes() if file.is_file() and file.stat().st_size <= _LARGEST else b""
-    except OSError:
-        return b""
+    return home / {"darwin": "Library/Caches", "win32": "AppData/Local"}.get(platform, ".cache") / "tito"
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -46,7 +46,10 @@ def written_placeholder(
     (7,)
     """
     try:
-        asked = [_ids(tokenize_fn, parts) for parts in ([TEXT], [IMAGE, TEXT], [IMAGE, TEXT, IMAGE])]
+        asked = [
+            list(tokenize_fn([{"role": "user", "content": parts}], add_generation_prompt=True))
+            for parts in ([TEXT], [IMAGE, TEXT], [IMAGE, TEXT, IMAGE])
+        ]
     except TemplateRefused:
         return None
     for name in by_name(candidates):
@@ -55,7 +58,3 @@ def written_placeholder(
         if counts and [count - counts[0] for count in counts] == [0, 1, 2]:
             return run
     return None
-
-
-def _ids(tokenize_fn: TokenizeFn, parts: list[dict[str, str]]) -> list[int]:
-    return list(tokenize_fn([{"role": "user", "content": parts}], add_generation_prompt=True))

@@ -35,16 +35,12 @@ class ProfileCache:
     def find(self, key: str) -> Profile | None:
         """Return the profile of a key; None if there is no file, or not a whole one."""
         body = KeptFiles(self.folder, _KIND).find(key)
-        return None if body is None else _profile(body)
+        try:
+            return None if body is None else from_data(json.loads(body), Profile)
+        except (InputError, ValueError, RecursionError):  # of something else, with a checksum that fits
+            return None
 
     def keep(self, key: str, profile: Profile) -> None:
         """Write the profile of a key; log once per folder where that is impossible."""
         body = json.dumps(to_data(profile), separators=(",", ":")).encode()
         KeptFiles(self.folder, _KIND).keep(key, body)
-
-
-def _profile(body: bytes) -> Profile | None:
-    try:
-        return from_data(json.loads(body), Profile)
-    except (InputError, ValueError, RecursionError):  # written by something else, with a checksum that fits
-        return None

@@ -104,12 +104,14 @@ class Rendering(Generic[F]):
         return self._learn("suffix", partial(suffix_ids, self.tokenize_fn))
 
     def profile(self) -> StoredProfile:
-        """Return the profile."""
-        return self._learn("profile", self._load_profile)
+        """Return the profile from its file, or ask for it and write the file."""
+        make = partial(probe, self.tokenize_fn, self.stop_ids)
+        return self._learn("profile", partial(self._stored, "profile", make))
 
     def grown_profile(self) -> StoredProfile:
         """Return what conversations have learned, without asking for more than the close."""
-        return self._learn("grown", self._load_grown)
+        make = partial(answer, bare_profile_questions(self.stop_ids), self.tokenize_fn)
+        return self._learn("grown", partial(self._stored, "grown", make))
 
     def bridge(self, policy: Policy, *, spans: bool, media: Placeholders | None) -> Bridge:
         """Return the bridge of a policy, with or without spans."""
@@ -132,13 +134,6 @@ class Rendering(Generic[F]):
         found = find()
         self._learned[what] = now, found
         return found
-
-    def _load_profile(self) -> StoredProfile:
-        """Return the profile from its file, or ask for it and write the file."""
-        return self._stored("profile", lambda: probe(self.tokenize_fn, self.stop_ids))
-
-    def _load_grown(self) -> StoredProfile:
-        return self._stored("grown", lambda: answer(bare_profile_questions(self.stop_ids), self.tokenize_fn))
 
     def _stored(self, what: str, make: Callable[[], Profile]) -> StoredProfile:
         """Return a profile from its file; `make` it and write the file if that is missing."""

@@ -8,7 +8,7 @@ filters have the filter's signature, so that wrong arguments raise the same `Typ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .limits import LimitReached
@@ -193,14 +193,9 @@ def _shape(value: Any) -> tuple[int, int]:
     level, values, depth = [value], 0, 0
     while level:
         values, depth = values + len(level), depth + 1
-        level = [part for item in level for part in _inside(item)]
+        nested = [one for one in level if isinstance(one, dict | list | tuple)]
+        level = [part for one in nested for part in (one.values() if isinstance(one, dict) else one)]
     return values, depth - 1
-
-
-def _inside(item: Any) -> Iterable[Any]:
-    if isinstance(item, dict):
-        return item.values()
-    return item if isinstance(item, list | tuple) else ()
 
 
 def _filled(limits: TemplateLimits, _value: Any, length: int, *_: Any, **__: Any) -> int:

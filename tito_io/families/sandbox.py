@@ -224,16 +224,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, _: Context, /, operator: str, left: Any, right: Any) -> Any:
         """Compute `left operator right` if the result is not too large."""
         if operator == "+":
-            return self._added(left, right)
+            total = left + right
+            if type(total) is str and len(total) <= self.limits.characters:
+                return meter().count(total)
+            return self._measured(total)
         meter().tick()
         result_size.OPERATORS[operator](self.limits, left, right)
         return self._measured(self.binop_table[operator](left, right))
-
-    def _added(self, left: Any, right: Any) -> Any:
-        total = left + right
-        if type(total) is str and len(total) <= self.limits.characters:
-            return meter().count(total)
-        return self._measured(total)
 
     def _measured(self, result: Any) -> Any:
         return meter().count(self.limits.measured(result))
@@ -254,7 +251,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call, with limits added and iterators as lists."""
-        if type(method) is BuiltinMethodType or _is_of_markup(method):
+        # The methods of text marked as HTML are wrapped by Python code.
+        of_markup = isinstance(method, MethodType) and isinstance(method.__self__, Markup)
+        if type(method) is BuiltinMethodType or of_markup:
             if method.__name__ == "join":
                 args = tuple(self.limits.listed(one) if isinstance(one, Iterator) else one for one in args)
             self._expect(method, args, kwargs)
@@ -300,11 +299,6 @@ def _require_short(source: nodes.Template) -> None:
     names = {name.name for name in source.find_all(nodes.Name)}
     if len(names) * branches > NAMES:
         raise LimitReached(f"{len(names)} names in {branches} branches, where {NAMES} together are allowed")
-
-
-def _is_of_markup(method: Any) -> bool:
-    """Return whether this is a method of text marked as HTML, which Python code wraps."""
-    return isinstance(method, MethodType) and isinstance(method.__self__, Markup)
 
 
 def _weighing(environment: Sandbox, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -46,8 +46,22 @@ class ChatTemplate:
         >>> template.render({"messages": [{"content": "hi"}]}, now=datetime(2026, 1, 1))
         'hi!'
         """
+        if len(source.text) > _LONGEST_SOURCE:
+            raise FolderError(f"{source.origin}: a chat template has at most {_LONGEST_SOURCE} characters")
         allowed = TemplateLimits() if limits is None else limits
-        return cls(source, allowed, _compile(source, Sandbox(allowed)))
+        sandbox = Sandbox(allowed)
+        try:
+            with metered(allowed, datetime.min.replace(tzinfo=UTC)):  # filters of literals are computed here
+                code = sandbox.compile(source.text, filename=source.origin)
+            template = jinja2.Template.from_code(sandbox, code, sandbox.globals)
+        except jinja2.TemplateSyntaxError as error:
+            raise FolderError(
+                f"{source.origin}, line {error.lineno}: {error.message}; correct the template"
+            ) from error
+        except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
+            # Python's compiler refuses what Jinja's accepts: loops nested too deeply, numbers too long.
+            raise FolderError(f"{source.origin}: does not compile: {_described(error)}") from error
+        return cls(source, allowed, template)
 
     def render(self, variables: Mapping[str, Any], *, now: datetime) -> str:
         """Render plain `variables` at the time `now`; every error of the template is a `TemplateRefused`."""
@@ -58,24 +72,6 @@ class ChatTemplate:
             raise
         except Exception as error:  # whatever is raised in there, the template's code raised it
             raise TemplateRefused(_reason(error, self.source.origin)) from error
-
-
-def _compile(source: Source, sandbox: Sandbox) -> jinja2.Template:
-    if len(source.text) > _LONGEST_SOURCE:
-        raise FolderError(f"{source.origin}: a chat template has at most {_LONGEST_SOURCE} characters")
-    try:
-        with metered(
-            sandbox.limits, datetime.min.replace(tzinfo=UTC)
-        ):  # filters of literals are computed here
-            code = sandbox.compile(source.text, filename=source.origin)
-        return jinja2.Template.from_code(sandbox, code, sandbox.globals)
-    except jinja2.TemplateSyntaxError as error:
-        raise FolderError(
-            f"{source.origin}, line {error.lineno}: {error.message}; correct the template"
-        ) from error
-    except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
-        # Python's compiler refuses what Jinja's accepts: loops nested too deeply, numbers too long.
-        raise FolderError(f"{source.origin}: does not compile: {_described(error)}") from error
 
 
 def _reason(error: Exception, origin: str) -> str:

@@ -46,16 +46,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _template_lines(error: BaseException) -> list[int]:
     """Return the lines of the template through which an error went."""
-    if _is_syntax_error(error):  # a template that does not compile rejects no messages
-        return []
+    names = {(kind.__module__, kind.__name__) for kind in type(error).__mro__}
+    # Known by name: there may be no Jinja here, or two.
+    if ("jinja2.exceptions", "TemplateSyntaxError") in names:
+        return []  # a template that does not compile rejects no messages
     frames = traceback.walk_tb(error.__traceback__)
     return [line for frame, line in frames if any(mark in frame.f_globals for mark in _MARKS)]
-
-
-def _is_syntax_error(error: BaseException) -> bool:
-    """Tell whether Jinja's compiler raised it. Known by name: there may be no Jinja here, or two."""
-    names = {(kind.__module__, kind.__name__) for kind in type(error).__mro__}
-    return ("jinja2.exceptions", "TemplateSyntaxError") in names
 
 
 def _described(error: BaseException) -> str:

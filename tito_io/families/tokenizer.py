@@ -55,7 +55,10 @@ def load_tokenizer(folder: Folder) -> tuple[Tokenizer, str]:
 
     Returns the tokenizer and a hash of all files that it was made from.
     """
-    file_content = _file_content(folder)
+    file = folder.path / "tokenizer.json"
+    if not file.is_file():
+        raise FolderError(f"{file}: is missing; save the tokenizer in the fast format (tokenizer.json)")
+    file_content = content(file, LARGEST_TOKENIZER)
     tokenizer = _load(folder, file_content)
     try:
         declared, further = _declared(folder, tokenizer), _further(folder.config)
@@ -70,13 +73,6 @@ def load_tokenizer(folder: Folder) -> tuple[Tokenizer, str]:
             )
     settings = json.dumps([dict(folder.config), dict(folder.added)])
     return tokenizer, sha256(file_content + settings.encode()).hexdigest()
-
-
-def _file_content(folder: Folder) -> bytes:
-    file = folder.path / "tokenizer.json"
-    if not file.is_file():
-        raise FolderError(f"{file}: is missing; save the tokenizer in the fast format (tokenizer.json)")
-    return content(file, LARGEST_TOKENIZER)
 
 
 def _load(folder: Folder, file_content: bytes) -> Tokenizer:

@@ -150,9 +150,8 @@ class FastTokenizer:
         if self.use.off is not None or any(token in text for token in self.unknown):
             return encoded(self.reference, text).ids
         ids = _fast_ids(self._fast, self.reference, text)
-        return ids if ids is not None and not self.use.due else self._checked(text, ids)
-
-    def _checked(self, text: str, ids: list[int] | None) -> list[int]:
+        if ids is not None and not self.use.due:
+            return ids
         right = _reference_ids(self.reference, text)
         if right != ids:
             self.use.differed()

@@ -57,17 +57,12 @@ def _special_tokens(metadata: Mapping[str, Any], tokens: list[str]) -> dict[str,
 
 def _templates(metadata: Mapping[str, Any], file: Path) -> dict[str, Source]:
     """Return the chat templates by name; `tokenizer.chat_template` is the default one."""
-    found = {
-        key.removeprefix(TEMPLATE).removeprefix(".") or "default": Source(
-            _template(value, file, key), f"{file}#{key}"
-        )
-        for key, value in metadata.items()
-        if key == TEMPLATE or key.startswith(f"{TEMPLATE}.")
-    }
+    found: dict[str, Source] = {}
+    for key, value in metadata.items():
+        if key != TEMPLATE and not key.startswith(f"{TEMPLATE}."):
+            continue
+        if not isinstance(value, str) or len(value) > LARGEST_TEMPLATE:
+            raise FolderError(f"{file}: {key} must be a text of at most {LARGEST_TEMPLATE} characters")
+        name = key.removeprefix(TEMPLATE).removeprefix(".") or "default"
+        found[name] = Source(value, f"{file}#{key}")
     return dict(sorted(found.items()))
-
-
-def _template(value: Any, file: Path, key: str) -> str:
-    if not isinstance(value, str) or len(value) > LARGEST_TEMPLATE:
-        raise FolderError(f"{file}: {key} must be a text of at most {LARGEST_TEMPLATE} characters")
-    return value
