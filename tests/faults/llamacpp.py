@@ -18,8 +18,8 @@ FAULTS = (
     LLAMACPP(
         "the 0.0 of an id beside a draft is believed",
         "engines/llamacpp/replies.py",
-        'return fields.get("logprob") if check.get(fields, "top_logprobs", list) else None',
-        'return fields.get("logprob")',
+        'values[place] = fields.get("logprob") if check.get(fields, "top_logprobs", list) else None',
+        'values[place] = fields.get("logprob")',
     ),
     LLAMACPP(
         "a watched turn is streamed",

@@ -211,7 +211,10 @@ class AbortedTurns(EngineWrapper):
     async def _sampled(self, send: Send, aborted: AbortedTurn, watch: Watch | None) -> Reply:
         """Return the reply, whatever the engine aborted of it."""
         if self.on_abort is OnAbort.RAISE:
-            return _unless_aborted(self.name, await send(watch))
+            reply = await send(watch)
+            if any(one.finish_reason == "abort" for one in (reply, *reply.siblings)):
+                raise _given_up(self.name, reply)
+            return reply
         waiting = None if watch is None else WaitingText(watch, aborted.sampling.stop)
         returns = self.on_abort is OnAbort.RETURN
         if returns:
@@ -269,8 +272,7 @@ class AbortedTurn:
     async def returned(self, reply: Reply) -> Reply:
         """Return the parts of an aborted reply as turns that were cut short, with the messages they spell."""
         parser = await output_parser(self.engine)
-        parts = [await self._settled(parser, _alone(one)) for one in (reply, *reply.siblings)]
-        turns = [await joined(parser, [part], self.rendering) for part in parts]
+        turns = [await joined(parser, [part], self.rendering) for part in await self._settled(parser, reply)]
         return attrs.evolve(turns[0], siblings=tuple(turns[1:]), usage=reply.usage)
 
     async def resumed(self, reply: Reply, watch: Watch | None) -> Reply:
@@ -279,8 +281,7 @@ class AbortedTurn:
         if why is not None:
             raise _given_up(self.engine.name, reply, why)
         parser = await output_parser(self.engine)
-        parts = [await self._settled(parser, _alone(one)) for one in (reply, *reply.siblings)]
-        turns = [await self._read(parser, part) for part in parts]
+        turns = [await self._read(parser, part) for part in await self._settled(parser, reply)]
         failures: list[Exception] = []
 
         async def resume(place: int) -> None:
@@ -304,12 +305,14 @@ class AbortedTurn:
             raise failures[0]
         return whole
 
-    async def _settled(self, parser: OutputParser, turn: Reply) -> Reply:
-        """Return a turn, which has ended if it was aborted in the very step that sampled its end."""
-        stop = await self.end_of(parser, turn.completion_ids) if turn.finish_reason == "abort" else None
-        if stop is None:
-            return turn
-        return attrs.evolve(turn, finish_reason="stop", stop_reason=stop, message=None)
+    async def _settled(self, parser: OutputParser, reply: Reply) -> list[Reply]:
+        """Return a reply's turns; one has ended that was aborted in the very step that sampled its end."""
+        turns = [attrs.evolve(one, siblings=()) for one in (reply, *reply.siblings)]
+        for place, turn in enumerate(turns):
+            stop = await self.end_of(parser, turn.completion_ids) if turn.finish_reason == "abort" else None
+            if stop is not None:
+                turns[place] = attrs.evolve(turn, finish_reason="stop", stop_reason=stop, message=None)
+        return turns
 
     async def end_of(self, parser: OutputParser, ids: Sequence[int]) -> int | str | None:
         """Return the stop id that the last of `ids` is, or the stop string that it completes.
@@ -447,7 +450,9 @@ class PartialTurn:
             try:
                 part = await _found(name, send, self.watch)
             except (AbortedError, ServerError) as error:
-                if not (isinstance(error, AbortedError) or _paused(error)):
+                # vLLM from 0.33 on answers so while it is paused: it takes no turns, and nothing was sampled.
+                paused = error.answer is not None and error.answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+                if not (isinstance(error, AbortedError) or paused):
                     raise
                 await self.aborted.patience.wait(error)
             else:
@@ -553,10 +558,6 @@ def later_seed(seed: int, sampled: int) -> int:
     return int.from_bytes(data, "little") % SEEDS
 
 
-def _alone(reply: Reply) -> Reply:
-    return attrs.evolve(reply, siblings=())
-
-
 async def _found(name: str, send: Send, watch: Watch | None) -> Reply:
     """Return a reply, or what was sampled of it; raises `AbortedError` where nothing was."""
     try:
@@ -573,18 +574,6 @@ async def _found(name: str, send: Send, watch: Watch | None) -> Reply:
 def _sampled_any(reply: Reply) -> bool:
     """Return whether a reply has an id, or a turn that ended otherwise than by an abort."""
     return any(one.completion_ids or one.finish_reason != "abort" for one in (reply, *reply.siblings))
-
-
-def _unless_aborted(name: str, reply: Reply) -> Reply:
-    """Return a reply; raises `AbortedError` if the engine gave a turn of it up."""
-    if any(one.finish_reason == "abort" for one in (reply, *reply.siblings)):
-        raise _given_up(name, reply)
-    return reply
-
-
-def _paused(error: EngineError) -> bool:
-    """Whether a server takes no turns now, as vLLM from 0.33 on while it is paused; nothing was sampled."""
-    return error.answer is not None and error.answer.status == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def _silent(watch: Watch | None, index: int) -> Watch | None:

@@ -80,7 +80,10 @@ def call_form(text: str, tags: Tags) -> CallForm | None:
     first, one, second, two = places
     middle, rest = text[first[1] : one[0]], text[two[1] :]
     inside = text[one[1] : second[0]]
-    end = _ended(_common_prefix(inside, rest), tags)
+    end = _common_prefix(inside, rest)
+    marks = list(tags.pattern.finditer(end))
+    # What follows two calls may begin alike by chance.
+    end = end[: marks[-1].end()] if marks else end.rstrip()
     begin = _common_suffix(inside[len(end) :], text[: first[0]])
     between = inside[len(end) : len(inside) - len(begin)]
     stripped = begin.lstrip()
@@ -102,12 +105,6 @@ def _places(text: str) -> Sequence[tuple[int, int]]:
         found += [arguments[-1], (start, start + len(name))]
         limit = start
     return found[::-1]
-
-
-def _ended(common: str, tags: Tags) -> str:
-    """Return the end of a call: up to its last tag, where what follows two calls begins alike by chance."""
-    marks = list(tags.pattern.finditer(common))
-    return common[: marks[-1].end()] if marks else common.rstrip()
 
 
 def _common_suffix(one: str, other: str) -> str:

@@ -52,19 +52,15 @@ async def noted(engine: Engine, reply: Reply, sampling: Sampling) -> Reply:
 
     At temperature 0 a log-probability of 0 says nothing: the likeliest id is certain.
     """
-    turns = [
-        await _noted(engine, attrs.evolve(one, siblings=()), sampling) for one in (reply, *reply.siblings)
-    ]
+    turns = [attrs.evolve(one, siblings=()) for one in (reply, *reply.siblings)]
+    for place, turn in enumerate(turns):
+        notices: list[str] = []
+        if isinstance(turn.stop_reason, str) and await _past_stop(engine, turn, sampling):
+            notices.append(SpeculationNotice.PAST_STOP)
+        if sampling.temperature != 0 and zero_logprobs(turn):
+            notices.append(SpeculationNotice.ZERO_LOGPROBS)
+        turns[place] = attrs.evolve(turn, notices=(*turn.notices, *notices))
     return attrs.evolve(turns[0], siblings=tuple(turns[1:])) if turns != [reply] else reply
-
-
-async def _noted(engine: Engine, reply: Reply, sampling: Sampling) -> Reply:
-    notices: list[str] = []
-    if isinstance(reply.stop_reason, str) and await _past_stop(engine, reply, sampling):
-        notices.append(SpeculationNotice.PAST_STOP)
-    if sampling.temperature != 0 and zero_logprobs(reply):
-        notices.append(SpeculationNotice.ZERO_LOGPROBS)
-    return attrs.evolve(reply, notices=(*reply.notices, *notices)) if notices else reply
 
 
 async def _past_stop(engine: Engine, reply: Reply, sampling: Sampling) -> bool:

@@ -144,9 +144,11 @@ class TurnRequest:
         headers, answered = routing_headers(self.conversation, self.request_id), dict[str, str]()
         seen = answered.update
         try:
-            reply = await (
-                self._whole(headers, seen) if watch is None else self._streamed(headers, seen, watch)
-            )
+            if watch is None:
+                answer = await self.wire.post(self.path, self.body, headers, seen)
+                reply = self.read(self.check(answer), answer)
+            else:
+                reply = await self._streamed(headers, seen, watch)
         except EngineError as error:
             error.request_id = self.request_id
             error.partial = error.partial and self._named(error.partial, answered)
@@ -160,10 +162,6 @@ class TurnRequest:
             attrs.evolve(one, request_id=self.request_id, worker=worker) for one in (reply, *reply.siblings)
         ]
         return attrs.evolve(named[0], siblings=tuple(named[1:]))
-
-    async def _whole(self, headers: Mapping[str, str], seen: Seen) -> Reply:
-        answer = await self.wire.post(self.path, self.body, headers, seen)
-        return self.read(self.check(answer), answer)
 
     async def _streamed(self, headers: Mapping[str, str], seen: Seen, watch: Watch) -> Reply:
         stream = self.open_stream()

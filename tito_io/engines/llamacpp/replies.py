@@ -207,7 +207,9 @@ def aligned(check: Check, ids: Sequence[int], entries: Sequence[object]) -> list
     values: list[object] = [None] * len(ids)
     for entry, place, from_end in zip(entries, first, reversed(last), strict=True):
         if place == len(ids) - 1 - from_end:
-            values[place] = _value(check, entry)
+            fields = check.typed(entry, dict, "entry")
+            # An id that was sampled beside a draft has 0.0.
+            values[place] = fields.get("logprob") if check.get(fields, "top_logprobs", list) else None
     return values
 
 
@@ -222,12 +224,6 @@ def _places(ids: Sequence[int], named: Sequence[int]) -> list[int] | None:
         places.append(place)
         start = place + 1
     return places
-
-
-def _value(check: Check, entry: object) -> object:
-    """Return an entry's log-probability; None for an id that was sampled beside a draft: that has 0.0."""
-    fields = check.typed(entry, dict, "entry")
-    return fields.get("logprob") if check.get(fields, "top_logprobs", list) else None
 
 
 def alternative(check: Check, body: object, index: int) -> object:

@@ -189,7 +189,10 @@ class CallSyntax:
         if read is None:
             return None
         stop = re.compile(rf"\s*{self.end}").match(text, read.stop)
-        if stop is None or any(place <= one < stop.end() and _outside(one, read) for one in spelled):
+        if stop is None:
+            return None
+        within = (one for one in spelled if place <= one < stop.end())
+        if any(not read.body[0] <= one < read.body[1] for one in within):
             return None
         return attrs.evolve(read, stop=stop.end())
 
@@ -248,10 +251,6 @@ class ReadCall:
     id: str | None
     body: Span
     stop: int
-
-
-def _outside(place: int, call: ReadCall) -> bool:
-    return not call.body[0] <= place < call.body[1]
 
 
 def _after(pattern: str, text: str, place: int) -> int:

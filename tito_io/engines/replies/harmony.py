@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -64,7 +65,10 @@ class HarmonyMessage:
     @property
     def call(self) -> tuple[str, str] | None:
         """Its name and arguments, if it is a call; one that was cut off must be complete JSON."""
-        whole = self.end == CALLS or _is_object(self.text)
+        whole = self.end == CALLS
+        if not whole:
+            with suppress(ValueError, RecursionError):
+                whole = isinstance(json.loads(self.text), dict)
         return (self.name, self.text) if self.name and whole else None
 
 
@@ -113,10 +117,3 @@ def _ended(header: str, text: str, end: str, *, within: bool) -> Iterator[Harmon
         yield HarmonyMessage(header, text, end)
     elif text.strip() and CHANNEL not in header + text and not NAMED_RECIPIENT.search(header + text):
         yield HarmonyMessage("", text, end)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False

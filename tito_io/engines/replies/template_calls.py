@@ -88,7 +88,8 @@ class TemplateCalls:
                 continue
             if NAMES[0] not in called[called.rfind(ASKED) :]:
                 return None  # it writes no calls
-            said = await self._text(around(turn_saying(SAID), answered=answered), rendering)
+            turn = {"role": "assistant", "content": SAID}
+            said = await self._text(around(turn, answered=answered), rendering)
             syntax = None if said is None else learned(said, called, count)
             if syntax is not None:
                 return LearnedCalls(syntax, await self._tags(called), as_text)
@@ -206,11 +207,6 @@ class CallTextFilter:
         if size:
             self._waiting[index] = text[-size:]
         return text[: len(text) - size]
-
-
-def turn_saying(text: str) -> Message:
-    """Return a turn without calls."""
-    return {"role": "assistant", "content": text}
 
 
 def is_hermes(syntax: CallSyntax) -> bool:

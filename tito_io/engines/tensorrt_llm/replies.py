@@ -32,14 +32,15 @@ class TextlessChunks(ChunkStream):
 
     def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
         """Add a chunk; return what it brings."""
-        choices = event.get("choices") or ()
-        return [
-            attrs.evolve(delta, text=self._piece(delta.ids, choice.get("finish_reason")))
-            for delta, choice in zip(super().take(check, event), choices, strict=True)
-        ]
-
-    def _piece(self, ids: Sequence[int], finish: object) -> str:
-        return self._text.add(ids) if finish is None else self._text.end_by_id(ids, stopped=finish == "stop")
+        found = []
+        for delta, choice in zip(super().take(check, event), event.get("choices") or (), strict=True):
+            finish = choice.get("finish_reason")
+            if finish is None:
+                text = self._text.add(delta.ids)
+            else:
+                text = self._text.end_by_id(delta.ids, stopped=finish == "stop")
+            found.append(attrs.evolve(delta, text=text))
+        return found
 
 
 @attrs.frozen(kw_only=True)
