@@ -149,13 +149,10 @@ def _rendered(message: Message) -> dict[str, Any]:
     """Return a message as vLLM hands it to a template: arguments of calls are objects."""
     kept = {name: value for name, value in message.items() if name not in TOKEN_FIELDS}
     if kept.get("tool_calls"):
-        kept["tool_calls"] = [_with_object(call) for call in kept["tool_calls"]]
+        kept["tool_calls"] = [dict(call) for call in kept["tool_calls"]]
+        for call in kept["tool_calls"]:
+            function = call["function"] = dict(call.get("function") or {})
+            if isinstance(function.get("arguments"), str):
+                with suppress(ValueError):  # a text that is no JSON stays the text
+                    function["arguments"] = json.loads(function["arguments"] or "{}")
     return kept
-
-
-def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = dict(call.get("function") or {})
-    if isinstance(function.get("arguments"), str):
-        with suppress(ValueError):  # a text that is no JSON stays the text
-            function["arguments"] = json.loads(function["arguments"] or "{}")
-    return {**call, "function": function}

@@ -72,7 +72,11 @@ def captured_calls(records: Iterable[Record], *, reward: float | None = None) ->
     >>> call.name, call.ids, call.reward
     ('a', Ids([1, 2, 3]), 1.0)
     """
-    known = _by_name(records)
+    known: dict[str, Record] = {}
+    for record in records:
+        name = call_name(record)
+        if known.setdefault(name, record) != record:
+            raise InputError(f"model_call_id {name!r:.60} has two records that differ: leave one out")
     return [
         captured_call(record, _whole_prompt(record, known), order=order, reward=reward)
         for order, record in enumerate(known.values())
@@ -215,16 +219,6 @@ def _loaded(line: bytes) -> Record:
     if not isinstance(record, dict):
         raise InputError(f"a captured call is {type(record).__name__}: it must be an object")
     return record
-
-
-def _by_name(records: Iterable[Record]) -> dict[str, Record]:
-    """Return the records by the names of their calls."""
-    known: dict[str, Record] = {}
-    for record in records:
-        name = call_name(record)
-        if known.setdefault(name, record) != record:
-            raise InputError(f"model_call_id {name!r:.60} has two records that differ: leave one out")
-    return known
 
 
 def _field(record: Record, name: str, kind: type) -> Any:

@@ -60,7 +60,11 @@ class _InProcess:
         return self
 
     async def create(self, **arguments: Any) -> Response | AsyncIterator[ResponseStreamEvent]:
-        body = {name: _plain(value) for name, value in arguments.items() if not isinstance(value, Omit)}
+        body = {
+            name: value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
+            for name, value in arguments.items()
+            if not isinstance(value, Omit)
+        }
         if body.get("stream"):
             return self._stream(body)
         try:
@@ -117,7 +121,3 @@ class TokenModel(OpenAIResponsesModel):
     ) -> dict[str, Any]:
         request = super()._build_response_create_kwargs(model_settings=model_settings, **others)
         return {**request, **{name: getattr(model_settings, name) for name in PENALTIES}}
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value

@@ -263,7 +263,8 @@ class StitchedRenderer(DefaultRenderer):
             images = [opened(image) for image in images]
             found = family.first_prompt(messages, images, processor_args=ARRAYS, **options)
         if isinstance(found, Refusal):
-            raise RefusedError(self._counted(found))
+            self.prompts.refused[found.reason.name] += 1  # nothing can follow it
+            raise RefusedError(found)
         if isinstance(found, CollapsedPrompt):
             _leave_out(rendered, found.media)
             return
@@ -283,11 +284,6 @@ class StitchedRenderer(DefaultRenderer):
                 "process_multimodal is False: renderers has one id for placeholders and images, and this"
                 " model has two; leave it out"
             )
-
-    def _counted(self, refusal: Refusal) -> Refusal:
-        """Count a refusal that nothing can follow."""
-        self.prompts.refused[refusal.reason.name] += 1
-        return refusal
 
     def _items(self, inputs: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
         """Return what the processor makes of each image; once more for each if that is not clear."""

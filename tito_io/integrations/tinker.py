@@ -149,13 +149,10 @@ class BridgeEnv(EnvFromMessageEnv):
 
 def _plain(message: Message) -> Message:
     """Return a message whose calls have their arguments as objects, as many templates want them."""
-    calls = [_called(call) for call in message.get("tool_calls") or ()]
+    calls = [dict(call) for call in message.get("tool_calls") or ()]
+    for call in calls:
+        function = call["function"] = dict(call["function"])
+        if isinstance(function["arguments"], str):  # some renderers of the cookbook have made it an object
+            with suppress(ValueError):
+                function["arguments"] = json.loads(function["arguments"])
     return {**message, "tool_calls": calls} if calls else message
-
-
-def _called(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = dict(call["function"])
-    if isinstance(function["arguments"], str):  # some renderers of the cookbook have made it an object
-        with suppress(ValueError):
-            function["arguments"] = json.loads(function["arguments"])
-    return {**call, "function": function}

@@ -279,7 +279,8 @@ class ToolRollout:
         self._images.forget()
         active, turns = rollouts, 0
         while active:
-            self._sample(active)
+            for group, fields in self._images.groups(active, together=self._trainer.use_vllm):
+                self._sample(group, fields)
             active = [rollout for rollout in active if self._calls_tools(rollout, turns)]
             active = self._extended(active)
             turns += 1
@@ -331,7 +332,10 @@ class ToolRollout:
         if isinstance(prompt, str):
             raise InputError("prompt: give a list of messages, and not a text")
         if is_multimodal(prompt):
-            return self._begun_with_images(prompt)
+            if not self._prompts.family.tokenizer.takes_images:
+                raise InputError("prompt: there are images, and the trainer's processing_class takes none")
+            found = self._images.first(prepare_multimodal_messages(list(prompt)), self.tools.schemas)
+            return Rollout(found.messages, found.ids, found.images, found.inputs, found.media)
         ids = self._prompts.family.ids(
             prompt,
             tools=self.tools.schemas or None,
@@ -340,19 +344,8 @@ class ToolRollout:
         )
         return Rollout(prompt, ids)
 
-    def _begun_with_images(self, prompt: Sequence[Message]) -> Rollout:
-        if not self._prompts.family.tokenizer.takes_images:
-            raise InputError("prompt: there are images, and the trainer's processing_class takes none")
-        found = self._images.first(prepare_multimodal_messages(list(prompt)), self.tools.schemas)
-        return Rollout(found.messages, found.ids, found.images, found.inputs, found.media)
-
-    def _sample(self, rollouts: Sequence[Rollout]) -> None:
-        """Sample one turn of each rollout."""
-        for group, fields in self._images.groups(rollouts, together=self._trainer.use_vllm):
-            self._sample_group(group, fields)
-
-    def _sample_group(self, rollouts: Sequence[Rollout], fields: Mapping[str, Any]) -> None:
-        """Sample rollouts in one call, cut where TRL cuts: at the limit of ids."""
+    def _sample(self, rollouts: Sequence[Rollout], fields: Mapping[str, Any]) -> None:
+        """Sample a turn of each rollout in one call, cut where TRL cuts: at the limit of ids."""
         asked = [list(rollout.prompt_ids) for rollout in rollouts]
         shown = [list(rollout.images) or None for rollout in rollouts]
         images = shown if any(shown) else None
@@ -360,14 +353,11 @@ class ToolRollout:
         for number, rollout in enumerate(rollouts):
             room = self._room(rollout, len(asked[number]))
             ids = list(sampled[number][:room])
-            turn = self._read(ids, asked[number])
+            try:
+                turn = self._parse(ids, asked[number])
+            except ValueError:
+                turn = self._text(ids)
             rollout.then(turn, ids, None if logprobs is None else logprobs[number][:room])
-
-    def _read(self, ids: list[int], prompt_ids: list[int]) -> Message:
-        try:
-            return self._parse(ids, prompt_ids)
-        except ValueError:
-            return self._text(ids)
 
     def _text(self, ids: list[int]) -> Message:
         text = self._trainer._tokenizer.decode(ids, skip_special_tokens=True)  # noqa: SLF001  # the tokenizer in a processor
@@ -393,15 +383,13 @@ class ToolRollout:
         """Run the tools and build the next prompts; return the rollouts that have one."""
         results = iter(self.tools.results([call for rollout in rollouts for call in rollout.calls]))
         for rollout in rollouts:
-            self._extend(rollout, list(islice(results, len(rollout.calls))))
+            answers = list(islice(results, len(rollout.calls)))
+            found = rollout.extended(self._prompts, answers, self.tools.schemas)
+            if isinstance(found, Refusal):
+                rollout.end = "refused"
+            elif self._room(rollout, len(found.ids)) < 1 or len(found.ids) >= self._context:
+                rollout.end = "length"
+            else:
+                rollout.prompt_ids = found.ids
+                rollout.messages += answers
         return [rollout for rollout in rollouts if rollout.end is None]
-
-    def _extend(self, rollout: Rollout, results: list[Message]) -> None:
-        found = rollout.extended(self._prompts, results, self.tools.schemas)
-        if isinstance(found, Refusal):
-            rollout.end = "refused"
-        elif self._room(rollout, len(found.ids)) < 1 or len(found.ids) >= self._context:
-            rollout.end = "length"
-        else:
-            rollout.prompt_ids = found.ids
-            rollout.messages += results

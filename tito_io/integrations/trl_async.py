@@ -69,7 +69,7 @@ class ToolRolloutLoop(_AsyncRolloutLoop):
         """Sample one conversation; arguments and result are those of TRL's method."""
         began, called, failed, exhausted = time.monotonic(), 0, 0, False
         schemas = [get_json_schema(tool) for tool in tools]
-        rollout = Rollout(prompt, self._rendered(prompt, schemas))
+        rollout = Rollout(prompt, self.prompts.render(prompt, tools=schemas))
         while rollout.end is None:
             await self._sample(rollout, tools)
             exhausted = bool(rollout.calls) and self._turns_are_used(rollout)
@@ -94,9 +94,6 @@ class ToolRolloutLoop(_AsyncRolloutLoop):
         )
         return rollout.messages, sampled, rows, called, failed, None
 
-    def _rendered(self, messages: Sequence[Message], schemas: Sequence[dict[str, Any]]) -> list[int]:
-        return self.prompts.render(messages, tools=schemas)
-
     async def _sample(self, rollout: Rollout, tools: list[Callable[..., Any]]) -> None:
         asked = list(rollout.prompt_ids)
         ids, logprobs = await self._generate_one_turn(asked)
@@ -118,7 +115,8 @@ class ToolRolloutLoop(_AsyncRolloutLoop):
             return
         rollout.messages += named
         if isinstance(found, Refusal):  # TRL compares this render with the ids before it
-            rollout.prompt_ids = self._rendered([*rollout.prompt, *rollout.messages], schemas)
+            messages = [*rollout.prompt, *rollout.messages]
+            rollout.prompt_ids = self.prompts.render(messages, tools=schemas)
         else:
             rollout.prompt_ids = found.ids
 

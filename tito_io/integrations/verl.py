@@ -316,7 +316,8 @@ def install(
     table = _table()
     if any(issubclass(builder, TitoContinuousTokenBuilder | TitoImages) for builder in table.values()):
         raise InputError("tito's builders are installed already: call `uninstall` of that installation first")
-    text = {family: builder for family, builder in table.items() if _renders_by_template(builder)}
+    base = ContinuousTokenBuilder.build_initial_tokens  # its prompts are what the chat template renders
+    text = {family: builder for family, builder in table.items() if builder.build_initial_tokens is base}
     shown = {family: builder for family, builder in table.items() if _renders_by_processor(builder)}
     table.update(dict.fromkeys(text, Installed))
     table.update({family: _with_images(builder, shared) for family, builder in shown.items()})
@@ -339,11 +340,6 @@ def _table() -> dict[Any, type[Any]]:
     if not isinstance(table, dict):
         raise VERL.moved(f"continuous_token_wiring.{_TABLE}")
     return table
-
-
-def _renders_by_template(builder: type[Any]) -> bool:
-    """Tell whether a builder's prompts are what the tokenizer's chat template renders."""
-    return bool(builder.build_initial_tokens is ContinuousTokenBuilder.build_initial_tokens)
 
 
 def _renders_by_processor(builder: type[Any]) -> bool:
