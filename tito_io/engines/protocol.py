@@ -153,6 +153,25 @@ Watch = Callable[[Delta], Awaitable[None]]
 """Stream callback: awaited with every delta as it arrives."""
 
 
+def watch_with(watch: Watch | None, **fields: Any) -> Watch | None:
+    """Return a callback that passes deltas on with these `fields` in place of their own; None for None."""
+    if watch is None:
+        return None
+    watching = watch
+
+    async def changed(delta: Delta) -> None:
+        await watching(attrs.evolve(delta, **fields))
+
+    return changed
+
+
+async def watch_whole(watch: Watch, reply: Reply) -> None:
+    """Pass a reply that was not streamed on: each of its turns in one piece."""
+    for index, one in enumerate((reply, *reply.siblings)):
+        ids = tuple(one.completion_ids)
+        await watch(Delta(ids=ids, logprobs=one.logprobs, text=one.text, index=index))
+
+
 @attrs.frozen(kw_only=True)
 class Reply:
     """One sampled turn, as the engine reported it; every invariant was checked and nothing is guessed.

@@ -15,7 +15,16 @@ import attrs
 from tito_core import Message
 
 from .media import PromptMedium
-from .protocol import Delta, EngineError, InvalidReplyError, Rendering, Reply, Sampling, Usage, Watch
+from .protocol import (
+    EngineError,
+    InvalidReplyError,
+    Rendering,
+    Reply,
+    Sampling,
+    Usage,
+    Watch,
+    watch_with,
+)
 from .wrapper import EngineWrapper
 
 SPLIT = "group-split"
@@ -96,7 +105,7 @@ class TurnGroups(EngineWrapper):
             seed = None if sampling.seed is None else sampling.seed + place
             alone = attrs.evolve(sampling, n=1, seed=seed)
             try:
-                turns[place] = await send(alone, _indexed(watch, place))
+                turns[place] = await send(alone, watch_with(watch, index=place))
             except Exception as error:  # noqa: BLE001  # raised below, when the other turns have ended
                 failures.append(error)
                 turns[place] = error.partial if isinstance(error, EngineError) else None
@@ -138,15 +147,3 @@ def together(turns: Sequence[Reply]) -> Reply:
     )
     first, *others = (attrs.evolve(turn, usage=usage, notices=(*turn.notices, SPLIT)) for turn in turns)
     return attrs.evolve(first, siblings=tuple(others))
-
-
-def _indexed(watch: Watch | None, index: int) -> Watch | None:
-    """Return a callback that passes deltas on as those of turn `index`."""
-    if watch is None:
-        return None
-    watching = watch
-
-    async def indexed(delta: Delta) -> None:
-        await watching(attrs.evolve(delta, index=index))
-
-    return indexed

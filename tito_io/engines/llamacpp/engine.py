@@ -17,7 +17,7 @@ import attrs
 from tito_io.engines.family_engine import FamilyEngine
 from tito_io.engines.grammar import check_unconstrained, constrained, may_reason
 from tito_io.engines.http_engine import MODELS, Connection, ServedModel, TurnAfterIds
-from tito_io.engines.protocol import Delta, Reply, UnsupportedError
+from tito_io.engines.protocol import Reply, UnsupportedError, watch_whole
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.output_parser import Hermes, OutputFormat, OutputParser
 from tito_io.engines.turn_request import Question
@@ -140,10 +140,8 @@ class LlamaCpp(FamilyEngine):
         if self._whole is not None:
             facts = turn.model.name, self._whole, await self._vocabulary_size()
             reply = await Recovery(self._wire, *facts, turn.sampling.extra).completed(reply)
-        if watch is not None:  # each turn is passed on as one piece
-            for place, one in enumerate((reply, *reply.siblings)):
-                ids = tuple(one.completion_ids)
-                await watch(Delta(ids=ids, logprobs=one.logprobs, text=one.text, index=place))
+        if watch is not None:
+            await watch_whole(watch, reply)
         return await self._with_messages(reply, turn.rendering)
 
     # Constraints.

@@ -15,7 +15,6 @@ import httpx2
 from tito_core import Message, Messages
 from tito_core.match import NOTHING, PromptMatcher
 from tito_io.engines.protocol import (
-    Delta,
     ModelLimits,
     Rendering,
     Reply,
@@ -23,6 +22,7 @@ from tito_io.engines.protocol import (
     Sampling,
     UnsupportedError,
     Watch,
+    watch_whole,
 )
 from tito_io.engines.wire import Closing
 
@@ -118,7 +118,7 @@ class Miles(Closing):
             reply = await conversation.session.chat(body)
             conversation.messages = _after(body, reply)
         if watch is not None:
-            await watch(Delta(ids=reply.completion_ids, logprobs=reply.logprobs, text=reply.text))
+            await watch_whole(watch, reply)
         return reply
 
     async def from_ids(

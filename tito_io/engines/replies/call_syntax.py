@@ -231,7 +231,7 @@ class CallSyntax:
             values[pair["key"]] = _value(inner, types.get(pair["key"]))
             place = closing.end()
         written = json.dumps(values, ensure_ascii=False)
-        return ReadCall(match["name"], written, _id(match), (match.end(), place), place)
+        return ReadCall(match["name"], written, match.groupdict().get("id"), (match.end(), place), place)
 
 
 @attrs.frozen
@@ -258,17 +258,13 @@ def _after(pattern: str, text: str, place: int) -> int:
     return place if match is None else match.end()
 
 
-def _id(match: re.Match[str]) -> str | None:
-    return match.groupdict().get("id")
-
-
 def _json_call(text: str, match: re.Match[str]) -> ReadCall | None:
     place = _after(r"\s*", text, match.end())
     found = _decoded(text, place)
     if found is None:
         return None
     stop = found[1]
-    return ReadCall(match["name"], text[place:stop], _id(match), (place, stop), stop)
+    return ReadCall(match["name"], text[place:stop], match.groupdict().get("id"), (place, stop), stop)
 
 
 def _decoded(text: str, place: int) -> tuple[dict[str, Any], int] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import attrs
 
 from tito_core import InputError
-from tito_io.engines.protocol import Delta, Rendering, Reply, RequestError, Watch
+from tito_io.engines.protocol import Rendering, Reply, RequestError, Watch, watch_with
 
 from . import harmony, hermes
 from .harmony import ANY_MARKER, CALLS, END, MARKERS, MESSAGE, RETURN, START
@@ -71,7 +71,10 @@ class OutputParser:
         calls that is not known as such.
         """
         del rendering
-        return thinking_watch(watch, await self.tags(), prompt_ids)
+        tags = await self.tags()
+        if watch is None or not tags.thinking(prompt_ids):
+            return watch
+        return watch_with(watch, thinking=True)
 
     async def parsed(
         self,
@@ -225,18 +228,6 @@ async def choose_parser(
         return Hermes(tokenizer)
 
 
-def thinking_watch(watch: Watch | None, tags: Tags, prompt_ids: Sequence[int]) -> Watch | None:
-    """Return a `watch` whose deltas say that the prompt leaves reasoning open, where it does."""
-    if watch is None or not tags.thinking(prompt_ids):
-        return watch
-    watching = watch
-
-    async def thinking(delta: Delta) -> None:
-        await watching(attrs.evolve(delta, thinking=True))
-
-    return thinking
-
-
 def check_format(output_format: object) -> None:
     """Raise `InputError` for what is not an output format."""
     if output_format not in (None, "hermes", "harmony"):
@@ -270,15 +261,3 @@ async def with_messages(
         )
         turns.append(with_message(turn, parsed, f"{call_key}.{place}" if place else call_key))
     return attrs.evolve(turns[0], siblings=tuple(turns[1:]))
-
-
-def without_text(watch: Watch | None) -> Watch | None:
-    """Return a callback that passes ids on and no text: a server's parser may split that otherwise."""
-    if watch is None:
-        return None
-    watching = watch
-
-    async def silent(delta: Delta) -> None:
-        await watching(attrs.evolve(delta, text=""))
-
-    return silent

@@ -35,7 +35,6 @@ from tito_io.engines.http_engine import Connection, HttpEngine, ServedModel, Tur
 from tito_io.engines.media import PromptMedium, unsupported, with_blanks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
-    Delta,
     EngineError,
     InvalidReplyError,
     Rendering,
@@ -44,6 +43,8 @@ from tito_io.engines.protocol import (
     Sampling,
     UnsupportedError,
     Watch,
+    watch_whole,
+    watch_with,
 )
 from tito_io.engines.replies.hermes import THINK, Tags
 from tito_io.engines.replies.output_parser import (
@@ -51,7 +52,6 @@ from tito_io.engines.replies.output_parser import (
     OutputFormat,
     OutputParser,
     check_format,
-    without_text,
 )
 from tito_io.engines.served_tokenizer import TOKENIZE, ServedTokenizer
 from tito_io.engines.turn_request import Question
@@ -280,7 +280,8 @@ class VLLM(HttpEngine):
             return await self._chat(turn, parser, self.route)
         if turn.sampling.constraint is not None and await self._format(turn.sampling, turn.rendering) is None:
             # Only the server's own parser knows how to force such calls, and it runs on the chat route alone.
-            turn = attrs.evolve(turn, watch=without_text(turn.watch))
+            # It may split the text otherwise.
+            turn = attrs.evolve(turn, watch=watch_with(turn.watch, text=""))
             return self._noticed(await self._chat(turn, parser, "chat"), Notice.CONSTRAINED_BY_CHAT)
         if self.route == "derender":
             return await self._derender(turn, parser)
@@ -522,8 +523,7 @@ class VLLM(HttpEngine):
 
     async def _whole(self, reply: Reply, watch: Watch) -> Reply:
         """Pass a reply that was not streamed on in one piece."""
-        for index, one in enumerate((reply, *reply.siblings)):
-            await watch(Delta(ids=one.completion_ids, logprobs=one.logprobs, text=one.text, index=index))
+        await watch_whole(watch, reply)
         return self._noticed(reply, Notice.WHOLE)
 
     async def _question(self, route: str, turn: TurnAfterIds) -> Question:
