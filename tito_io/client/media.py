@@ -158,15 +158,17 @@ def images_in(messages: Iterable[Message]) -> Iterator[tuple[Medium, str | None]
     """Yield the media of messages, each with its data URL if it has one."""
     for message in messages:
         for part in media_in(message):
-            yield medium_of(part), _data_url(part)
+            urls = (text for text in _texts(part) if text[: len(DATA)].lower() == DATA)
+            yield medium_of(part), next(urls, None)
 
 
-def _data_url(value: Any) -> str | None:
-    """Return the first data URL in a content part."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a content part, such as its addresses."""
     if isinstance(value, str):
-        return value if value[: len(DATA)].lower() == DATA else None
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return next((url for url in map(_data_url, inner) if url is not None), None)
+        yield value
+    elif isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
 
 
 def _bytes_of(url: str) -> str | None:
@@ -176,22 +178,15 @@ def _bytes_of(url: str) -> str | None:
 
 def _lacking(identity: str, messages: Sequence[Message]) -> str:
     """Return what an image without bytes lacks, and what to do."""
-    parts = [part for message in messages for part in media_in(message)]
-    if any(_has_address(part) for part in parts if medium_of(part).identity == identity):
+    parts = (part for message in messages for part in media_in(message))
+    texts = (text for part in parts if medium_of(part).identity == identity for text in _texts(part))
+    if any(text[:8].lower().startswith(("http://", "https://")) for text in texts):
         return (
             "is named by an address, which is not fetched here, and its bytes go beside the ids: fetch it, "
             "and give its data URL once, with the same `uuid`"
         )
     known = "has a `uuid` and no bytes, and none are known from earlier turns of this client"
     return f"{known}: give its data URL once"
-
-
-def _has_address(value: Any) -> bool:
-    """Whether a content part holds an http address."""
-    if isinstance(value, str):
-        return value[:8].lower().startswith(("http://", "https://"))
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return any(map(_has_address, inner))
 
 
 def unsent_settings(messages: Iterable[Message]) -> tuple[Refusal | None, bool]:

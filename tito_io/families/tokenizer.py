@@ -61,7 +61,8 @@ def load_tokenizer(folder: Folder) -> tuple[Tokenizer, str]:
     file_content = content(file, LARGEST_TOKENIZER)
     tokenizer = _load(folder, file_content)
     try:
-        declared, further = _declared(folder, tokenizer), _further(folder.config)
+        further = _further(folder.config)
+        declared = _declared(folder, tokenizer, further)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{folder.path}: a token in the configuration is malformed: {error!r}") from error
     _add(folder, tokenizer, declared, further)
@@ -93,12 +94,13 @@ def _load(folder: Folder, file_content: bytes) -> Tokenizer:
     return tokenizer
 
 
-def _declared(folder: Folder, tokenizer: Tokenizer) -> dict[int, AddedToken]:
+def _declared(
+    folder: Folder, tokenizer: Tokenizer, special: Mapping[str, AddedToken]
+) -> dict[int, AddedToken]:
     """Return tokens by id: those that the other files give an id, else those of `tokenizer.json`."""
     decoder = folder.config.get("added_tokens_decoder")
     if decoder is not None:
         return dict(sorted((int(index), _added(token, special=False)) for index, token in decoder.items()))
-    special = {_content(token) for token in (*_named(folder.config).values(), *_extra(folder.config))}
     tokens = {
         index: AddedToken(text, normalized=text not in special, special=text in special)
         for text, index in folder.added.items()
@@ -107,10 +109,10 @@ def _declared(folder: Folder, tokenizer: Tokenizer) -> dict[int, AddedToken]:
 
 
 def _further(config: Mapping[str, Any]) -> dict[str, AddedToken]:
-    """Return the special tokens of the configuration, by their text."""
-    return {
-        _content(token): _added(token, special=True) for token in (*_named(config).values(), *_extra(config))
-    }
+    """Return the special tokens of the configuration by their text; those that have a name come first."""
+    extra = config.get("extra_special_tokens") or config.get("additional_special_tokens")
+    tokens = (*_named(config).values(), *(extra if isinstance(extra, list) else ()))
+    return {_content(token): _added(token, special=True) for token in tokens}
 
 
 def _add(
@@ -140,12 +142,6 @@ def _named(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_token(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, Mapping) and "content" in value)
-
-
-def _extra(config: Mapping[str, Any]) -> list[Any]:
-    """Return the configured special tokens that have no name."""
-    extra = config.get("extra_special_tokens") or config.get("additional_special_tokens")
-    return list(extra) if isinstance(extra, list) else []
 
 
 def _content(token: Any) -> str:
