@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -213,7 +213,7 @@ def _print_report(report: AuditReport, *, as_json: bool) -> None:
     from .table import table  # noqa: PLC0415  # likewise
 
     if as_json:
-        _print_json({"summary": summary(report)})
+        click.echo(orjson.dumps({"summary": summary(report)}).decode())
     else:
         Console().print(table(report))
 
@@ -242,7 +242,7 @@ def _audited(options: AuditOptions) -> AuditReport:
         def on_break(one: Break) -> None:
             if options.as_json:
                 with output_may_close():
-                    _print_json(break_to_json(one), stdout)
+                    click.echo(orjson.dumps(break_to_json(one)).decode(), file=stdout)
 
         try:
             for report in _growing_reports(options, reading, on_break, progress):  # noqa: B007  # the last is used
@@ -296,10 +296,6 @@ def _write_page(path: Path, report: AuditReport, options: AuditOptions) -> None:
         path.write_text(page(report, heading), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _print_json(data: Mapping[str, Any], out: TextIO | None = None) -> None:
-    click.echo(orjson.dumps(data).decode(), file=out)
 
 
 def _read_tools(path: Path) -> Sequence[Mapping[str, Any]]:

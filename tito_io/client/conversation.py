@@ -206,7 +206,7 @@ class Conversation:
         elif isinstance(stitched, Stitched):
             reply = await self._sampler.from_ids(stitched.ids, sampling, self.rendering, watch=watch)
             reply = await self._checked_reply(reply, sampling)
-            return ClientTurn(Route.TITO, _continued(stitched, reply), reply, stitched, None)
+            return ClientTurn(Route.TITO, stitched.then(**_completion(reply)), reply, stitched, None)
         reply = await self._sampler.from_messages(prompt, self.rendering, sampling, watch=watch)
         reply = await self._checked_reply(reply, sampling)
         step = self._first_step(prompt, reply)
@@ -261,7 +261,7 @@ class Conversation:
         if ignored:
             reply = attrs.evolve(reply, notices=(*reply.notices, DETAIL_IGNORED))
         if isinstance(seen, Stitched):
-            return ClientTurn(Route.TITO, _continued(seen, reply), reply, seen, None)
+            return ClientTurn(Route.TITO, seen.then(**_completion(reply)), reply, seen, None)
         step = seen.then(**_completion(reply), key=self.rendering.key)
         return ClientTurn(
             Route.RENDERED, step, reply, None, stitched if isinstance(stitched, Refusal) else None
@@ -348,10 +348,6 @@ class Conversation:
 
 def _too_many(count: int) -> Refusal:
     return Refusal(Reason.MULTIMODAL, f"{count} new images, of which at most {MOST_PLACED} go by ids at once")
-
-
-def _continued(stitched: Stitched, reply: Reply) -> Step:
-    return stitched.then(**_completion(reply))
 
 
 def check_branches(engine: Engine) -> None:

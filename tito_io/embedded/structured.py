@@ -7,6 +7,7 @@ in one of several styles. A keyword that the drawing does not know is refused by
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -253,7 +254,7 @@ class ValueDraw:
         high = schema.get("maximum", schema.get("exclusiveMaximum"))
         low = low if low is not None else (-20 if high is None else high - 100)
         high = high if high is not None else low + 2000
-        first, last = _ceiling(low) + (schema.get("exclusiveMinimum") == _ceiling(low)), _floor(high)
+        first, last = math.ceil(low) + (schema.get("exclusiveMinimum") == math.ceil(low)), math.floor(high)
         last -= schema.get("exclusiveMaximum") == last
         if first <= last:
             whole = self.rng.between(first, last)
@@ -261,11 +262,3 @@ class ValueDraw:
         if kind == "integer" or low > high:
             raise UnsupportedGrammarError(f"no {kind} lies between the bounds {low} and {high}")
         return float((low + high) / 2)
-
-
-def _ceiling(number: float) -> int:
-    return -_floor(-number)
-
-
-def _floor(number: float) -> int:
-    return int(number // 1)

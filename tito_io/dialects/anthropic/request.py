@@ -257,7 +257,7 @@ def tool_result(block: RequestFields) -> dict[str, Any]:
     >>> tool_result(RequestFields(block))
     {'role': 'tool', 'tool_call_id': 'a', 'content': 'Error: gone'}
     """
-    _check_block(block, "tool_result")
+    block.check_names(BLOCK_FIELDS["tool_result"])
     content: Content | None = block.values.get("content")
     if not isinstance(content, str):
         content = content_of(list(_parts(block.nested_list("content"))))
@@ -307,13 +307,13 @@ def _assistant(message: RequestFields) -> Iterator[dict[str, Any]]:
 def _add_block(turn: _Turn, block: RequestFields) -> None:
     kind = block.required("type", str)
     if kind in SERVER_CALLS or kind == "tool_use":
-        _check_block(block, "tool_use")
+        block.check_names(BLOCK_FIELDS["tool_use"])
         block.expect_value("caller", ({"type": "direct"},), "leave it out: the model alone calls tools")
         names = block.required("id", str), block.required("name", str)
         arguments = arguments_text(block.required("input", dict), block.at("input"))
         turn.calls.append(ToolCall(*names, arguments).chat_form())
     elif kind == "thinking":
-        _check_block(block, kind)
+        block.check_names(BLOCK_FIELDS[kind])
         if turn.reasoning:
             block.ignored.add(block.path, "is a second reasoning", "send one", name="order[type=thinking]")
         turn.reasoning.append(block.required("thinking", str))
@@ -327,10 +327,6 @@ def _add_block(turn: _Turn, block: RequestFields) -> None:
         turn.parts += _parts([block], ("text",))
 
 
-def _check_block(block: RequestFields, kind: str) -> None:
-    block.check_names(BLOCK_FIELDS[kind])
-
-
 def _parts(
     blocks: Iterable[RequestFields],
     allowed: tuple[str, ...] = ("text", "image", "document", "search_result", "tool_reference"),
@@ -341,7 +337,7 @@ def _parts(
         if kind not in allowed:
             why = f"a block of type {kind!r:.60} cannot be translated here"
             raise UntranslatableError(block.path, why, f"use {', '.join(allowed)}")
-        _check_block(block, kind)
+        block.check_names(BLOCK_FIELDS[kind])
         yield from PARTS[kind](block)
 
 

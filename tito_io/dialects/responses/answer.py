@@ -156,7 +156,8 @@ class ResponsesStream(OrderedStream):
     def _rest(self, answer: TurnAnswer) -> bytes:
         """Return the events of the items that are not complete yet."""
         if self.request.compacting:
-            return self._whole(compaction_item(answer))
+            item = compaction_item(answer)
+            return self._added(item) + self._complete(item)
         message, status = answer.choices[0].message, _status(answer)
         calls = AssistantParts.of(message).calls
         rest = self.send(self.text.remaining(message))
@@ -183,9 +184,9 @@ class ResponsesStream(OrderedStream):
         """Return the events that close the open item, and open one with text of this kind."""
         closed = self._close("completed")
         self.open, self.texts = kind, []
-        item = {**self._item(""), "content": [], "status": "in_progress"}
-        added = self._added(item)
-        part = self._event("response.content_part.added", **self._position(), part=self._part(""))
+        item = {**self._item(""), "status": "in_progress"}
+        added = self._added({**item, "content": []})
+        part = self._event("response.content_part.added", **self._position(), part=item["content"][0])
         return closed + added + part
 
     def grow(self, kind: str, more: str) -> bytes:
@@ -199,8 +200,8 @@ class ResponsesStream(OrderedStream):
             return b""
         text, position = "".join(self.texts), self._position()
         done = self._event(f"{self.open}.done", **position, text=text, **self._no_logprobs())
-        part_done = self._event("response.content_part.done", **position, part=self._part(text))
         item = {**self._item(text), "status": status}
+        part_done = self._event("response.content_part.done", **position, part=item["content"][0])
         self.open = ""
         return done + part_done + self._complete(item)
 
@@ -209,7 +210,7 @@ class ResponsesStream(OrderedStream):
         item = {**_call_item(self.request, self.stamp.id, place, call), "status": status}
         position = {"item_id": item["id"], "output_index": len(self.items)}
         if item["type"] not in CALL_EVENTS:
-            return self._whole(item)
+            return self._added(item) + self._complete(item)
         field, kind = CALL_EVENTS[item["type"]]
         text, named = item[field], {"name": item["name"]} if item["type"] == CALL else {}
         added = self._added({**item, field: "", "status": "in_progress"})
@@ -217,10 +218,6 @@ class ResponsesStream(OrderedStream):
             added += self._event(f"{kind}.delta", **position, delta=text)
         done = self._event(f"{kind}.done", **position, **named, **{field: text})
         return added + done + self._complete(item)
-
-    def _whole(self, item: dict[str, Any]) -> bytes:
-        """Return the events of an item that is sent in one piece."""
-        return self._added(item) + self._complete(item)
 
     def _added(self, item: dict[str, Any]) -> bytes:
         return self._event("response.output_item.added", output_index=len(self.items), item=item)
@@ -233,10 +230,6 @@ class ResponsesStream(OrderedStream):
         if self.open == self.CONTENT:
             return _message_item(self.stamp.id, text)
         return _reasoning_item(self.request, self.stamp.id, text)
-
-    def _part(self, text: str) -> dict[str, Any]:
-        part: dict[str, Any] = self._item(text)["content"][0]
-        return part
 
     def _position(self) -> dict[str, Any]:
         return {"item_id": self._item("")["id"], "output_index": len(self.items), "content_index": 0}
