@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -90,7 +90,9 @@ def _judge_ids(vector: Vector, answer: Mapping[str, Any]) -> Judged:
         reason = vector.data["expected"].get("reason") or "no ids are right"
         return Judged(vector, Verdict.WRONG, f"answered, and a refusal is required: {reason}")
     if right is None:
-        difference = _difference(vector, ids)
+        tokenizer = ToyTokenizer.of(vector.data["tokenizer"])
+        found = (Difference(tuple(one["ids"]), tuple(ids), tokenizer) for one in vector.answers)
+        difference = max(found, key=lambda one: one.place)  # from the right ids that they follow longest
         return Judged(
             vector, Verdict.WRONG, f"{_place(vector, difference)}: {difference.summary}", difference
         )
@@ -98,13 +100,6 @@ def _judge_ids(vector: Vector, answer: Mapping[str, Any]) -> Judged:
     if spans is not None and spans != right["spans"]:
         return Judged(vector, Verdict.WRONG, f"the ids are right; the spans are not: {spans!r:.100}")
     return Judged(vector, Verdict.EXACT)
-
-
-def _difference(vector: Vector, ids: Sequence[int]) -> Difference:
-    """Return where ids leave the right ones that they follow longest."""
-    tokenizer = ToyTokenizer.of(vector.data["tokenizer"])
-    found = (Difference(tuple(one["ids"]), tuple(ids), tokenizer) for one in vector.answers)
-    return max(found, key=lambda one: one.place)
 
 
 def _place(vector: Vector, difference: Difference) -> str:

@@ -58,17 +58,13 @@ class Bound:
         if whole.count(text) != 1:
             return self.family.encode(whole)
         after = whole.partition(text)[2]
-        if after.startswith(self.family.borders):
-            return [*self._encode_marker(text), *self.family.encode(after)]
-        return self.family.encode(text + after)
-
-    def _encode_marker(self, text: str) -> list[int]:
-        """Return the ids of the text at which renders are cut; the kernel always uses the same one."""
-        ids = self._marker_ids.get(text)
-        if ids is None:
+        if not after.startswith(self.family.borders):
+            return self.family.encode(text + after)
+        marker = self._marker_ids.get(text)
+        if marker is None:  # the kernel always cuts at the same text
             self._marker_ids.clear()
-            ids = self._marker_ids[text] = self.family.encode(text)
-        return ids
+            marker = self._marker_ids[text] = self.family.encode(text)
+        return [*marker, *self.family.encode(after)]
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
         """Return the text of `messages`."""

@@ -206,7 +206,10 @@ def junit(reports: Sequence[LintReport], gate: Gate) -> str:
         for look in report.looks:
             suite = _suite(root, report, look.rendering.label)
             for finding in look.findings:
-                _add_outcome(_test(suite, _test_name(finding)), report, look, finding, gate)
+                name = situation(finding)
+                if finding.kind.calls:  # such turns differ in their content, too
+                    name += f", {finding.kind.content} content"
+                _add_outcome(_test(suite, name), report, look, finding, gate)
     for suite in root:
         _count(suite)
     return ET.tostring(root, encoding="unicode", xml_declaration=True)
@@ -227,12 +230,6 @@ def _suite(root: ET.Element, report: LintReport, label: str) -> ET.Element:
 
 def _test(suite: ET.Element, name: str) -> ET.Element:
     return ET.SubElement(suite, "testcase", name=_printable(name), classname=suite.get("name", ""), time="0")
-
-
-def _test_name(finding: Finding) -> str:
-    """Return a case in words; turns with calls differ in their content, too."""
-    words = situation(finding)
-    return f"{words}, {finding.kind.content} content" if finding.kind.calls else words
 
 
 def _add_outcome(test: ET.Element, report: LintReport, look: Look, finding: Finding, gate: Gate) -> None:
