@@ -154,7 +154,10 @@ Watch = Callable[[Delta], Awaitable[None]]
 
 
 def watch_with(watch: Watch | None, **fields: Any) -> Watch | None:
-    """Return a callback that passes deltas on with these `fields` in place of their own; None for None."""
+    """Return a callback that passes deltas on to `watch`, with these `fields` in place of theirs.
+
+    None where `watch` is None.
+    """
     if watch is None:
         return None
     watching = watch
@@ -166,7 +169,7 @@ def watch_with(watch: Watch | None, **fields: Any) -> Watch | None:
 
 
 async def watch_whole(watch: Watch, reply: Reply) -> None:
-    """Pass a reply that was not streamed on: each of its turns in one piece."""
+    """Pass a `reply` that was not streamed on to `watch`: each of its turns in one piece."""
     for index, one in enumerate((reply, *reply.siblings)):
         ids = tuple(one.completion_ids)
         await watch(Delta(ids=ids, logprobs=one.logprobs, text=one.text, index=index))
