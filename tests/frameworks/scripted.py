@@ -82,6 +82,13 @@ class Watched(EngineWrapper):
     waiting: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     cancelled: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
+    def samplings(self) -> list[Sampling]:
+        """Return what was asked without the conversation's name for routers, which all turns must share."""
+        names = {sampling.conversation for *_, sampling in self.asked}
+        assert len(names) == 1, names
+        assert None not in names
+        return [attrs.evolve(sampling, conversation=None) for *_, sampling in self.asked]
+
     async def from_messages(
         self,
         messages: Sequence[Message],

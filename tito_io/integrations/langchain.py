@@ -226,7 +226,8 @@ def _call(index: int, call: Mapping[str, Any]) -> ToolCallChunk:
     text = call["function"]["arguments"]
     whole = isinstance(_arguments(text), dict)
     name, args = call["function"]["name"], text if whole else json.dumps(text)
-    return tool_call_chunk(name=name, args=args, id=call["id"], index=index)
+    # A stream's event has one call, with its place among the calls; a whole message has all of them without.
+    return tool_call_chunk(name=name, args=args, id=call["id"], index=call.get("index", index))
 
 
 def _usage(usage: Mapping[str, Any]) -> UsageMetadata:

@@ -200,7 +200,7 @@ EXPECTED = Sampling(
 def test_settings_reach_the_engine(run: Any) -> None:
     engine = scripted(TEXTS[2], "Hello.")
     asyncio.run(run(chat(engine, **SETTINGS), QUESTION))
-    assert [sampling for *_, sampling in engine.asked] == [EXPECTED, EXPECTED]
+    assert engine.samplings() == [EXPECTED, EXPECTED]
     assert [rendering.template_args for *_, rendering, _ in engine.asked if rendering] == [
         {"reasoning_effort": "low"}
     ] * 2
@@ -210,7 +210,7 @@ def test_arguments_of_a_call_override_settings() -> None:
     engine = scripted(HELLO)
     model = chat(engine, temperature=1.0, seed=1, stop=["no"]).bind(**{**SETTINGS, "stop": None})
     asyncio.run(model.ainvoke([QUESTION], stop=["END", "FIN"]))
-    assert [sampling for *_, sampling in engine.asked] == [EXPECTED]
+    assert engine.samplings() == [EXPECTED]
 
 
 @RUNS

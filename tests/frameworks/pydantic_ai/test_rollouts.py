@@ -185,7 +185,7 @@ def test_settings_reach_the_engine(run: Any) -> None:
         "top_p": 0.9,
     }
     expected = Sampling(max_tokens=150, temperature=0.5, seed=7, stop=("END", "FIN"), extra=extra)
-    assert [sampling for *_, sampling in engine.asked] == [expected, expected]
+    assert engine.samplings() == [expected, expected]
     assert [rendering.template_args for *_, rendering, _ in engine.asked if rendering] == [
         {"reasoning_effort": "low"}
     ] * 2
