@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.engines.conftest import asked_for
+from tests.engines.constrained import DAY, TOOLED, TOOLS, calls, sampling
 from tests.engines.server import Server
 from tests.engines.talk import HELLO, marker_id
 from tests.engines.vllm import vllm
@@ -25,17 +26,6 @@ from tito_io.families.family import Family
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
 WAYS = ("messages", "completions", "generate", "chat")
-DAY = {
-    "type": "object",
-    "properties": {"unit": {"enum": ["C", "F"]}, "days": {"type": "integer", "minimum": 0, "maximum": 9}},
-    "required": ["unit", "days"],
-    "additionalProperties": False,
-}
-TOOLS = tuple(
-    {"type": "function", "function": {"name": name, "description": "Weather.", "parameters": DAY}}
-    for name in ("look", "listen")
-)
-TOOLED = Rendering(tools=TOOLS)
 SEEDS = range(4)
 
 
@@ -43,16 +33,6 @@ SEEDS = range(4)
 def anyio_backend() -> str:
     """Run on one event loop."""
     return "asyncio"
-
-
-def sampling(family: Family, constraint: Constraint, seed: int, **tags: float) -> Sampling:
-    """Return parameters with which a random model writes neither white space nor reasoning for ever."""
-    blank = [one for one in range(family.vocab_size) if not family.decode([one]).strip(" \n\t\r")]
-    bias = {str(one): -100.0 for one in (*blank, family.tokenizer.token_to_id("<think>"))}
-    bias |= {str(family.tokenizer.token_to_id(f"<{tag}>")): value for tag, value in tags.items()}
-    return Sampling(
-        max_tokens=400, temperature=1.0, seed=seed, constraint=constraint, extra={"logit_bias": bias}
-    )
 
 
 async def turn(
@@ -64,10 +44,6 @@ async def turn(
             return await engine.from_messages(HELLO, rendering, asked, **more)
         ids = family.ids(HELLO, tools=rendering.tools or None, add_generation_prompt=True)
         return await engine.from_ids(ids, asked, rendering, **more)
-
-
-def calls(reply: Reply) -> list[dict[str, Any]]:
-    return [call["function"] for call in (reply.message or {}).get("tool_calls") or ()]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,0 +1,104 @@
+"""Forced calls and schemas on a real SGLang, which keeps to them on its route for ids alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.engines.constrained import DAY, TOOLED, TOOLS, calls, sampling
+from tests.engines.server import Server
+from tests.engines.talk import HELLO, marker_id
+from tito_io.client.conversation import Route
+from tito_io.client.token_client import TokenClient
+from tito_io.engines.constraint import Constraint
+from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
+from tito_io.engines.sglang import SGLang
+from tito_io.families.family import Family
+
+pytestmark = [pytest.mark.engine, pytest.mark.anyio]
+
+WAYS = ("messages", "ids")
+SEEDS = range(4)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run on one event loop."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def family(sglang_server: Server) -> Family:
+    """Load the folder of the model that SGLang serves."""
+    return Family.load(sglang_server.family)
+
+
+async def turn(
+    server: Server, way: str, family: Family, asked: Sampling, rendering: Rendering, **more: Any
+) -> Reply:
+    async with SGLang(server.base_url) as engine:
+        if way == "messages":
+            return await engine.from_messages(HELLO, rendering, asked, **more)
+        ids = family.ids(HELLO, tools=rendering.tools or None, add_generation_prompt=True)
+        return await engine.from_ids(ids, asked, rendering, **more)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_text_keeps_to_a_schema(sglang_server: Server, family: Family, way: str) -> None:
+    for seed in SEEDS:
+        asked = sampling(family, Constraint(schema=DAY), seed)
+        reply = await turn(sglang_server, way, family, asked, Rendering())
+        assert reply.finish_reason == "stop", reply.text
+        Draft202012Validator(DAY).validate(json.loads((reply.message or {})["content"]))
+
+
+@pytest.mark.parametrize("must_call", [(), ("listen",)])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_is_forced_in_the_template_s_own_tokens(
+    sglang_server: Server, family: Family, way: str, must_call: tuple[str, ...]
+) -> None:
+    tag = marker_id(family, "<tool_call>")
+    prompt = family.ids(HELLO, tools=TOOLS, add_generation_prompt=True)
+    if way == "messages":  # the server renders keys of tools that nobody gave
+        async with SGLang(sglang_server.base_url) as engine:
+            prompt = list(await engine.render(HELLO, TOOLED, add_generation_prompt=True))
+    for seed in SEEDS:
+        asked = sampling(family, Constraint(must_call=must_call, one_call=True), seed)
+        reply = await turn(sglang_server, way, family, asked, TOOLED)
+        [called] = calls(reply)
+        assert called["name"] in (must_call or ("look", "listen"))
+        Draft202012Validator(DAY).validate(json.loads(called["arguments"]))
+        assert (reply.finish_reason, list(reply.completion_ids).count(tag)) == ("tool_calls", 1)
+        assert list(reply.prompt_ids) == list(prompt)  # nothing was added to the prompt
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_stream_keeps_to_a_forced_call(sglang_server: Server, family: Family, way: str) -> None:
+    heard: list[Delta] = []
+
+    async def watch(delta: Delta) -> None:
+        heard.append(delta)
+
+    asked = sampling(family, Constraint(must_call=("look",), one_call=True), 7)
+    reply = await turn(sglang_server, way, family, asked, TOOLED, watch=watch)
+    assert reply.completion_ids == tuple(one for part in heard for one in part.ids)
+    assert [called["name"] for called in calls(reply)] == ["look"]
+
+
+async def test_a_forced_turn_is_continued_by_ids(sglang_server: Server, family: Family) -> None:
+    bias = sampling(family, Constraint(), 0).extra
+    forced = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400, "seed": 3, **bias}
+    async with SGLang(sglang_server.base_url) as engine:
+        client = TokenClient(engine)
+        prompt: list[Any] = list(HELLO)
+        steps: list[Any] = []
+        for number in range(3):
+            made = await client.turn(steps, prompt, tools=TOOLS, sampling=forced)
+            assert made.turn.route is (Route.TITO if number else Route.MITO)
+            steps.append(made.step)
+            [call] = made.message["tool_calls"]
+            prompt += [made.message, {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
+    assert steps[2].prompt_ids.starts_with(steps[1].ids)
