@@ -5,8 +5,8 @@ if it is a call, with `<|call|>`. The header names a channel: `analysis` is reas
 `commentary` without a recipient, are content. A call's header names a recipient, `to=functions.NAME`. The
 generation prompt has opened the first header already.
 
-OpenAI's own parser, the package openai-harmony, is not used: it downloads a vocabulary before it parses the
-first id, and it fails on malformed output, which has been sampled by then.
+OpenAI's own parser, the package openai-harmony, is what the tests compare with. It is not used here: it needs
+the vocabulary in this process, and it fails on malformed output, which has been sampled by then.
 """
 
 from __future__ import annotations
