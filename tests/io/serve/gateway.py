@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from tito_core import Message, TemplateRefused
+from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.embedded import MODEL, family
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage, Watch
@@ -172,6 +173,27 @@ class Scripted:
             stop_reason=self.stop_reason,
             usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids) * n),
             raw={},
+        )
+
+
+class Reporting(Scripted):
+    """A scripted engine that reports all that an engine can, and calls a tool in its second turn."""
+
+    def _turn(self, prompt: list[int], n: int) -> Reply:
+        reply = super()._turn(prompt, n)
+        rows = len(prompt) + 2
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        calls = {"tool_calls": [call]} if self.sampled > 2 else {}
+        return attrs.evolve(
+            reply,
+            message={**reply.message, **calls},
+            finish_reason="tool_calls" if calls else "stop",
+            stop_reason=2,
+            usage=attrs.evolve(reply.usage, cached_tokens=4 if calls else None),
+            request_id=f"request {self.sampled}",
+            worker="worker 1",
+            weight_versions=(WeightVersion(version=f"step {self.sampled}", start=0, stop=3),),
+            routed_experts=RoutedExperts(data=bytes(range(rows)), dtype="uint8", shape=(rows, 1, 1)),
         )
 
 

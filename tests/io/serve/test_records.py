@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import anyio
 import orjson
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway
+from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
 from tito_io.dialects.wire import dumps
 from tito_io.serve import records
 from tito_io.serve.records import session_records
@@ -98,3 +99,117 @@ async def test_turns_go_on_while_records_are_read() -> None:
             await chat(http, name, [*messages, {"role": "user", "content": "More."}])
     found = orjson.loads(b"".join((*begun, *parts)))
     assert (len(found["records"]), len(found["metadata"]["tree"]["nodes"])) == (TURNS, TURNS)
+
+
+async def test_a_record_says_all_that_is_known_of_its_turn() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    gateway = scripted_gateway(Reporting(), clock=lambda: 1_000.25)
+    async with client(gateway) as http:
+        name = await opened(http)
+        said = (await chat(http, name, [user("a")], tools=tools, seed=7))["choices"][0]["message"]
+        last = await chat(http, name, [user("a"), said, user("b")], tools=tools, model="mine", top_p=0.5)
+        found = (await http.get(f"/sessions/{name}")).json()
+        async with gateway.sessions.using(name) as session:
+            first, second = session.commits.values()
+    ids = second.step.ids.tolist()
+    assert found["session_id"] == name
+    assert found["metadata"] == {
+        "accumulated_token_ids": ids,
+        "max_trim_tokens": 0,
+        "tito_session_mismatch": [],
+        "tree": {
+            "nodes": [
+                {
+                    "id": one.name,
+                    "parent": parent,
+                    "seq": place,
+                    "truncated": False,
+                    "committed_at": one.at,
+                    "completion_span": [len(one.step.prompt_ids), len(one.step.ids)],
+                    "num_tokens": len(one.step.ids),
+                    "response_id": one.name,
+                }
+                for place, (one, parent) in enumerate(((first, None), (second, first.name)))
+            ],
+            "leaves": [{"node_id": second.name, "path_node_ids": [first.name, second.name]}],
+        },
+    }
+    one, other = found["records"]
+    assert one["request"] == {
+        "seed": 7,
+        "tools": tools,
+        "messages": [user("a")],
+        "input_ids": list(first.step.prompt_ids),
+    }
+    assert one["response"]["model"] == "default"
+    meta_info = other["response"]["choices"][0]["meta_info"]
+    answer = {**last["choices"][0]["message"], "content": "ok"}
+    answer["tool_calls"] = [{**answer["tool_calls"][0], "index": 0}]
+    assert other == {
+        "timestamp": second.at,
+        "request_timestamp": 1_000.25,
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "request": {
+            "model": "mine",
+            "top_p": 0.5,
+            "tools": tools,
+            "messages": [user("a"), {"role": "assistant", "content": "ok"}, user("b")],
+            "input_ids": ids[:-3],
+        },
+        "response": {
+            **last,
+            "created": int(second.at),
+            "choices": [
+                {
+                    **last["choices"][0],
+                    "message": answer,
+                    "meta_info": meta_info,
+                    "logprobs": {
+                        "content": [
+                            {
+                                "token": f"token_id:{index}",
+                                "logprob": -0.5,
+                                "bytes": None,
+                                "top_logprobs": [],
+                            }
+                            for index in ids[-3:]
+                        ],
+                        "refusal": None,
+                    },
+                }
+            ],
+        },
+        "status_code": 200,
+    }
+    assert meta_info == {
+        "id": second.name,
+        "finish_reason": {"type": "stop", "matched": 2},
+        "prompt_tokens": len(ids) - 3,
+        "completion_tokens": 3,
+        "cached_tokens": 4,
+        "output_token_logprobs": [[-0.5, index, None] for index in ids[-3:]],
+        "weight_version": "step 4",
+        "routed_experts": b64encode(bytes(range(len(ids) - 1))).decode(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "recorded"),
+    [
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "/v1/messages"),
+        ("/v1/responses", {"input": HELLO}, "/v1/responses"),
+        (
+            "/v1/models/m:generateContent",
+            {"contents": [{"parts": [{"text": "hi"}]}]},
+            "/v1beta/models",
+        ),
+    ],
+)
+async def test_a_record_names_the_path_of_its_api(path: str, body: dict[str, Any], recorded: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        answered = await http.post(f"/sessions/{name}{path}", json={"model": "m", **body})
+        assert answered.status_code == 200, answered.text
+        (record,) = (await http.get(f"/sessions/{name}")).json()["records"]
+    assert (record["path"], record["response"]["object"]) == (recorded, "chat.completion")

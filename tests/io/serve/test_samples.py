@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import numpy as np
 import orjson
 import pytest
 from safetensors.numpy import load
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
+from tests.io.serve.gateway import (
+    HELLO,
+    Reporting,
+    Scripted,
+    chat,
+    client,
+    opened,
+    scripted_gateway,
+    user,
+)
 from tito_core.samples import RoutedExperts
 
 pytestmark = pytest.mark.anyio
@@ -93,3 +103,89 @@ async def test_a_length_is_kept_to_in_either_manner() -> None:
             assert (await http.get(f"{path}?max_seq_len={wrong}")).status_code == 400
         for value in (0, -3, "many"):
             assert (await http.post(path, json={"max_seq_len": value})).status_code == 400
+
+
+async def test_a_sample_says_all_that_is_known_of_its_turns() -> None:
+    gateway = scripted_gateway(Reporting(), clock=lambda: 1_000.25)
+    async with client(gateway) as http:
+        name = await opened(http)
+        said = (await chat(http, name, [user("a")]))["choices"][0]["message"]
+        await chat(http, name, [user("a"), said, user("b")])
+        posted = {"metadata": {"reward": 2.5, "task": "t"}}
+        found = (await http.post(f"/sessions/{name}/samples", headers=JSON, json=posted)).json()
+        metadata = (await http.get(f"/sessions/{name}")).json()["metadata"]
+        async with gateway.sessions.using(name) as session:
+            first, second = session.commits.values()
+    ids, start = second.step.ids.tolist(), len(first.step.prompt_ids)
+    trained = [1, 1, 1, *[0] * (len(ids) - start - 6), 1, 1, 1]
+    names = [first.name, second.name]
+    assert found["session_metadata"] == {**metadata, "agent": posted["metadata"]}
+    assert found["empty_reason"] is None
+    assert found["samples"] == [
+        {
+            "tokens": ids,
+            "loss_mask": trained,
+            "rollout_log_probs": [-0.5 * one for one in trained],
+            "rollout_routed_experts": [[[place]] for place in range(len(ids) - 1)],
+            "rollout_indexer_topk": None,
+            "nulls": ["rollout_indexer_topk"],
+            "response": "",
+            "response_length": len(trained),
+            "status": "completed",
+            "weight_versions": ["step 2", "step 4"],
+            "prefix_cache_info": {"cached_tokens": 4, "total_prompt_tokens": start + len(ids) - 3},
+            "reward": 2.5,
+            "metadata": {
+                "lifecycle": [
+                    {"t0": None, "t1": first.at, "turn": 1, "req_ts": 1_000.25},
+                    {"t0": None, "t1": second.at, "turn": 2, "req_ts": 1_000.25, "prev_t1": first.at},
+                ],
+                "accumulated_token_ids": ids,
+                "tito_session_mismatch": [],
+                "leaf": {
+                    "node_id": second.name,
+                    "parent": first.name,
+                    "path_node_ids": names,
+                    "response_id": second.name,
+                    "follows": None,
+                    "auxiliary": False,
+                },
+                **posted["metadata"],
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize(("finish", "status"), [("stop", "completed"), ("length", "truncated")])
+async def test_a_sample_says_how_its_last_turn_ended(finish: str, status: str) -> None:
+    async with client(scripted_gateway(Scripted(finish=finish))) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        (sample,) = (await http.get(f"/sessions/{name}/samples", headers=JSON)).json()["samples"]
+    assert sample["status"] == status
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64"])
+async def test_experts_of_any_width_become_32_bit_numbers(dtype: str) -> None:
+    class Wide(Scripted):
+        def _turn(self, prompt: list[int], n: int) -> Any:
+            reply = super()._turn(prompt, n)
+            numbers = np.arange(len(prompt) + 2, dtype=dtype)
+            experts = RoutedExperts(data=numbers.tobytes(), dtype=dtype, shape=(len(numbers), 1, 1))
+            return attrs.evolve(reply, routed_experts=experts)
+
+    async with client(scripted_gateway(Wide())) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        found = load((await http.get(f"/sessions/{name}/samples")).content)
+    experts, tokens = found["rollout_routed_experts.0"], found["tokens.0"]
+    assert (experts.dtype, experts.shape) == (np.int32, (len(tokens) - 1, 1, 1))
+    assert experts.ravel().tolist() == list(range(len(tokens) - 1))
+
+
+async def test_an_engine_that_reports_no_weights_and_no_cache_has_none() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        (sample,) = (await http.get(f"/sessions/{name}/samples", headers=JSON)).json()["samples"]
+    assert (sample["weight_versions"], sample["prefix_cache_info"]["cached_tokens"]) == ([], 0)
