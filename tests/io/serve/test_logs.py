@@ -10,7 +10,7 @@ from typing import NoReturn
 import httpx2
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, client, scripted_gateway
+from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
 from tests.io.serve.gateway_process import started
 from tito_io.serve.auth import HEADER
 from tito_io.serve.logs import ACCESS, AccessLog, short_path
@@ -143,3 +143,26 @@ async def test_an_error_is_logged_by_its_class_alone(caplog: pytest.LogCaptureFi
 )
 def test_a_path_is_logged_without_ids_and_keys(path: str, short: str) -> None:
     assert short_path(path) == short
+
+
+@pytest.mark.anyio
+async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.LogCaptureFixture) -> None:
+    async with client(scripted_gateway(Reporting())) as http:
+        name = await opened(http)
+        with caplog.at_level(logging.INFO, "tito.serve"):
+            said = (await chat(http, name, [user("a")]))["choices"][0]["message"]
+            called = (await chat(http, name, [user("a"), {**said, "mood": 1}, user("b")]))["choices"][0]
+            tools = [{"type": "function", "function": {"name": "f"}}]
+            await chat(http, name, [user("a"), said, user("b"), called["message"], user("c")], tools=tools)
+    lines = [re.sub(r"\d+ ms", "N ms", one.getMessage()) for one in caplog.records]
+    assert lines == [
+        f"session {name[:8]}: turn committed, {line}"
+        for line in (
+            "MITO, prompt ids: 6 (6 new, ? cached), sampled ids: 3, N ms, forgiven: -, "
+            "engine's request: request 2, worker: worker 1",
+            "TITO, prompt ids: 15 (6 new, 4 cached), sampled ids: 3, N ms, forgiven: OTHER_KEYS, "
+            "engine's request: request 4, worker: worker 1",
+            "MITO (RENDERED_DIFFERENTLY), prompt ids: 26 (26 new, 4 cached), sampled ids: 3, N ms, "
+            "forgiven: -, engine's request: request 6, worker: worker 1",
+        )
+    ]

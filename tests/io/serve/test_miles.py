@@ -21,6 +21,7 @@ from tests.io.serve.gateway import (
     opened,
     scripted_gateway,
     served,
+    toy,
     user,
 )
 from tito_core import InputError
@@ -404,3 +405,19 @@ async def test_errors_of_session_routes_are_texts_in_the_older_wire(
         anthropic = await http.post(f"/sessions/{name}/v1/messages", json={"messages": 1})
         assert anthropic.json()["type"] == "error"
         assert isinstance((await http.get("/v1/unknown")).json()["error"], dict)
+
+
+async def test_an_answer_has_the_fields_of_sglang_that_were_asked_for() -> None:
+    async with client(scripted_gateway(Scripted(stop_reason="END"))) as http:
+        name = await opened(http)
+        plain = await chat(http, name, HELLO)
+        asked = {"return_prompt_token_ids": True, "n": 2}
+        ids = await chat(http, name, HELLO, **asked)
+        info = await chat(http, name, HELLO, return_meta_info=True)
+    added = {"matched_stop", "prompt_token_ids", "meta_info"}
+    assert not added & plain["choices"][0].keys()
+    for one in ids["choices"]:
+        assert added & one.keys() == {"matched_stop", "prompt_token_ids"}
+        assert (one["prompt_token_ids"], one["matched_stop"]) == (toy(HELLO), "END")
+    assert info["choices"][0]["meta_info"]["finish_reason"] == {"type": "stop", "matched": "END"}
+    assert "prompt_token_ids" not in info["choices"][0]

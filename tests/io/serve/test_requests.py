@@ -176,7 +176,16 @@ async def test_a_model_is_found_by_its_name() -> None:
         missing = await http.get(f"{base}/v1/models/org/other")
         assert (missing.status_code, missing.json()["error"]["param"]) == (404, "model")
         assert "the only model is 'scripted'" in missing.json()["error"]["message"]
-        assert (await http.get("/v1/models/scripted")).json()["max_model_len"] == 99
+        card = (await http.get("/v1/models/scripted")).json()
+        listed = (await http.get("/v1/models")).json()
+    assert card == {
+        "id": "scripted",
+        "object": "model",
+        "created": 0,
+        "owned_by": "tito",
+        "max_model_len": 99,
+    }
+    assert listed == {"object": "list", "data": [card]}
 
 
 @pytest.mark.parametrize("in_session", [False, True])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tito_io.serve.refusals import GatewayLimits, RequestRefused
 from tito_io.serve.session import SessionHead
 from tito_io.serve.sessions import Sessions
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import FencedError, MemoryStore, StoredSession, StoreError, open_store
+from tito_io.serve.store import Claim, FencedError, MemoryStore, StoredSession, StoreError, open_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
@@ -546,3 +546,41 @@ async def test_a_session_that_is_deleted_before_it_is_loaded_is_not_found() -> N
         async with sessions.using(name):
             pass
     assert sessions._loaded == {}
+
+
+async def test_a_session_in_memory_is_not_claimed_again_for_each_request() -> None:
+    """A request that only reads writes nothing."""
+
+    class Counting(MemoryStore):
+        claims = 0
+
+        async def claim(self, name: str, *, anew: bool = False) -> Claim:
+            Counting.claims += 1
+            return await super().claim(name, anew=anew)
+
+    async with client(scripted_gateway(Scripted(), Counting())) as http:
+        name = await opened(http)
+        for _ in range(3):
+            await http.get(f"/sessions/{name}")
+    assert Counting.claims == 1
+
+
+async def test_idle_sessions_are_looked_for_less_often_than_leases_are_renewed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Counting(MemoryStore):
+        sweeps = 0
+
+        async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
+            Counting.sweeps += 1
+            return await super().sweep(idle_seconds, used)
+
+    monkeypatch.setattr("tito_io.serve.sessions.RENEW_SECONDS", 0.001)
+    gateway = scripted_gateway(Scripted(), Counting())
+    with anyio.move_on_after(0.1):
+        await gateway.sessions.maintain()
+    assert Counting.sweeps == 1
+    monkeypatch.setattr("tito_io.serve.sessions.SWEEP_SECONDS", 0.01)
+    with anyio.move_on_after(1):
+        await gateway.sessions.maintain()
+    assert Counting.sweeps > 2

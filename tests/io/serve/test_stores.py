@@ -619,3 +619,34 @@ async def test_the_log_is_copied_for_media_too(tmp_path: Path, monkeypatch: pyte
         await store.put_media(A, epoch, {f"{place}-{one}": bytes(2_000) for one in range(2)})
     assert (tmp_path / "s.db").stat().st_size - before > 55 * 4_000
     await store.aclose()
+
+
+# What a time and an epoch are.
+
+
+async def test_an_epoch_grows_with_each_owner_and_names_the_one_before(store: Store) -> None:
+    await store.create(A, b"head")
+    first = await store.claim(A, anew=True)
+    second = await store.claim(A, anew=True)
+    assert second.epoch > first.epoch
+    assert (first.previous, second.previous) == (first.epoch - 1, first.epoch)
+
+
+async def test_a_session_without_turns_is_deleted_like_any_other(store: Store) -> None:
+    await store.create(A, b"head")
+    assert await store.delete(A)
+    assert not await store.delete(A)
+
+
+async def test_a_session_that_was_idle_for_just_the_time_stays(tmp_path: Path) -> None:
+    now = [0.0]
+    file = SqliteStore.open(tmp_path / "s.db")
+    file.clock = lambda: now[0]
+    for store in (file, MemoryStore(clock=lambda: now[0])):
+        now[0] = 0
+        await store.create(A, b"head")
+        now[0] = 60
+        assert (await store.sweep(60), await store.count()) == (0, 1)
+        now[0] = 61
+        assert (await store.sweep(60), await store.count()) == (1, 0)
+    await file.aclose()

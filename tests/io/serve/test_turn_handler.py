@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import anyio
@@ -566,3 +567,28 @@ async def test_an_answer_in_one_piece_has_no_pings() -> None:
         group.start_soon(release)
         answer = await chat(http, name, HELLO)
     assert answer["choices"][0]["message"]["content"] == "ok"
+
+
+async def test_an_answer_says_when_its_request_came() -> None:
+    async with client(scripted_gateway(Scripted(), clock=lambda: 1_234.5)) as http:
+        name = await opened(http)
+        chatted = await chat(http, name, HELLO)
+        responded = (await http.post(f"/sessions/{name}/v1/responses", json={"input": HELLO})).json()
+    assert (chatted["created"], responded["created_at"]) == (1_234, 1_234)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "begins"),
+    [
+        ("/v1/chat/completions", {"messages": HELLO}, "id", "chatcmpl-"),
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 5}, "id", "msg_"),
+        ("/v1/responses", {"input": HELLO}, "id", "resp_"),
+        ("/v1/models/m:generateContent", {"contents": [{"parts": [{"text": "a"}]}]}, "responseId", ""),
+    ],
+)
+async def test_an_answer_s_id_begins_as_its_api_s_do(
+    path: str, body: dict[str, Any], field: str, begins: str
+) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post(f"/sessions/{await opened(http)}{path}", json={"model": "m", **body})
+    assert re.fullmatch(rf"{begins}[0-9a-f]{{32}}", answer.json()[field])

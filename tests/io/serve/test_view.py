@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.io.serve.gateway import (
     HELLO,
@@ -23,6 +25,7 @@ from tests.io.serve.gateway import (
     toy,
     user,
 )
+from tito_core.drift.diff import count_changed_ids
 from tito_core.ledger import Origin, Span
 from tito_core.normalization.receipts import Forgiveness
 from tito_io.embedded import TIDY
@@ -195,6 +198,13 @@ def test_drift_is_found_position_by_position() -> None:
     assert list(changed_ids([1, 5, 6, 2, 9], [1, 56, 2, 9], [2])) == [0, 1, 1, 0, 0]
     assert list(changed_ids([1, 2], [1, 2], [2])) == [0, 0]
     assert list(changed_ids([1, 2, 3, 2], [1, 2], [2])) == [0, 0, 1, 1]
+
+
+@example([2, 2], [6, 2, 9, 5])
+@given(*[st.lists(st.sampled_from([1, 2, 5, 9]), max_size=8)] * 2)
+def test_as_many_ids_are_marked_as_are_counted(used: list[int], rendered: list[int]) -> None:
+    """The page and the metric agree, also on a close of two ids."""
+    assert sum(changed_ids(used, rendered, [2, 9])) == count_changed_ids(used, rendered, [2, 9])
 
 
 def test_a_long_session_marks_only_the_ids_that_changed() -> None:
