@@ -155,14 +155,13 @@ async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.L
             tools = [{"type": "function", "function": {"name": "f"}}]
             await chat(http, name, [user("a"), said, user("b"), called["message"], user("c")], tools=tools)
     lines = [re.sub(r"\d+ ms", "N ms", one.getMessage()) for one in caplog.records]
+    expected = (
+        ("MITO", "6 (6 new, ? cached)", "-", 2),
+        ("TITO", "15 (6 new, 4 cached)", "OTHER_KEYS", 4),
+        ("MITO (RENDERED_DIFFERENTLY)", "26 (26 new, 4 cached)", "-", 6),
+    )
     assert lines == [
-        f"session {name[:8]}: turn committed, {line}"
-        for line in (
-            "MITO, prompt ids: 6 (6 new, ? cached), sampled ids: 3, N ms, forgiven: -, "
-            "engine's request: request 2, worker: worker 1",
-            "TITO, prompt ids: 15 (6 new, 4 cached), sampled ids: 3, N ms, forgiven: OTHER_KEYS, "
-            "engine's request: request 4, worker: worker 1",
-            "MITO (RENDERED_DIFFERENTLY), prompt ids: 26 (26 new, 4 cached), sampled ids: 3, N ms, "
-            "forgiven: -, engine's request: request 6, worker: worker 1",
-        )
+        f"session {name[:8]}: turn committed, {route}, prompt ids: {ids}, sampled ids: 3, N ms, "
+        f"forgiven: {forgiven}, engine's request: request {request}, worker: worker 1"
+        for route, ids, forgiven, request in expected
     ]

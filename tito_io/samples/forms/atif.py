@@ -23,7 +23,6 @@ import attrs
 
 from tito_core import Ids, Message, Step, __version__
 from tito_core.samples import Forest, StoredCall
-from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
 from .atif_messages import ROLES, append_message, message_step, step_messages, step_results
@@ -37,7 +36,7 @@ from .call_extra import (
     own_extra,
     read_logprobs,
 )
-from .form import Batch, CallPlace, Record, StoredForm, at, first_id
+from .form import Batch, CallPlace, Record, StoredForm, at, first_id, record_check
 from .tito import fingerprint
 
 NEWEST = 8
@@ -170,7 +169,7 @@ def _batches(record: Record, number: int) -> Iterator[Batch]:
 
 def _trajectories(record: Record) -> Iterator[Record]:
     """Yield a trajectory and those of its subagents, all of known versions."""
-    check = Check("the trajectory", EngineAnswer(200, record))
+    check = record_check("the trajectory", record)
     version = check.get(record, "schema_version", str)
     match = re.fullmatch(r"ATIF-v1\.(\d+)", version)
     if match is None or int(match[1]) > NEWEST:
@@ -203,7 +202,7 @@ class TrajectoryReader:
     def of(cls, record: Record, line: int) -> TrajectoryReader:
         """Read the steps of a trajectory; raises `InvalidReplyError` that names a malformed one."""
         name = first_id(record, "trajectory_id") or f"line-{line}"
-        check = Check(f"trajectory {name}", EngineAnswer(200, record))
+        check = record_check(f"trajectory {name}", record)
         steps = check.get(record, "steps", list)
         for index, step in enumerate(steps):
             _check_step(check, step, f"steps[{index}]")
@@ -255,7 +254,7 @@ class TrajectoryReader:
         yield call if own else attrs.evolve(call, reward=self.reward)
 
     def _check(self, index: int) -> Check:
-        return Check(f"trajectory {self.name}, steps[{index}]", EngineAnswer(200, None))
+        return record_check(f"trajectory {self.name}, steps[{index}]", None)
 
     def _metrics(self, check: Check, step: Record) -> Mapping[str, Any]:
         count = step.get("llm_call_count")

@@ -23,12 +23,11 @@ import orjson
 
 from tito_core import Message, Step, render_key
 from tito_core.samples import StoredCall
-from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.replies.invariants import Check
 
 from . import exchange_fields as fields
-from .form import Batch, CallPlace, Record, StoredForm, at, first_id
+from .form import Batch, CallPlace, Record, StoredForm, at, first_id, record_check
 
 ID_FIELDS = ("conversation", "conversation_id", "session_id", "trajectory_id", "rollout_id")
 """Fields with a line's conversation id; the first that is present is used."""
@@ -44,7 +43,7 @@ def read(record: Record, place: CallPlace) -> Iterator[StoredCall]:
     if type(status) is int and not HTTPStatus(200) <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
     response = record.get("response", record)
-    check = Check("the reply", EngineAnswer(HTTPStatus.OK, response))
+    check = record_check("the reply", response)
     request = record.get("request") or {}
     if not isinstance(request, Mapping):
         check.fail("its request is not an object")
@@ -160,7 +159,7 @@ def _key(request: Record) -> str | None:
 
 
 def _session(record: Record, _: int) -> Iterator[Batch]:
-    check = Check("the session", EngineAnswer(HTTPStatus.OK, record))
+    check = record_check("the session", record)
     exchanges = [check.typed(one, dict, "record") for one in check.get(record, "records", list)]
     yield Batch(conversation=first_id(record, "session_id"), parts=[partial(read, one) for one in exchanges])
 

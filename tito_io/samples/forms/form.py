@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
 
 from tito_core.samples import Forest, StoredCall
+from tito_io.engines.protocol import EngineAnswer
+from tito_io.engines.replies.invariants import Check
 
 Record: TypeAlias = Mapping[str, Any]
 """The JSON object of a line."""
@@ -102,3 +105,12 @@ def first_id(record: Record, *fields: str) -> str | None:
         if type(value) is int:
             return str(value)
     return None
+
+
+def record_check(where: str, value: object) -> Check:
+    """Return the reader of the fields of a value of a file; its errors name the value as `where`.
+
+    >>> record_check("the trial", {"steps": 3}).get({"steps": 3}, "steps", int)
+    3
+    """
+    return Check(where, EngineAnswer(HTTPStatus.OK, value))

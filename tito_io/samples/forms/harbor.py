@@ -19,7 +19,6 @@ import attrs
 
 from tito_core import Step
 from tito_core.samples import Forest, StoredCall
-from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
 from .call_extra import (
@@ -31,7 +30,7 @@ from .call_extra import (
     joined_messages,
     read_logprobs,
 )
-from .form import Batch, CallPlace, Record, StoredForm, at, first_id
+from .form import Batch, CallPlace, Record, StoredForm, at, first_id, record_check
 from .tito import fingerprint
 
 IDS = ("prompt_token_ids", "completion_token_ids")
@@ -82,7 +81,7 @@ def _own(call: StoredCall, older: StoredCall | None, *, whole: bool) -> dict[str
 
 
 def _batches(record: Record, number: int) -> Iterator[Batch]:
-    check = Check("the trial", EngineAnswer(200, record))
+    check = record_check("the trial", record)
     results = [record] if record.get("step_results") is None else check.get(record, "step_results", list)
     name = first_id(record, "trial_name", "id") or f"line-{number}"
     parts = [
@@ -97,7 +96,7 @@ def _batches(record: Record, number: int) -> Iterator[Batch]:
 
 def _details(result: object, name: str, record: Record) -> Iterator[DetailTurns]:
     """Yield the rollout details of one agent context."""
-    check = Check(f"trial {name}", EngineAnswer(200, result))
+    check = record_check(f"trial {name}", result)
     holder = check.typed(result, dict, "step_results")
     context = holder if "rollout_details" in holder else check.get(holder, "agent_result", dict)
     details = context.get("rollout_details")
@@ -130,7 +129,7 @@ class DetailTurns:
     @classmethod
     def of(cls, path: str, name: str, detail: object, rewards: Mapping[str, Any]) -> DetailTurns:
         """Check that the lists of a detail have one item per turn; raises `InvalidReplyError`."""
-        check = Check(path, EngineAnswer(200, detail))
+        check = record_check(path, detail)
         fields = check.typed(detail, dict, "rollout_details")
         lists = {field: check.get(fields, field, list) for field in IDS}
         lists |= {

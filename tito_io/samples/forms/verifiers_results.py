@@ -14,17 +14,16 @@ from typing import Any
 
 from tito_core import Message, Step
 from tito_core.samples import RoutedExperts, StoredCall
-from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
-from .form import Batch, CallPlace, Record, StoredForm, at, first_id
+from .form import Batch, CallPlace, Record, StoredForm, at, first_id, record_check
 
 METADATA = ("example_id", "task")
 """Fields of a rollout that become metadata of its calls; of a step these are `advantage` and `extras`."""
 
 
 def _batches(record: Record, number: int) -> Iterator[Batch]:
-    check = Check("the rollout", EngineAnswer(200, record))
+    check = record_check("the rollout", record)
     steps = check.get(record, "trajectory", list)
     known = next((first_id(step, "trajectory_id") for step in steps if isinstance(step, Mapping)), None)
     name = known or f"line-{number}"
@@ -35,7 +34,7 @@ def _batches(record: Record, number: int) -> Iterator[Batch]:
 
 
 def _read(record: Record, step: object, name: str, place: CallPlace) -> Iterator[StoredCall]:
-    check = Check(f"step {name}", EngineAnswer(200, step))
+    check = record_check(f"step {name}", step)
     fields = check.typed(step, dict, "step")
     tokens, uncut = _tokens(check, fields)
     prompt_ids, ids = check.ids(tokens, "prompt_ids"), check.ids(tokens, "completion_ids")
@@ -90,7 +89,7 @@ def _messages(check: Check, step: Record, name: str) -> list[Message]:
 def chat_message(check: Check, message: object) -> Message:
     """Return a message in the chat API's form, where a tool call's name and arguments are in `function`.
 
-    >>> check = Check("a step", EngineAnswer(200, None))
+    >>> check = record_check("a step", None)
     >>> message = chat_message(check, {"role": "assistant", "content": None, "tool_calls": [
     ...     {"id": "1", "name": "add", "arguments": "{}"}]})
     >>> message["tool_calls"]

@@ -16,10 +16,9 @@ import attrs
 
 from tito_core import Ids, Ledger, Messages, Origin, Step
 from tito_core.samples import StoredCall
-from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 
-from .form import Batch, CallPlace, Record, StoredForm, at, first_id
+from .form import Batch, CallPlace, Record, StoredForm, at, first_id, record_check
 from .verifiers_results import chat_message
 
 
@@ -41,7 +40,7 @@ class PathEnd:
 
 
 def _batches(record: Record, number: int) -> Iterator[Batch]:
-    check = Check("the episode", EngineAnswer(200, record))
+    check = record_check("the episode", record)
     traces = [record] if "nodes" in record else check.get(record, "traces", list)
     for index, one in enumerate(traces):
         trace = check.typed(one, dict, "trace")
@@ -49,7 +48,7 @@ def _batches(record: Record, number: int) -> Iterator[Batch]:
             continue
         name = first_id(trace, "id") or f"line-{number}.{index}"
         nodes = _optional_list(check, trace, "nodes")
-        graph = TraceGraph(Check(f"trace {name}", EngineAnswer(200, trace)), trace, name)
+        graph = TraceGraph(record_check(f"trace {name}", trace), trace, name)
         sampled = [i for i, node in enumerate(nodes) if isinstance(node, Mapping) and node.get("sampled")]
         yield Batch(conversation=name, parts=[partial(graph.call, index) for index in sampled])
 
