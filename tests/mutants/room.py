@@ -106,11 +106,12 @@ def run_tests(
 def reached(room: str, home: Path, folder: Path, children: Children) -> dict[str, ReachedLines]:
     """Return the tests of a room that pass, and what they reach.
 
-    It is kept in tito's cache folder. Files of tests that changed are run again; all are if the code changed.
+    It is kept in tito's cache folder. Files of tests that changed are run again; all are if the code changed,
+    or what the environment says of the tests that it can run.
     """
     path = cache() / "mutants" / f"{room}.json"
     known = json.loads(path.read_text()) if path.exists() else {}
-    code = _digest(home, ROOMS[room].files(home))
+    code = _digest(home, ROOMS[room].files(home)) + _environment()
     digests = {file: code + _digest(home, [file]) for file in ROOMS[room].test_files(home)}
     files = {file: known[file] for file, digest in digests.items() if known.get(file, {}).get("is") == digest}
     if new := [file for file in digests if file not in files]:
@@ -144,6 +145,12 @@ def _measured(
             for test in {context.rpartition("|")[0] for context in contexts} & set(found):
                 found[test].lines.setdefault(file, []).append(line)
     return found
+
+
+def _environment() -> str:
+    """Return a digest of the variables that decide which tests are skipped."""
+    said = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("TITO_"))
+    return sha256("\0".join(said).encode()).hexdigest()[:8]
 
 
 def _digest(home: Path, files: Iterable[str]) -> str:
