@@ -31,7 +31,6 @@ class MessageTrie:
         self._ends: dict[int, Candidates] = {}
         for call in calls:
             place = self._place(call.step.messages)
-            self._place(call.step.prompt)
             if answer_of(call) is not None:
                 self._ends.setdefault(place, Candidates()).add(call)
         # For each prefix the longest one of its prefixes, or itself, where a call ends; 0 without any.
@@ -141,7 +140,7 @@ def outer_lines(text: str) -> set[str]:
     >>> outer_lines("yes"), outer_lines("What was done so far:\n\n- nothing\n")
     (set(), {'What was done so far:'})
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.strip().splitlines()]
     return {line for line in (*lines[:1], *lines[-1:]) if len(line) >= MIN_LINE}
 
 

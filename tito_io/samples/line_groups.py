@@ -269,6 +269,8 @@ def id_at(record: Record, field: str) -> str:
 def without_id(field: str, more: int = 0) -> str:
     """Return the reason of a line without an id in `field`, and of `more` such lines.
 
+    >>> without_id("meta.s", 1)
+    'has no id at `meta.s`, like 1 more line: give the name of a field that every line has'
     >>> without_id("meta.s", 2)
     'has no id at `meta.s`, like 2 more lines: give the name of a field that every line has'
     """

@@ -83,17 +83,22 @@ class FileTally(Tally):
     leaves_without_row: int = 0
     problems: int = 0
 
-    def add(self, forest: Forest, row_set: RowSet) -> None:
+    @classmethod
+    def of(cls, forest: Forest, row_set: RowSet) -> FileTally:
         """Count a conversation and its rows."""
-        self.conversations += 1
-        self.calls += len(forest)
-        self.sampled_ids += sum(call.stop - call.start for call in forest.calls)
-        self.rows += len(row_set.rows)
-        self.row_ids += sum(map(len, row_set.rows))
-        self.trained_ids += sum(row.trained for row in row_set.rows)
-        self.leaves_without_row += len(row_set.without_row)
+        untrained = Counter[str]()
         for one in row_set.untrained:
-            self.untrained_ids[one.why.name.lower()] += one.stop - one.start
+            untrained[one.why.name.lower()] += one.stop - one.start
+        return cls(
+            conversations=1,
+            calls=len(forest),
+            sampled_ids=sum(call.stop - call.start for call in forest.calls),
+            rows=len(row_set.rows),
+            row_ids=sum(map(len, row_set.rows)),
+            trained_ids=sum(row.trained for row in row_set.rows),
+            untrained_ids=untrained,
+            leaves_without_row=len(row_set.without_row),
+        )
 
     def join(self, other: FileTally) -> None:
         """Add the counts of another tally."""
@@ -145,6 +150,4 @@ def to_rows(
         except InputError as error:
             yield Problem(one.first, f"conversation {one.name!r:.60}: {error}")
             continue
-        tally = FileTally()
-        tally.add(one.forest, row_set)
-        yield ConversationRows(tuple(rows), tally)
+        yield ConversationRows(tuple(rows), FileTally.of(one.forest, row_set))

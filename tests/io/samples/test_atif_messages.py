@@ -37,3 +37,45 @@ def test_only_an_unusual_name_of_reasoning_is_written(name: str, extra: dict[str
     append_message(steps, {"role": "assistant", "content": "yes", name: "hm"})
     step = {"step_id": 1, "source": "agent", "message": "yes", "reasoning_content": "hm", **extra}
     assert steps == [step]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "marked"),
+    [
+        ({"function": {"name": "f", "arguments": '{"a": 1}'}}, {"a": 1}, False),
+        ({"function": {"name": "f", "arguments": '{"a":1}'}}, {"a": 1}, True),
+        ({"function": {"name": "f", "arguments": {"a": 1}}}, {"a": 1}, True),
+        ({"function": {"name": "f", "arguments": "no"}}, {}, True),
+        ({"function": {"name": "f", "arguments": "[1]"}}, {}, True),
+        ({"function": {"name": "f", "arguments": "{}"}, "index": 0}, {}, True),
+    ],
+)
+def test_a_tool_call_is_written_with_what_a_step_has_no_place_for(
+    call: dict[str, Any], arguments: dict[str, Any], marked: bool
+) -> None:
+    whole = {"id": "c1", "type": "function", **call}
+    message = {"role": "assistant", "content": "", "tool_calls": [whole]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+    steps: list[dict[str, Any]] = []
+    for one in ({"role": "user", "content": "go"}, message, result):
+        append_message(steps, one)
+    extra = {"extra": {"tito": {"call": whole}}} if marked else {}
+    assert steps[1:] == [
+        {
+            "step_id": 2,
+            "source": "agent",
+            "message": "",
+            "tool_calls": [{"tool_call_id": "c1", "function_name": "f", "arguments": arguments, **extra}],
+            "observation": {"results": [{"source_call_id": "c1", "content": "done"}]},
+        }
+    ]
+    assert list(step_messages(steps[1])) == [message, result]
+
+
+def test_a_result_that_no_agent_s_step_precedes_is_a_step() -> None:
+    steps: list[dict[str, Any]] = []
+    message = {"role": "tool", "tool_call_id": "c9", "content": "done"}
+    for one in ({"role": "user", "content": "go"}, message):
+        append_message(steps, one)
+    assert [step["source"] for step in steps] == ["user", "user"]
+    assert list(step_messages(steps[1])) == [message]

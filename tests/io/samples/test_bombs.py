@@ -94,6 +94,21 @@ def test_a_bomb_takes_little(tmp_path: Path, name: str) -> None:
     assert seconds < SECONDS
 
 
+def test_bytes_are_measured_over_all_frames_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tito_io.samples.lines.UNMEASURED", 5_000)
+    monkeypatch.setattr("tito_io.samples.lines.CHUNK", 16)
+    monkeypatch.setattr("tito_io.samples.lines.RATIO", 20)
+    frame = zstandard.compress(b" " * 999 + b"\n")
+    assert len(frame) < 50
+    assert sum(1 for _ in lines(put(tmp_path, frame * 5, "log.jsonl.zst"))) == 0
+    with pytest.raises(InputError, match="one byte stands for more than 20"):
+        list(lines(put(tmp_path, frame * 10, "log.jsonl.zst")))
+    fair = zstandard.compress(b"".join(b"%d\n" % number for number in range(4_000)))
+    assert sum(1 for _ in lines(put(tmp_path, fair, "log.jsonl.zst"))) == 4_000
+
+
 def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:
     known = zstandard.ZstdCompressionParameters(window_log=30, write_content_size=False)
     squeezer = zstandard.ZstdCompressor(compression_params=known).compressobj()

@@ -433,6 +433,42 @@ def test_conversations_are_written_in_another_format_and_make_the_same_rows(
         ]
 
 
+def test_what_is_written_in_another_format_is_counted_over_all_conversations(tmp_path: Path) -> None:
+    records = [chat("a", [1], [2, 3], run="x"), {"run": "y", "response": {}}]
+    records += [chat("b", [1], [4], run="z"), {"no": 1}, chat("c", [1, 4], [5, 6, 7], run="z")]
+    result = run(put(tmp_path, dumped(*records)), "--to", "tito", "--id", "run", "--json")
+    *problems, summary = result.stderr.splitlines()
+    counts = {"conversations": 2, "calls": 3, "sampled_ids": 6, "lines": 3, "problems": 2}
+    assert (result.exit_code, json.loads(summary)) == (SOME_UNREAD, counts)
+    assert len(problems) == 2
+    assert [row["conversation"] for row in rows(result)] == ["x", "z", "z"]
+    unnamed = [chat("a", [1], [2], run="x"), *(chat(name, [1], [2]) for name in "bcd")]
+    result = run(put(tmp_path, dumped(*unnamed)), "--to", "tito", "--id", "run", "--json")
+    assert json.loads(result.stderr.splitlines()[-1])["problems"] == 3
+
+
+def test_only_formats_that_can_be_written_are_offered(log: Path) -> None:
+    result = run(log, "--to", "exchange")
+    assert result.exit_code == BAD_INPUT
+    assert "'tito', 'atif', 'harbor'" in result.stderr
+
+
+def test_rows_of_several_conversations_are_counted_together(tmp_path: Path) -> None:
+    path = put(tmp_path, own("x", CALLS) + own("y", [call("a", [1], [2, 3])]) + own("z", CALLS))
+    summary = json.loads(run(path, "--json", "--max-length", "4").stderr.splitlines()[-1])
+    assert summary == {
+        "conversations": 3,
+        "calls": 9,
+        "sampled_ids": 16,
+        "rows": 3,
+        "row_ids": 9,
+        "trained_ids": 6,
+        "untrained_ids": {"too_long": 10},
+        "leaves_without_row": 4,
+        "problems": 0,
+    }
+
+
 def test_conversations_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None:
     result = run(log, "--to", "atif", "--expand")
     assert [row["schema_version"] for row in rows(result)] == ["ATIF-v1.8"] * 3

@@ -29,6 +29,7 @@ from tito_io.samples.command import samples
 from tito_io.samples.conversation import Problem
 from tito_io.samples.distributed import GroupPlace, group_places, rows_at, spread_over
 from tito_io.samples.line_groups import Group, ReadOptions
+from tito_io.samples.progress import RunProgress
 from tito_io.samples.read import conversations
 from tito_io.samples.rows import ConversationRows, to_rows
 
@@ -118,10 +119,17 @@ def test_a_file_that_changed_is_a_problem(tmp_path: Path) -> None:
     path = log(tmp_path, 8)
     place = next(one for one in group_places(path, ReadOptions()) if isinstance(one, GroupPlace))
     content = path.read_bytes()
-    for other in (b"{}\n" + content, b"{\n" + content, own("other", [call("a", [1], [2])]) + content, b""):
+    lines = content.split(b"\n")
+    for other, said in (
+        (b"{}\n" + content, "line 1: is not in the format `tito`"),
+        (b"{\n" + content, "line 1: is not valid JSON"),
+        (own("other", [call("a", [1], [2])]) + content, "line 2: is not valid JSON"),
+        (b"\n".join([lines[0], lines[1].replace(b'"c0"', b'"d0"'), *lines[2:]]), "line 2: it begins a"),
+        (b"", ""),
+    ):
         path.write_bytes(other)
         (problem,) = rows_at(place, ReadOptions(), SampleOptions())
-        assert str(problem).startswith("line 1: the file has changed")
+        assert str(problem).startswith(f"line 1: the file has changed: {said}")
     path.unlink()
     (problem,) = rows_at(place, ReadOptions(), SampleOptions())
     assert str(problem) == "line 1: the file cannot be read again: No such file or directory"
@@ -195,3 +203,12 @@ def test_an_indented_object_is_one_line_that_is_read_again(tmp_path: Path) -> No
     (rows,) = rows_at(place, ReadOptions(), SampleOptions())
     assert isinstance(rows, ConversationRows)
     assert [entry.row.ids.tolist() for entry in rows.entries] == [[1, 2]]
+
+
+def test_the_steps_of_a_run_count_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    progress = RunProgress(show=lambda state, _: steps.append(state.step))
+    monkeypatch.setattr(spreading, "spread", lambda function, items, _: map(function, items))
+    list(spread_over("anywhere", log(tmp_path, 9), ReadOptions(), SampleOptions(), progress))
+    said = list(dict.fromkeys(filter(None, steps)))
+    assert said == [f"{number} of 9 conversations made into rows" for number in range(1, 10)]

@@ -335,3 +335,48 @@ def test_a_reply_that_does_not_hold_together_is_a_problem(tmp_path: Path, name: 
     change(record)
     with pytest.raises(AssertionError, match=told):
         raise AssertionError(wrong(tmp_path, record))
+
+
+@pytest.mark.parametrize("detail", ["length", "abort", "cancelled : by the client"])
+def test_an_engine_s_own_reason_says_that_a_turn_was_cut(tmp_path: Path, detail: str) -> None:
+    record = copy.deepcopy(DYNAMO)
+    record["response"]["nvext"]["detailed_finish_reason"] = detail
+    call = one(tmp_path, record)
+    assert call.finish_reason == ("length" if detail == "length" else "abort")
+    assert call.step.truncated
+
+
+def test_ids_in_the_place_of_texts_are_the_sampled_ones(tmp_path: Path) -> None:
+    """vLLM writes them so with `return_tokens_as_token_ids`."""
+    record = chat("a", [1, 2], [3, 4])
+    del _choice(record)["token_ids"]
+    for index, entry in zip((3, 4), _choice(record)["logprobs"]["content"], strict=True):
+        entry["token"] = f"token_id:{index}"
+    assert one(tmp_path, record).step.completion_ids.tolist() == [3, 4]
+
+
+def test_fields_that_disagree_are_named(tmp_path: Path) -> None:
+    record = chat("a", [1, 2], [3, 4])
+    _choice(record)["output_ids"] = [5]
+    record["response"]["nvext"] = {"completion_token_ids": [6]}
+    assert "`token_ids` and `output_ids` and `nvext` have different ids" in wrong(tmp_path, record)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"prompt": [1, 2], "tools": []},
+        {"messages": [{"role": "user", "content": "x"}], "tools": {}},
+        {"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": []},
+    ],
+)
+def test_what_was_not_rendered_or_is_odd_has_no_key(tmp_path: Path, request_: dict[str, Any]) -> None:
+    record = chat("a", [1, 2], [3])
+    record["request"] = request_
+    assert one(tmp_path, record).step.key is None
+
+
+def test_events_of_several_parts_are_read_to_their_end(tmp_path: Path) -> None:
+    first, *rest = events()
+    call = one(tmp_path, {"request": {"stream": True}, "response": [first, "[DONE]", *rest]})
+    assert call.ids.tolist() == [1, 2, 3, 4]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
 from click.testing import CliRunner
 
@@ -35,3 +36,26 @@ def test_a_rollout_that_lacks_a_call_is_not_read(tmp_path: Path) -> None:
     file.with_name(file.name.removesuffix(".jsonl") + ".incomplete").touch()
     with pytest.raises(InputError, match="was not captured, so that it must not train"):
         read(file)
+
+
+def test_a_finished_rollout_is_a_conversation(tmp_path: Path) -> None:
+    ids = {"generation_token_ids": [3], "generation_log_probs": [-0.5]}
+    output = [{**ids, "prompt_token_ids": [1]}, {"type": "function_call_output"}]
+    output.append({**ids, "prompt_token_ids": [1, 3, 4]})
+    named = {"responses_create_params": {}, "response": {"id": "r7", "output": output}, "reward": 0.5}
+    unnamed = {**named, "response": {"output": output}}
+    without = {**named, "response": {"id": "r8", "output": output[1:2]}}
+    stored, problems = read(put(tmp_path, dumped(named, unnamed, without)))
+    assert [one.name for one in stored] == ["r7", "line-2"]
+    first, second = stored[0].forest.calls
+    assert (first.ids.tolist(), second.ids.tolist(), second.reward) == ([1, 3], [1, 3, 4, 3], 0.5)
+    assert [str(one) for one in problems] == [
+        "line 3: no output item of the rollout has generation_token_ids: let the model server send ids"
+    ]
+
+
+@pytest.mark.parametrize("prompt", [["x"], [-1]])
+def test_a_prompt_of_other_things_than_ids_is_named(tmp_path: Path, prompt: list[object]) -> None:
+    first, _ = (orjson.loads(line) for line in gym_lines().splitlines())
+    _, problems = read(put(tmp_path, dumped(first, {**first, "model_call_id": "b", "prompt_token_ids": prompt})))
+    assert "prompt_token_ids" in str(problems[0])
