@@ -67,6 +67,7 @@ ROOMS = {
             "tests/model/**/test_*.py",
             "tests/io/samples/test_*.py",
         ),
+        (DEFAULTS, "tests/io/samples/test_progress.py"),
     ),
     "serve": Room(
         ("tito_io/serve/*.py",),

@@ -40,13 +40,15 @@ def rounds_of(
     """Return the tests that reach a mutant's line, with their seconds: the file's own, then the others.
 
     What runs on import belongs to no test: for such lines it is every test that reaches the file. If few
-    tests reach a line, it is those of `unseen` files, too. Of others the fastest, up to `most` seconds.
+    tests reach a line, it is those of `unseen` files, too. A test of the file's own that reaches no line of
+    it runs it in another process. Of others the fastest, up to `most` seconds.
     """
     line = {name for name, one in tests.items() if mutant.is_reached(one.lines)}
     files = {name: name.partition("::")[0] for name in tests}
     own_file = f"/test_{Path(mutant.file).name}"
     own = {name for name, file in files.items() if file == mutant.file or file.endswith(own_file)}
     chosen = line or own | {name for name, one in tests.items() if mutant.file in one.lines}
+    chosen = chosen | {name for name in own if mutant.file not in tests[name].lines}
     if len(line) < FEW:
         own |= {name for name, file in files.items() if file in unseen}
         chosen |= own

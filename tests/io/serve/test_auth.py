@@ -426,15 +426,18 @@ async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -
     ],
 )
 async def test_caps_name_themselves(caps: GatewayLimits, said: str) -> None:
-    async with client(scripted_gateway(Scripted(), choices=GatewayOptions(limits=caps))) as http:
+    engine, asked = Scripted(), 0
+    async with client(scripted_gateway(engine, choices=GatewayOptions(limits=caps))) as http:
         name = await opened(http)
         path = f"/sessions/{name}/v1/chat/completions"
         first = (await http.post(path, json=CHAT)).json()["choices"][0]["message"]
         more = [*HELLO, first, *HELLO]
         for _ in range(2):
+            asked = len(engine.asked)
             answer = await http.post(path, json={"messages": more})
             if answer.status_code != 200:
                 break
             more = [*more, answer.json()["choices"][0]["message"], *HELLO]
     assert answer.status_code == 429
     assert said in answer.json()["error"]["message"]
+    assert len(engine.asked) == asked  # nothing is sampled for it

@@ -358,6 +358,14 @@ async def test_a_clients_own_key_is_never_an_image_of_its_choice(
     }  # fmt: skip
 
 
+async def test_a_digest_that_is_not_known_is_an_error_of_its_field(http: httpx2.AsyncClient) -> None:
+    part = {"type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST}
+    path = f"/sessions/{await opened(http)}/v1/chat/completions"
+    answer = await http.post(path, json={"messages": [asking("What?", part)]})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "uuid"
+
+
 async def test_a_digest_alone_stands_for_an_image_of_the_session(
     engine: Seeing, http: httpx2.AsyncClient
 ) -> None:

@@ -458,3 +458,30 @@ async def test_a_turn_of_a_deleted_session_is_not_noted_anywhere() -> None:
     await store.received("0" * 32, [0])
     with pytest.raises(GoneError):
         await store.load("0" * 32)
+
+
+async def test_what_is_handed_out_is_received_then_and_counted() -> None:
+    store, name = await left({**BODY, "n": 2}, {**BODY, "seed": 2})
+    _, gateway = restarted(store)
+
+    async def unreceived(http: httpx2.AsyncClient) -> list[bool]:
+        found = (await http.get(f"/sessions/{name}")).json()["metadata"]["tree"]["nodes"]
+        return [node.get("received", True) for node in found]
+
+    async with client(gateway) as http:
+        assert await unreceived(http) == [False, False, False]
+        await chat(http, name, **BODY, n=2)
+        assert await unreceived(http) == [True, True, False]
+    text = gateway.metrics.text().decode()
+    assert "tito_recovered_total 2.0" in text
+    assert "tito_committed_total 0.0" in text
+
+
+async def test_who_goes_on_after_one_choice_has_received_all_of_that_answer_and_no_other() -> None:
+    store, name = await left({**BODY, "n": 2}, {**BODY, "messages": [user("Another one.")]})
+    _, gateway = restarted(store)
+    async with client(gateway) as http:
+        said = {"role": "assistant", "content": "ok"}
+        await chat(http, name, [*HELLO, said, user()])
+        found = (await http.get(f"/sessions/{name}")).json()["metadata"]["tree"]["nodes"]
+    assert [node.get("received", True) for node in found] == [True, True, False, True]

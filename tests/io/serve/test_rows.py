@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.io.serve.gateway import (
     HELLO,
+    Reporting,
     Scripted,
     chat,
     client,
@@ -27,6 +30,7 @@ from tito_io.serve.commit import Commit, TurnOrigin, decode, encode
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session, SessionHead
+from tito_io.serve.sqlite import SqliteStore
 from tito_io.serve.store import LostError, MemoryStore
 
 JSON = st.recursive(
@@ -159,6 +163,7 @@ def test_a_row_holds_only_what_is_new(steps: list[Step]) -> None:
                 assert row["messages"] == list(step.prompt)[len(base.messages) :]
                 assert row["kept"] + len(row["ids"]) == len(step.prompt_ids)
                 assert row["kept"] >= len(base.prompt_ids)
+                assert ("key" in row) is (step.key != base.key)
 
     anyio.run(run)
 
@@ -249,3 +254,66 @@ async def test_a_turn_by_messages_whose_ids_came_out_the_same_shares_them() -> N
     assert second.parent == first.name
     assert second.step.prompt_ids.extends(first.step.ids)
     assert session.ids == len(second.step.ids)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_row_of_version_1_has_these_fields(tmp_path: Path) -> None:
+    """Files of this version are read by every later one."""
+    store = SqliteStore.open(tmp_path / "s.db")
+    async with client(scripted_gateway(Reporting(), store, clock=lambda: 1_000.25)) as http:
+        name = await opened(http)
+        body = {"seed": 7, "top_p": 0.5}
+        said = (await chat(http, name, [user("a")], **body))["choices"][0]["message"]
+        answer = await chat(http, name, [user("a"), {**said, "mood": 1}, user("b")], **body)
+    first, second = (orjson.loads(row) for row in (await store.load(name)).rows.values())
+    await store.aclose()
+    prompt = [1, 4, 10 + ord("a"), 2, 1, 9]
+    origin = {
+        "dialect": "chat",
+        "route": "MITO",
+        "requested": 1_000.25,
+        "refusal": None,
+        "forgiven": [],
+        "expected": 0,
+        "cached": None,
+        "stop_reason": 2,
+        "engine_request": "request 2",
+        "worker": "worker 1",
+        "instructed": False,
+        "retry_key": None,
+        "asked": body,
+    }
+    assert {**first, "at": None, "name": None, "response": None} == {
+        "v": 1,
+        "name": None,
+        "parent": None,
+        "order": 0,
+        "response": None,
+        "at": None,
+        "messages": [user("a")],
+        "completion": [{"role": "assistant", "content": "ok"}],
+        "kept": 0,
+        "ids": prompt,
+        "sampled": [500, 501, 2],
+        "logprobs": [-0.5] * 3,
+        "truncated": False,
+        "wrote": 0,
+        "ledger": [["PROMPT", 6]],
+        "finish": "stop",
+        "versions": [["step 2", 0, 3]],
+        "experts": {
+            "data": b64encode(bytes(range(8))).decode(),
+            "dtype": "uint8",
+            "shape": [8, 1, 1],
+            "start": 0,
+        },
+        "origin": origin,
+        "key": "[[],{}]",
+    }
+    names = {"name": answer["id"], "response": answer["id"], "parent": first["name"]}
+    new = {**second["origin"], "expected": 9, "cached": 4, "forgiven": ["OTHER_KEYS"], "route": "TITO"}
+    assert (second["kept"], second["wrote"], second["order"]) == (9, 9, 1)
+    assert second["messages"] == [user("b")]
+    assert second.items() >= names.items()
+    assert second["origin"] == new == {**origin, **new, "engine_request": "request 4"}
