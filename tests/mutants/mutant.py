@@ -162,27 +162,28 @@ def _coarse(node: cst.CSTNode, *, spoken: bool) -> Iterator[cst.CSTNode]:
         if isinstance(node, kind) and operator in COARSE:
             for other in operator(node):
                 lost = _lost(node, other)
-                if not (isinstance(lost, TEXTS) and (spoken or _is_text(lost, spoken=spoken))):
+                value = lost.value if isinstance(lost, cst.Arg) else lost
+                read = isinstance(value, TEXTS) and (_is_text(value, spoken=spoken) or _speaks(lost))
+                if not (read or _is_for_types(lost)):
                     yield other
 
 
-def _lost(node: Any, other: Any) -> cst.CSTNode | None:
+def _lost(node: Any, other: Any) -> Any:
     """Return the value that is replaced or left out: of a call the first argument that differs."""
     if not isinstance(node, cst.Call):
         return getattr(node, "value", None)
     left = [*other.args]
-    gone = (arg for place, arg in enumerate(node.args) if place == len(left) or left[place] is not arg)
-    return next(arg for arg in gone).value
+    return next(arg for place, arg in enumerate(node.args) if place == len(left) or left[place] is not arg)
 
 
-def _speaks(node: cst.CSTNode) -> bool:
+def _speaks(node: cst.CSTNode | None) -> bool:
     """Return whether the texts in a node are for people."""
     if isinstance(node, cst.Arg):
         return node.keyword is not None and node.keyword.value in FOR_PEOPLE
     return isinstance(node, cst.Raise) or _is_named(node, *SPEAKS)
 
 
-def _is_named(node: cst.CSTNode, *ends: str) -> bool:
+def _is_named(node: cst.CSTNode | None, *ends: str) -> bool:
     if not isinstance(node, cst.Call):
         return False
     called = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
@@ -197,8 +198,10 @@ def _is_text(node: cst.CSTNode, *, spoken: bool) -> bool:
     return isinstance(node, TEXTS) and (spoken or said)
 
 
-def _is_for_types(node: cst.CSTNode) -> bool:
+def _is_for_types(node: cst.CSTNode | None) -> bool:
     """Return whether a node says which type a value has, how a class of values is made, or what is public."""
     if isinstance(node, cst.Decorator):
         return _is_named(node.decorator, "frozen", "define")
-    return _is_named(node, "cast") or m.matches(node, FOR_TYPES)
+    if isinstance(node, cst.Arg):  # a constructor may take more than anybody gives it
+        return node.keyword is not None and node.keyword.value == "init"
+    return _is_named(node, "cast") or (node is not None and m.matches(node, FOR_TYPES))

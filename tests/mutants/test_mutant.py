@@ -44,12 +44,14 @@ def test_what_code_does_may_change(right: str, wrong: str) -> None:
         "from a import b",
         "raise_: int | None",
         'raise_ = f(help="what it does")',
+        'raise_ = f(help=f"what {it} does")',
         'T = TypeVar("T")',
         'A = "three words here"',
         '__all__ = ["A"]',
         "A: TypeAlias = B | C",
         "@frozen(kw_only=True)\nclass A: ...",
         'x = cast("T", x)',
+        "raise_ = field(init=False)",
     ],
 )
 def test_texts_for_people_and_types_do_not(text: str) -> None:

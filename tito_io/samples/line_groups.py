@@ -32,7 +32,7 @@ SEPARATED = (
     "conversation {} also has earlier lines, and lines of another stand between: sort the lines by "
     "conversation, or read the whole file as one conversation"
 )
-NOUNS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+NOUNS = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 
 
 class Group(Enum):

@@ -68,8 +68,8 @@ class Parquet:
     file: BinaryIO
     columns: Columns = COLUMNS["tito"]
     rows: int = 0
-    _schema: Any = None
-    _writer: Any = None
+    _schema: Any = attrs.field(init=False)
+    _writer: Any = attrs.field(init=False)
     _group: list[dict[str, Any]] = attrs.field(factory=list)
     _ids: int = 0
 

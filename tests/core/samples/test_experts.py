@@ -44,6 +44,11 @@ def test_megabytes_are_not_shown() -> None:
     assert repr(ROWS) == "RoutedExperts(dtype='uint8', shape=(4, 1), start=0)"
 
 
+def test_megabytes_of_a_row_are_not_shown_either() -> None:
+    merged = merge_experts([("a", ROWS)], 4, MissingRow.SHORTER)
+    assert repr(merged) == "RowExperts(dtype='uint8', shape=(4, 1), valid=((0, 4),))"
+
+
 def rows(start: int, *numbers: int, dtype: str = "uint16") -> RoutedExperts:
     """Return rows of two numbers, each row a number twice."""
     data = b"".join(number.to_bytes(2, "little") * 2 for number in numbers)

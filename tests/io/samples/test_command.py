@@ -142,6 +142,8 @@ def test_the_summary_is_a_table_for_people(log: Path, tmp_path: Path) -> None:
     result = run(log, "-o", str(tmp_path / "r.jsonl"), "--truncated", "drop", "--max-length", "5")
     assert result.stdout == ""
     lines = [line.split() for line in result.stderr.splitlines()]
+    assert ["row", "ids", "3", "in", "all", "rows"] in lines
+    assert ["problems"] not in [line[:1] for line in lines]
     assert ["dropped", "1"] in [line[:2] for line in lines]
     assert ["too_long", "4"] in [line[:2] for line in lines]
     assert "an option leaves out turns that ended so" in result.stderr
@@ -396,8 +398,9 @@ def test_files_of_rollouts_may_be_joined(tmp_path: Path) -> None:
     assert len({row["conversation"] for row in rows}) == len(files)
 
 
-def test_where_no_row_comes_the_rows_that_were_there_stay(tmp_path: Path) -> None:
-    path, rows = tmp_path / "calls.jsonl", tmp_path / "rows.jsonl"
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".safetensors"])
+def test_where_no_row_comes_the_rows_that_were_there_stay(tmp_path: Path, suffix: str) -> None:
+    path, rows = tmp_path / "calls.jsonl", tmp_path / f"rows{suffix}"
     CliRunner().invoke(tito, ["rollout", "--turns", "2", "--calls", str(path)])
     CliRunner().invoke(tito, ["samples", str(path), "-o", str(rows)])
     before = rows.read_bytes()

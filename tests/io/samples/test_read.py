@@ -30,6 +30,7 @@ from tito_core.samples import Forest, StoredCall
 from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples import lines as reading_lines
 from tito_io.samples.conversation import Problem
+from tito_io.samples.forms import FORMS
 from tito_io.samples.forms.tito import line
 from tito_io.samples.line_groups import PATIENCE, Group, ReadOptions
 from tito_io.samples.lines import lines, require_plain_file
@@ -462,3 +463,32 @@ def test_a_line_that_is_no_object_is_named_in_the_words_of_json(
     told, _ = conversations(put(tmp_path, own("c", TALK) + text + b"\n"))
     assert isinstance(told, Problem)
     assert told.reason == f"is {noun}: give one JSON object per line"
+
+
+def test_formats_have_these_names() -> None:
+    """Scripts give them with --format and --to."""
+    assert sorted(FORMS) == [
+        "atif",
+        "exchange",
+        "harbor",
+        "miles",
+        "nemo-gym",
+        "nemo-gym-rollouts",
+        "tito",
+        "traces",
+        "verifiers",
+    ]
+
+
+@pytest.mark.parametrize(("name", "whole"), [("miles", True), ("harbor", True), ("tito", False)])
+def test_a_second_line_of_a_session_is_another_conversation_where_a_line_is_whole(
+    tmp_path: Path, name: str, whole: bool
+) -> None:
+    if name == "miles":
+        line = dumped({"session_id": "s", "records": [chat("a", [1], [2])], "metadata": {}})
+    else:
+        line = b"".join(FORMS[name].write("s", Forest.of(TALK[:1]), False))  # type: ignore[misc]  # it is written
+    stored, problems = read(put(tmp_path, line * 2))
+    assert [one.name for one in stored] == ["s"]
+    said = "also has earlier lines" if whole else "already has a call named"
+    assert said in str(problems[0])

@@ -204,7 +204,7 @@ def test_a_cut_turn_is_said_in_miles_words(tmp_path: Path, kind: tuple[str, str]
     assert taken(tmp_path, rows([cut])).samples[0].status == kind[1]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64"])
 def test_routed_experts_are_32_bits_in_a_container_and_come_back(tmp_path: Path, dtype: str) -> None:
     numbers = np.arange(8, dtype=dtype).reshape(2, 2, 2)
     experts = RoutedExperts(data=numbers.tobytes(), dtype=dtype, shape=numbers.shape)

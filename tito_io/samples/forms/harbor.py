@@ -36,7 +36,7 @@ from .tito import fingerprint
 IDS = ("prompt_token_ids", "completion_token_ids")
 
 
-def write(conversation: str, forest: Forest, _: bool = False) -> Iterator[bytes]:
+def write(conversation: str, forest: Forest, _: bool) -> Iterator[bytes]:
     """Yield the agent context of a conversation."""
     written: set[str] = set()
     details = [_detail(forest, leaf, written) for leaf in forest.leaves]

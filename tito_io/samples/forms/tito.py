@@ -196,7 +196,7 @@ def ledger_of(value: Any) -> Ledger:
     return Ledger.of(runs)
 
 
-def write_forest(conversation: str, forest: Forest, _: bool = False) -> Iterator[bytes]:
+def write_forest(conversation: str, forest: Forest, _: bool) -> Iterator[bytes]:
     """Yield the line of each call, without the history of the call that it continues."""
     written: dict[str | None, StoredCall] = {}
     for node in forest.nodes:
