@@ -347,7 +347,7 @@ def test_an_engine_s_own_reason_says_that_a_turn_was_cut(tmp_path: Path, detail:
 
 
 def test_ids_in_the_place_of_texts_are_the_sampled_ones(tmp_path: Path) -> None:
-    """vLLM writes them so with `return_tokens_as_token_ids`."""
+    """With `return_tokens_as_token_ids` vLLM writes them so."""
     record = chat("a", [1, 2], [3, 4])
     del _choice(record)["token_ids"]
     for index, entry in zip((3, 4), _choice(record)["logprobs"]["content"], strict=True):

@@ -57,5 +57,7 @@ def test_a_finished_rollout_is_a_conversation(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prompt", [["x"], [-1]])
 def test_a_prompt_of_other_things_than_ids_is_named(tmp_path: Path, prompt: list[object]) -> None:
     first, _ = (orjson.loads(line) for line in gym_lines().splitlines())
-    _, problems = read(put(tmp_path, dumped(first, {**first, "model_call_id": "b", "prompt_token_ids": prompt})))
+    _, problems = read(
+        put(tmp_path, dumped(first, {**first, "model_call_id": "b", "prompt_token_ids": prompt}))
+    )
     assert "prompt_token_ids" in str(problems[0])

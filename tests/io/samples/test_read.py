@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from tests.io.samples.sample_files import chat, dumped, own, own_forest, put, read
 from tests.io.samples.test_exchange import DYNAMO, EXPERTS, GENERATED, LEGACY
 from tests.io.samples.test_verifiers import RESULT, TRACES
+from tests.io.samples.test_written_forms import written
 from tests.profiles import tries
 from tito_core import InputError, Step
 from tito_core.samples import Forest, StoredCall
@@ -484,10 +485,9 @@ def test_formats_have_these_names() -> None:
 def test_a_second_line_of_a_session_is_another_conversation_where_a_line_is_whole(
     tmp_path: Path, name: str, whole: bool
 ) -> None:
-    if name == "miles":
-        line = dumped({"session_id": "s", "records": [chat("a", [1], [2])], "metadata": {}})
-    else:
-        line = b"".join(FORMS[name].write("s", Forest.of(TALK[:1]), False))  # type: ignore[misc]  # it is written
+    line = dumped({"session_id": "s", "records": [chat("a", [1], [2])], "metadata": {}})
+    if name != "miles":
+        line = written(name, TALK[:1], name="s")
     stored, problems = read(put(tmp_path, line * 2))
     assert [one.name for one in stored] == ["s"]
     said = "also has earlier lines" if whole else "already has a call named"

@@ -186,7 +186,7 @@ class Reporting(Scripted):
         calls = {"tool_calls": [call]} if self.sampled > 2 else {}
         return attrs.evolve(
             reply,
-            message={**reply.message, **calls},
+            message={**(reply.message or {}), **calls},
             finish_reason="tool_calls" if calls else "stop",
             stop_reason=2,
             usage=attrs.evolve(reply.usage, cached_tokens=4 if calls else None),
