@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import attrs
 import click
 import httpx2
 import pytest
@@ -20,17 +21,20 @@ from click.testing import CliRunner, Result
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, opened, served, user
 from tests.io.serve.gateway_process import started
-from tito_core import InputError
+from tito_core import Forgiveness, InputError, OddStop, Policy, Truncated
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.embedded import MODEL
 from tito_io.embedded import app as embedded_app
+from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine
 from tito_io.llamacpp_server.settings import ServerSettings
 from tito_io.serve import command, logs, server
 from tito_io.serve.command import serve
-from tito_io.serve.gateway import Gateway
+from tito_io.serve.client_noise import NoiseRule
+from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import MIB, GatewayLimits
 from tito_io.serve.sqlite import SqliteStore
+from tito_io.serve.store import MemoryStore, StoreError
 
 
 def run(*options: str) -> Result:
@@ -332,6 +336,162 @@ def test_limits_begin_at_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in names:
         refused = run(*store, name, "0")
         assert (refused.exit_code, name in refused.output) == (2, True)
+
+
+def given(monkeypatch: pytest.MonkeyPatch, *options: str) -> command.ServeOptions:
+    """Return what options come to."""
+    found: list[command.ServeOptions] = []
+
+    def instead(settings: ServerSettings | None, chosen: command.ServeOptions) -> int:
+        assert settings is None
+        found.append(chosen)
+        return 0
+
+    monkeypatch.setattr(command, "_run", instead)
+    done = run(*options)
+    assert done.exit_code == 0, done.output
+    return found[0]
+
+
+def test_defaults_are_those_of_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given(monkeypatch) == command.ServeOptions(
+        engine="embedded",
+        base_url=None,
+        model=None,
+        api_key=None,
+        vocab_size=None,
+        timeout=600.0,
+        family=None,
+        fast=False,
+        seed=0,
+        host="127.0.0.1",
+        port=8010,
+        store="sqlite:tito-sessions.db",
+        durable=False,
+        keys=None,
+        share_keys=False,
+        trusted_host=(),
+        forgive=("default",),
+        strip_system=(),
+        ignore=(),
+        strict=False,
+        special_tokens=None,
+        truncated="close",
+        odd_stop="keep",
+        on_abort="raise",
+        check_every=0,
+        wire="later",
+        one_sample=False,
+        drain=30,
+        verbose=False,
+        log_level="warning",
+        access_log=False,
+        fetch_images=False,
+        spans="off",
+        limits=GatewayLimits(),
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_command_s_defaults_are_the_library_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = await command.gateway_of(given(monkeypatch, "--store", "memory"))
+    assert gateway.options == GatewayOptions()
+    assert (gateway.backend, gateway.turns.model, gateway.decode is None) == (None, MODEL, False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_each_option_is_a_choice_of_the_gateway(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "keys").write_text("\ufeffone\n\n two \n")
+    words = "--engine vllm --base-url http://127.0.0.1:1/v1 --model m --api-key k --store memory --strict"
+    words += f" --keys {tmp_path / 'keys'} --trusted-host a --trusted-host b --ignore x --ignore y"
+    words += " --forgive developer --forgive dropped-reasoning --strip-system ^a --strip-system b$ --truncated refuse"
+    words += " --odd-stop replace --on-abort resume --check-every 3 --wire older --one-sample --fetch-images"
+    words += " --spans turns --max-body 2 --max-turns 3 --max-nodes 4 --max-tokens 5 --max-media 6"
+    words += " --max-sessions 7 --max-calls 8 --max-idle 9.5"
+    options = given(monkeypatch, *words.split())
+    gateway = await command.gateway_of(options)
+    assert gateway.options.spans is not None
+    assert attrs.evolve(gateway.options, spans=None) == GatewayOptions(
+        limits=GatewayLimits(
+            body_bytes=2 * MIB,
+            turns=3,
+            nodes=4,
+            tokens=5,
+            media_bytes=6 * MIB,
+            sessions=7,
+            calls=8,
+            idle_seconds=9.5,
+        ),
+        forgive=(NoiseRule.DEVELOPER, Forgiveness.DROPPED_REASONING),
+        strip_system=("^a", "b$"),
+        policy=Policy(truncated=Truncated.REFUSE, odd_stop=OddStop.REPLACE),
+        on_abort=OnAbort.RESUME,
+        check_every=3,
+        keys=("one", "two"),
+        trusted_hosts=("a", "b"),
+        ignore=frozenset(("x", "y")),
+        strict=True,
+        one_sample=True,
+        later_wire=False,
+        fetch_images=True,
+    )
+    assert (gateway.turns.model, gateway.turns.check_every) == ("m", 3)
+    assert gateway.turns.on_abort is OnAbort.RESUME
+    assert gateway.backend is not None
+    assert str(gateway.backend.client.base_url) == "http://127.0.0.1:1/"
+    assert gateway.backend.client.headers["authorization"] == "Bearer k"
+    served_too = given(monkeypatch, "--share-keys", "--special-tokens", "keep", "--store", "memory")
+    shared = (await command.gateway_of(served_too)).options
+    assert (shared.share_keys, shared.guarded) == (True, False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_store_that_does_not_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(MemoryStore):
+        closed = False
+
+        async def check(self) -> None:
+            raise StoreError("the store failed")
+
+        async def aclose(self) -> None:
+            Away.closed = True
+
+    monkeypatch.setattr(command, "open_store", lambda *_, **__: Away())
+    with pytest.raises(StoreError):
+        await command.gateway_of(given(monkeypatch))
+    assert Away.closed
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "access"),
+    [
+        ([], "warning", False),
+        (["-v"], "info", False),
+        (["-v", "--log-level", "debug"], "debug", False),
+        (["-v", "--log-level", "error"], "info", False),
+        (["--log-level", "error", "--access-log"], "error", True),
+    ],
+)
+def test_how_much_is_logged(
+    options: list[str], level: str, access: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+
+    async def instead(gateway: Gateway, *_: object, **options: object) -> None:
+        found.append(options)
+        await gateway.sessions.store.aclose()
+
+    monkeypatch.setattr(server, "serve", instead)
+    monkeypatch.setattr(logs, "configure_logs", lambda *args, **named: found.append((args, named)))
+    place = ("--store", "memory", "--host", "0.0.0.0", "--port", "7", "--drain", "9")
+    done = run(*place, *options)
+    assert done.exit_code == 0, done.output
+    assert found == [((level,), {"access": access}), {"host": "0.0.0.0", "port": 7, "drain_seconds": 9}]
 
 
 def test_a_gguf_file_is_served_as_the_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,6 +302,10 @@ async def test_a_connection_that_breaks_under_the_last_byte_takes_the_turn_back(
     await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
     assert one.seen == 1
     assert await turns(gateway, name) == 0
+    assert [message["type"] for message in one.sent].count(
+        "http.response.start"
+    ) == 1  # and no error behind it
+    assert b"error" not in b"".join(message.get("body", b"") for message in one.sent)
 
 
 @BOTH
