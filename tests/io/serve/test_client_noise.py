@@ -225,3 +225,26 @@ async def test_renamed_tool_ids_are_forgiven_unless_only_others_are_named() -> N
     assert await second(GatewayOptions(forgive=parse_rules(["cache-control"]))) == "NO_PREFIX"
     assert await second(GatewayOptions(forgive=parse_rules(["renamed-tool-ids"]))) != "NO_PREFIX"
     assert await second(GatewayOptions()) != "NO_PREFIX"
+
+
+@pytest.mark.parametrize(
+    ("rule", "message", "clean"),
+    [
+        (NoiseRule.CACHE_CONTROL, user("a") | {"cache_control": {}}, user("a")),
+        (NoiseRule.BILLING_HEADER, billed(1), {"role": "system", "content": "You fix bugs."}),
+        (
+            NoiseRule.TEXT_PARTS,
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            user("a\nb"),
+        ),
+        (NoiseRule.DEVELOPER, {"role": "developer", "content": "a"}, {"role": "system", "content": "a"}),
+    ],
+)
+def test_a_rule_alone_removes_its_noise_and_without_it_that_stays(
+    rule: NoiseRule, message: dict[str, Any], clean: dict[str, Any]
+) -> None:
+    alone, others = (NoiseFilter(rules) for rules in (frozenset((rule,)), frozenset(NoiseRule) - {rule}))
+    assert alone.clean([message], []).messages == [clean]
+    assert dict(alone.clean([message], []).removed) == {rule.name.lower().replace("_", "-"): 1}
+    assert others.clean([message], []).messages == [message]
+    assert not others.clean([message], []).removed

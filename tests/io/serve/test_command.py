@@ -29,8 +29,8 @@ from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine
 from tito_io.llamacpp_server.settings import ServerSettings
 from tito_io.serve import command, logs, server
-from tito_io.serve.command import serve
 from tito_io.serve.client_noise import NoiseRule
+from tito_io.serve.command import serve
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import MIB, GatewayLimits
 from tito_io.serve.sqlite import SqliteStore
@@ -408,9 +408,13 @@ async def test_each_option_is_a_choice_of_the_gateway(
     (tmp_path / "keys").write_text("\ufeffone\n\n two \n")
     words = "--engine vllm --base-url http://127.0.0.1:1/v1 --model m --api-key k --store memory --strict"
     words += f" --keys {tmp_path / 'keys'} --trusted-host a --trusted-host b --ignore x --ignore y"
-    words += " --forgive developer --forgive dropped-reasoning --strip-system ^a --strip-system b$ --truncated refuse"
-    words += " --odd-stop replace --on-abort resume --check-every 3 --wire older --one-sample --fetch-images"
-    words += " --spans turns --max-body 2 --max-turns 3 --max-nodes 4 --max-tokens 5 --max-media 6"
+    words += " --forgive developer --forgive dropped-reasoning --strip-system ^a --strip-system b$"
+    words += (
+        " --truncated refuse --odd-stop replace --on-abort resume --check-every 3 --wire older --one-sample"
+    )
+    words += (
+        " --fetch-images --spans turns --max-body 2 --max-turns 3 --max-nodes 4 --max-tokens 5 --max-media 6"
+    )
     words += " --max-sessions 7 --max-calls 8 --max-idle 9.5"
     options = given(monkeypatch, *words.split())
     gateway = await command.gateway_of(options)
@@ -442,7 +446,7 @@ async def test_each_option_is_a_choice_of_the_gateway(
     assert (gateway.turns.model, gateway.turns.check_every) == ("m", 3)
     assert gateway.turns.on_abort is OnAbort.RESUME
     assert gateway.backend is not None
-    assert str(gateway.backend.client.base_url) == "http://127.0.0.1:1/"
+    assert str(gateway.backend.client.base_url) == "http://127.0.0.1:1"
     assert gateway.backend.client.headers["authorization"] == "Bearer k"
     served_too = given(monkeypatch, "--share-keys", "--special-tokens", "keep", "--store", "memory")
     shared = (await command.gateway_of(served_too)).options
@@ -488,10 +492,10 @@ def test_how_much_is_logged(
 
     monkeypatch.setattr(server, "serve", instead)
     monkeypatch.setattr(logs, "configure_logs", lambda *args, **named: found.append((args, named)))
-    place = ("--store", "memory", "--host", "0.0.0.0", "--port", "7", "--drain", "9")
+    place = ("--store", "memory", "--host", "localhost", "--port", "7", "--drain", "9")
     done = run(*place, *options)
     assert done.exit_code == 0, done.output
-    assert found == [((level,), {"access": access}), {"host": "0.0.0.0", "port": 7, "drain_seconds": 9}]
+    assert found == [((level,), {"access": access}), {"host": "localhost", "port": 7, "drain_seconds": 9}]
 
 
 def test_a_gguf_file_is_served_as_the_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
