@@ -410,7 +410,7 @@ async def test_each_option_is_a_choice_of_the_gateway(
     words += f" --keys {tmp_path / 'keys'} --trusted-host a --trusted-host b --ignore x --ignore y"
     words += " --forgive developer --forgive dropped-reasoning --strip-system ^a --strip-system b$"
     words += (
-        " --truncated refuse --odd-stop replace --on-abort resume --check-every 3 --wire older --one-sample"
+        " --truncated refuse --odd-stop replace --on-abort resume --check-every 3 --wire older"
     )
     words += (
         " --fetch-images --spans turns --max-body 2 --max-turns 3 --max-nodes 4 --max-tokens 5 --max-media 6"
