@@ -409,12 +409,9 @@ async def test_each_option_is_a_choice_of_the_gateway(
     words = "--engine vllm --base-url http://127.0.0.1:1/v1 --model m --api-key k --store memory --strict"
     words += f" --keys {tmp_path / 'keys'} --trusted-host a --trusted-host b --ignore x --ignore y"
     words += " --forgive developer --forgive dropped-reasoning --strip-system ^a --strip-system b$"
-    words += (
-        " --truncated refuse --odd-stop replace --on-abort resume --check-every 3 --wire older"
-    )
-    words += (
-        " --fetch-images --spans turns --max-body 2 --max-turns 3 --max-nodes 4 --max-tokens 5 --max-media 6"
-    )
+    words += " --truncated refuse --odd-stop replace --on-abort resume --check-every 3 --wire older"
+    words += " --one-sample --fetch-images --spans turns --max-body 2 --max-turns 3 --max-nodes 4"
+    words += " --max-tokens 5 --max-media 6"
     words += " --max-sessions 7 --max-calls 8 --max-idle 9.5"
     options = given(monkeypatch, *words.split())
     gateway = await command.gateway_of(options)
