@@ -388,7 +388,18 @@ def test_defaults_are_those_of_the_help(monkeypatch: pytest.MonkeyPatch) -> None
         access_log=False,
         fetch_images=False,
         spans="off",
-        limits=GatewayLimits(),
+        limits=GatewayLimits(
+            body_bytes=64 * MIB,
+            header_bytes=32_768,
+            turns=4_096,
+            nodes=16_384,
+            tokens=16_000_000,
+            media_bytes=256 * MIB,
+            sessions=100_000,
+            idle_seconds=86_400.0,
+            loaded_seconds=600.0,
+            calls=256,
+        ),
     )
 
 

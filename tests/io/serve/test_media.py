@@ -450,6 +450,7 @@ WEB: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/loop": (302, {"location": "/loop"}, b""),
     "/away": (302, {"location": "file:///etc/passwd"}, b""),
     "/inside": (302, {"location": "data:image/png,abc"}, b""),
+    "/typed": (200, {"content-type": "Image/PNG; charset=binary"}, b"/typed"),
     "/page": (200, {"content-type": "text/html"}, b"/page"),
     "/comma": (200, {"content-type": "image/png,x"}, b"/comma"),
     "/gone": (404, {}, b""),
@@ -469,6 +470,7 @@ class Web:
         if scope["type"] != "http":
             return await no_lifespan(receive, send)
         path = scope["path"]
+        assert scope["method"] == "GET"
         self.asked.append(path)
         status, headers, body = WEB.get(path, (200, {}, path.encode()))
         headers = {"content-type": "image/png", **headers}
@@ -519,6 +521,14 @@ async def test_an_image_is_fetched_once_and_then_it_is_that_image(
         await chat(http, name, [at(f"{base}/cat")])
         assert engine.asked[-1][1][0]["content"][0]["image_url"]["url"] == picture
     await store.aclose()
+
+
+async def test_a_type_of_an_image_may_have_parameters_and_capitals() -> None:
+    fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(Web()) as base:
+        found = await fetcher.fetch(f"{base}/typed")
+    await fetcher.aclose()
+    assert found == f"data:image/png;base64,{base64.b64encode(b'/typed').decode()}"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tito_io.engines.protocol import OverlongError, RequestError, UnreachableError
-from tito_io.serve.refusals import error_reply
+from tito_core import InputError, TemplateRefused, TokenizeError
+from tito_io.engines.protocol import (
+    AbortedError,
+    AuthenticationError,
+    EngineAnswer,
+    InvalidReplyError,
+    OverlongError,
+    RequestError,
+    ServerError,
+    TimedOutError,
+    UnreachableError,
+    UnsupportedError,
+)
+from tito_io.serve.refusals import (
+    RequestRefused,
+    bad_request,
+    body_too_long,
+    error_reply,
+    limit_reached,
+    no_route,
+    no_websocket,
+    not_found,
+)
+from tito_io.serve.store import BusyError, FencedError, GoneError, LostError, StoreError
 
 
 def test_agents_recognize_a_prompt_that_is_too_long() -> None:
@@ -25,3 +49,96 @@ def test_other_errors_are_not_said_to_be_that(error: Exception, status: int) -> 
     reply = error_reply(error, {})
     assert (reply.status, "too long" in str(reply)) == (status, False)
     assert ("odd" in str(reply)) == (status != 500)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (OverlongError("why"), 400),
+        (UnsupportedError("why"), 400),
+        (AuthenticationError("why"), 502),
+        (TimedOutError("why"), 504),
+        (UnreachableError("why"), 503),
+        (InvalidReplyError("why"), 502),
+        (AbortedError("why"), 502),
+        (ServerError("why"), 502),
+        (TemplateRefused("why"), 400),
+        (TokenizeError("why"), 502),
+        (InputError("why"), 400),
+        (GoneError(), 404),
+        (FencedError("why"), 503),
+        (LostError("why"), 503),
+        (BusyError("why"), 503),
+        (StoreError("why"), 503),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_that_is_foreseen_has_its_status_kind_and_words(error: Exception, status: int) -> None:
+    """A client may ask again: whether that helps is not known here."""
+    reply = error_reply(error, {})
+    assert (reply.status, reply.kind, reply.final) == (status, type(error).__name__, False)
+    assert isinstance(error, GoneError) or "why" in str(reply)
+    assert (reply.parameter, reply.headers) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("answered", "status"),
+    [
+        *((status, status) for status in (400, 404, 408, 413, 422, 429)),
+        *((status, 502) for status in (401, 403, 405, 409, 418, 500)),
+    ],
+)
+def test_what_an_engine_says_of_the_request_is_passed_on(answered: int, status: int) -> None:
+    error = RequestError("no", EngineAnswer(answered, {"message": "top_k is odd"}))
+    reply = error_reply(error, {"messages": []})
+    assert (reply.status, reply.kind) == (status, "RequestError")
+    assert str(reply).endswith("; it says: top_k is odd")
+    assert "it says" not in str(error_reply(error))  # without the request its words are not safe
+
+
+def test_a_field_that_an_error_names_is_its_parameter() -> None:
+    error = InputError("temperature is odd")
+    error.field = "temperature"  # type: ignore[attr-defined]  # as errors of sampling arguments have it
+    assert error_reply(error, {}).parameter == "temperature"
+
+
+def test_an_error_that_nobody_foresaw_says_its_class_alone() -> None:
+    reply = error_reply(ZeroDivisionError("a secret"), {"messages": []})
+    assert (reply.status, reply.kind, reply.final) == (500, "InternalError", False)
+    assert str(reply) == "the gateway failed (ZeroDivisionError); its log says where"
+
+
+@pytest.mark.parametrize(("depth", "status"), [(100, 500), (101, 400)])
+def test_a_body_that_nests_too_deep_is_the_client_s_error(depth: int, status: int) -> None:
+    body: Any = []
+    for _ in range(depth - 2):
+        body = [1, body]
+    assert error_reply(RecursionError(), {"messages": body}).status == status
+    assert error_reply(RecursionError()).status == 500
+
+
+@pytest.mark.parametrize(
+    ("refused", "status", "kind", "words"),
+    [
+        (bad_request("a is odd", "a"), 400, "BadRequestError", "a is odd"),
+        (not_found("s", "; why"), 404, "SessionNotFoundError", "session not found: session_id=s; why"),
+        (no_route("PUT", "/x", "GET"), 405, "MethodNotAllowedError", "PUT /x: this route takes GET"),
+        (limit_reached("ids", 3, 2, "--a"), 429, "CapReachedError", "ids: 3, and at most 2; raise --a"),
+        (no_websocket(), 426, "WebSocketError", "websockets are not served; send the request with POST"),
+    ],
+)
+def test_a_refusal_is_final_and_says_what_would_be_taken(
+    refused: RequestRefused, status: int, kind: str, words: str
+) -> None:
+    assert (refused.status, refused.kind, str(refused), refused.final) == (status, kind, words, True)
+    assert error_reply(refused) is refused
+    headers = {405: {"allow": "GET"}, 426: {"upgrade": "HTTP/1.1", "connection": "upgrade"}}
+    assert refused.headers == headers.get(status, {})
+    assert refused.parameter == ("a" if status == 400 else None)
+
+
+def test_an_unknown_path_says_what_base_urls_there_are() -> None:
+    refused = no_route("GET", "/nowhere")
+    assert (refused.status, refused.kind, refused.headers) == (404, "NotFoundError", {})
+    assert str(refused).startswith("GET /nowhere: there is no such route; the base URL is http://HOST:PORT/")
+    assert body_too_long(1).status == 413
