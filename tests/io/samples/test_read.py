@@ -492,3 +492,33 @@ def test_a_second_line_of_a_session_is_another_conversation_where_a_line_is_whol
     assert [one.name for one in stored] == ["s"]
     said = "also has earlier lines" if whole else "already has a call named"
     assert said in str(problems[0])
+
+
+ODD: list[tuple[dict[str, Any], str]] = [
+    ({"trajectory": 7}, "the rollout: the answer's `trajectory` is int"),
+    ({"trajectory": [7]}, "step line-1.0: the answer's `step` is int"),
+    ({"traces": 7}, "the episode: the answer's `traces` is int"),
+    ({"traces": [7]}, "the episode: the answer's `trace` is int"),
+    ({"step_results": 7}, "the trial: the answer's `step_results` is int"),
+    ({"step_results": [7]}, "trial line-1: the answer's `step_results` is int"),
+    ({"trial_name": "t", "rollout_details": 7}, "trial t: it has no rollout_details"),
+    ({"trial_name": "t", "rollout_details": [7]}, "trial t, rollout_details[0]: the answer's"),
+    ({"steps": [7], "schema_version": "ATIF-v1.8"}, "trajectory line-1: the answer's `steps[0]` is int"),
+    ({"steps": [], "schema_version": 7}, "the trajectory: the answer's `schema_version` is int"),
+    ({"records": 7}, "the session: the answer's `records` is int"),
+    ({"records": [7]}, "the session: the answer's `record` is int"),
+    ({"response": 7}, "the reply: the answer's `choices` is null or missing"),
+    ({"response": {}, "request": 7}, "the reply: its request is not an object"),
+]
+
+
+@pytest.mark.parametrize(("record", "said"), ODD, ids=[said for _, said in ODD])
+def test_an_odd_line_is_named_by_what_is_odd_in_it(tmp_path: Path, record: dict[str, Any], said: str) -> None:
+    found = list(conversations(put(tmp_path, dumped(record)), ReadOptions(form=form_of(record))))
+    problems = [one for one in found if isinstance(one, Problem)]
+    assert [one.line for one in problems] == [1]
+    assert problems[0].reason.startswith(said)
+
+
+def form_of(record: dict[str, Any]) -> str:
+    return next(name for name, form in FORMS.items() if form.matches(record))
