@@ -171,6 +171,16 @@ def test_a_conversation_without_rows_is_said_and_the_rest_goes_on(tmp_path: Path
     assert run(path, "--rewards", "per_leaf").exit_code == 0
 
 
+def test_why_there_is_no_row_is_said_once(tmp_path: Path) -> None:
+    """Of conversations that could not be read, their problems say it."""
+    clash = [call("a", [1], [2], reward=1.0), call("b", [3], [4], reward=0.0)]
+    unread = run(put(tmp_path, own("x", clash)))
+    assert (unread.exit_code, "no rows" in unread.stderr) == (SOME_UNREAD, False)
+    empty = run(put(tmp_path, own("x", [call("a", [1], [])]) + own("y", clash)))
+    assert "conversation 'y'" in empty.stderr
+    assert "no rows: no call sampled anything" in empty.stderr
+
+
 def test_a_reward_is_discounted_by_the_order_of_the_lines(tmp_path: Path) -> None:
     turns = [
         call("a", [1], [2], order=1),

@@ -18,16 +18,17 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
+from tests.faults.fault import ROOT
 from tests.io.client.seeing import CAT, Seeing, asking, shown, url
 from tests.io.families.family_folder import load, tiny_folder
 from tests.io.serve.gateway import chat, client, opened, served, user
 from tito_core.ledger import Origin
 from tito_io.serve.app import app
 from tito_io.serve.commit import Commit, decode, encode
-from tito_io.serve.fetch import ImageFetcher, is_public
+from tito_io.serve.fetch import MOST_IMAGES, ImageFetcher, is_public
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.media import named_media, restored
-from tito_io.serve.refusals import GatewayLimits, RequestRefused
+from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
 from tito_io.serve.sqlite import SqliteStore
 from tito_io.serve.store import MemoryStore, Store
 
@@ -687,3 +688,10 @@ async def test_parts_inside_of_parts_get_their_bytes_back() -> None:
     assert "base64" not in str(named.messages)
     assert restored(named.messages, named.urls) == messages
     assert len(named.new) == 2
+
+
+def test_a_page_says_what_is_fetched_at_most() -> None:
+    page = " ".join((ROOT / "docs/howto/images.md").read_text().split())
+    one = ImageFetcher.of()
+    each = f"at most {one.most_bytes // MIB} MiB and {one.seconds:g} seconds for each"
+    assert f"{each}, {MOST_IMAGES} and {one.most_together // MIB} MiB in one request" in page
