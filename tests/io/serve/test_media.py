@@ -690,7 +690,7 @@ async def test_parts_inside_of_parts_get_their_bytes_back() -> None:
     assert len(named.new) == 2
 
 
-def test_a_page_says_what_is_fetched_at_most() -> None:
+async def test_a_page_says_what_is_fetched_at_most() -> None:
     page = " ".join((ROOT / "docs/howto/images.md").read_text().split())
     one = ImageFetcher.of()
     each = f"at most {one.most_bytes // MIB} MiB and {one.seconds:g} seconds for each"
