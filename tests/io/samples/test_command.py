@@ -138,6 +138,35 @@ def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> 
     assert all(getattr(made, field.name) != field.default for field in attrs.fields(SampleOptions))
 
 
+def test_options_that_are_not_given_have_these_values() -> None:
+    assert samples.make_context("samples", ["x.jsonl"]).params == {
+        "file": Path("x.jsonl"),
+        "output": None,
+        "form": None,
+        "group": "id",
+        "id_field": None,
+        "max_line": 1 << 28,
+        "columns": "tito",
+        "target": None,
+        "expand": False,
+        "ray": None,
+        "as_json": False,
+        "rows": "leaf",
+        "owner": "first",
+        "max_length": None,
+        "cut": "at_turn",
+        "rewards": "broadcast",
+        "discount": None,
+        "conversation": "forest",
+        "truncated": "keep",
+        "aborted": "keep",
+        "empty": "drop",
+        "retries": "all",
+        "auxiliary": "keep",
+        "missing_row": "shorter",
+    }
+
+
 def test_the_summary_is_a_table_for_people(log: Path, tmp_path: Path) -> None:
     result = run(log, "-o", str(tmp_path / "r.jsonl"), "--truncated", "drop", "--max-length", "5")
     assert result.stdout == ""

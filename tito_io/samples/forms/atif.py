@@ -45,7 +45,7 @@ SAMPLED = ("metrics", "completion_token_ids")
 VERSION = f"ATIF-v1.{NEWEST}"
 
 
-def write(conversation: str, forest: Forest, expand: bool = False) -> Iterator[bytes]:
+def write(conversation: str, forest: Forest, expand: bool) -> Iterator[bytes]:
     """Yield a trajectory for each leaf; `expand` writes the whole prompt's ids in each step."""
     written: set[str] = set()
     for leaf in forest.leaves:
