@@ -29,7 +29,7 @@ from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine
 from tito_io.llamacpp_server.settings import ServerSettings
 from tito_io.serve import command, logs, server
-from tito_io.serve.client_noise import NoiseRule
+from tito_io.serve.client_noise import NoiseRule, option_name, parse_rules
 from tito_io.serve.command import serve
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import MIB, GatewayLimits
@@ -135,6 +135,46 @@ def test_the_help_says_what_there_is() -> None:
         assert option.help, option.name
     for word in ("redis://HOST:PORT", "renamed-tool-ids", "--durable", "Exitstatus", "130itwasinterrupted"):
         assert word in flat
+    for word in ("memory:", "sqlite:PATH:", "debug:", "keep:", "off:none", "ids:", "later:", "older:"):
+        assert word in flat
+    for name in parse_rules(["default"]):
+        assert f"{option_name(name)}:" in flat
+    assert "default:allofthese" in flat
+    assert "none:ignorenothing" in flat
+
+
+@pytest.mark.parametrize(
+    ("flag", "values"),
+    [
+        ("--log-level", ["debug", "info", "warning", "error"]),
+        ("--spans", ["off", "turns", "ids"]),
+        ("--wire", ["later", "older"]),
+        ("--special-tokens", ["text", "keep"]),
+        ("--on-abort", ["raise", "resume"]),
+        ("--truncated", ["close", "refuse"]),
+        ("--odd-stop", ["keep", "replace", "refuse"]),
+    ],
+)
+def test_an_option_takes_these_values(flag: str, values: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in values:
+        assert getattr(given(monkeypatch, flag, value), flag[2:].replace("-", "_")) == value
+    refused = run(flag, "other")
+    assert refused.exit_code == BAD_INPUT
+    assert all(f"'{value}'" in refused.output for value in values)
+
+
+@pytest.mark.parametrize(
+    ("flag", "least"), [("--port", "0"), ("--drain", "0"), ("--max-idle", "0.1"), ("--check-every", "0")]
+)
+def test_a_number_has_a_least_value(flag: str, least: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert str(getattr(given(monkeypatch, flag, least), flag[2:].replace("-", "_"), least)) == least
+    assert run(flag, "-1").exit_code == BAD_INPUT
+    assert run(flag, "nan").exit_code == BAD_INPUT
+
+
+def test_a_port_is_one_of_65536(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given(monkeypatch, "--port", "65535").port == 65_535
+    assert run("--port", "65536").exit_code == BAD_INPUT
 
 
 def test_it_says_where_it_listens_and_stops_when_it_is_told_to(tmp_path: Path) -> None:
