@@ -246,7 +246,7 @@ def _at_home(home: Path) -> list[int]:
 
 async def _stored(path: Path, name: str) -> Session:
     """Return a session as the gateway left it."""
-    store = open_store(f"sqlite:{path}", idle_seconds=60)
+    store = open_store(f"sqlite:{path}", idle_seconds=60, durable=False)
     try:
         async with Sessions(store, GatewayLimits(), Metrics()).using(name) as session:
             return session

@@ -84,7 +84,9 @@ def test_every_forgiveness_has_a_row() -> None:
 def test_the_http_reference_has_every_route() -> None:
     page = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
     rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("|"))
-    gateway = build_gateway(embedded(seed=1), open_store("memory", idle_seconds=60.0), model="")
+    gateway = build_gateway(
+        embedded(seed=1), open_store("memory", idle_seconds=60.0, durable=False), model=""
+    )
     routes = [route for route in app(gateway).routes if isinstance(route, Route)]
     paths = {
         re.sub(r"^/sessions?(/{session})?(?=/v1)", "", route.path)

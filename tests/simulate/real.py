@@ -281,7 +281,7 @@ async def judged(world: RealWorld, address: str, left: Callable[[str], Awaitable
     for session in sessions:
         await read_rows(client, session)
     await anyio.to_thread.run_sync(world.process.stop)
-    store: Store = open_store(address, idle_seconds=86_400)
+    store: Store = open_store(address, idle_seconds=86_400, durable=False)
     for session in sessions:
         session.turns += await stored_turns(store, session.name)
         session.left = await left(session.name)

@@ -282,7 +282,7 @@ class MemoryStore:
         return session
 
 
-def open_store(address: str, *, idle_seconds: float, durable: bool = False) -> Store:
+def open_store(address: str, *, idle_seconds: float, durable: bool) -> Store:
     """Return the store at an address: `memory`, `sqlite:PATH` or a `redis://` URL.
 
     Args:
@@ -290,7 +290,7 @@ def open_store(address: str, *, idle_seconds: float, durable: bool = False) -> S
         idle_seconds: How long Redis keeps an unused session.
         durable: Whether SQLite waits for the disk.
 
-    >>> open_store("memory", idle_seconds=60).shared
+    >>> open_store("memory", idle_seconds=60, durable=False).shared
     False
     """
     kind, _, rest = address.partition(":")

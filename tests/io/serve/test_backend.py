@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from tito_io.serve.backend import Backend
+from tito_io.serve.refusals import RequestRefused
 
 pytestmark = pytest.mark.anyio
 
@@ -30,3 +31,35 @@ async def test_a_server_is_asked_at_its_root(address: str) -> None:
     assert not backend.client.is_closed
     await backend.aclose()
     assert backend.client.is_closed
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("GET", path) for path in ("v1/models", "health", "version", "get_model_info", "model_info")),
+        ("POST", "tokenize"),
+        ("POST", "detokenize"),
+    ],
+)
+async def test_what_informs_is_forwarded_and_nothing_else(method: str, path: str) -> None:
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, text=request.url.path))
+    backend = Backend.to("http://engine", transport=transport)
+    assert (await backend.forward(method, path, b"")).text == f"/{path}"
+    for other in ("PUT", "DELETE", "POST" if method == "GET" else "GET"):
+        with pytest.raises(RequestRefused) as caught:
+            await backend.forward(other, path, b"")
+        assert caught.value.status == 404
+    await backend.aclose()
+
+
+async def test_an_engine_that_does_not_answer_may_be_asked_again() -> None:
+    def away(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("no", request=request)
+
+    backend = Backend.to("http://engine", transport=httpx2.MockTransport(away))
+    with pytest.raises(RequestRefused) as caught:
+        await backend.forward("GET", "version", b"")
+    found = caught.value
+    assert (found.status, found.kind, found.final) == (503, "UnreachableError", False)
+    assert str(found) == "GET /version: the engine does not answer (ConnectError)"
+    await backend.aclose()

@@ -119,6 +119,13 @@ async def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> 
     assert "once it is there" in line
 
 
+@pytest.mark.parametrize("place", ["nowhere", "."])
+def test_a_file_of_keys_that_is_none_is_refused(tmp_path: Path, place: str) -> None:
+    found = run("--keys", str(tmp_path / place), "--store", "memory")
+    assert found.exit_code == BAD_INPUT
+    assert "--keys" in found.output
+
+
 def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("\n \n")
     found = run("--keys", str(tmp_path / "keys"), "--store", "memory")

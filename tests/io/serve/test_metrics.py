@@ -125,3 +125,9 @@ def test_the_module_lists_every_metric() -> None:
             assert name.removesuffix("_total") == f"tito_{attribute}"
             found.append((name, ",".join(metric._labelnames), f"{family.documentation}."))
     assert listed == found
+
+
+def test_dashboards_find_these_buckets() -> None:
+    bounds = re.findall(r'tito_turn_seconds_bucket\{le="(.+?)"\}', Metrics().text().decode())
+    seconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]
+    assert bounds == [*map(str, seconds), "+Inf"]

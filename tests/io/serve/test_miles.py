@@ -421,3 +421,42 @@ async def test_an_answer_has_the_fields_of_sglang_that_were_asked_for() -> None:
         assert (one["prompt_token_ids"], one["matched_stop"]) == (toy(HELLO), "END")
     assert info["choices"][0]["meta_info"]["finish_reason"] == {"type": "stop", "matched": "END"}
     assert "prompt_token_ids" not in info["choices"][0]
+
+
+@pytest.mark.parametrize("field", ["input_ids", "routed_experts_start_len", "logprob_start_len"])
+async def test_each_field_that_only_the_server_sets_is_refused_by_the_later_wire(field: str) -> None:
+    for later in (True, False):
+        choices = GatewayOptions(later_wire=later, strict=True)
+        async with client(scripted_gateway(Scripted(), choices=choices)) as http:
+            path = f"/sessions/{await opened(http)}/v1/chat/completions"
+            answer = await http.post(path, json={"messages": HELLO, field: 1})
+            assert answer.status_code == (400 if later else 200)
+            assert (await http.post(path, json={"messages": HELLO, field: None})).status_code == 200
+        assert not later or answer.json()["error"]["param"] == field
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("return_meta_info", "return_prompt_token_ids"),
+        *("no_stop_trim", "return_logprob", "return_routed_experts", "return_indexer_topk"),
+    ],
+)
+async def test_fields_of_sglang_are_no_fields_of_a_chat(field: str) -> None:
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(strict=True))
+    async with client(gateway) as http:
+        answer = await chat(http, await opened(http), HELLO, **{field: True})
+    assert answer["choices"][0]["message"]["content"] == "ok"
+    assert b"tito_ignored_total{" not in gateway.metrics.text()
+
+
+@pytest.mark.parametrize(("field", "value"), [("temperature", 0.5), ("top_p", 0.25), ("top_k", 7)])
+async def test_each_default_of_a_session_holds_for_its_chats(field: str, value: float) -> None:
+    engine = Scripted()
+    async with client(scripted_gateway(engine)) as http:
+        name = await opened(http, **{field: value}, other=3)
+        await chat(http, name, HELLO)
+        await chat(http, name, HELLO, **{field: value})
+    sampled = [sampling for _, _, sampling in engine.asked]
+    assert sampled[0] == sampled[1]
+    assert getattr(sampled[0], field, sampled[0].extra.get(field)) == value

@@ -22,10 +22,11 @@ from starlette.requests import Request
 
 from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, opened, scripted_gateway
 from tests.io.serve.gateway_process import started
+from tito_io.serve.body import decoded
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.ignored import MOST, OTHER, IgnoredCounter
 from tito_io.serve.metrics import Metrics
-from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.refusals import GatewayLimits, RequestRefused
 
 pytestmark = pytest.mark.anyio
 
@@ -152,6 +153,32 @@ async def test_a_window_of_zstd_is_bounded() -> None:
         assert (await http.post(path, content=wide, headers=headers)).status_code == 413
         behind = zstandard.compress(b" ") + wide
         assert (await http.post(path, content=behind, headers=headers)).status_code == 400
+
+
+@pytest.mark.parametrize(("log", "taken"), [(23, True), (24, False)])
+def test_a_window_of_zstd_is_as_wide_as_http_allows(log: int, taken: bool) -> None:
+    """RFC 9659: 8 MiB."""
+    known = zstandard.ZstdCompressionParameters(window_log=log, write_content_size=False)
+    squeezer = zstandard.ZstdCompressor(compression_params=known).compressobj()
+    packed = squeezer.compress(b"{}") + squeezer.flush()
+    if taken:
+        assert decoded(packed, "zstd", 10) == b"{}"
+    else:
+        with pytest.raises(RequestRefused, match="at most 10 bytes"):
+            decoded(packed, "zstd", 10)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", " GZIP ", "deflate", "zstd", "identity", ""])
+def test_a_body_may_be_just_as_long_as_the_limit(coding: str) -> None:
+    name = coding.strip().lower().removeprefix("x-")
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}.get(name, bytes)
+    assert decoded(pack(b"0123456789"), coding, 10) == b"0123456789"
+    if name in ("gzip", "deflate", "zstd"):
+        with pytest.raises(RequestRefused) as caught:
+            decoded(pack(b"0123456789+"), coding, 10)
+        assert caught.value.status == 413
+        with pytest.raises(RequestRefused, match=f"the body is not valid {coding.strip().lower()}"):
+            decoded(b"no", coding, 10)
 
 
 async def test_an_unknown_encoding_is_named() -> None:
@@ -329,3 +356,54 @@ async def test_what_nests_deeply_is_the_client_s_error(field: str) -> None:
     async with client(scripted_gateway(Scripted())) as http:
         answer = await http.post(f"/sessions/{await opened(http)}/v1/chat/completions", content=text)
         assert answer.status_code in {200, 400}, answer.text
+
+
+SENT: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": HELLO, "tools": []},
+    "/v1/messages": {"messages": HELLO, "system": "s", "max_tokens": 5},
+    "/v1/responses": {"input": HELLO, "instructions": "s", "max_output_tokens": 5},
+    "/v1/models/m:generateContent": {
+        "contents": [{"parts": [{"text": "a"}]}],
+        "systemInstruction": {"parts": [{"text": "s"}]},
+        "generationConfig": {"maxOutputTokens": 5},
+    },
+}
+
+
+@pytest.mark.parametrize("path", SENT)
+async def test_what_is_kept_of_a_request_repeats_no_message(path: str) -> None:
+    gateway = scripted_gateway(Scripted())
+    async with client(gateway) as http:
+        name = await opened(http)
+        answer = await http.post(f"/sessions/{name}{path}", json={"model": "m", **SENT[path]})
+        assert answer.status_code == 200, answer.text
+        async with gateway.sessions.using(name) as session:
+            assert session.newest is not None
+            kept = {"model", "max_tokens", "max_output_tokens", "generationConfig"}
+            assert set(session.newest.origin.request) == {"model", *SENT[path]} & kept
+
+
+async def test_a_stream_s_headers_keep_proxies_from_collecting_it() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        body = {"messages": HELLO, "stream": True}
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+    assert dict(answer.headers) == {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        "x-tito-session": name,
+    }
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_a_prompt_may_have_just_so_many_turns(turns: int) -> None:
+    limits = GatewayOptions(limits=GatewayLimits(turns=turns))
+    said = {"role": "assistant", "content": "a"}
+    async with client(scripted_gateway(Scripted(), choices=limits)) as http:
+        path = f"/sessions/{await opened(http)}/v1/chat/completions"
+        found = [
+            (await http.post(path, json={"messages": [*HELLO, *[said, *HELLO] * count]})).status_code
+            for count in (turns - 1, turns, turns + 1)
+        ]
+    assert found == [200, 200, 429]

@@ -391,7 +391,7 @@ async def test_a_session_that_is_read_again_takes_no_turn_of_those_who_still_use
     """Both would have the epoch of the same owner, and neither would know what the other writes."""
     address = {"memory": "memory", "sqlite": f"sqlite:{tmp_path / 's.db'}"}
     url = address[kind] if kind in address else request.getfixturevalue("redis_url")
-    store = open_store(url, idle_seconds=60)
+    store = open_store(url, idle_seconds=60, durable=False)
     gateway = scripted_gateway(Scripted(), store)
     async with client(gateway) as http:
         name = await opened(http)

@@ -234,6 +234,13 @@ async def test_a_row_is_unreceived_until_a_client_has_it(store: Store) -> None:
 # One file, one gateway.
 
 
+async def test_a_file_says_which_version_it_is(tmp_path: Path) -> None:
+    await SqliteStore.open(tmp_path / "s.db").aclose()
+    file = sqlite3.connect(tmp_path / "s.db")
+    assert file.execute("PRAGMA user_version").fetchone() == (1,)
+    file.close()
+
+
 async def test_a_file_keeps_its_sessions(tmp_path: Path) -> None:
     first = SqliteStore.open(tmp_path / "s.db")
     await first.create(A, b"head")
@@ -364,7 +371,7 @@ async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["", "sqlite:", "mysql://x", "redis"])
 async def test_an_address_is_one_of_three(address: str) -> None:
     with pytest.raises(InputError, match="--store"):
-        open_store(address, idle_seconds=1)
+        open_store(address, idle_seconds=1, durable=False)
 
 
 async def test_nobody_answers_where_there_is_no_redis(unused: int) -> None:
@@ -419,6 +426,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 async def test_scripts_let_one_gateway_write_at_a_time() -> None:
     """`fakeredis` runs the scripts that a server would run."""
     server = fakeredis.FakeServer()
+    keys = fakeredis.FakeAsyncRedis(server=server)
     one, other = (RedisStore(fakeredis.FakeAsyncRedis(server=server)) for _ in range(2))
     await one.create(A, b"head")
     first = await one.claim(A)
@@ -428,6 +436,11 @@ async def test_scripts_let_one_gateway_write_at_a_time() -> None:
     await one.release(A, first.epoch)
     second = await other.claim(A)
     assert second.previous == first.epoch
+    await other.secret(b"secret")
+    parts = [f"tito:session:{{{A}}}:{part}".encode() for part in ("head", "lease", "rows")]
+    assert sorted(await keys.keys()) == [b"tito:secret", *parts]  # other versions look there
+    assert set(await keys.hkeys(parts[0])) == {b"data", b"epoch", b"owner", b"unreceived:0"}
+    await keys.aclose()
     with pytest.raises(FencedError):
         await one.put(A, first.epoch, 1, b"late")
     assert await other.delete(A)
