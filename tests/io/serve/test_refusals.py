@@ -20,6 +20,7 @@ from tito_io.engines.protocol import (
     UnsupportedError,
 )
 from tito_io.serve.refusals import (
+    MIB,
     RequestRefused,
     bad_request,
     body_too_long,
@@ -142,3 +143,16 @@ def test_an_unknown_path_says_what_base_urls_there_are() -> None:
     assert (refused.status, refused.kind, refused.headers) == (404, "NotFoundError", {})
     assert str(refused).startswith("GET /nowhere: there is no such route; the base URL is http://HOST:PORT/")
     assert body_too_long(1).status == 413
+
+
+@pytest.mark.parametrize(
+    ("most", "length", "said"),
+    [
+        (MIB, MIB + 1, "this body has 2 MiB, and at most 1 MiB are read; raise --max-body"),
+        (MIB + 1, 2 * MIB, "this body has 2 MiB, and at most 1 MiB are read; raise --max-body"),
+        (MIB - 1, MIB, "this body has 1 MiB, and at most 1048575 bytes are read; raise --max-body"),
+        (9, None, "this body has more than 9 bytes, and at most 9 bytes are read; raise --max-body"),
+    ],
+)
+def test_a_body_that_is_too_long_is_measured(most: int, length: int | None, said: str) -> None:
+    assert str(body_too_long(most, length)) == said

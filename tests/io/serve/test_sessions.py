@@ -27,12 +27,20 @@ from tito_io.engines.miles import Miles
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.metrics import Metrics
-from tito_io.serve.redis import RedisStore
+from tito_io.serve.redis import LEASE_SECONDS, RedisStore
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
 from tito_io.serve.session import SessionHead
-from tito_io.serve.sessions import Sessions
+from tito_io.serve.sessions import PATIENCE_SECONDS, RENEW_SECONDS, Sessions
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import Claim, FencedError, MemoryStore, StoredSession, StoreError, open_store
+from tito_io.serve.store import (
+    BusyError,
+    Claim,
+    FencedError,
+    MemoryStore,
+    StoredSession,
+    StoreError,
+    open_store,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
@@ -584,3 +592,26 @@ async def test_idle_sessions_are_looked_for_less_often_than_leases_are_renewed(
     with anyio.move_on_after(0.2):
         await gateway.sessions.maintain()
     assert Counting.sweeps > 2
+
+
+async def test_a_request_waits_for_another_gateway_and_not_for_much_longer() -> None:
+    class Busy(MemoryStore):
+        shared = True
+        tries = 0
+
+        async def claim(self, name: str, *, anew: bool = False) -> Claim:
+            Busy.tries += 1
+            if Busy.tries < 4:
+                raise BusyError("another gateway is in the middle of a turn of this session")
+            return await super().claim(name, anew=anew)
+
+    async with client(scripted_gateway(Scripted(), Busy())) as http:
+        name = await opened(http)
+        with anyio.fail_after(0.9):
+            assert (await http.get(f"/sessions/{name}")).status_code == 200
+    assert Busy.tries == 4
+
+
+async def test_a_lease_is_renewed_in_time_and_waited_for_to_its_end() -> None:
+    """Two renewals may fail before it ends, and who waits outlasts a gateway that is dead."""
+    assert 3 * RENEW_SECONDS < LEASE_SECONDS < PATIENCE_SECONDS

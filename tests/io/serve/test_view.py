@@ -30,6 +30,7 @@ from tito_core.ledger import Origin, Span
 from tito_core.normalization.receipts import Forgiveness
 from tito_io.embedded import TIDY
 from tito_io.serve import path_tokens
+from tito_io.serve import view as serve_view
 from tito_io.serve.backend import Backend
 from tito_io.serve.client_noise import NoiseRule
 from tito_io.serve.path_tokens import PathTokens, changed_ids
@@ -453,3 +454,11 @@ async def test_an_unreachable_engine_answers_503() -> None:
     async with client(gateway) as http:
         name = await opened(http)
         assert (await http.get(f"/sessions/{name}/version")).status_code == 503
+
+
+async def test_a_page_of_many_turns_begins_with_links_to_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_view, "JUMP", 3)
+    answer, _ = await view([user()], turns=7)
+    nav = answer.text.partition("Jump to turn")[2].partition("</nav>")[0]
+    links = [value for value in ParsedPage(f"<nav><span>{nav}</nav>").values if value]
+    assert links == ["#t3", "#t6", "#t7"]  # the last one is the shown turn
