@@ -388,6 +388,7 @@ def test_a_rollout_writes_calls_that_become_rows(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout.splitlines()[-1])["summary"]
     (stored,), _ = read(path)
+    assert [(one.name, one.order) for one in stored.forest.calls] == [(f"turn-{n}", n) for n in range(1, 6)]
     assert {call.finish_reason for call in stored.forest.calls} <= {"stop", "length", "tool_calls"}
     made = CliRunner().invoke(tito, ["samples", str(path)])
     assert made.exit_code == 0, made.output

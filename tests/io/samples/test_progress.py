@@ -5,15 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
 import pytest
+from click.testing import CliRunner
 
 from tests.core.samples.calls import call
 from tests.io.samples.sample_files import chat, dumped, own, put
 from tests.io.samples.terminal import on_terminal, tito
 from tito_io.cli.main import INTERRUPTED
+from tito_io.samples import command
 from tito_io.samples.line_groups import LONG
 from tito_io.samples.lines import BUFFER, lines
 from tito_io.samples.progress import RunProgress
@@ -55,12 +59,12 @@ def test_the_parts_of_a_long_line_are_steps(tmp_path: Path) -> None:
 
 def test_progress_is_drawn_on_a_terminal_and_rows_stay_on_their_stream(tmp_path: Path) -> None:
     path = session(tmp_path, 4 * LONG)
-    command = tito("samples", str(path), "--json")
-    rows, shown = on_terminal(command)
+    line = tito("samples", str(path), "--json")
+    rows, shown = on_terminal(line)
     assert [orjson.loads(row)["name"] for row in rows.splitlines()] == ["0", "1", "2", "3"]
     assert b"log.jsonl" in shown
     assert b"parsing JSON" in shown
-    quiet = subprocess.run(command, capture_output=True, check=True)
+    quiet = subprocess.run(line, capture_output=True, check=True)
     assert quiet.stdout == rows
     assert orjson.loads(quiet.stderr)["rows"] == 4
 
@@ -69,8 +73,8 @@ def test_progress_is_drawn_on_a_terminal_and_rows_stay_on_their_stream(tmp_path:
 def test_no_progress_is_drawn_over_rows_or_on_a_narrow_terminal(
     tmp_path: Path, stdout: bool, columns: int
 ) -> None:
-    command = tito("samples", str(session(tmp_path, 4 * LONG)), "--json")
-    _, shown = on_terminal(command, stdout=stdout, columns=columns)
+    line = tito("samples", str(session(tmp_path, 4 * LONG)), "--json")
+    _, shown = on_terminal(line, stdout=stdout, columns=columns)
     assert b"parsing JSON" not in shown
     assert b"conversations" in shown
 
@@ -78,9 +82,9 @@ def test_no_progress_is_drawn_over_rows_or_on_a_narrow_terminal(
 @pytest.mark.parametrize("output", [None, "rows.jsonl"])
 def test_an_interrupted_run_says_what_was_done(tmp_path: Path, output: str | None) -> None:
     options = [] if output is None else ["--output", str(tmp_path / output)]
-    command = tito("samples", "/dev/stdin", *options)
+    line = tito("samples", "/dev/stdin", *options)
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None
         process.stdin.write(CALL + own("d", [call("a", [1], [2])]))
         process.stdin.flush()
@@ -94,3 +98,20 @@ def test_an_interrupted_run_says_what_was_done(tmp_path: Path, output: str | Non
     assert done.startswith("tito: /dev/stdin: ")
     assert done.endswith(f" read: 1 conversation, 1 row {where}")
     assert [one.name for one in tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("options", [[], ["--to", "tito"]])
+def test_the_command_shows_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    path, seen = put(tmp_path, CALL + own("d", [call("a", [1], [2])])), list[RunProgress]()
+
+    @contextmanager
+    def shown(file: Path, *, prints_rows: bool) -> Iterator[RunProgress]:
+        assert (file, prints_rows) == (path, True)
+        seen.append(RunProgress(size=path.stat().st_size))
+        yield seen[0]
+
+    monkeypatch.setattr(command, "shown_progress", shown)
+    assert CliRunner().invoke(command.samples, [str(path), *options]).exit_code == 0
+    assert str(seen[0]).endswith("read (100%)")
