@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.io.serve.gateway import (
     HELLO,
+    Reporting,
     Scripted,
     chat,
     client,
@@ -35,7 +37,7 @@ from tito_io.serve.backend import Backend
 from tito_io.serve.client_noise import NoiseRule
 from tito_io.serve.path_tokens import PathTokens, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
-from tito_io.serve.view import LEGEND, _counts
+from tito_io.serve.view import LEGEND, _counts, _line
 
 pytestmark = pytest.mark.anyio
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -462,3 +464,35 @@ async def test_a_page_of_many_turns_begins_with_links_to_some(monkeypatch: pytes
     nav = answer.text.partition("Jump to turn")[2].partition("</nav>")[0]
     links = [value for value in ParsedPage(f"<nav><span>{nav}</nav>").values if value]
     assert links == ["#t3", "#t6", "#t7"]  # the last one is the shown turn
+
+
+async def test_a_turn_says_how_it_was_sent_and_how_it_ended() -> None:
+    async with client(scripted_gateway(Reporting())) as http:
+        name = await opened(http)
+        said = (await chat(http, name, [user("a")]))["choices"][0]["message"]
+        await chat(http, name, [user("a"), said, user("b")])
+        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
+    facts = [" ".join(line.split()) for line in text.splitlines() if " · " in line and "prompt " in line]
+    first = "sent by messages · prompt 6 ids · sampled 3 in N s · ended by stop"
+    second = "sent by ids · prompt 15 ids, 4 from the engine's cache · sampled 3 in N s · ended by tool_calls"
+    known = "worker worker 1 · request request"
+    expected = (f"{first} · {known} 2", f"{second} · {known} 4")
+    for line, beginning in zip(facts, expected, strict=True):
+        assert re.sub(r"in \d+\.\d s", "in N s", line).startswith(beginning)
+
+
+def test_what_is_shown_of_a_message_is_bounded() -> None:
+    calls = [{"function": {"name": "f" * 300, "arguments": "{}"}}, "odd", {"function": 7}, {}, {}, {}]
+    line = _line({"role": "r" * 40, "content": [{"text": "a"}, "b", {"type": "x"}], "tool_calls": calls})
+    assert (line.role, line.kind, line.text) == ("r" * 32, "other", "a b [x]")
+    assert line.calls == ("f" * 160 + "…", "None", "None", "None")
+    assert line.more == 2
+    roles = ("system", "developer", "user", "tool", "assistant")
+    assert [_line({"role": role, "content": None}).kind for role in roles] == list(roles)
+    assert _line({"role": "user", "tool_calls": 7}).calls == ()
+    exact = "y" * 158
+    (shown,) = _line({"role": "user", "tool_calls": [{"function": {"name": "f", "arguments": exact}}]}).calls
+    assert shown == f"f {exact}"
+    assert _line({"role": "user", "content": "z" * 160}).text == "z" * 160
+    eight = "\n".join("12345678")
+    assert _line({"role": "user", "content": eight}).text == eight
