@@ -19,7 +19,7 @@ from tests.faults.fault import ROOT
 from tests.mutants.mutant import Mutant, drawn
 from tests.mutants.room import ROOMS, reached
 from tests.mutants.score import equivalent, wilson
-from tests.mutants.trial import judged, rounds_of
+from tests.mutants.trial import judged, judged_in_forks, rounds_of
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,10 +57,11 @@ def tried(room: str, mutants: list[Mutant], most: float, console: Console) -> in
         shutil.copytree(ROOT, home, ignore=shutil.ignore_patterns(".git", ".venv*", ".*_cache"))
         console.print("measuring which tests reach which lines, where that is not known yet", style="dim")
         tests = reached(room, home, folder, children)
+        rounds = [rounds_of(mutant, tests, ROOMS[room].unseen, most) for mutant in mutants]
+        console.print("trying what changes functions alone, in forks of one process", style="dim")
+        known = judged_in_forks(mutants, rounds, home, folder, children)
         for number, mutant in enumerate(mutants, 1):
-            verdict = judged(
-                mutant, rounds_of(mutant, tests, ROOMS[room].unseen, most), home, folder, children
-            )
+            verdict = known.get(number - 1) or judged(mutant, rounds[number - 1], home, folder, children)
             killed += verdict.killed
             word = "killed  " if verdict.killed else "SURVIVED"
             console.print(

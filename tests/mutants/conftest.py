@@ -2,4 +2,6 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("mutmut") else ["__main__.py", "mutant.py", "test_mutant.py", "trial.py"]
+collect_ignore = (
+    [] if find_spec("mutmut") else ["__main__.py", "mutant.py", "test_forks.py", "test_mutant.py", "trial.py"]
+)

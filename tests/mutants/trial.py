@@ -19,6 +19,8 @@ FEW = 5
 """Tests that may be all that is seen of a line which runs in other processes."""
 NO_TESTS = 5
 """pytest's exit status where nothing was collected."""
+FORKS = ("-p", "tests.mutants.forks")
+"""Options with which pytest tries mutants in forks."""
 
 
 @attrs.frozen
@@ -56,6 +58,37 @@ def rounds_of(
     spent = accumulate(tests[name].seconds for name in others)
     rounds = [chosen & own, [name for name, end in zip(others, spent, strict=True) if end <= most]]
     return [{name: tests[name].seconds for name in names} for names in rounds if names]
+
+
+def judged_in_forks(
+    mutants: list[Mutant], rounds: list[list[dict[str, float]]], home: Path, folder: Path, children: Children
+) -> dict[int, Verdict]:
+    """Return what became of mutants, by number, as far as forks of one process can tell.
+
+    The process loads all tests once, which takes longer than most tests. `rounds` are those of each mutant.
+    """
+    chosen = {name: seconds for each in rounds for one in each for name, seconds in one.items()}
+    tries = [
+        {
+            "file": mutant.file,
+            "right": mutant.right,
+            "wrong": mutant.wrong,
+            "tests": [name for one in each for name in sorted(one, key=chosen.__getitem__)],
+        }
+        for mutant, each in zip(mutants, rounds, strict=True)
+    ]
+    (folder / "mutants.json").write_text(json.dumps(tries))
+    (folder / "chosen.json").write_text(json.dumps(chosen))
+    (folder / "verdicts").write_text("")
+    run_tests(home, folder, sorted({name.partition("::")[0] for name in chosen}), children, "faults", *FORKS)
+    (folder / "chosen.json").unlink()
+    found = [json.loads(line) for line in (folder / "verdicts").read_text().splitlines()]
+    return {
+        one["number"]: Verdict(
+            one["killed"], one["why"] if one["killed"] else f"{len(tries[one['number']]['tests'])} tests pass"
+        )
+        for one in found
+    }
 
 
 def judged(

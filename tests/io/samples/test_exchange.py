@@ -380,3 +380,20 @@ def test_events_of_several_parts_are_read_to_their_end(tmp_path: Path) -> None:
     first, *rest = events()
     call = one(tmp_path, {"request": {"stream": True}, "response": [first, "[DONE]", *rest]})
     assert call.ids.tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("holder", ["nvext", "sglext"])
+def test_routed_experts_may_stand_beside_the_choices(tmp_path: Path, holder: str) -> None:
+    record = chat("a", [1, 2], [3, 4])
+    data = base64.b64encode(bytes(3)).decode()
+    record["response"][holder] = {"routed_experts": {"data": data, "shape": [3, 1, 1], "dtype": "uint8"}}
+    experts = one(tmp_path, record).routed_experts
+    assert experts is not None
+    assert (experts.data, experts.shape) == (bytes(3), (3, 1, 1))
+
+
+def test_the_ids_that_sglang_saw_are_the_prompt(tmp_path: Path) -> None:
+    record = chat("a", [], [3])
+    del record["response"]["prompt_token_ids"], record["response"]["usage"]
+    record["response"]["sglext"] = {"input_ids": [7, 8]}
+    assert one(tmp_path, record).step.prompt_ids.tolist() == [7, 8]

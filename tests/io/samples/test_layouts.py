@@ -89,3 +89,6 @@ def test_a_file_of_before_is_read(tmp_path: Path, form: str, *, expand: bool) ->
     assert problems == []
     assert stored.name == "talk"
     assert stored.forest.calls == Forest.of(calls()).calls
+    first, second, _ = (one.step for one in stored.forest.calls)
+    assert second.prompt_ids.extends(first.ids)  # shared, not copied
+    assert second.prompt.extends(first.messages)

@@ -502,7 +502,10 @@ ODD: list[tuple[dict[str, Any], str]] = [
     ({"step_results": 7}, "the trial: the answer's `step_results` is int"),
     ({"step_results": [7]}, "trial line-1: the answer's `step_results` is int"),
     ({"trial_name": "t", "rollout_details": 7}, "trial t: it has no rollout_details"),
-    ({"trial_name": "t", "rollout_details": [7]}, "trial t, rollout_details[0]: the answer's"),
+    (
+        {"trial_name": "t", "rollout_details": [7]},
+        "trial t, rollout_details[0]: the answer's `rollout_details` is int",
+    ),
     ({"steps": [7], "schema_version": "ATIF-v1.8"}, "trajectory line-1: the answer's `steps[0]` is int"),
     ({"steps": [], "schema_version": 7}, "the trajectory: the answer's `schema_version` is int"),
     ({"records": 7}, "the session: the answer's `records` is int"),

@@ -465,3 +465,11 @@ def test_whatever_is_wrong_in_a_line_is_a_problem_and_no_crash(
     assert stored or problems
     for one in stored:
         make_rows(one.forest, SampleOptions(rewards=Rewards.PER_LEAF))
+
+
+def test_a_trajectory_may_begin_with_the_agent() -> None:
+    (line,) = written("atif", [call("a", [1], [2], words="hello")]).splitlines()
+    steps = orjson.loads(line)["steps"]
+    assert [step["source"] for step in steps] == ["agent"]
+    (found,) = again("atif", line + b"\n").calls
+    assert (list(found.step.prompt), found.step.completion[0]["content"]) == ([], "hello")
