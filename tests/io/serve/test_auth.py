@@ -441,3 +441,16 @@ async def test_caps_name_themselves(caps: GatewayLimits, said: str) -> None:
     assert answer.status_code == 429
     assert said in answer.json()["error"]["message"]
     assert len(engine.asked) == asked  # nothing is sampled for it
+
+
+async def test_only_the_beginning_of_a_long_name_counts() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+
+        async def session(headers: dict[str, str]) -> str:
+            answer = await http.post("/v1/chat/completions", json=CHAT, headers=headers)
+            assert answer.status_code == 200, answer.text
+            return str(answer.headers[HEADER])
+
+        for name, begin in ((HEADER, ""), ("x-api-key", ""), ("authorization", "Bearer ")):
+            found = [await session({name: begin + "n" * size + end}) for size in (255, 256) for end in "ab"]
+            assert (found[0] == found[1], found[2] == found[3]) == (False, True)

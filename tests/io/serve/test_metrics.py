@@ -131,3 +131,10 @@ def test_dashboards_find_these_buckets() -> None:
     bounds = re.findall(r'tito_turn_seconds_bucket\{le="(.+?)"\}', Metrics().text().decode())
     seconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]
     assert bounds == [*map(str, seconds), "+Inf"]
+
+
+def test_workers_beyond_256_are_counted_together() -> None:
+    found = Metrics()
+    labels = [found._worker_label(f"worker {number}") for number in range(300)]
+    assert labels == [f"worker {number}" for number in range(256)] + ["other"] * 44
+    assert found._worker_label("worker 255") == "worker 255"

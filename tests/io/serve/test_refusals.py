@@ -156,3 +156,8 @@ def test_an_unknown_path_says_what_base_urls_there_are() -> None:
 )
 def test_a_body_that_is_too_long_is_measured(most: int, length: int | None, said: str) -> None:
     assert str(body_too_long(most, length)) == said
+
+
+def test_a_session_that_is_missing_is_named_by_its_beginning() -> None:
+    assert str(not_found("s")) == "session not found: session_id=s"
+    assert str(not_found("s" * 99)) == f"session not found: session_id={'s' * 64}"

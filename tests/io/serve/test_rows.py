@@ -317,3 +317,32 @@ async def test_a_row_of_version_1_has_these_fields(tmp_path: Path) -> None:
     assert second["messages"] == [user("b")]
     assert second.items() >= names.items()
     assert second["origin"] == new == {**origin, **new, "engine_request": "request 4"}
+
+
+def test_a_head_is_stored_so() -> None:
+    """Files of this version are read by every later one."""
+    data = b'{"created":1.0,"defaults":{},"evaluation":false,"owner":null,"agent":null}'
+    assert SessionHead(created=1.0).encoded() == data
+    assert SessionHead.of(data) == SessionHead(created=1.0)
+
+
+def test_a_row_that_says_little_of_its_turn_is_read() -> None:
+    """Earlier gateways of this version stored fewer fields of where a turn came from."""
+    step = Step(prompt=[user("a")], completion=[], prompt_ids=[1], completion_ids=[2])
+    row = orjson.loads(encode(committed(step, 0), None))
+    row["origin"] = {"dialect": "chat", "route": "MITO", "requested": 1.5, "forgiven": [], "asked": {}}
+    assert attrs.asdict(decode(orjson.dumps(row), {}).origin) == {
+        "dialect": "chat",
+        "route": "MITO",
+        "requested": 1.5,
+        "refusal": None,
+        "forgiven": (),
+        "expected": 0,
+        "cached": None,
+        "stop_reason": None,
+        "engine_request": None,
+        "worker": None,
+        "instructed": False,
+        "retry_key": None,
+        "request": {},
+    }

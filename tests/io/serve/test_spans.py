@@ -303,3 +303,29 @@ def test_nothing_is_imported_unless_asked_for() -> None:
         "assert not [one for one in sys.modules if one.startswith('opentelemetry')], sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
+def test_a_request_that_is_refused_early_has_a_span_without_what_is_not_known() -> None:
+    seen = collected()
+
+    async def run() -> None:
+        async with client(scripted_gateway(Scripted(), choices=seen.options)) as http:
+            path = f"/sessions/{'0' * 32}/v1/chat/completions"
+            assert (await http.post(path, json={"messages": HELLO, "stream": True})).status_code == 404
+
+    anyio.run(run)
+    attributes = dict(seen.attributes)
+    assert str(attributes.pop("gen_ai.response.id")).startswith("chatcmpl-")
+    assert attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": "",
+        "gen_ai.request.stream": False,
+        "gen_ai.conversation.id": sha256(b"0" * 32).hexdigest()[:32],
+        "tito.session": "00000000",
+        "tito.dialect": "chat",
+        "tito.received": True,
+        "error.type": "SessionNotFoundError",
+        "http.response.status_code": 404,
+    }
+    assert seen.only.name == "chat"

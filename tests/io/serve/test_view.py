@@ -186,6 +186,8 @@ async def test_every_token_is_shown_with_its_id_below_who_wrote_it() -> None:
     assert [index for _, index in parsed.tokens] == session.newest.step.ids.tolist()
     runs = [name for name, after in pairwise(["", *parsed.classes]) if name == "run" for name in [after]]
     assert runs == [span.origin.name for span in session.newest.step.ledger.spans]
+    for words in ("closed by tito", "tool result / user message", "generation prompt"):
+        assert re.search(rf"(?<!\w){words}(?!\w)", parsed.text)
     for origin, (words, _) in LEGEND.items():
         assert (words in parsed.text) == (origin is not Origin.MEDIA)  # without images it has no line
 
