@@ -265,3 +265,18 @@ def test_a_node_that_does_not_hold_together_is_a_problem_of_what_follows(
     assert stored == []
     assert [problem.line for problem in problems] == [1]  # three branches have it, and it is told once
     assert told in problems[0].reason
+
+
+@pytest.mark.parametrize(
+    ("mask", "prompt", "sampled"),
+    [([True, True], [1], [2, 3]), ([False, False], [1, 2, 3], []), ([False, True], [1, 2], [3])],
+)
+def test_a_node_s_mask_says_which_of_its_ids_were_sampled(
+    tmp_path: Path, mask: list[bool], prompt: list[int], sampled: list[int]
+) -> None:
+    said = {**node(0, "assistant", "yes", [2, 3], 0), "mask": mask, "logprobs": [-0.5] * len(sampled)}
+    trace = {**TRACE, "nodes": [node(None, "user", "q", [1]), said], "calls": []}
+    (stored,), problems = read(put(tmp_path, dumped(trace)))
+    assert problems == []
+    (call,) = stored.forest.calls
+    assert (call.step.prompt_ids.tolist(), call.step.completion_ids.tolist()) == (prompt, sampled)
