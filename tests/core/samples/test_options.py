@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from tito_core import InputError
-from tito_core.samples.options import (
-    Cut,
-    Rewards,
-    SampleOptions,
-)
+from tito_core.samples import Ending
+from tito_core.samples.options import Cut, Rewards, SampleOptions, TurnRule
 
 
 @pytest.mark.parametrize(
@@ -36,3 +33,17 @@ from tito_core.samples.options import (
 def test_a_wrong_option_is_refused_by_name(change: dict[str, Any], error: str) -> None:
     with pytest.raises(InputError, match=error):
         SampleOptions(**change)
+
+
+@pytest.mark.parametrize(
+    ("ending", "rule"),
+    [
+        (Ending.WHOLE, TurnRule.KEEP),
+        (Ending.TRUNCATED, TurnRule.DROP),
+        (Ending.ABORTED, TurnRule.MASK),
+        (Ending.EMPTY, TurnRule.END),
+    ],
+)
+def test_each_ending_has_its_rule_and_a_whole_turn_is_kept(ending: Ending, rule: TurnRule) -> None:
+    options = SampleOptions(truncated=TurnRule.DROP, aborted=TurnRule.MASK, empty=TurnRule.END)
+    assert options.rule(ending) is rule

@@ -263,6 +263,10 @@ def test_routed_experts_are_read_in_each_engines_form(tmp_path: Path) -> None:
     found = one(tmp_path, bare).routed_experts
     assert found is not None
     assert (found.dtype, found.shape, found.data) == ("int32", (3, 2), numbers)
+    bare["request"]["routed_experts_start_len"] = 1
+    found = one(tmp_path, bare).routed_experts
+    assert found is not None
+    assert (found.start, found.rows) == (1, 2)
     told = copy.deepcopy(DYNAMO)
     data = base64.b64encode(bytes(3)).decode()
     told["response"]["nvext"]["routed_experts"] = {"data": data, "shape": [3, 1, 1], "dtype": "uint8"}

@@ -85,6 +85,27 @@ def test_tool_calls_are_those_of_the_chat_api(tmp_path: Path) -> None:
     assert second.step.prompt[1] == first.step.completion[0]
 
 
+@pytest.mark.parametrize(
+    ("call", "chat"),
+    [
+        ({"id": "c", "name": "f"}, {"id": "c", "type": "function", "function": {"name": "f"}}),
+        (
+            {"name": "f", "arguments": "{}"},
+            {"id": None, "type": "function", "function": {"name": "f", "arguments": "{}"}},
+        ),
+        ({"id": "c", "function": {"name": "f"}, "name": "g"}, None),
+        ({"id": "c", "arguments": "{}"}, None),
+        ("odd", None),
+    ],
+)
+def test_only_a_call_in_verifiers_own_form_changes(tmp_path: Path, call: Any, chat: Any) -> None:
+    record = copy.deepcopy(RESULT)
+    record["trajectory"][0]["completion"] = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    (stored,), _ = read(put(tmp_path, dumped(record)))
+    (found,) = stored.forest.calls[0].step.completion[0]["tool_calls"]
+    assert found == (call if chat is None else chat)
+
+
 def test_ids_are_those_before_the_maximum_length_cut_them(tmp_path: Path) -> None:
     cut = copy.deepcopy(RESULT)
     cut["trajectory"][1]["tokens"] |= {
