@@ -125,6 +125,6 @@ def test_the_command_shows_how_far_it_is(
 def test_the_time_goes_on_after_all_bytes_are_read(seconds: float | None, shown: str) -> None:
     clock = [0.0]
     bar = Progress(get_time=lambda: clock[0])
-    task = bar.tasks[bar.add_task("log.jsonl", start=seconds is not None, total=1, completed=1)]
+    number = bar.add_task("log.jsonl", start=seconds is not None, total=1, completed=1)
     clock[0] = seconds or 0.0
-    assert _Elapsed().render(task).plain == shown
+    assert _Elapsed().render(bar.tasks[number]).plain == shown
