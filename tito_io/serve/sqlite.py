@@ -130,7 +130,7 @@ class SqliteStore:
     _db: sqlite3.Connection
     _owner: sqlite3.Connection
     """Holds the lock on the file beside it until the process ends."""
-    durable: bool
+    durable: bool = False
     shared: bool = attrs.field(default=False, init=False)
     clock: Callable[[], float] = time.time
     _lock: Lock = attrs.field(factory=Lock, init=False)

@@ -117,8 +117,8 @@ class TurnTaker:
     guard: SpecialTokenGuard | None
     limits: GatewayLimits
     metrics: Metrics
-    check_every: int
-    on_abort: OnAbort
+    check_every: int = 0
+    on_abort: OnAbort = OnAbort.RAISE
     places: anyio.CapacityLimiter = attrs.field(init=False)
     renderer: Renderer | None = attrs.field(init=False)
     certificates: Certificates = attrs.field(factory=Certificates)
