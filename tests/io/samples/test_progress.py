@@ -22,7 +22,7 @@ from tito_io.cli.main import INTERRUPTED
 from tito_io.samples import command
 from tito_io.samples.line_groups import LONG
 from tito_io.samples.lines import BUFFER, lines
-from tito_io.samples.progress import RunProgress, _Elapsed
+from tito_io.samples.progress import RunProgress, _Elapsed, shown_progress
 from tito_io.samples.read import conversations
 
 CALL = own("c", [call("a", [1], [2, 3])])
@@ -128,3 +128,23 @@ def test_the_time_goes_on_after_all_bytes_are_read(seconds: float | None, shown:
     number = bar.add_task("log.jsonl", start=seconds is not None, total=1, completed=1)
     clock[0] = seconds or 0.0
     assert _Elapsed().render(bar.tasks[number]).plain == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("n" * 18 + ".jsonl", "n" * 18 + ".jsonl"), ("n" * 19 + ".jsonl", "n" * 19 + ".j...")],
+)
+def test_a_long_name_is_cut(tmp_path: Path, name: str, shown: str) -> None:
+    path = session(tmp_path, 4 * LONG).rename(tmp_path / name)
+    _, drawn = on_terminal(tito("samples", str(path), "--json"))
+    words = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b" ", drawn).split()
+    assert shown.encode() in words
+
+
+def test_nothing_is_drawn_where_nobody_looks(tmp_path: Path) -> None:
+    path = put(tmp_path, CALL)
+    with shown_progress(path, prints_rows=False) as progress:
+        progress.on_read(3)
+    assert (progress.size, progress.bytes_read) == (len(CALL), 3)
+    with shown_progress(tmp_path / "pipe", prints_rows=False) as progress:
+        assert progress.size is None
