@@ -248,3 +248,18 @@ def test_a_rule_alone_removes_its_noise_and_without_it_that_stays(
     assert dict(alone.clean([message], []).removed) == {rule.name.lower().replace("_", "-"): 1}
     assert others.clean([message], []).messages == [message]
     assert not others.clean([message], []).removed
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        user("a") | {"cache_control": {}},
+        billed(1),
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "developer", "content": "a"},
+    ],
+)
+def test_noise_is_counted_as_often_as_it_is_found(message: dict[str, Any]) -> None:
+    once, thrice = (NoiseFilter().clean([message] * times, []).removed for times in (1, 3))
+    assert list(once.values()) == [1]
+    assert thrice == dict.fromkeys(once, 3)

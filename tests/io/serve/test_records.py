@@ -6,6 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import anyio
+import attrs
 import orjson
 import pytest
 
@@ -213,3 +214,19 @@ async def test_a_record_names_the_path_of_its_api(path: str, body: dict[str, Any
         assert answered.status_code == 200, answered.text
         (record,) = (await http.get(f"/sessions/{name}")).json()["records"]
     assert (record["path"], record["response"]["object"]) == (recorded, "chat.completion")
+
+
+async def test_a_turn_of_which_no_rendering_is_known_is_shown() -> None:
+    gateway = scripted_gateway(Scripted())
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        async with gateway.sessions.using(name) as session:
+            (commit,) = session.commits.values()
+            call = attrs.evolve(commit.call, step=attrs.evolve(commit.step, key=None))
+            session.commits[commit.name] = attrs.evolve(commit, call=call)
+        (record,) = (await http.get(f"/sessions/{name}")).json()["records"]
+        assert set(record["request"]) == {"messages", "input_ids"}
+        page = await http.get(f"/sessions/{name}/view")
+    assert page.status_code == 200
+    assert "sent by messages" in page.text

@@ -450,6 +450,19 @@ async def test_scripts_let_one_gateway_write_at_a_time() -> None:
     await other.aclose()
 
 
+async def test_media_that_outlived_their_session_do_not_come_back_with_its_name() -> None:
+    """A server ends keys by itself, each for itself."""
+    client = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer())
+    store = RedisStore(client)
+    await store.create(A, b"head")
+    await store.put_media(A, (await store.claim(A)).epoch, {"cat": b"cat"})
+    assert (await store.load(A)).media == {"cat": 3}
+    await client.delete(f"tito:session:{{{A}}}:head")
+    await store.create(A, b"head")
+    assert (await store.load(A)).media == {}
+    await store.aclose()
+
+
 @asynccontextmanager
 async def two(url: str, **options: float) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
     one, other = RedisStore.to(url, **options), RedisStore.to(url, **options)
