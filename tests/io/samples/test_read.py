@@ -525,3 +525,10 @@ def test_an_odd_line_is_named_by_what_is_odd_in_it(tmp_path: Path, record: dict[
 
 def form_of(record: dict[str, Any]) -> str:
     return next(name for name, form in FORMS.items() if form.matches(record))
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.jsonl.gz", "log.jsonl.zst"])
+def test_an_empty_file_is_said_to_be_empty(tmp_path: Path, name: str) -> None:
+    path = put(tmp_path, b"", name)
+    with pytest.raises(InputError, match="is empty: give a file with one JSON object per line"):
+        list(conversations(path))

@@ -71,6 +71,7 @@ def test_a_result_is_a_conversation(tmp_path: Path) -> None:
     first, second = stored.forest.calls
     assert (first.name, second.name, stored.forest.path("t0.1")) == ("t0.0", "t0.1", ("t0.0", "t0.1"))
     assert first.step.logprobs == (-0.5, -0.5, -0.5)
+    assert (first.order, second.order) == (0, 1)
     assert (first.reward, first.metadata) == (1.0, {"example_id": 7, "task": "adding", "advantage": 0.25})
     assert (first.ending, second.ending) == (Ending.WHOLE, Ending.TRUNCATED)
     (row,) = make_rows(stored.forest).rows

@@ -420,9 +420,9 @@ async def test_a_body_that_does_not_say_how_long_it_is_is_read_up_to_the_cap() -
 @pytest.mark.parametrize(
     ("caps", "said"),
     [
-        (GatewayLimits(turns=1), "at most 1; raise --max-turns"),
-        (GatewayLimits(nodes=1), "at most 1; raise --max-nodes"),
-        (GatewayLimits(tokens=5), "at most 5; raise --max-tokens"),
+        (GatewayLimits(turns=1), "assistant messages in this prompt: 2, and at most 1; raise --max-turns"),
+        (GatewayLimits(nodes=1), "turns in this session: 2, and at most 1; raise --max-nodes"),
+        (GatewayLimits(tokens=5), "ids in this session: 34, and at most 5; raise --max-tokens"),
     ],
 )
 async def test_caps_name_themselves(caps: GatewayLimits, said: str) -> None:

@@ -22,6 +22,7 @@ from starlette.requests import Request
 
 from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, opened, scripted_gateway
 from tests.io.serve.gateway_process import started
+from tito_io.serve.app import app
 from tito_io.serve.body import decoded
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.ignored import MOST, OTHER, IgnoredCounter
@@ -408,3 +409,23 @@ async def test_a_prompt_may_have_just_so_many_turns(turns: int) -> None:
             for count in (turns - 1, turns, turns + 1)
         ]
     assert found == [200, 200, 429]
+
+
+@pytest.mark.parametrize(("most", "status"), [(20, 200), (19, 431)])
+async def test_headers_may_be_just_as_long_as_the_limit(most: int, status: int) -> None:
+    choices = GatewayOptions(limits=GatewayLimits(header_bytes=most))
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"a" * 7, b"b" * 3), (b"c" * 4, b"d" * 6)]
+    scope = {"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": headers}
+    await app(scripted_gateway(Scripted(), choices=choices))(scope, receive, send)
+    assert sent[0]["status"] == status
+    if status == 431:
+        said = "the headers have 20 bytes, and at most 19 are read"
+        assert orjson.loads(sent[1]["body"]) == {"error": said}

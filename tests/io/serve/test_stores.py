@@ -676,3 +676,10 @@ async def test_a_session_that_was_idle_for_just_the_time_stays(tmp_path: Path) -
         now[0] = 61
         assert (await store.sweep(60), await store.count()) == (1, 0)
     await file.aclose()
+
+
+async def test_memory_ends_with_its_store() -> None:
+    store = MemoryStore()
+    await store.create(A, b"head")
+    await store.aclose()
+    assert (await store.count(), await store.head(A)) == (0, None)
