@@ -3,5 +3,7 @@
 from importlib.util import find_spec
 
 collect_ignore = (
-    [] if find_spec("mutmut") else ["__main__.py", "mutant.py", "test_forks.py", "test_mutant.py", "trial.py"]
+    []
+    if find_spec("mutmut")
+    else ["__main__.py", "mutant.py", "test_forks.py", "test_mutant.py", "test_trial.py", "trial.py"]
 )
