@@ -57,7 +57,7 @@ def rounds_of(
     if len(line) < FEW:
         own |= {name for name, file in files.items() if file in unseen}
         chosen |= own
-    others = _in_turns(sorted(chosen - own, key=lambda name: tests[name].seconds))
+    others = _in_turns(sorted(chosen - own, key=lambda name: (tests[name].seconds, name)))
     spent = accumulate(tests[name].seconds for name in others)
     rounds = [chosen & own, [name for name, end in zip(others, spent, strict=True) if end <= most]]
     return [{name: tests[name].seconds for name in names} for names in rounds if names]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tito_io.samples.forms.atif_messages import append_message, step_messages
+from tito_io.samples.forms.atif_messages import append_message, message_step, step_messages
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,22 @@ def test_a_result_that_no_agent_s_step_precedes_is_a_step() -> None:
         append_message(steps, one)
     assert [step["source"] for step in steps] == ["user", "user"]
     assert list(step_messages(steps[1])) == [message]
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ("a", "a"),
+        (None, ""),
+        (7, ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], None),
+        ([{"type": "text", "text": "a", "x": 1}, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "b"}], "b"),
+        ([], ""),
+    ],
+)
+def test_a_step_has_the_text_of_a_message_and_the_rest_comes_back(content: Any, written: str | None) -> None:
+    message = {"role": "user", "content": content}
+    step = message_step(message, 1)
+    assert step["message"] == (content if written is None else written)
+    assert list(step_messages(step)) == [message]
