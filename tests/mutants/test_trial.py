@@ -26,11 +26,11 @@ def test_a_file_s_own_tests_come_first_and_those_that_see_it_elsewhere_too() -> 
     assert list(others) == [f"test_b.py::{number}" for number in range(3)]
 
 
-def test_tests_of_different_files_come_before_a_second_one_of_the_same() -> None:
-    tests = {f"test_b.py::{number}": reached(0.1 * number, 2) for number in range(1, 9)}
-    tests |= {"test_c.py::slow": reached(2.0, 2), "test_d.py::slower": reached(3.0, 2)}
-    (others,) = rounds_of(MUTANT, tests, most=5.4)
-    assert list(others) == ["test_b.py::1", "test_c.py::slow", "test_d.py::slower", "test_b.py::2"]
+def test_fast_tests_leave_room_for_those_of_other_files() -> None:
+    tests = {f"test_b.py::{number}": reached(0.5, 2) for number in range(1, 9)}
+    tests |= {"test_c.py::slow": reached(1.2, 2), "test_d.py::slower": reached(9.0, 2)}
+    (others,) = rounds_of(MUTANT, tests, most=3.0)
+    assert list(others) == ["test_b.py::1", "test_b.py::2", "test_c.py::slow", "test_b.py::3"]
 
 
 def test_what_runs_on_import_is_tried_with_all_that_reach_the_file() -> None:

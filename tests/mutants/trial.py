@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import inf
-from operator import itemgetter
 from pathlib import Path
 
 import attrs
@@ -45,8 +44,8 @@ def rounds_of(
 
     What runs on import belongs to no test: for such lines it is every test that reaches the file. If few
     tests reach a line, it is those of `unseen` files, too. A test of the file's own that reaches no line of
-    it runs it in another process. Of others up to `most` seconds: the fastest of each file, then the second
-    of each, and so on, as tests of one file often see the same.
+    it runs it in another process. Of others up to `most` seconds, those that are fast, and those that few of
+    their file come before, as tests of one file often see the same.
     """
     line = {name for name, one in tests.items() if mutant.is_reached(one.lines)}
     files = {name: name.partition("::")[0] for name in tests}
@@ -57,21 +56,21 @@ def rounds_of(
     if len(line) < FEW:
         own |= {name for name, file in files.items() if file in unseen}
         chosen |= own
-    others = _in_turns(sorted(chosen - own, key=lambda name: (tests[name].seconds, name)))
+    others = _mixed({name: tests[name].seconds for name in chosen - own})
     spent = accumulate(tests[name].seconds for name in others)
     rounds = [chosen & own, [name for name, end in zip(others, spent, strict=True) if end <= most]]
     return [{name: tests[name].seconds for name in names} for names in rounds if names]
 
 
-def _in_turns(names: list[str]) -> list[str]:
-    """Return the first test of each file, then the second of each, and so on."""
+def _mixed(seconds: Mapping[str, float]) -> list[str]:
+    """Return tests by their seconds, times how many of their file are as fast."""
     counts: Counter[str] = Counter()
-    turns = []
-    for name in names:
+    costs: dict[str, float] = {}
+    for name in sorted(seconds, key=lambda name: (seconds[name], name)):
         file = name.partition("::")[0]
-        turns.append((counts[file], name))
         counts[file] += 1
-    return [name for _, name in sorted(turns, key=itemgetter(0))]
+        costs[name] = seconds[name] * counts[file]
+    return sorted(costs, key=costs.__getitem__)
 
 
 def judged_in_forks(

@@ -98,3 +98,19 @@ def test_a_step_has_the_text_of_a_message_and_the_rest_comes_back(content: Any, 
     step = message_step(message, 1)
     assert step["message"] == (content if written is None else written)
     assert list(step_messages(step)) == [message]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"id": "c1", "function": {"arguments": "{}"}},
+        {"function": {"name": "f", "arguments": "{}"}},
+        {"id": 7, "function": {"name": "f"}},
+        "odd",
+    ],
+)
+def test_a_call_without_an_id_or_a_name_is_no_tool_call_of_a_step(call: Any) -> None:
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    step = message_step(message, 1)
+    assert "tool_calls" not in step
+    assert list(step_messages(step)) == [message]

@@ -190,3 +190,19 @@ async def test_an_engine_that_reports_no_weights_and_no_cache_has_none() -> None
         await chat(http, name, HELLO)
         (sample,) = (await http.get(f"/sessions/{name}/samples", headers=JSON)).json()["samples"]
     assert (sample["weight_versions"], sample["prefix_cache_info"]["cached_tokens"]) == ([], 0)
+
+
+async def test_what_a_collector_does_not_say_is_not_there() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await talked(http)
+        metadata = (await http.get(f"/sessions/{name}")).json()["metadata"]
+        for body in ({}, {"metadata": None}):
+            found = (await http.post(f"/sessions/{name}/samples", headers=JSON, json=body)).json()
+            assert found["session_metadata"] == metadata
+            assert {"lifecycle", "accumulated_token_ids", "tito_session_mismatch", "leaf"} == set(
+                found["samples"][0]["metadata"]
+            )
+        empty = (await http.post(f"/sessions/{name}/samples", headers=JSON, json={"metadata": {}})).json()
+        assert empty["session_metadata"] == {**metadata, "agent": {}}
+        odd = await http.post(f"/sessions/{name}/samples", json={"metadata": [1]})
+        assert (odd.status_code, "metadata is not a JSON object" in odd.text) == (400, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -615,3 +615,12 @@ async def test_a_request_waits_for_another_gateway_and_not_for_much_longer() -> 
 async def test_a_lease_is_renewed_in_time_and_waited_for_to_its_end() -> None:
     """Two renewals may fail before it ends, and who waits outlasts a gateway that is dead."""
     assert 3 * RENEW_SECONDS < LEASE_SECONDS < PATIENCE_SECONDS
+
+
+async def test_a_turn_without_new_images_writes_none() -> None:
+    class NoMedia(MemoryStore):
+        async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
+            raise AssertionError(f"{len(media)} media of {name} in {epoch}")
+
+    async with client(scripted_gateway(Scripted(), NoMedia())) as http:
+        await chat(http, await opened(http), HELLO)

@@ -683,3 +683,32 @@ async def test_memory_ends_with_its_store() -> None:
     await store.create(A, b"head")
     await store.aclose()
     assert (await store.count(), await store.head(A)) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("version", "tables", "ours"),
+    [
+        (0, False, True),
+        (1, False, True),
+        (1, True, True),
+        (0, True, False),
+        (2, False, False),
+        (2, True, False),
+    ],
+)
+async def test_only_an_empty_file_or_one_of_this_version_is_a_store(
+    tmp_path: Path, version: int, tables: bool, ours: bool
+) -> None:
+    file = sqlite3.connect(tmp_path / "s.db")
+    file.execute(f"PRAGMA user_version = {version}")
+    if tables:
+        file.execute("CREATE TABLE another (name TEXT)")
+    file.commit()
+    file.close()
+    if ours:
+        await SqliteStore.open(tmp_path / "s.db").aclose()
+    else:
+        with pytest.raises(
+            InputError, match=f"it has version {version}, and this gateway reads 1; name another"
+        ):
+            SqliteStore.open(tmp_path / "s.db")

@@ -10,11 +10,13 @@ from html.parser import HTMLParser
 from itertools import chain, pairwise
 from typing import Any
 
+import attrs
 import httpx2
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.core.samples.calls import call
 from tests.io.serve.gateway import (
     HELLO,
     Reporting,
@@ -30,6 +32,7 @@ from tests.io.serve.gateway import (
 from tito_core.drift.diff import count_changed_ids
 from tito_core.ledger import Origin, Span
 from tito_core.normalization.receipts import Forgiveness
+from tito_core.samples import Forest
 from tito_io.embedded import TIDY
 from tito_io.serve import path_tokens
 from tito_io.serve import view as serve_view
@@ -498,3 +501,11 @@ def test_what_is_shown_of_a_message_is_bounded() -> None:
     assert _line({"role": "user", "content": "z" * 160}).text == "z" * 160
     eight = "\n".join("12345678")
     assert _line({"role": "user", "content": eight}).text == eight
+
+
+def test_a_leaf_has_as_many_turns_as_its_path() -> None:
+    calls = [call("a", [1], [2]), call("b", [1, 2, 3], [4]), call("c", [1, 2, 3, 4, 5], [6])]
+    calls += [call("d", [1, 2, 9], [8]), call("e", [7], [7])]
+    tree = TurnTree.of(Forest.of([attrs.evolve(one, order=place) for place, one in enumerate(calls)]))
+    assert tree.leaves() == {"c": 3, "d": 2, "e": 1}
+    assert tree.numbers == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
