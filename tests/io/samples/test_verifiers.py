@@ -302,3 +302,14 @@ def test_a_node_s_mask_says_which_of_its_ids_were_sampled(
     assert problems == []
     (call,) = stored.forest.calls
     assert (call.step.prompt_ids.tolist(), call.step.completion_ids.tolist()) == (prompt, sampled)
+
+
+@pytest.mark.parametrize("ids", [None, [], "missing"])
+def test_a_node_that_was_not_sampled_may_have_no_ids(tmp_path: Path, ids: Any) -> None:
+    asked: dict[str, Any] = {**node(None, "user", "q", [1]), "token_ids": ids}
+    if ids == "missing":
+        del asked["token_ids"]
+    trace = {**TRACE, "nodes": [asked, node(0, "assistant", "yes", [2, 3], 1)], "calls": []}
+    (stored,), problems = read(put(tmp_path, dumped(trace)))
+    assert problems == []
+    assert stored.forest.calls[0].ids.tolist() == [2, 3]

@@ -668,3 +668,27 @@ def test_a_lock_file_of_another_program_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").write_text("something else, and longer than the header of a database " * 9)
     with pytest.raises(InputError, match=r"s\.db\.lock: file is not a database; delete that file"):
         SqliteStore.open(tmp_path / "s.db")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+        ("redis://:secret@host:6379/0?password=x", "redis://host:6379/0"),
+        ("redis://user:with@sign@host/0", "redis://host/0"),
+        ("http://user@host/a#secret", "http://host/a"),
+        ("http://host/\x1b[31m", "http://host/\\x1b[31m"),
+    ],
+)
+def test_a_url_is_shown_without_what_is_secret(url: str, shown: str) -> None:
+    assert command.public_url(url) == shown
+
+
+def test_the_first_lines_say_what_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = given(monkeypatch, "--store", "redis://u:p@h:1/0", "--engine", "vllm", "--base-url", "http://e")
+    url, engine, model, store, keys, *_ = command.greeting(options, "", "http://g")
+    assert (url, engine) == ("http://g", "  engine     vllm at http://e")
+    assert model == "  model      not known yet: the engine does not answer"
+    assert (store, keys) == ("  store      redis://h:1/0", "  keys       not needed")
+    sqlite = given(monkeypatch, "--store", "sqlite:a@b.db")
+    assert "  store      sqlite:a@b.db" in command.greeting(sqlite, "m", "http://g")

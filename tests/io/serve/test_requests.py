@@ -10,6 +10,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -429,3 +430,26 @@ async def test_headers_may_be_just_as_long_as_the_limit(most: int, status: int) 
     if status == 431:
         said = "the headers have 20 bytes, and at most 19 are read"
         assert orjson.loads(sent[1]["body"]) == {"error": said}
+
+
+async def test_all_parts_are_closed_at_the_end() -> None:
+    closed: list[str] = []
+
+    def noting(name: str) -> Any:
+        async def close() -> None:
+            closed.append(name)
+
+        return SimpleNamespace(aclose=close)
+
+    engine = Scripted()
+    gateway = scripted_gateway(
+        engine, backend=noting("backend"), choices=GatewayOptions(spans=noting("spans"))
+    )
+    gateway.turns.fetcher = noting("fetcher")
+    await gateway.sessions.store.create("a" * 32, b"head")
+    async with app(gateway).router.lifespan_context(app(gateway)):
+        assert (closed, engine.name) == ([], "scripted")
+        assert await gateway.sessions.store.count() == 1
+    assert sorted(closed) == ["backend", "fetcher", "spans"]
+    assert engine.name == "closed"
+    assert await gateway.sessions.store.count() == 0
