@@ -695,3 +695,21 @@ async def test_a_page_says_what_is_fetched_at_most() -> None:
     one = ImageFetcher.of()
     each = f"at most {one.most_bytes // MIB} MiB and {one.seconds:g} seconds for each"
     assert f"{each}, {MOST_IMAGES} and {one.most_together // MIB} MiB in one request" in page
+
+
+async def test_only_addresses_of_the_web_are_fetched() -> None:
+    fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(web := Web()) as base:
+        known = f"{base}/known"
+        parts = [
+            {"type": "text", "text": "hi"},
+            {"type": "image_url", "image_url": {"url": url("cat")}},
+            {"type": "image_url", "image_url": {}},
+            {"type": "image_url", "image_url": {"url": DIGEST}},
+            *({"type": "image_url", "image_url": {"url": one}} for one in (f"{base}/a", known, f"{base}/a")),
+        ]
+        found = await fetcher.all([user(), asking("What?", *parts)], {known: "a digest", "other": "unused"})
+    await fetcher.aclose()
+    picture = f"data:image/png;base64,{base64.b64encode(b'/a').decode()}"
+    assert found == {f"{base}/a": picture, known: "a digest"}
+    assert web.asked == ["/a"]
