@@ -30,12 +30,12 @@ from tito_core import InputError, Step
 from tito_core.samples import Forest, StoredCall
 from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples import lines as reading_lines
-from tito_io.samples.conversation import Problem
+from tito_io.samples.conversation import OpenConversation, Problem
 from tito_io.samples.forms import FORMS
 from tito_io.samples.forms.tito import line
-from tito_io.samples.line_groups import PATIENCE, Group, ReadOptions
+from tito_io.samples.line_groups import PATIENCE, Group, LineGroup, ReadOptions
 from tito_io.samples.lines import lines, require_plain_file
-from tito_io.samples.read import StoredConversation, conversations
+from tito_io.samples.read import StoredConversation, conversations, conversations_in
 
 TALK = [
     StoredCall(
@@ -532,3 +532,13 @@ def test_an_empty_file_is_said_to_be_empty(tmp_path: Path, name: str) -> None:
     path = put(tmp_path, b"", name)
     with pytest.raises(InputError, match="is empty: give a file with one JSON object per line"):
         list(conversations(path))
+
+
+def test_a_problem_that_conversations_of_a_line_share_is_said_once() -> None:
+    shared, own_one = Problem(1, "shared"), Problem(1, "own")
+    found = {
+        "a": OpenConversation("a", 1, problems=[shared, shared]),
+        "b": OpenConversation("b", 1, problems=[own_one, shared]),
+    }
+    group = LineGroup(form=FORMS["tito"], lines=(), conversations=found)
+    assert list(conversations_in(group)) == [shared, own_one]

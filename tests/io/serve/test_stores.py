@@ -463,6 +463,40 @@ async def test_media_that_outlived_their_session_do_not_come_back_with_its_name(
     await store.aclose()
 
 
+@pytest.mark.parametrize("use", ["claim", "put", "put_media", "take_back"])
+async def test_each_use_makes_all_of_a_session_live_longer(use: str) -> None:
+    client = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer())
+    store = RedisStore(client, life_seconds=100)
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    await store.put(A, epoch, 0, b"row")
+    await store.put(A, epoch, 1, b"row")
+    await store.put_media(A, epoch, {"cat": b"cat"})
+    store.life_seconds = 1000
+    uses: dict[str, tuple[Any, ...]] = {
+        "claim": (),
+        "put": (epoch, 2, b"row"),
+        "put_media": (epoch, {"dog": b"dog"}),
+        "take_back": (epoch, 1),
+    }
+    await getattr(store, use)(A, *uses[use])
+    ends = [await client.pttl(f"tito:session:{{{A}}}:{part}") for part in ("head", "rows", "media")]
+    assert min(ends) > 900_000
+    await store.aclose()
+
+
+async def test_a_lease_ends_by_itself_and_not_before() -> None:
+    client = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer())
+    one, other = RedisStore(client, lease_seconds=0.3), RedisStore(client, lease_seconds=0.3)
+    await one.create(A, b"head")
+    await one.claim(A)
+    with pytest.raises(BusyError, match="another gateway is in the middle of a turn of this session"):
+        await other.claim(A)
+    await anyio.sleep(0.35)
+    await other.claim(A)
+    await client.aclose()
+
+
 @asynccontextmanager
 async def two(url: str, **options: float) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
     one, other = RedisStore.to(url, **options), RedisStore.to(url, **options)
