@@ -313,3 +313,14 @@ def test_a_node_that_was_not_sampled_may_have_no_ids(tmp_path: Path, ids: Any) -
     (stored,), problems = read(put(tmp_path, dumped(trace)))
     assert problems == []
     assert stored.forest.calls[0].ids.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [(None, None), ("odd", None), ([], None), ([-0.5, -0.25, 0.0], (-0.5, -0.25, 0.0))],
+)
+def test_log_probabilities_that_verifiers_left_out_are_none(tmp_path: Path, values: Any, found: Any) -> None:
+    record = copy.deepcopy(RESULT)
+    record["trajectory"][0]["response"]["message"]["tokens"]["completion_logprobs"] = values
+    (stored,), problems = read(put(tmp_path, dumped(record)))
+    assert (problems, stored.forest.calls[0].step.logprobs) == ([], found)
