@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
@@ -509,3 +510,16 @@ def test_a_leaf_has_as_many_turns_as_its_path() -> None:
     tree = TurnTree.of(Forest.of([attrs.evolve(one, order=place) for place, one in enumerate(calls)]))
     assert tree.leaves() == {"c": 3, "d": 2, "e": 1}
     assert tree.numbers == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+
+
+async def test_a_page_says_when_its_session_was_opened_wherever_the_gateway_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        gateway = scripted_gateway(Scripted(), clock=lambda: 86_400.0 * 365)
+        async with client(gateway) as http:
+            text = (await http.get(f"/sessions/{await opened(http)}/view")).text
+    time.tzset()
+    assert "1971-01-01 00:00" in text
