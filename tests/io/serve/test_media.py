@@ -701,7 +701,7 @@ async def test_only_addresses_of_the_web_are_fetched() -> None:
     fetcher = ImageFetcher.of(allowed=lambda _: True)
     async with served(web := Web()) as base:
         known = f"{base}/known"
-        parts = [
+        parts: list[dict[str, Any]] = [
             {"type": "text", "text": "hi"},
             {"type": "image_url", "image_url": {"url": url("cat")}},
             {"type": "image_url", "image_url": {}},
