@@ -32,7 +32,7 @@ from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples import lines as reading_lines
 from tito_io.samples.conversation import OpenConversation, Problem
 from tito_io.samples.forms import FORMS
-from tito_io.samples.forms.tito import line
+from tito_io.samples.forms.tito import CallFile, line
 from tito_io.samples.line_groups import PATIENCE, Group, LineGroup, ReadOptions
 from tito_io.samples.lines import lines, require_plain_file
 from tito_io.samples.read import StoredConversation, conversations, conversations_in
@@ -542,3 +542,13 @@ def test_a_problem_that_conversations_of_a_line_share_is_said_once() -> None:
     }
     group = LineGroup(form=FORMS["tito"], lines=(), conversations=found)
     assert list(conversations_in(group)) == [shared, own_one]
+
+
+def test_a_file_of_calls_is_open_in_its_block_alone(tmp_path: Path) -> None:
+    file = CallFile(tmp_path / "calls.jsonl", "c")
+    turn: Any = None
+    with pytest.raises(ValueError, match="the file is not open: use it in a with statement"):
+        file.add(turn)
+    with file:
+        assert (tmp_path / "calls.jsonl").read_bytes() == b""
+    assert CallFile(tmp_path / "x").conversation != CallFile(tmp_path / "x").conversation
