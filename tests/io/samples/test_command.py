@@ -178,6 +178,20 @@ def test_the_summary_is_a_table_for_people(log: Path, tmp_path: Path) -> None:
     assert "an option leaves out turns that ended so" in result.stderr
 
 
+def test_the_table_explains_its_figures(tmp_path: Path) -> None:
+    path = put(tmp_path, own("x", CALLS) + b"{\n" + own("y", CALLS))
+    lines = [" ".join(line.split()) for line in run(path, "--max-length", "4").stderr.splitlines()]
+    names = ("row", "trained", "untrained", "leaves", "problems")
+    assert [line for line in lines if line.startswith(names)] == [
+        "rows 2",
+        "row ids 6 in all rows",
+        "trained ids 4 each in one row",
+        "untrained ids 10 sampled, but trained in no row",
+        "leaves without row 4 would train nothing",
+        "problems 1 see the lines above",
+    ]
+
+
 def test_what_cannot_be_read_is_said_by_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
     content = own("x", CALLS) + b"{\n" + own("y", CALLS[:1]) + own("x", CALLS[:1])
     path = put(tmp_path, content)
