@@ -63,6 +63,14 @@ def test_calls_are_read_from_standard_input(log: Path) -> None:
     assert json.loads(done.stderr)["conversations"] == 1
 
 
+@pytest.mark.parametrize("options", [[], ["--to", "tito"]])
+def test_what_is_printed_comes_before_the_summary(log: Path, options: list[str]) -> None:
+    command = [sys.executable, "-m", "tito_io", "samples", str(log), "--json", *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    *printed, summary = map(json.loads, done.stdout.splitlines())
+    assert (len(printed), summary["conversations"]) == (4 if options else 3, 1)
+
+
 def test_rows_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None:
     result = run(log)
     assert result.exit_code == 0

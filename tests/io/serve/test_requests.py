@@ -8,11 +8,12 @@ import re
 import socket
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import httpx2
 import orjson
 import pytest
@@ -29,6 +30,7 @@ from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.ignored import MOST, OTHER, IgnoredCounter
 from tito_io.serve.metrics import Metrics
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
+from tito_io.serve.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -453,3 +455,17 @@ async def test_all_parts_are_closed_at_the_end() -> None:
     assert sorted(closed) == ["backend", "fetcher", "spans"]
     assert engine.name == "closed"
     assert await gateway.sessions.store.count() == 0
+
+
+async def test_sessions_are_maintained_while_it_is_served() -> None:
+    done = anyio.Event()
+
+    class Swept(MemoryStore):
+        async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
+            done.set()
+            return await super().sweep(idle_seconds, used)
+
+    application = app(scripted_gateway(Scripted(), Swept()))
+    async with application.router.lifespan_context(application):
+        with anyio.fail_after(5):
+            await done.wait()
