@@ -188,7 +188,9 @@ def test_the_summary_is_a_table_for_people(log: Path, tmp_path: Path) -> None:
 
 def test_the_table_explains_its_figures(tmp_path: Path) -> None:
     path = put(tmp_path, own("x", CALLS) + b"{\n" + own("y", CALLS))
-    lines = [" ".join(line.split()) for line in run(path, "--max-length", "4").stderr.splitlines()]
+    shown = run(path, "--max-length", "4").stderr.splitlines()
+    assert " rows" in [line.partition("  ")[0] for line in shown]  # with one space at the edge
+    lines = [" ".join(line.split()) for line in shown]
     names = ("row", "trained", "untrained", "leaves", "problems")
     assert [line for line in lines if line.startswith(names)] == [
         "rows 2",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
+from tests.io.serve.gateway import Scripted, client, opened, scripted_gateway
 from tito_io.serve.backend import Backend
 from tito_io.serve.refusals import RequestRefused
 
@@ -62,4 +63,24 @@ async def test_an_engine_that_does_not_answer_may_be_asked_again() -> None:
     found = caught.value
     assert (found.status, found.kind, found.final) == (503, "UnreachableError", False)
     assert str(found) == "GET /version: the engine does not answer (ConnectError)"
+    await backend.aclose()
+
+
+@pytest.mark.parametrize(("kind", "passed"), [("text/plain", "text/plain"), (None, "application/json")])
+async def test_a_session_s_client_gets_the_engine_s_answer(kind: str | None, passed: str) -> None:
+    seen: list[bytes] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.content)
+        return httpx2.Response(418, content=b"{}", headers={} if kind is None else {"content-type": kind})
+
+    backend = Backend.to("http://engine", transport=httpx2.MockTransport(answer))
+    async with client(scripted_gateway(Scripted(), backend=backend)) as http:
+        name = await opened(http)
+        found = await http.post(f"/sessions/{name}/tokenize", content=b"a body")
+        missing = await http.post(f"/sessions/{'0' * 32}/tokenize", content=b"a body")
+        taken = await http.put(f"/sessions/{name}/samples")
+    assert (found.status_code, found.content) == (418, b"{}")
+    assert found.headers["content-type"].partition(";")[0] == passed
+    assert (missing.status_code, taken.status_code, seen) == (404, 405, [b"a body"])
     await backend.aclose()

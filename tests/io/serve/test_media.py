@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import attrs
 import httpx2
 import orjson
@@ -25,7 +26,7 @@ from tests.io.serve.gateway import chat, client, opened, served, user
 from tito_core.ledger import Origin
 from tito_io.serve.app import app
 from tito_io.serve.commit import Commit, decode, encode
-from tito_io.serve.fetch import MOST_IMAGES, ImageFetcher, is_public
+from tito_io.serve.fetch import MOST_IMAGES, FetchError, ImageFetcher, is_public
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.media import named_media, restored
 from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
@@ -713,3 +714,17 @@ async def test_only_addresses_of_the_web_are_fetched() -> None:
     picture = f"data:image/png;base64,{base64.b64encode(b'/a').decode()}"
     assert found == {f"{base}/a": picture, known: "a digest"}
     assert web.asked == ["/a"]
+
+
+async def test_a_server_that_takes_too_long_is_given_up() -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await no_lifespan(receive, send)
+        else:
+            await anyio.sleep(5)
+
+    fetcher = attrs.evolve(ImageFetcher.of(allowed=lambda _: True), seconds=0.2)
+    async with served(slow) as base:
+        with anyio.fail_after(3), pytest.raises(FetchError, match=r"it took more than 0\.2 seconds"):
+            await fetcher.fetch(f"{base}/cat")
+    await fetcher.aclose()

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, user
 from tito_io.embedded import TIDY, family
@@ -166,6 +169,17 @@ async def test_a_conversation_is_guarded_on_every_way_that_a_prompt_goes(first: 
         assert gateway.decode is not None
         assert EVIL in gateway.decode(prompt)
         assert commit.origin.route == ("MITO" if first else "TITO")
+
+
+def test_letters_have_no_token_that_a_tokenizer_adds_at_the_beginning(guard: SpecialTokenGuard) -> None:
+    begins = Tokenizer.from_str(family().tokenizer.to_str())
+    (first,) = ids(START_OF_TURN)
+    begins.post_processor = TemplateProcessing(
+        single=f"{START_OF_TURN} $A", special_tokens=[(START_OF_TURN, first)]
+    )
+    assert begins.encode("a").ids[0] == first
+    other = SpecialTokenGuard.of(attrs.evolve(family(), tokenizer=begins))
+    assert sorted(other.ids.values()) == sorted(guard.ids.values())
 
 
 @pytest.mark.anyio
