@@ -9,7 +9,17 @@ import pytest
 
 from tests.io.embedded.embedded_client import WEATHER
 from tests.io.serve import gateway as gateways
-from tests.io.serve.gateway import HELLO, chat, client, embedded_gateway, opened, user
+from tests.io.serve.gateway import (
+    HELLO,
+    Scripted,
+    chat,
+    client,
+    embedded_gateway,
+    opened,
+    scripted_gateway,
+    user,
+)
+from tito_io.client.certificates import Certificates
 from tito_io.embedded import write_family
 from tito_io.families import Family
 from tito_io.serve.gateway import Gateway
@@ -55,3 +65,14 @@ async def test_a_second_gateway_knows_what_the_first_has_learned(
         second = await renders(embedded_gateway(), monkeypatch)
     assert max(first) > 30
     assert max(second) <= 3
+
+
+def test_equal_tools_and_arguments_are_one_rendering_and_the_oldest_goes() -> None:
+    turns = scripted_gateway(Scripted()).turns
+    turns.certificates = Certificates(most=2)
+    found = [turns.rendering([{"n": number}], {"a": 1}) for number in range(4)]
+    assert [dict(one.tools[0]) for one in turns._renderings.values()] == [{"n": 2}, {"n": 3}]
+    assert turns.rendering([{"n": 3}], {"a": 1}) is found[3]
+    assert turns.rendering([{"n": 0}], {"a": 1}) == found[0]
+    assert turns.rendering([{"n": 3}], {"a": 2}) != found[3]
+    assert len(turns._renderings) == 2

@@ -182,6 +182,16 @@ def test_letters_have_no_token_that_a_tokenizer_adds_at_the_beginning(guard: Spe
     assert sorted(other.ids.values()) == sorted(guard.ids.values())
 
 
+def test_templates_of_some_renderings_are_kept_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tito_io.serve.special_tokens.KEPT", 2)
+    guard = SpecialTokenGuard.of(family())
+    renderings = [Rendering(template_args={"x": number}) for number in range(4)]
+    found = [guard.tokenize_fn(one) for one in renderings]
+    assert list(guard._templates) == [one.key for one in renderings[2:]]
+    assert guard.tokenize_fn(renderings[3]) is found[3]
+    assert guard.tokenize_fn(renderings[0]) is not found[0]
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("spelled", [True, False])
 async def test_an_engine_learns_tools_and_limits_on_each_way(spelled: bool, guard: SpecialTokenGuard) -> None:
