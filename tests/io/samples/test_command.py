@@ -146,6 +146,12 @@ def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> 
     assert all(getattr(made, field.name) != field.default for field in attrs.fields(SampleOptions))
 
 
+def test_the_help_explains_short_choices() -> None:
+    told = " ".join(CliRunner().invoke(samples, ["--help"]).stdout.split())
+    assert "drop: drop them" in told
+    assert "all: every one" in told
+
+
 def test_options_that_are_not_given_have_these_values() -> None:
     assert samples.make_context("samples", ["x.jsonl"]).params == {
         "file": Path("x.jsonl"),

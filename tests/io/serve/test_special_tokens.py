@@ -182,6 +182,21 @@ def test_letters_have_no_token_that_a_tokenizer_adds_at_the_beginning(guard: Spe
     assert sorted(other.ids.values()) == sorted(guard.ids.values())
 
 
+@pytest.mark.anyio
+async def test_tools_and_arguments_are_rendered_by_a_guard_too(guard: SpecialTokenGuard) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    messages, found = [user("hi")], list[list[int]]()
+    for tools in ((), (tool,)):
+        render = guard.tokenize_fn(Rendering(tools=tools))
+        found.append(await render(messages, add_generation_prompt=True))
+        plain = family().tokenize_fn(tools=list(tools) or None)
+        assert found[-1] == plain(messages, add_generation_prompt=True)
+        text = "hi"
+        since = await render.since(messages, text, add_generation_prompt=True)
+        assert found[-1][-len(since) :] == since
+    assert len(found[1]) > len(found[0])
+
+
 def test_templates_of_some_renderings_are_kept_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tito_io.serve.special_tokens.KEPT", 2)
     guard = SpecialTokenGuard.of(family())
