@@ -88,7 +88,7 @@ EXPERTS["response"]["choices"][0]["routed_experts"] = npy(3)
 
 
 def one(tmp_path: Path, record: dict[str, Any]) -> StoredCall:
-    (stored,), problems = read(put(tmp_path, dumped(record)))
+    (stored,), problems = read(put(tmp_path, dumped(record)), form="exchange")
     assert problems == []
     return stored.forest.calls[0]
 

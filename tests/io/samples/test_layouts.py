@@ -85,7 +85,7 @@ def test_a_format_is_written_as_it_was(form: str, *, expand: bool) -> None:
 
 @pytest.mark.parametrize(("form", "expand"), WRITTEN)
 def test_a_file_of_before_is_read(tmp_path: Path, form: str, *, expand: bool) -> None:
-    (stored,), problems = read(put(tmp_path, layout(form, expand=expand)))
+    (stored,), problems = read(put(tmp_path, layout(form, expand=expand)), form=form)
     assert problems == []
     assert stored.name == "talk"
     assert stored.forest.calls == Forest.of(calls()).calls

@@ -16,7 +16,7 @@ from tito_io.samples.command import SOME_UNREAD, samples
 
 
 def test_the_lines_of_a_rollout_are_one_conversation(tmp_path: Path) -> None:
-    (stored,), problems = read(put(tmp_path, gym_lines()))
+    (stored,), problems = read(put(tmp_path, gym_lines()), form="nemo-gym")
     assert (problems, stored.name) == ([], "r")
     first, second = stored.forest.calls
     assert (first.name, first.step.prompt_ids.tolist(), first.ids.tolist()) == ("a", [1], [1, 2])
@@ -45,7 +45,7 @@ def test_a_finished_rollout_is_a_conversation(tmp_path: Path) -> None:
     named = {"responses_create_params": {}, "response": {"id": "r7", "output": output}, "reward": 0.5}
     unnamed = {**named, "response": {"output": output}}
     without = {**named, "response": {"id": "r8", "output": output[1:2]}}
-    stored, problems = read(put(tmp_path, dumped(named, unnamed, without)))
+    stored, problems = read(put(tmp_path, dumped(named, unnamed, without)), form="nemo-gym-rollouts")
     assert [one.name for one in stored] == ["r7", "line-2"]
     first, second = stored[0].forest.calls
     assert (first.ids.tolist(), second.ids.tolist(), second.reward) == ([1, 3], [1, 3, 4, 3], 0.5)

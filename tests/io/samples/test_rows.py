@@ -301,3 +301,12 @@ def test_what_is_in_a_file_is_what_the_kernel_made(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     write(path, rows(SMALL))
     assert tuple(entry.row for entry in from_lines(path)) == make_rows(Forest.of(SMALL)).rows
+
+
+def test_what_is_in_tensors_is_not_written_again_as_json(tmp_path: Path) -> None:
+    write(tmp_path / "rows.safetensors", rows(SMALL))
+    meta = load_file(tmp_path / "rows.safetensors")["_samples_meta"]
+    for sample in orjson.loads(meta.tobytes())["samples"]:
+        assert not {"ids", "loss_mask"} & sample["tito"].keys()
+        assert sample["tito"]["logprobs"] is None or "rollout_log_probs" in sample["nulls"]
+        assert sample["tito"]["experts"] is None or sample["tito"]["experts"]["data"] is None

@@ -66,7 +66,7 @@ RESULT: dict[str, Any] = {
 
 
 def test_a_result_is_a_conversation(tmp_path: Path) -> None:
-    (stored,), problems = read(put(tmp_path, dumped(RESULT)))
+    (stored,), problems = read(put(tmp_path, dumped(RESULT)), form="verifiers")
     assert (problems, stored.name) == ([], "t0")
     first, second = stored.forest.calls
     assert (first.name, second.name, stored.forest.path("t0.1")) == ("t0.0", "t0.1", ("t0.0", "t0.1"))
@@ -216,7 +216,7 @@ TRACES: dict[str, Any] = {"id": "e", "env": {"id": "e"}, "traces": [TRACE, JUDGE
 
 
 def test_a_trace_is_a_conversation_and_its_branches_are_calls(tmp_path: Path) -> None:
-    (stored,), problems = read(put(tmp_path, dumped(TRACES)))
+    (stored,), problems = read(put(tmp_path, dumped(TRACES)), form="traces")
     assert (problems, stored.name) == ([], "t")
     calls = {call.name: call for call in stored.forest.calls}
     assert {name: call.ids.tolist() for name, call in calls.items()} == {

@@ -596,7 +596,6 @@ async def test_idle_sessions_are_looked_for_less_often_than_leases_are_renewed(
 
 async def test_a_request_waits_for_another_gateway_and_not_for_much_longer() -> None:
     class Busy(MemoryStore):
-        shared = True
         tries = 0
 
         async def claim(self, name: str, *, anew: bool = False) -> Claim:
@@ -624,3 +623,23 @@ async def test_a_turn_without_new_images_writes_none() -> None:
 
     async with client(scripted_gateway(Scripted(), NoMedia())) as http:
         await chat(http, await opened(http), HELLO)
+
+
+async def test_a_lease_that_cannot_be_renewed_keeps_no_other_from_it() -> None:
+    class Failing(MemoryStore):
+        fails = ""
+
+        async def claim(self, name: str, *, anew: bool = False) -> Claim:
+            if name == Failing.fails:
+                raise StoreError("the store failed")
+            return await super().claim(name, anew=anew)
+
+    store = Failing()
+    store.shared = True
+    gateway = scripted_gateway(Scripted(), store)
+    async with client(gateway) as http:
+        names = [await opened(http) for _ in range(2)]
+        async with gateway.sessions.using(names[0]), gateway.sessions.using(names[1]):
+            Failing.fails = names[0]
+            await gateway.sessions._renew()  # each claim of this store is another owner's
+            assert list(gateway.sessions._loaded) == [names[0]]
