@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,7 +14,7 @@ import pytest
 from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
 from tests.io.serve.gateway_process import started
 from tito_io.serve.auth import HEADER
-from tito_io.serve.logs import ACCESS, AccessLog, short_path
+from tito_io.serve.logs import ACCESS, AccessLog, configure_logs, short_path
 
 KEY = "sk-0123456789abcdef-secret"
 TEXT = "zweifel-apricot-4711"
@@ -165,3 +166,42 @@ async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.L
         f"forgiven: {forgiven}, engine's request: request {request}, worker: worker 1"
         for route, ids, forgiven, request in expected
     ]
+
+
+@pytest.fixture
+def loggers() -> Iterator[None]:
+    """Leave the loggers as they were."""
+    found = [logging.getLogger(name) for name in ("tito", "uvicorn", "opentelemetry", "tito.access")]
+    kept = [(one, one.handlers, one.level) for one in found]
+    yield
+    for one, handlers, level in kept:
+        one.handlers = handlers
+        one.setLevel(level)
+
+
+@pytest.mark.parametrize("access", [True, False])
+@pytest.mark.usefixtures("loggers")
+def test_what_is_logged_is_one_line_each_of_a_level(capsys: pytest.CaptureFixture[str], access: bool) -> None:
+    configure_logs("warning", access=access)
+    for words in (
+        "Unsupported upgrade request.",
+        "No supported WebSocket library detected.",
+        "A port is in use.",
+    ):
+        logging.getLogger("uvicorn.error").warning(words)
+    logging.getLogger("tito.serve").info("not shown")
+    logging.getLogger("opentelemetry.sdk").error("a\nfalse line\x1b[31m")
+    ACCESS.info("GET /")
+    try:
+        int("a\nb")
+    except ValueError:
+        logging.getLogger("tito.serve").exception("failed")
+    lines = [re.sub(r"^\S+ \S+ (?=[A-Z]+ )", "", one) for one in capsys.readouterr().err.splitlines()]
+    assert [one for one in lines if not one.startswith("  ")] == [
+        "WARNING uvicorn.error: A port is in use.",
+        "ERROR opentelemetry.sdk: a\\nfalse line\\x1b[31m",
+        *(["INFO tito.access: GET /"] if access else []),
+        "ERROR tito.serve: failed",
+    ]
+    assert "  Traceback (most recent call last):" in lines
+    assert lines[-1] == r"  ValueError: invalid literal for int() with base 10: 'a\nb'"
