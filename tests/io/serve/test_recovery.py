@@ -485,3 +485,24 @@ async def test_who_goes_on_after_one_choice_has_received_all_of_that_answer_and_
         await chat(http, name, [*HELLO, said, user()])
         found = (await http.get(f"/sessions/{name}")).json()["metadata"]["tree"]["nodes"]
     assert [node.get("received", True) for node in found] == [True, True, False, True]
+
+
+async def test_what_is_lost_again_leaves_other_lost_turns_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = {**BODY, "seed": 2}
+    store, name = await left(BODY, other)
+    engine, gateway = restarted(store)
+
+    async def broken(*_: object) -> None:
+        raise OSError
+
+    async with client(gateway) as http:
+        with monkeypatch.context() as patch:
+            patch.setattr(ClientConnection, "start", broken)
+            assert (await http.post(f"/sessions/{name}{CHAT}", json=BODY)).status_code == 500
+        found = (await http.get(f"/sessions/{name}")).json()["metadata"]["tree"]["nodes"]
+        assert [node.get("received") for node in found] == [False, False]
+        for body in (other, BODY):
+            await chat(http, name, **body)
+        assert engine.asked == []
