@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import anyio
 import httpx2
 import pytest
 
 from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
 from tests.io.serve.gateway_process import started
 from tito_io.serve.auth import HEADER
+from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.logs import ACCESS, AccessLog, configure_logs, short_path
+from tito_io.serve.refusals import GatewayLimits
 
 KEY = "sk-0123456789abcdef-secret"
 TEXT = "zweifel-apricot-4711"
@@ -205,3 +208,21 @@ def test_what_is_logged_is_one_line_each_of_a_level(capsys: pytest.CaptureFixtur
     ]
     assert "  Traceback (most recent call last):" in lines
     assert lines[-1] == r"  ValueError: invalid literal for int() with base 10: 'a\nb'"
+
+
+@pytest.mark.anyio
+async def test_sessions_that_come_and_go_are_logged_for_who_looks(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(loaded_seconds=0.0)))
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        await anyio.sleep(0.01)
+        with caplog.at_level(logging.DEBUG, "tito.serve"):
+            await gateway.sessions._sweep()
+            await http.get(f"/sessions/{name}")
+            await http.delete(f"/sessions/{name}")
+    assert [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "tito.serve"] == [
+        ("DEBUG", f"session {name[:8]}: unloaded, idle"),
+        ("DEBUG", f"session {name[:8]}: loaded, turns: 1"),
+        ("INFO", f"session {name[:8]}: deleted"),
+    ]
