@@ -67,7 +67,7 @@ ROOMS = {
             "tests/model/**/test_*.py",
             "tests/io/samples/test_*.py",
         ),
-        (DEFAULTS, "tests/io/samples/test_progress.py"),
+        (DEFAULTS, *(f"tests/io/samples/test_{name}.py" for name in ("command", "progress", "read"))),
     ),
     "serve": Room(
         ("tito_io/serve/*.py",),

@@ -30,8 +30,8 @@ class RunProgress:
         step: What is being done now, such as `line 3: call 20 of 400`.
         show: Called after each change, with whether to draw it at once.
 
-    >>> str(RunProgress(size=2_000_000, bytes_read=500_000))
-    '500.0 kB of 2.0 MB read (25%)'
+    >>> str(RunProgress(size=2_000_000, bytes_read=500_000)), str(RunProgress())
+    ('500.0 kB of 2.0 MB read (25%)', '0 bytes read')
     """
 
     size: int | None = None
