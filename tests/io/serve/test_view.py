@@ -39,9 +39,9 @@ from tito_io.serve import path_tokens
 from tito_io.serve import view as serve_view
 from tito_io.serve.backend import Backend
 from tito_io.serve.client_noise import NoiseRule
-from tito_io.serve.path_tokens import PathTokens, changed_ids
+from tito_io.serve.path_tokens import PathTokens, TokenRun, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
-from tito_io.serve.view import LEGEND, _counts, _line
+from tito_io.serve.view import LEGEND, TurnCard, _counts, _line
 
 pytestmark = pytest.mark.anyio
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -523,3 +523,16 @@ async def test_a_page_says_when_its_session_was_opened_wherever_the_gateway_is(
             text = (await http.get(f"/sessions/{await opened(http)}/view")).text
     time.tzset()
     assert "1971-01-01 00:00" in text
+
+
+def test_a_turn_counts_the_ids_of_each_origin_and_those_that_drift() -> None:
+    runs = (
+        TokenRun(Origin.SAMPLED, 2, 0, ()),
+        TokenRun(Origin.PROMPT, 3, 1, ()),
+        TokenRun(Origin.SAMPLED, 4, 2, ()),
+    )
+    known: dict[str, Any] = {"name": "", "facts": "", "lines": (), "notes": (), "ignored": ()}
+    card = TurnCard(number=1, continues=None, hidden=0, sampled=6, runs=runs, **known)
+    assert (card.counts, card.drift) == ([(Origin.PROMPT, 3), (Origin.SAMPLED, 6)], 3)
+    unknown = attrs.evolve(card, runs=None)
+    assert (unknown.counts, unknown.drift) == ([], 0)
