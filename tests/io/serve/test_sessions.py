@@ -514,6 +514,7 @@ async def test_a_session_that_another_gateway_deletes_takes_no_more_requests_whi
         with pytest.raises(RequestRefused, match="session not found"):
             async with here.using(name):
                 pass
+        assert here._loaded == {}  # not for the next ones, either
 
 
 async def test_a_session_that_is_deleted_while_it_is_loaded_does_not_stay_in_memory() -> None:

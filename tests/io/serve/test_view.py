@@ -536,3 +536,17 @@ def test_a_turn_counts_the_ids_of_each_origin_and_those_that_drift() -> None:
     assert (card.counts, card.drift) == ([(Origin.PROMPT, 3), (Origin.SAMPLED, 6)], 3)
     unknown = attrs.evolve(card, runs=None)
     assert (unknown.counts, unknown.drift) == ([], 0)
+
+
+def test_the_turns_up_to_the_shown_one_are_one_chain_however_small_it_is() -> None:
+    ids = {"a": [1], "b": [1, 2], "c": [1, 2, 3], "d": [1, 2, 3, 4], "e": [1, 2, 3, 4, 5], "x": [1, 9]}
+    calls = [call(name, prompt, [prompt[-1] + 1]) for name, prompt in ids.items()]
+    calls = [attrs.evolve(one, order=place) for place, one in enumerate(calls)]
+    calls[-1] = attrs.evolve(call("x", [1, 2, 7], [8]), order=9)
+    tree = TurnTree.of(Forest.of(calls))
+    (long,) = tree.chains(None)
+    (shown,) = tree.chains("x")
+    assert [turn.name for turn in long] == ["a", "b", "c", "d", "e"]
+    assert [turn.name for turn in shown] == ["a", "x"]
+    (side,) = shown[0].branches
+    assert [turn.name for turn in side] == ["b", "c", "d", "e"]
