@@ -473,3 +473,10 @@ def test_a_trajectory_may_begin_with_the_agent() -> None:
     assert [step["source"] for step in steps] == ["agent"]
     (found,) = again("atif", line + b"\n").calls
     assert (list(found.step.prompt), found.step.completion[0]["content"]) == ([], "hello")
+
+
+@pytest.mark.parametrize("reward", [True, "high", [1.0]])
+def test_a_reward_of_a_trial_is_a_number(tmp_path: Path, reward: Any) -> None:
+    record = trial() | {"verifier_result": {"rewards": {"reward": reward, "other": 1.0}}}
+    _, problems = read(put(tmp_path, dumped(record)))
+    assert f"the reward is {reward!r}: expected a number" in str(problems[0])
