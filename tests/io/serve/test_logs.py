@@ -173,9 +173,11 @@ async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.L
 
 @pytest.fixture
 def loggers() -> Iterator[None]:
-    """Leave the loggers as they were."""
-    found = [logging.getLogger(name) for name in ("tito", "uvicorn", "opentelemetry", "tito.access")]
+    """Leave the loggers as they were; other tests have made uvicorn's quiet."""
+    names = ("tito", "tito.access", "uvicorn", "uvicorn.error", "opentelemetry")
+    found = [logging.getLogger(name) for name in names]
     kept = [(one, one.handlers, one.level) for one in found]
+    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)
     yield
     for one, handlers, level in kept:
         one.handlers = handlers
