@@ -248,6 +248,8 @@ def test_a_line_may_hold_several_traces_or_be_one(tmp_path: Path) -> None:
     assert [(one.name, one.forest.calls[0].reward) for one in stored] == [("t", 1.0), ("u", None)]
     stored, _ = read(put(tmp_path, dumped(TRACE, {**TRACES, "traces": []}, other)))
     assert [one.name for one in stored] == ["t", "u"]
+    stored, _ = read(put(tmp_path, dumped({**TRACES, "traces": [JUDGE, other]})))
+    assert [one.name for one in stored] == ["u"]  # a judge does not train, and keeps no other from it
 
 
 def test_a_conversation_that_comes_again_is_a_problem(tmp_path: Path) -> None:

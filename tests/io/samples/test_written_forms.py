@@ -480,3 +480,12 @@ def test_a_reward_of_a_trial_is_a_number(tmp_path: Path, reward: Any) -> None:
     record = trial() | {"verifier_result": {"rewards": {"reward": reward, "other": 1.0}}}
     _, problems = read(put(tmp_path, dumped(record)))
     assert f"the reward is {reward!r}: expected a number" in str(problems[0])
+
+
+@pytest.mark.parametrize(("left_out", "name"), [([], "talk"), (["session_id"], "talk/a")])
+def test_a_trajectory_names_its_conversation(tmp_path: Path, left_out: list[str], name: str) -> None:
+    record = orjson.loads(written("atif", [call("a", [1], [2], words="hello")]))
+    for field in left_out:
+        del record[field]
+    (stored,), problems = read(put(tmp_path, dumped(record)))
+    assert (problems, stored.name) == ([], name)
