@@ -64,6 +64,17 @@ def test_calls_are_read_from_standard_input(log: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--to", "tito"]])
+def test_nothing_is_counted_that_could_not_be_printed(log: Path, options: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "tito_io", "samples", str(log), "--json", *options]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "tito: standard output: No space left on device; the rest of the output is lost\n",
+    )
+
+
+@pytest.mark.parametrize("options", [[], ["--to", "tito"]])
 def test_what_is_printed_comes_before_the_summary(log: Path, options: list[str]) -> None:
     command = [sys.executable, "-m", "tito_io", "samples", str(log), "--json", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
