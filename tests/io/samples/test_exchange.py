@@ -313,6 +313,7 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda r: _choice(r)["logprobs"]["content"].pop(),
         "1 log-probabilities for 2 sampled ids",
     ),
+    "an entry": (lambda r: _choice(r)["logprobs"].update(content=[7, 8]), "`entry` is int"),
     "logits": (lambda r: _choice(r)["logprobs"]["content"][0].update(logprob=1.0), "above 0"),
     "others' logprobs": (
         lambda r: [entry.update(token_id=9) for entry in _choice(r)["logprobs"]["content"]],

@@ -33,7 +33,7 @@ from tito_io.samples import lines as reading_lines
 from tito_io.samples.conversation import OpenConversation, Problem
 from tito_io.samples.forms import FORMS
 from tito_io.samples.forms.tito import CallFile, line
-from tito_io.samples.line_groups import PATIENCE, Group, LineGroup, ReadOptions
+from tito_io.samples.line_groups import PATIENCE, Group, LineGroup, NoIdError, ReadOptions, id_at
 from tito_io.samples.lines import lines, require_plain_file
 from tito_io.samples.read import StoredConversation, conversations, conversations_in
 
@@ -552,3 +552,20 @@ def test_a_file_of_calls_is_open_in_its_block_alone(tmp_path: Path) -> None:
     with file:
         assert (tmp_path / "calls.jsonl").read_bytes() == b""
     assert CallFile(tmp_path / "x").conversation != CallFile(tmp_path / "x").conversation
+
+
+@pytest.mark.parametrize("record", [{}, {"meta": 7}, {"meta": {"x": None}}, {"meta": {"x": ""}}])
+def test_a_line_without_an_id_names_the_field(record: dict[str, Any]) -> None:
+    with pytest.raises(NoIdError, match=r"has no id at `meta\.x`: give the name of a field"):
+        id_at(record, "meta.x")
+
+
+def test_what_is_wrong_in_a_compressed_file_is_said(tmp_path: Path) -> None:
+    broken = bytearray(zstandard.compress(own("c", TALK)))
+    broken[12:20] = b"\xff" * 8
+    path = put(tmp_path, bytes(broken), "log.jsonl.zst")
+    with pytest.raises(
+        InputError, match=r"log\.jsonl\.zst cannot be decompressed: zstd decompress"
+    ) as caught:
+        list(conversations(path))
+    assert "None" not in str(caught.value)
