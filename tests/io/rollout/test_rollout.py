@@ -165,7 +165,10 @@ def test_a_wrong_script_is_named_with_its_line(tmp_path: Path, text: str, words:
         (("--family", "/nowhere"), "/nowhere"),
         (("--engine", "vllm"), "--engine vllm needs --base-url"),
         (("--engine", "vlm"), "Invalid value for '--engine'"),
-        (("--engine", "vllm", "--base-url", "http://127.0.0.1:99999"), "not an http address"),
+        (
+            ("--engine", "vllm", "--base-url", "http://127.0.0.1:99999"),
+            "a port that is not one of 1 to 65535",
+        ),
         (("--engine", "vllm", "--base-url", "127.0.0.1:9"), "not an http address"),
         (("--base-url", "http://127.0.0.1:9"), "name another with --engine"),
         (("--seed", str(2**70)), "Invalid value for '--seed'"),

@@ -268,9 +268,9 @@ def test_a_reward_is_discounted_by_the_order_of_the_lines(tmp_path: Path) -> Non
     [
         (("--rewards", "discounted"), "--rewards discounted needs --discount: give a factor from 0 to 1"),
         (("--discount", "0.5"), "--discount has an effect with --rewards discounted alone"),
-        (("--rewards", "discounted", "--discount", "nan"), "'--discount': nan is not a finite number"),
-        (("--rewards", "discounted", "--discount", "2"), "'--discount': 2.0 is not in the range 0<=x<=1"),
-        (("--rewards", "discounted", "--discount", "x"), "'--discount': 'x' is not a valid number"),
+        (("--rewards", "discounted", "--discount", "nan"), "nan is not a finite number"),
+        (("--rewards", "discounted", "--discount", "2"), "2.0 is not in the range 0<=x<=1"),
+        (("--rewards", "discounted", "--discount", "x"), "'x' is not a valid number"),
     ],
 )
 def test_a_discount_is_a_factor_for_discounted_rewards(
