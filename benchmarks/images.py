@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -89,7 +90,7 @@ class ImageResults:
         expanded_twice: Images with another number of ids than in their first prompt, or without a range.
         failed: Turns without a reply, or whose reply was to another prompt. They end their conversation.
         unsent: Turns that the engine would not answer, since a placeholder was sampled. They end it, too.
-        tokenized: Ids that the tokenizer here returned, for prompts that continue a turn.
+        tokenized: Ids that the tokenizer here returned, for each prompt that continues a turn.
         new: Ids that such prompts add, those of images left out.
         whole: All ids of such prompts.
         without_logprobs: Sampled ids without a log-probability.
@@ -109,7 +110,7 @@ class ImageResults:
     expanded_twice: int = 0
     failed: int = 0
     unsent: int = 0
-    tokenized: int = 0
+    tokenized: list[int] = attrs.field(factory=list, repr=False)
     new: int = 0
     whole: int = 0
     without_logprobs: int = 0
@@ -124,7 +125,7 @@ class ImageResults:
         """Return the results as JSON data."""
         hidden = (attrs.fields(ImageResults).conversations, attrs.fields(ImageResults)._lengths)  # noqa: SLF001  # its own
         kept = attrs.asdict(self, recurse=False, filter=attrs.filters.exclude(*hidden))
-        return {**kept, "images": len(self.images)}
+        return {**kept, "images": len(self.images), "tokenized": sum(self.tokenized)}
 
     def same_first_prompts(self, other: ImageResults) -> int:
         """Return how many conversations begin with the same prompt ids as in other results."""
@@ -143,7 +144,7 @@ class ImageResults:
             self.kept += 1
             self.moved += sum(one not in step.media for one in before.media)
             new = [one.length for one in step.media if one.offset >= len(before.ids)]
-            self.tokenized += tokenized
+            self.tokenized.append(tokenized)
             self.new += len(step.prompt_ids) - len(before.ids) - sum(new)
             self.whole += len(step.prompt_ids)
 
@@ -304,7 +305,8 @@ def line(name: str, results: ImageResults) -> str:
         f"{dict(results.notices)}; {results.sent / turns:,.0f} bytes and "
         f"{1000 * results.seconds / turns:,.0f} ms a turn; refused: {dict(results.refusals)}; later prompts: "
         f"{results.whole / later:,.0f} ids, {results.new / later:,.1f} of them new texts', "
-        f"{results.tokenized / later:,.1f} tokenized here"
+        f"{sum(results.tokenized) / later:,.1f} tokenized here, at the median "
+        f"{median(results.tokenized or [0]):,.0f}: what is new to the profile is asked for once"
     )
 
 

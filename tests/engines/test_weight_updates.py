@@ -167,7 +167,9 @@ async def proven(engine: VLLM | SGLang, reply: Reply, update: Update) -> None:
     assert len(reply.completion_ids) == LENGTH == reply.usage.completion_tokens
     assert tuple(update.ids) == reply.completion_ids
     assert (reply.finish_reason, Counter(reply.notices)["turn-resumed"]) == ("length", 2), reply.notices
-    assert reply.text.startswith("".join(update.texts).rstrip("\ufffd"))
+    # A model of random weights samples its own end now and then. Deltas need not have its text.
+    heard, text = (one.replace("<|endoftext|>", "") for one in ("".join(update.texts), reply.text))
+    assert text.startswith(heard.rstrip("\ufffd"))
     named = [(run.start, run.stop) for run in reply.weight_versions]
     if named:  # chat and completions of vLLM 0.32 name none
         assert named[-1][1] == LENGTH
