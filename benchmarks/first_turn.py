@@ -27,7 +27,7 @@ from benchmarks.command import interruptible
 from benchmarks.tables import print_targets
 from benchmarks.targets import Target
 from tito_core import Message
-from tito_io.client.driver import InThread
+from tito_io.client.driver import InThread, rendered_by
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import Rendering, Reply, Sampling, Usage
 from tito_io.families.family import Family
@@ -151,7 +151,7 @@ def measured(family: Family, programs: dict[str, Program], messages: int, source
 async def _turn(family: Family, prompt: list[Message]) -> float:
     """Return the seconds of a first turn."""
     engine: Any = RenderingEngine(family)  # a first turn asks nothing else of an engine
-    client = TokenClient(engine, renderer=lambda _: InThread(family.tokenize_fn()))
+    client = TokenClient(engine, renderer=rendered_by(family))
     begun = time.process_time()
     await client.turn([], prompt)
     return time.process_time() - begun

@@ -36,11 +36,10 @@ from rich.table import Table
 from benchmarks.command import interruptible
 from tito_core import Trajectory
 from tito_io.cli.options import WholeRange
-from tito_io.client.driver import AsyncTokenizeFn, InThread
+from tito_io.client.driver import rendered_by
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.llamacpp import LlamaCpp
 from tito_io.engines.llamacpp.requests import NEUTRAL
-from tito_io.engines.protocol import Rendering
 from tito_io.families.family import Family
 
 MODELS: Mapping[str, tuple[str, ...]] = {
@@ -121,10 +120,8 @@ class ByIds:
 
     @client.default
     def _client(self) -> TokenClient:
-        return TokenClient(self.engine, renderer=self._bound, sampling_names=frozenset({"grammar"}))
-
-    def _bound(self, rendering: Rendering) -> AsyncTokenizeFn:
-        return InThread(self.engine.family.tokenize_fn(tools=rendering.tools or None))
+        renderer = rendered_by(self.engine.family)
+        return TokenClient(self.engine, renderer=renderer, sampling_names=frozenset({"grammar"}))
 
     async def turn(self, messages: list[dict[str, Any]], seed: int, *, call: bool) -> Taken:
         """Take the turn after `messages`."""

@@ -16,7 +16,7 @@ import httpx2
 
 from benchmarks.history import Plain, texts
 from tito_core import Ids, Trajectory
-from tito_io.client.driver import AsyncTokenizeFn, InThread
+from tito_io.client.driver import rendered_by
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
 from tito_io.engines.vllm import VLLM
@@ -102,10 +102,7 @@ class Tito:
 
     @client.default
     def _client(self) -> TokenClient:
-        return TokenClient(self.engine, renderer=self._bound)
-
-    def _bound(self, rendering: Rendering) -> AsyncTokenizeFn:
-        return InThread(self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
+        return TokenClient(self.engine, renderer=rendered_by(self.family))
 
     async def turn(self, messages: list[Plain], sampling: Sampling, first: First) -> Reply:
         """Take the turn after `messages`; its prompt ids extend those of an earlier turn."""

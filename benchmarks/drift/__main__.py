@@ -15,7 +15,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,7 +27,8 @@ from benchmarks.command import interruptible, whole
 from tito_core.samples import SampleOptions
 from tito_io.audit.rendering import AuditRendering
 from tito_io.audit.report import audit_each
-from tito_io.client.token_client import Counts, TokenClient
+from tito_io.client import TokenClient, rendered_by
+from tito_io.client.token_client import Counts
 from tito_io.engines.protocol import UnreachableError
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import CallFile
@@ -36,7 +36,7 @@ from tito_io.samples.read import conversations
 from tito_io.samples.rows import to_rows
 
 from .agent import Agent
-from .engine import EngineAddress, bound, engine_address
+from .engine import EngineAddress, engine_address
 from .rates import Rates
 from .recorder import CONVERSATION, Recorder
 from .report import RunResult, StyleResult
@@ -72,7 +72,7 @@ class Run:
         """Run every conversation, `--together` at a time; the sampling styles alternate."""
         engine = self.address.engine(self.recorder)
         family = Family.load(self.address.family)
-        clients = {style.name: TokenClient(engine, renderer=partial(bound, family)) for style in styles}
+        clients = {style.name: TokenClient(engine, renderer=rendered_by(family)) for style in styles}
         self.counts = {name: client.counts for name, client in clients.items()}
         limit = anyio.CapacityLimiter(self.args.together)
         try:

@@ -12,10 +12,8 @@ from typing import Any
 import attrs
 import httpx2
 
-from tito_io.client.driver import InThread
 from tito_io.embedded import app, write_family
 from tito_io.engines.protocol import Engine
-from tito_io.engines.protocol import Rendering as EngineRendering
 from tito_io.engines.reconnect import Reconnecting
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
@@ -62,11 +60,6 @@ class EngineAddress:
             return [embedded()]
         family = Family.load(self.family)
         return [make(family, ENGINE_ARGUMENTS[self.name]) for make in STYLES.values()]
-
-
-def bound(family: Family, rendering: EngineRendering) -> InThread:
-    """Return the bridge's renderer: the model folder, as with `tito rollout --family`."""
-    return InThread(family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args))
 
 
 @contextmanager

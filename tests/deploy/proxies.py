@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 import httpx2
@@ -57,11 +58,11 @@ class Proxy:
     authority: Path
     folder: Path
 
-    def client(self, **options: object) -> httpx2.Client:
+    def client(self, **options: Any) -> httpx2.Client:
         """Open a client that calls it by its public name."""
         trust = ssl.create_default_context(cafile=str(self.authority))
         options = {"verify": trust, "timeout": PATIENCE, "base_url": f"https://{NAME}:{self.port}", **options}
-        return httpx2.Client(transport=_Here(httpx2.HTTPTransport(verify=trust)), **options)  # type: ignore[arg-type]
+        return httpx2.Client(transport=_Here(httpx2.HTTPTransport(verify=trust)), **options)
 
     def wire(self) -> ssl.SSLSocket:
         """Open a connection."""

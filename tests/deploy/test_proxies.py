@@ -180,8 +180,8 @@ def test_a_log_has_no_session_s_id(deployed: Deployed, tmp_path: Path) -> None:
     headers = {"x-api-key": name, "x-tito-session": name, "idempotency-key": name}
     with deployed.proxy.client(headers=headers) as http:
         assert http.post(chat, json=CHAT).status_code == 200
-    nobody = f"http://127.0.0.1:{free_port()}"
-    with PROXIES[deployed.kind](nobody, tmp_path) as proxy, proxy.client(headers=headers) as http:
+    unused = f"http://127.0.0.1:{free_port()}"
+    with PROXIES[deployed.kind](unused, tmp_path) as proxy, proxy.client(headers=headers) as http:
         assert http.post(f"{chat}?key={name}", json=CHAT).status_code == 502
     assert name not in deployed.proxy.written() + proxy.written()
     assert "connection refused" in proxy.written() or deployed.kind == "nginx"  # whose log has no such lines

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from tests.engines.constrained import DAY, TOOLED, TOOLS, calls, sampling
+from tests.engines.constrained import (
+    DAY,
+    TOOLED,
+    TOOLS,
+    calls,
+    continue_forced_turns,
+    require_call,
+    require_text,
+    sampled,
+    sampling,
+)
 from tests.engines.server import Server
 from tests.engines.talk import HELLO, marker_id
-from tito_io.client.conversation import Route
-from tito_io.client.token_client import TokenClient
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
 from tito_io.engines.sglang import SGLang
@@ -40,10 +46,7 @@ async def turn(
     server: Server, way: str, family: Family, asked: Sampling, rendering: Rendering, **more: Any
 ) -> Reply:
     async with SGLang(server.base_url) as engine:
-        if way == "messages":
-            return await engine.from_messages(HELLO, rendering, asked, **more)
-        ids = family.ids(HELLO, tools=rendering.tools or None, add_generation_prompt=True)
-        return await engine.from_ids(ids, asked, rendering, **more)
+        return await sampled(engine, family, asked, rendering, by_ids=way != "messages", **more)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -51,8 +54,7 @@ async def test_text_keeps_to_a_schema(sglang_server: Server, family: Family, way
     for seed in SEEDS:
         asked = sampling(family, Constraint(schema=DAY), seed)
         reply = await turn(sglang_server, way, family, asked, Rendering())
-        assert reply.finish_reason == "stop", reply.text
-        Draft202012Validator(DAY).validate(json.loads((reply.message or {})["content"]))
+        require_text(reply)
 
 
 @pytest.mark.parametrize("must_call", [(), ("listen",)])
@@ -62,16 +64,13 @@ async def test_a_call_is_forced_in_the_template_s_own_tokens(
 ) -> None:
     tag = marker_id(family, "<tool_call>")
     prompt = family.ids(HELLO, tools=TOOLS, add_generation_prompt=True)
-    if way == "messages":  # the server renders keys of tools that nobody gave
+    if way == "messages":  # the server adds keys to tools before it renders them
         async with SGLang(sglang_server.base_url) as engine:
             prompt = list(await engine.render(HELLO, TOOLED, add_generation_prompt=True))
     for seed in SEEDS:
         asked = sampling(family, Constraint(must_call=must_call, one_call=True), seed)
         reply = await turn(sglang_server, way, family, asked, TOOLED)
-        [called] = calls(reply)
-        assert called["name"] in (must_call or ("look", "listen"))
-        Draft202012Validator(DAY).validate(json.loads(called["arguments"]))
-        assert (reply.finish_reason, list(reply.completion_ids).count(tag)) == ("tool_calls", 1)
+        require_call(reply, must_call, tag)
         assert list(reply.prompt_ids) == list(prompt)  # nothing was added to the prompt
 
 
@@ -89,16 +88,5 @@ async def test_a_stream_keeps_to_a_forced_call(sglang_server: Server, family: Fa
 
 
 async def test_a_forced_turn_is_continued_by_ids(sglang_server: Server, family: Family) -> None:
-    bias = sampling(family, Constraint(), 0).extra
-    forced = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400, "seed": 3, **bias}
     async with SGLang(sglang_server.base_url) as engine:
-        client = TokenClient(engine)
-        prompt: list[Any] = list(HELLO)
-        steps: list[Any] = []
-        for number in range(3):
-            made = await client.turn(steps, prompt, tools=TOOLS, sampling=forced)
-            assert made.turn.route is (Route.TITO if number else Route.MITO)
-            steps.append(made.step)
-            [call] = made.message["tool_calls"]
-            prompt += [made.message, {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
-    assert steps[2].prompt_ids.starts_with(steps[1].ids)
+        await continue_forced_turns(engine, family)

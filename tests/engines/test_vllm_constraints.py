@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from jsonschema import Draft202012Validator
 
 from tests.engines.conftest import asked_for
-from tests.engines.constrained import DAY, TOOLED, TOOLS, calls, sampling
+from tests.engines.constrained import (
+    DAY,
+    TOOLED,
+    TOOLS,
+    calls,
+    continue_forced_turns,
+    require_call,
+    require_day,
+    require_text,
+    sampled,
+    sampling,
+)
 from tests.engines.server import Server
 from tests.engines.talk import HELLO, marker_id
 from tests.engines.vllm import vllm
-from tito_io.client.conversation import Route
-from tito_io.client.token_client import TokenClient
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
 from tito_io.engines.vllm import VLLM
@@ -40,10 +47,7 @@ async def turn(
 ) -> Reply:
     route: Any = way if way != "messages" else "completions"
     async with VLLM(server.base_url, route=route) as engine:
-        if way == "messages":
-            return await engine.from_messages(HELLO, rendering, asked, **more)
-        ids = family.ids(HELLO, tools=rendering.tools or None, add_generation_prompt=True)
-        return await engine.from_ids(ids, asked, rendering, **more)
+        return await sampled(engine, family, asked, rendering, by_ids=way != "messages", **more)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -51,8 +55,7 @@ async def test_text_keeps_to_a_schema(vllm_server: Server, folder: Family, way: 
     for seed in SEEDS:
         asked = sampling(folder, Constraint(schema=DAY), seed)
         reply = await turn(vllm_server, way, folder, asked, Rendering())
-        assert reply.finish_reason == "stop", reply.text
-        Draft202012Validator(DAY).validate(json.loads((reply.message or {})["content"]))
+        require_text(reply)
 
 
 @pytest.mark.parametrize("must_call", [(), ("listen",)])
@@ -64,10 +67,7 @@ async def test_a_call_is_forced_in_the_template_s_own_tokens(
     for seed in SEEDS:
         asked = sampling(folder, Constraint(must_call=must_call, one_call=True), seed)
         reply = await turn(vllm_server, way, folder, asked, TOOLED)
-        [called] = calls(reply)
-        assert called["name"] in (must_call or ("look", "listen"))
-        Draft202012Validator(DAY).validate(json.loads(called["arguments"]))
-        assert (reply.finish_reason, list(reply.completion_ids).count(tag)) == ("tool_calls", 1)
+        require_call(reply, must_call, tag)
         prompt = folder.ids(HELLO, tools=TOOLS, add_generation_prompt=True)
         assert list(reply.prompt_ids) == list(prompt)  # nothing was added to the prompt
 
@@ -83,7 +83,7 @@ async def test_reasoning_is_free_and_the_answer_after_it_bound(
         asked = sampling(folder, Constraint(schema=DAY), seed, think=0.0, **{"/think": 6.0})
         async with VLLM(vllm_server.base_url, route=way) as engine:  # type: ignore[arg-type]  # one of its routes
             reply = await engine.from_ids(ids, asked, Rendering())
-        Draft202012Validator(DAY).validate(json.loads((reply.message or {})["content"]))
+        require_day((reply.message or {})["content"])
         thought.add(closed in reply.completion_ids)
     assert thought == ({True} if opened else {True, False})
 
@@ -97,7 +97,7 @@ async def test_with_tools_a_schema_leaves_calls_possible(
         reply = await turn(vllm_server, way, folder, sampling(folder, Constraint(schema=DAY), seed), TOOLED)
         found.add(bool(calls(reply)))
         if not calls(reply):
-            Draft202012Validator(DAY).validate(json.loads((reply.message or {})["content"]))
+            require_day((reply.message or {})["content"])
     assert found == {True, False}
 
 
@@ -116,19 +116,8 @@ async def test_a_stream_says_the_same(vllm_server: Server, folder: Family, way: 
 
 
 async def test_a_forced_turn_is_continued_by_ids(vllm_server: Server, folder: Family) -> None:
-    bias = sampling(folder, Constraint(), 0).extra
-    forced = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400, "seed": 3, **bias}
     async with VLLM(vllm_server.base_url) as engine:
-        client = TokenClient(engine)
-        prompt: list[Any] = list(HELLO)
-        steps: list[Any] = []
-        for number in range(3):
-            made = await client.turn(steps, prompt, tools=TOOLS, sampling=forced)
-            assert made.turn.route is (Route.TITO if number else Route.MITO)
-            steps.append(made.step)
-            [call] = made.message["tool_calls"]
-            prompt += [made.message, {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
-    assert steps[2].prompt_ids.starts_with(steps[1].ids)
+        await continue_forced_turns(engine, folder)
 
 
 def test_a_server_that_leaves_reasoning_free_constrains_what_follows_it(
@@ -148,4 +137,4 @@ async def reasoned(server: Server, family: Family) -> None:
                 asked = sampling(family, Constraint(schema=DAY), seed, think=0.0, **{"/think": 7.0})
                 reply = await engine.from_ids(ids, asked, Rendering())
                 assert marker_id(family, "</think>") in reply.completion_ids
-                Draft202012Validator(DAY).validate(json.loads((reply.message or {})["content"]))
+                require_day((reply.message or {})["content"])

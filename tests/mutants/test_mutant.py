@@ -78,8 +78,8 @@ def test_a_coarse_change_is_drawn_only_where_there_is_no_other(tmp_path: Path) -
 
 def test_draws_are_repeated_and_no_line_is_drawn_twice(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("a = 1 + 1\nb = 2 + 2\nif a < b:\n    print(a)\n")
-    mutants = drawn(tmp_path, ["a.py"], 9, Random(7))  # noqa: S311
-    assert mutants == drawn(tmp_path, ["a.py"], 9, Random(7))  # noqa: S311
+    mutants = drawn(tmp_path, ["a.py"], 9, Random(7))  # noqa: S311  # no secrets
+    assert mutants == drawn(tmp_path, ["a.py"], 9, Random(7))  # noqa: S311  # no secrets
     assert sorted(one.lines.start for one in mutants) == [1, 2, 3, 4]
     assert [one.lines for one in mutants if one.lines.start == 3] == [range(3, 4)]
     assert all(one.right != one.wrong for one in mutants)

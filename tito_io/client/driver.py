@@ -12,6 +12,7 @@ import anyio
 import attrs
 
 from tito_core import Message, Question, Questions, TemplateRefused, TokenizeError
+from tito_io.engines.family_render import template_of
 
 if TYPE_CHECKING:  # a client whose engine renders needs no template engine and no tokenizer here
     from tito_io.engines.protocol import Rendering
@@ -135,8 +136,4 @@ def rendered_by(family: Family | TokenizerFamily) -> Callable[[Rendering], InThr
     >>> ids == family().tokenize_fn()(hello, add_generation_prompt=True)
     True
     """
-
-    def render(rendering: Rendering) -> InThread:
-        return InThread(family.tokenize_fn(tools=list(rendering.tools) or None, **rendering.template_args))
-
-    return render
+    return lambda rendering: InThread(template_of(family, rendering))

@@ -14,8 +14,8 @@ from tito_core import InputError, Message, TokenizeFn
 from .protocol import Rendering
 
 if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
-    from tito_io.families.family import Family
-    from tito_io.families.tokenizer_family import TokenizerFamily
+    from tito_io.families.family import Bound, Family
+    from tito_io.families.tokenizer_family import TokenizerBound, TokenizerFamily
 
 
 def check_family(family: object) -> None:
@@ -30,6 +30,11 @@ def check_family(family: object) -> None:
         raise InputError(f"family is {name!r:.60}: give a family, such as Family.load({name!r:.60})")
 
 
+def template_of(family: Family | TokenizerFamily, rendering: Rendering) -> Bound | TokenizerBound:
+    """Return a family's template with the tools and arguments of a `rendering`: a `TokenizeFn`."""
+    return family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+
+
 async def family_ids(
     family: Family | TokenizerFamily,
     messages: Sequence[Message],
@@ -38,8 +43,8 @@ async def family_ids(
     add_generation_prompt: bool,
 ) -> list[int]:
     """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
-    tokenize_fn = family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
-    return await ids_in_thread(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
+    template = template_of(family, rendering)
+    return await ids_in_thread(template, messages, add_generation_prompt=add_generation_prompt)
 
 
 async def ids_in_thread(

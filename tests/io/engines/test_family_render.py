@@ -23,4 +23,4 @@ def test_a_folders_name_in_place_of_a_family_is_named(kind: Any, family: Any) ->
 
 def test_objects_in_this_process_need_a_family_too() -> None:
     with pytest.raises(InputError, match="family is 'MODEL': give a family"):
-        TransformersModel(object(), "MODEL")  # type: ignore[arg-type]
+        TransformersModel(object(), "MODEL")  # type: ignore[arg-type]  # as a caller without types may

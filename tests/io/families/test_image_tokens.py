@@ -74,4 +74,4 @@ def test_a_malformed_file_is_an_error(tmp_path: Path) -> None:
 
 def test_a_folders_name_in_place_of_its_family_is_named() -> None:
     with pytest.raises(InputError, match=r"family is 'MODEL': give Family.load\('MODEL'\)"):
-        image_placeholder("MODEL")  # type: ignore[arg-type]
+        image_placeholder("MODEL")  # type: ignore[arg-type]  # as a caller without types may

@@ -143,12 +143,12 @@ def test_options_are_the_kernels(log: Path, tmp_path: Path, options: Any, chosen
 
 def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> None:
     parameters = {parameter.name: parameter for parameter in samples.params}
-    told = " ".join(CliRunner().invoke(samples, ["--help"]).stdout.split())
+    text = " ".join(CliRunner().invoke(samples, ["--help"]).stdout.split())
     for field in attrs.fields(SampleOptions):
         kind = type(field.default)
         for member in getattr(kind, "__members__", {}).values():
             assert member.name.lower() in parameters[field.name].type.choices  # type: ignore[attr-defined]  # they are choices
-            assert member.value.split("(")[0].split()[0] in told
+            assert member.value.split("(")[0].split()[0] in text
     every = {"rows": "call", "owner": "longest", "max_length": 5, "cut": "inside"}
     every |= {"rewards": "discounted", "discount": 0.5}
     every |= {"conversation": "tree", "truncated": "end", "aborted": "mask", "empty": "keep"}
@@ -158,9 +158,9 @@ def test_every_option_of_the_kernel_and_every_choice_has_its_name_and_help() -> 
 
 
 def test_the_help_explains_short_choices() -> None:
-    told = " ".join(CliRunner().invoke(samples, ["--help"]).stdout.split())
-    assert "drop: drop them" in told
-    assert "all: every one" in told
+    text = " ".join(CliRunner().invoke(samples, ["--help"]).stdout.split())
+    assert "drop: drop them" in text
+    assert "all: every one" in text
 
 
 def test_options_that_are_not_given_have_these_values() -> None:
@@ -412,8 +412,8 @@ def test_a_compressed_file_goes_to_no_cluster(tmp_path: Path) -> None:
 
 
 def test_the_help_names_the_exit_statuses() -> None:
-    told = CliRunner().invoke(samples, ["--help"]).stdout
-    assert "Exit status:\n    0    every line was read" in told
+    text = CliRunner().invoke(samples, ["--help"]).stdout
+    assert "Exit status:\n    0    every line was read" in text
 
 
 def test_options_raise_what_the_kernel_raises() -> None:

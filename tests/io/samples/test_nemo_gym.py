@@ -25,7 +25,7 @@ def test_the_lines_of_a_rollout_are_one_conversation(tmp_path: Path) -> None:
 
 
 def test_a_file_without_calls_is_no_success_in_any_format(tmp_path: Path) -> None:
-    """No line is wrong, and yet whoever waits for conversations gets none."""
+    """No line is wrong, and no conversation comes of them."""
     file = put(tmp_path, dumped({**TRACES, "traces": []}))
     for options in ([], ["--to", "tito"]):
         assert CliRunner().invoke(samples, [str(file), *options]).exit_code == SOME_UNREAD

@@ -398,7 +398,7 @@ async def test_a_prompt_shows_so_many_images(engine: Seeing, folder: Path) -> No
         assert (answer.status_code, engine.asked) == (429, [])
         assert "images in this prompt: at most 2; raise --max-images" in answer.text
         held = {"type": "tool_result", "content": [shown("cat"), shown("dog")]}
-        await chat(http, name, [asking("Which?", held)])  # what holds images is none itself
+        await chat(http, name, [asking("Which?", held)])  # a part that holds images does not count
 
 
 async def test_an_image_that_the_store_lost_is_put_back_with_its_bytes(

@@ -20,7 +20,7 @@ from typing import Any, Unpack, get_args
 import attrs
 
 from tito_core import Ids, InputError, Message, TokenizeFn
-from tito_io.engines.family_render import ids_in_thread
+from tito_io.engines.family_render import ids_in_thread, template_of
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
 from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
 from tito_io.engines.replies.output_parser import OutputParser
@@ -99,7 +99,7 @@ class Dynamo(HttpEngine):
         """
         renderer = self._tokenize_fn
         if renderer is None and self.family is not None:
-            renderer = self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+            renderer = template_of(self.family, rendering)
         if renderer is None:
             raise UnsupportedError(
                 "Dynamo has no route that renders messages: pass the model's folder as `family`. Nothing was "
