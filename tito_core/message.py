@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
-from typing import Any, TypeAlias, TypeGuard, cast, overload
+from typing import Any, TypeAlias, cast, overload
 
 import attrs
 
@@ -25,6 +25,7 @@ MAX_DEPTH = 100
 """Deeper nesting is an `InputError`: no message needs it, and recursion must be bounded."""
 
 _TEXT = frozenset((str,))
+_NESTED = frozenset((dict, list))
 
 MEDIA = re.compile(
     r"(input_)?(audio|file|image|video)|(audio|image|video)_url|(audio|image|prompt)_embeds|image_pil|document"
@@ -149,7 +150,7 @@ class Messages(Shared[dict[str, Any]]):
         return self.mixed == (0 if self.older is None else self.older.mixed)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(_copy_of, super().__iter__())
+        return map(copy_of, super().__iter__())
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Any]: ...
@@ -157,7 +158,7 @@ class Messages(Shared[dict[str, Any]]):
     def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
     def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         stored = super().__getitem__(index)
-        return _copy_of(stored) if isinstance(stored, dict) else list(map(_copy_of, stored))
+        return copy_of(stored) if isinstance(stored, dict) else list(map(copy_of, stored))
 
     @classmethod
     def of(cls, messages: Sequence[Message], name: str = "prompt") -> Messages:
@@ -185,19 +186,7 @@ def copied(messages: Sequence[Message], name: str, offset: int = 0) -> tuple[dic
     given: object = messages
     if not isinstance(given, list | tuple | Sequence) or isinstance(given, str | bytes):
         raise InputError(f"{name} must be a list of messages, not {type(given).__name__}")
-    return tuple(
-        item.copy() if _is_plain(item) and item.get("role") else message_copy(item, f"{name}[{offset + i}]")
-        for i, item in enumerate(messages)
-    )
-
-
-def _is_plain(item: object) -> TypeGuard[dict[str, str]]:
-    """Return whether an item is a dict of strings, as most messages are: `dict.copy` copies all of it."""
-    return (
-        type(item) is dict
-        and _TEXT.issuperset(map(type, item))
-        and _TEXT.issuperset(map(type, item.values()))
-    )
+    return tuple(message_copy(item, f"{name}[{offset + i}]") for i, item in enumerate(messages))
 
 
 def message_copy(item: object, where: str) -> dict[str, Any]:
@@ -211,9 +200,19 @@ def message_copy(item: object, where: str) -> dict[str, Any]:
     return message
 
 
-def _copy_of(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy that the reader may change."""
-    return message.copy() if _is_plain(message) else cast("dict[str, Any]", _copy(message, "message", 0))
+def copy_of(message: Message) -> dict[str, Any]:
+    """Return a copy that the reader may change, of a message that was copied from a caller's before.
+
+    >>> copy_of({"role": "user", "content": [{"type": "text", "text": "a"}]})
+    {'role': 'user', 'content': [{'type': 'text', 'text': 'a'}]}
+    """
+    return cast("dict[str, Any]", _again(message))
+
+
+def _again(value: Any) -> Any:
+    if type(value) is list:
+        return [_again(one) if type(one) in _NESTED else one for one in value]
+    return {key: _again(one) if type(one) in _NESTED else one for key, one in value.items()}
 
 
 def _copy(value: Any, where: str, depth: int) -> Any:
@@ -221,6 +220,8 @@ def _copy(value: Any, where: str, depth: int) -> Any:
     kind = type(value)
     if kind is str or value is None or kind in (int, float, bool):
         return value
+    if kind is dict and _TEXT.issuperset(map(type, value)) and _TEXT.issuperset(map(type, value.values())):
+        return value.copy()  # as most messages are: it copies all of it
     if depth > MAX_DEPTH:
         raise InputError(f"{where} nests deeper than {MAX_DEPTH} levels: flatten it")
     if isinstance(value, Mapping):

@@ -15,7 +15,7 @@ import attrs
 from .checks import short_repr
 from .errors import InputError, TemplateRefused, TokenizeError
 from .ids import checked
-from .message import Message, copied
+from .message import Message, copy_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -75,7 +75,7 @@ def ask(
     messages: Sequence[Message], *, add_generation_prompt: bool = True, since: str | None = None
 ) -> Questions[tuple[int, ...]]:
     """Ask for the ids of copies of `messages`. Raises `TokenizeError` where the answer is not ids."""
-    ids: object = yield Question(copied(tuple(messages), "messages"), add_generation_prompt, since)
+    ids: object = yield Question(tuple(map(copy_of, messages)), add_generation_prompt, since)
     if isinstance(ids, Mapping):
         raise TokenizeError("tokenize_fn answered with a mapping: give the list in it, such as its input_ids")
     if isinstance(ids, list | tuple) and ids and isinstance(ids[0], list | tuple):

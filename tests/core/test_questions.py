@@ -7,13 +7,8 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tito_core import InputError, Question, Questions, TemplateRefused, TokenizeError, answer
+from tito_core import Question, Questions, TemplateRefused, TokenizeError, answer
 from tito_core.questions import ask, in_parts, relayed
-
-
-def test_no_question_is_asked_about_an_invalid_message() -> None:
-    with pytest.raises(InputError, match=r"^messages\[1\] has no role"):
-        next(ask((example.user(), {"content": "x"})))
 
 
 @pytest.mark.parametrize(

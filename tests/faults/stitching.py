@@ -303,7 +303,7 @@ FAULTS = (
     Fault(
         "messages are handed out, not copied",
         "message.py",
-        "return map(_copy_of, super().__iter__())",
+        "return map(copy_of, super().__iter__())",
         "return super().__iter__()",
     ),
     Fault(

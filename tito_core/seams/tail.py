@@ -53,11 +53,12 @@ def tail_questions(
 ) -> Questions[Proof | Refusal]:
     """Ask for the tail after `turn`: as a profile that knows the case does, else until it is proven."""
     proof: Proof | Refusal | None = None
+    stops = turn.stops
     if profile is not None:
-        turn = attrs.evolve(turn, stops=(*turn.stops, *profile.stop_ids))
+        stops = (*stops, *profile.stop_ids)
         proof = yield from profile.known_tail_questions(turn, environment)
     if proof is None:
-        proof = yield from prove_questions(attrs.evolve(turn, suffix=suffix), environment)
+        proof = yield from prove_questions(attrs.evolve(turn, suffix=suffix, stops=stops), environment)
     if turn.placeholders is None or isinstance(proof, Refusal):
         return proof
     return (yield from placed_questions(proof, turn.media, turn.placeholders))
