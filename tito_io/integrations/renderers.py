@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -24,8 +25,8 @@ from tito_core.refusal import Reason
 from tito_io.families.images import CollapsedPrompt
 from tito_io.integrations.arguments import check_variables
 from tito_io.integrations.attribution import attributed
+from tito_io.integrations.by_ids import ByIds
 from tito_io.integrations.framework import Framework
-from tito_io.integrations.histories import Histories
 from tito_io.integrations.images import Shown
 from tito_io.integrations.next_prompts import NextPrompts, RefusedError
 from tito_io.integrations.processors import items, opened, processor_of, repeated
@@ -53,6 +54,8 @@ from renderers.default import DefaultRenderer
 
 OPENED = {"role": "user", "content": "Hello."}
 """A message after which the generation prompt is asked for."""
+PARSED = 64
+"""How many parsed completions are remembered; each is needed once, for the next turn."""
 IMAGE = "image"
 ARRAYS = {"return_tensors": "np"}
 """What the renderers written by hand ask processors for."""
@@ -137,7 +140,8 @@ class StitchedRenderer(DefaultRenderer):
         check_variables(self.prompts.family, self.prompts.template_args, options)
         added = getattr(tokenizer, "added_tokens_decoder", {})
         self._special_tokens = [str(token) for token in added.values() if token.special]
-        self._histories = Histories(config.remembered)
+        self._histories: ByIds[tuple[Message, ...]] = ByIds(config.remembered)
+        self._parsed: ByIds[tuple[tuple[int, str], ParsedResponse]] = ByIds(PARSED)
         self._reader = None if config.parser is None else _reader(tokenizer, config.parser, config)
         self.effective_thinking_retention: Retention = config.thinking_retention or retention(
             self.prompts.family, self.prompts.template_args
@@ -206,7 +210,7 @@ class StitchedRenderer(DefaultRenderer):
         readable = self._readable(messages, tools)
         ids = tokenize(readable, add_generation_prompt=add_generation_prompt)
         if add_generation_prompt:
-            self._histories.keep(ids, readable)
+            self._histories.keep(ids, tuple(readable))
         return ids
 
     def render(
@@ -243,7 +247,7 @@ class StitchedRenderer(DefaultRenderer):
             options = {"tools": tools or None, "add_generation_prompt": add_generation_prompt}
             self._place(rendered, readable, images, {**options, **self.prompts.template_args})
         if add_generation_prompt:
-            self._histories.keep(rendered.token_ids, readable)
+            self._histories.keep(rendered.token_ids, tuple(readable))
         return rendered
 
     def _place(
@@ -299,7 +303,18 @@ class StitchedRenderer(DefaultRenderer):
         tools: Sequence[ToolSpec] | None = None,
         prompt_ids: list[int] | None = None,
     ) -> ParsedResponse:
-        """Return the message that the parser reads in sampled ids."""
+        """Return the message that the parser reads in sampled ids.
+
+        After a prompt it is remembered for the bridge, which needs it, too.
+        """
+        parsed = self._parse(token_ids, tools, prompt_ids)
+        if prompt_ids is not None:
+            self._parsed.keep([*prompt_ids, *token_ids], (_reading(token_ids, tools), deepcopy(parsed)))
+        return parsed
+
+    def _parse(
+        self, token_ids: list[int], tools: Sequence[ToolSpec] | None, prompt_ids: list[int] | None
+    ) -> ParsedResponse:
         parse = super().parse_response if self._reader is None else self._reader.parse_response
         parsed: ParsedResponse = parse(token_ids, tools=tools, prompt_ids=prompt_ids)
         if self._is_read(parsed):
@@ -435,7 +450,9 @@ class StitchedRenderer(DefaultRenderer):
         tools: Sequence[ToolSpec] | None,
     ) -> tuple[dict[str, Any], bool]:
         """Return the turn that the parser reads, and whether it is whole and its calls have the results."""
-        parsed = self.parse_response(completion_ids, tools=tools, prompt_ids=prompt_ids)
+        known = self._parsed.find([*prompt_ids, *completion_ids])
+        same = known is not None and known[0] == _reading(completion_ids, tools)
+        parsed = known[1] if known and same else self._parse(completion_ids, tools, prompt_ids)
         results = [one for one in new_messages if one["role"] == "tool"]
         calls = [call for call in parsed.tool_calls if call.status == ToolCallParseStatus.OK]
         whole = len(calls) == len(parsed.tool_calls) and parsed.reasoning_complete is not False
@@ -462,6 +479,11 @@ class StitchedRenderer(DefaultRenderer):
             for function in functions:
                 function["arguments"] = form(function.get("arguments"))
         return copies
+
+
+def _reading(completion_ids: Sequence[int], tools: Sequence[ToolSpec] | None) -> tuple[int, str]:
+    """Return what decides, beside all ids, how a completion is read."""
+    return len(completion_ids), repr(tools)
 
 
 def _without(parsed: ParsedResponse, count: int) -> ParsedResponse:

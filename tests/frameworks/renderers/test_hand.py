@@ -18,6 +18,7 @@ from tests.frameworks.renderers.refused import NEED_HISTORY, REFUSED, RESULTS
 from tito_core import TemplateRefused
 
 ANALYSIS = "<|channel|>analysis<|message|>"
+SECOND = "<|end|><|start|>functions.weather to=assistant<|channel|>commentary<|message|>"
 RETURN = "## Return of functions.weather:{}"
 DIFFERENT = {
     # The template writes nothing where a turn was cut; by hand it is closed with the end of a text.
@@ -36,6 +37,10 @@ DIFFERENT = {
             ("tool then user", "<|end|><|start|>user<|message|>And tomorrow?<|end|><|start|>assistant"),
         )
     },
+    ("gpt-oss", "two tools"): (
+        f'"rain, 7 C"{SECOND}"sun"<|end|><|start|>assistant',
+        f"rain, 7 C{SECOND}sun<|end|><|start|>assistant{ANALYSIS}",
+    ),
     # This template names the role, and has a backslash and an `n` for the line break.
     **{
         ("kimi-k2", shape): (

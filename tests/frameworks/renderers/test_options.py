@@ -222,3 +222,24 @@ def test_a_turn_that_is_read_is_parsed_once(tokenizer: Any) -> None:
     renderer._reader = type("Reader", (), {"parse_response": staticmethod(parse)})()
     renderer.parse_response([57])
     assert asked == [[57]]
+
+
+def test_what_was_read_after_the_same_prompt_is_not_read_again(tokenizer: Any) -> None:
+    renderer = create_renderer(tokenizer, CustomRendererConfig(import_path=PATH, thinking_retention="all"))
+    asked: list[list[int]] = []
+
+    def parse(ids: list[int], **_: Any) -> ParsedResponse:
+        asked.append(ids)
+        return ParsedResponse(content="Sunny.")
+
+    renderer._reader = type("Reader", (), {"parse_response": staticmethod(parse)})()
+    prompt = renderer.render_ids([QUESTION], add_generation_prompt=True)
+    first = renderer.bridge_to_next_turn(prompt, [57, 1517], [NEXT])
+    renderer.parse_response([57, 1517], prompt_ids=prompt).content = "Rainy."
+    assert asked == [[57, 1517]] * 2
+    assert renderer.bridge_to_next_turn(prompt, [57, 1517], [NEXT]) == first
+    assert len(asked) == 2
+    tool = {"type": "function", "function": {"name": "add", "parameters": {}}}
+    renderer.bridge_to_next_turn(prompt, [57, 1517], [NEXT], tools=[tool])
+    renderer.bridge_to_next_turn([*prompt, 57], [1517], [NEXT])
+    assert asked[2:] == [[57, 1517], [1517]]

@@ -55,6 +55,8 @@ def times(one: Model, shape: str, count: int) -> Times:
     prompt, completion = one.sampled([SYSTEM, long], attrs.evolve(case, turn=turn, after=after))
     own, bare, hand = (make(thinking_retention="all") for make in (one.renderer, one.renderer, one.by_hand))
     own.render_ids([SYSTEM, long], tools=case.tools, add_generation_prompt=True)
+    for renderer in (own, bare, hand):  # as `renderers.client.generate` does with every completion
+        renderer.parse_response(completion, tools=case.tools, prompt_ids=prompt)
     first, *again = _milliseconds(own, prompt, completion, after, case.tools)
     return Times(
         name=one.name,

@@ -1,4 +1,4 @@
-"""The messages of prompts that were made lately, for frameworks that pass ids on and no messages."""
+"""Values that were kept lately by ids, for frameworks that pass ids on and nothing beside them."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import sha256
 from threading import Lock
+from typing import Generic, TypeVar
 
 from attrs import field, frozen
 
-from tito_core import Message
+T = TypeVar("T")
 
 PACKED = "I"
 """Four bytes an id: twice as fast as eight, and half as much to hash."""
 
 
 @frozen(eq=False)
-class Histories:
-    """Finds the messages of a prompt by its ids. Threads may share it.
+class ByIds(Generic[T]):
+    """Finds what was kept for ids, such as the messages of a prompt. Threads may share it.
 
     Attributes:
-        most: How many prompts are kept; those that were not used for the longest time are dropped.
+        most: How many values are kept; those that were not used for the longest time are dropped.
 
-    >>> histories = Histories(most=1)
-    >>> histories.keep([1, 2], [{"role": "user", "content": "A"}])
-    >>> histories.find([1, 2]), histories.find([1, 2, 3])
-    (({'role': 'user', 'content': 'A'},), None)
-    >>> histories.keep([1, 2, 3], [])
-    >>> histories.find([1, 2]) is None
+    >>> messages = ByIds[str](most=1)
+    >>> messages.keep([1, 2], "A")
+    >>> messages.find([1, 2]), messages.find([1, 2, 3])
+    ('A', None)
+    >>> messages.keep([1, 2, 3], "B")
+    >>> messages.find([1, 2]) is None
     True
     """
 
     most: int
-    _kept: OrderedDict[bytes, tuple[Message, ...]] = field(factory=OrderedDict, init=False, repr=False)
+    _kept: OrderedDict[bytes, T] = field(factory=OrderedDict, init=False, repr=False)
     _lock: Lock = field(factory=Lock, init=False, repr=False)
 
-    def keep(self, ids: Sequence[int], messages: Sequence[Message]) -> None:
-        """Keep the messages of a prompt. They must not be changed afterwards."""
+    def keep(self, ids: Sequence[int], value: T) -> None:
+        """Keep a value, which must not be changed afterwards."""
         key = _key(ids)
         with self._lock:
-            self._kept[key] = tuple(messages)
+            self._kept[key] = value
             self._kept.move_to_end(key)
             while len(self._kept) > self.most:
                 self._kept.popitem(last=False)
 
-    def find(self, ids: Sequence[int]) -> tuple[Message, ...] | None:
-        """Return the messages of a prompt, None if they are not known."""
+    def find(self, ids: Sequence[int]) -> T | None:
+        """Return the value that was kept for these ids, None without one."""
         key = _key(ids)
         with self._lock:
             if key in self._kept:
