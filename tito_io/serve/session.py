@@ -175,7 +175,8 @@ class Session:
         lost = set(digests).difference(stored)
         if lost:
             self.media = {digest: size for digest, size in self.media.items() if digest not in lost}
-            raise LostError("an image")  # the next request with its bytes puts it back
+            self.addresses = {where: one for where, one in self.addresses.items() if one not in lost}
+            raise LostError("an image")  # the next request with its bytes or address puts it back
         # A thread: base64 of megabytes takes long.
         return await anyio.to_thread.run_sync(_urls, stored) if stored else {}
 

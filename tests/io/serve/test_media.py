@@ -525,6 +525,25 @@ async def test_an_image_is_fetched_once_and_then_it_is_that_image(
     await store.aclose()
 
 
+async def test_an_image_that_the_store_lost_is_fetched_again(
+    engine: Seeing, folder: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore.open(tmp_path / "sessions.sqlite")
+    gateway = gateway_of(engine, folder, store, fetch_images=True)
+    gateway.turns.fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(web := Web()) as base, client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, [at(f"{base}/cat")])
+        with closing(sqlite3.connect(tmp_path / "sessions.sqlite")) as database, database:
+            assert database.execute("DELETE FROM media").rowcount == 1
+        body = {"messages": [at(f"{base}/cat")]}
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+        assert (answer.status_code, "lost an image" in answer.text) == (503, True)
+        await chat(http, name, [at(f"{base}/cat")])
+        assert web.asked == ["/cat", "/cat"]
+    await store.aclose()
+
+
 async def test_a_type_of_an_image_may_have_parameters_and_capitals() -> None:
     fetcher = ImageFetcher.of(allowed=lambda _: True)
     async with served(Web()) as base:

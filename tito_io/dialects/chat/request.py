@@ -102,15 +102,19 @@ def _new_messages(given: list[Any], read: int) -> tuple[Message, ...]:
 def _without_custom_calls(message: Any) -> Any:
     """Return a message whose calls of custom tools are calls of functions with one string argument."""
     calls = message.get("tool_calls") if isinstance(message, Mapping) else None
-    if not isinstance(calls, list):
+    if not isinstance(calls, list) or not any(map(_is_custom, calls)):
         return message
-    return {**message, "tool_calls": [_function_call(call) for call in calls]}
+    return {**message, "tool_calls": [_function_call(call) if _is_custom(call) else call for call in calls]}
 
 
-def _function_call(call: Any) -> Any:
-    custom = call.get("custom") if isinstance(call, Mapping) else None
-    if not isinstance(custom, Mapping) or call.get("type") != "custom":
-        return call
+def _is_custom(call: Any) -> bool:
+    return (
+        isinstance(call, Mapping) and call.get("type") == "custom" and isinstance(call.get("custom"), Mapping)
+    )
+
+
+def _function_call(call: Mapping[str, Any]) -> Any:
+    custom = call["custom"]
     arguments = json.dumps({"input": custom.get("input")}, ensure_ascii=False)
     function = {"name": custom.get("name"), "arguments": arguments}
     return {"id": call.get("id"), "type": "function", "function": function}
