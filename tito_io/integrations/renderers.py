@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property, partial
+from itertools import takewhile, zip_longest
 from typing import Any, Literal
 
 from tito_core import Extension, InputError, Message, Refusal
@@ -206,7 +207,8 @@ class StitchedRenderer(DefaultRenderer):
         if is_multimodal(messages):
             rendered = self.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
             return list(rendered.token_ids)
-        tokenize = self.prompts.family.tokenize_fn(tools=tools or None, **self.prompts.template_args)
+        tools = _nested_tools(tools)
+        tokenize = self.prompts.family.tokenize_fn(tools=tools, **self.prompts.template_args)
         readable = self._readable(messages, tools)
         ids = tokenize(readable, add_generation_prompt=add_generation_prompt)
         if add_generation_prompt:
@@ -232,19 +234,19 @@ class StitchedRenderer(DefaultRenderer):
         """
         if is_multimodal(messages) and not self.is_multimodal:
             raise InputError("messages: there are images or other media: use the model's own renderer")
-        shown = Shown.of(messages)
+        shown, tools = Shown.of(messages), _nested_tools(tools)
         readable = self._readable(shown.messages, tools)
         found = attributed(
             self.prompts.family,
             [asked(one) for one in readable],
-            tools=tools or None,
+            tools=tools,
             add_generation_prompt=add_generation_prompt,
             **self.prompts.template_args,
         )
         rendered = _rendered(found.ids, found.owners, found.content, messages, sampled=found.sampled)
         if is_multimodal(readable):
             images = shown.images if process_multimodal else None
-            options = {"tools": tools or None, "add_generation_prompt": add_generation_prompt}
+            options = {"tools": tools, "add_generation_prompt": add_generation_prompt}
             self._place(rendered, readable, images, {**options, **self.prompts.template_args})
         if add_generation_prompt:
             self._histories.keep(rendered.token_ids, tuple(readable))
@@ -309,7 +311,9 @@ class StitchedRenderer(DefaultRenderer):
         """
         parsed = self._parse(token_ids, tools, prompt_ids)
         if prompt_ids is not None:
-            self._parsed.keep([*prompt_ids, *token_ids], (_reading(token_ids, tools), deepcopy(parsed)))
+            self._parsed.keep(
+                [*prompt_ids, *token_ids], (_reading(token_ids, _nested_tools(tools)), deepcopy(parsed))
+            )
         return parsed
 
     def _parse(
@@ -362,7 +366,7 @@ class StitchedRenderer(DefaultRenderer):
         if should_rerender_for_thinking_retention(self.effective_thinking_retention, new_messages):
             self.prompts.built["rendered"] += 1
             return None
-        shown = Shown.of(new_messages)
+        shown, tools = Shown.of(new_messages), _nested_tools(tools)
         turn, whole = self._read(previous_prompt_ids, previous_completion_ids, shown.messages, tools)
         history = self._histories.find(previous_prompt_ids)
         ids = [*previous_prompt_ids, *previous_completion_ids]
@@ -469,9 +473,11 @@ class StitchedRenderer(DefaultRenderer):
         copies = [
             copy if is_multimodal([copy]) else clean([copy])[0] for copy in copied(messages, "messages")
         ]
-        for one in copies:
+        for place, one in enumerate(copies):
             if one.get("content") is None:  # beside calls, where some templates want a text
                 one["content"] = ""
+            if one.get("tool_calls"):
+                one["tool_calls"] = _nested_calls(one["tool_calls"], copies[place + 1 :])
         functions = [call.get("function") or call for one in copies for call in one.get("tool_calls") or ()]
         if functions:
             profile = self.prompts.family.profile(tools=tools or None, **self.prompts.template_args).profile
@@ -479,6 +485,34 @@ class StitchedRenderer(DefaultRenderer):
             for function in functions:
                 function["arguments"] = form(function.get("arguments"))
         return copies
+
+
+def _nested_tools(tools: Sequence[ToolSpec] | None) -> list[Any] | None:
+    """Return tools as chat templates take them; a `ToolSpec` of renderers has no `function` around it."""
+    nested = [one if "function" in one or "name" not in one else _function(one) for one in tools or ()]
+    return nested or None
+
+
+def _nested_calls(calls: Sequence[dict[str, Any]], after: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return calls as chat templates take them, given the messages after them.
+
+    A `ParsedToolCall`, which torchtitan puts into messages, has a name and no `function`. Most have no id:
+    then it is that of the result. One whose name is None could not be read, and is left out.
+    """
+    results = takewhile(lambda message: message["role"] == "tool", after)
+    ids = [message.get("tool_call_id") for message in results]
+    found = []
+    for place, (call, given) in enumerate(zip_longest(calls, ids[: len(calls)])):
+        if "function" in call or "name" not in call:
+            found.append(call)
+        elif call["name"] is not None:
+            function = {"name": call["name"], "arguments": call.get("arguments") or {}}
+            found.append(_function(function, id=call.get("id") or given or f"call{place}"))
+    return found
+
+
+def _function(function: Any, **more: Any) -> dict[str, Any]:
+    return {**more, "type": "function", "function": dict(function)}
 
 
 def _reading(completion_ids: Sequence[int], tools: Sequence[ToolSpec] | None) -> tuple[int, str]:
@@ -519,10 +553,9 @@ def _turn(
     if parsed.reasoning_content:
         turn["reasoning_content"] = parsed.reasoning_content
     if calls:
-        functions = [{"name": call.name, "arguments": call.arguments or {}} for call in calls]
         turn["tool_calls"] = [
-            {"id": one, "type": "function", "function": function}
-            for one, function in zip(ids, functions, strict=True)
+            _function({"name": call.name, "arguments": call.arguments or {}}, id=one)
+            for one, call in zip(ids, calls, strict=True)
         ]
     return turn
 

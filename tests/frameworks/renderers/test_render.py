@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from renderers.base import build_training_sample
+from renderers.base import ParsedToolCall, build_training_sample
 
-from tests.frameworks.renderers.models import NAMES, OWN, SAID, Model, conversations, model
+from tests.frameworks.renderers.models import NAMES, OWN, SAID, Model, conversations, model, needs_families
 from tito_core import InputError, TemplateRefused
 
 REJECTED = {("gemma3", "call"), ("gemma3", "two calls"), ("llama3", "two calls")}
@@ -90,6 +90,40 @@ def test_a_missing_content_beside_calls_is_an_empty_one(name: str) -> None:
     none = [{**one, "content": one["content"] or None} for one in messages]
     renderer = model(name).renderer()
     assert renderer.render_ids(none, tools=tools) == renderer.render_ids(messages, tools=tools)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tools_without_function_are_those_with_it(name: str) -> None:
+    messages, tools = conversations(name)["tools"]
+    renderer = model(name).renderer(thinking_retention="all")
+    flat = [one["function"] for one in tools]
+    begun = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)
+    assert renderer.render_ids(messages, tools=flat, add_generation_prompt=True) == begun
+    assert renderer.render(messages, tools=flat, add_generation_prompt=True).token_ids == begun
+    answered = [{"role": "user", "content": "And tomorrow?"}]
+    sampled = [begun[-1], renderer.get_stop_token_ids()[0]]
+    bridges = [renderer.bridge_to_next_turn(begun, sampled, answered, tools=one) for one in (tools, flat)]
+    assert bridges[0] == bridges[1]
+
+
+@pytest.mark.parametrize("name", [OWN, pytest.param("kimi-k2", marks=needs_families)])
+@pytest.mark.parametrize("said", ["call", "two calls"])
+def test_calls_that_a_parser_read_are_rendered(name: str, said: str) -> None:
+    messages, tools = conversations(name)[said]
+    parsed = [
+        {**message, "tool_calls": [*map(read, message["tool_calls"]), ParsedToolCall(raw="?")]}
+        if message.get("tool_calls")
+        else message
+        for message in messages
+    ]
+    renderer = model(name).renderer()
+    assert renderer.render_ids(parsed, tools=tools) == renderer.render_ids(messages, tools=tools)
+
+
+def read(call: dict[str, Any]) -> ParsedToolCall:
+    """Return a call as parsers of most families read it, without an id."""
+    function = call["function"]
+    return ParsedToolCall(raw="?", name=function["name"], arguments=json.loads(function["arguments"]))
 
 
 def test_an_image_is_not_rendered() -> None:

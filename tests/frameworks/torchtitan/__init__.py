@@ -1,0 +1,1 @@
+"""torchtitan's RL rollouts with the renderer."""
