@@ -1,0 +1,1 @@
+"""Unsloth, imported before TRL."""
