@@ -33,7 +33,7 @@ def source() -> str:
 def functions() -> dict[str, Any]:
     """Return the functions that rewrite the methods that sample, by the names of these."""
     wanted = {f"grpo_trainer_{name}": name for name in METHODS}
-    parts = [
+    parts: list[ast.stmt] = [
         part
         for part in ast.parse(source()).body
         if isinstance(part, ast.FunctionDef) and part.name in (*wanted, *HELPERS)
