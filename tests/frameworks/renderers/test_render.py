@@ -106,7 +106,7 @@ def test_tools_without_function_are_those_with_it(name: str) -> None:
     assert bridges[0] == bridges[1]
 
 
-@pytest.mark.parametrize("name", [OWN, pytest.param("kimi-k2", marks=needs_families)])
+@pytest.mark.parametrize("name", [OWN, pytest.param("mistral-tekken", marks=needs_families)])
 @pytest.mark.parametrize("said", ["call", "two calls"])
 def test_calls_that_a_parser_read_are_rendered(name: str, said: str) -> None:
     messages, tools = conversations(name)[said]
