@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -241,9 +242,9 @@ def _detokenize(request: httpx2.Request, body: Mapping[str, Any]) -> httpx2.Resp
 
 
 def spelled(index: int) -> str:
-    """Return the text of an id."""
+    """Return the text of an id; nothing for one that no tokenizer has, as `tokenizers` decodes it."""
     names = {number: text for text, number in TAG_IDS.items()}
-    return names.get(index) or chr(index)
+    return names.get(index) or (chr(index) if index <= sys.maxunicode else "")
 
 
 DEFAULTS: dict[str, Any] = {
