@@ -307,14 +307,16 @@ class StitchedRenderer(DefaultRenderer):
     ) -> ParsedResponse:
         """Return the message that the parser reads in sampled ids.
 
-        After a prompt it is remembered for the bridge, which needs it, too.
+        What was read after a prompt is remembered for the bridge, which needs it, too.
         """
-        parsed = self._parse(token_ids, tools, prompt_ids)
-        if prompt_ids is not None:
-            self._parsed.keep(
-                [*prompt_ids, *token_ids], (_reading(token_ids, _nested_tools(tools)), deepcopy(parsed))
-            )
-        return parsed
+        if prompt_ids is None:
+            return self._parse(token_ids, tools, None)
+        ids, reading = [*prompt_ids, *token_ids], (len(token_ids), repr(_nested_tools(tools)))
+        known = self._parsed.find(ids)
+        if known is None or known[0] != reading:
+            known = reading, self._parse(token_ids, tools, prompt_ids)
+            self._parsed.keep(ids, known)
+        return deepcopy(known[1])
 
     def _parse(
         self, token_ids: list[int], tools: Sequence[ToolSpec] | None, prompt_ids: list[int] | None
@@ -454,9 +456,7 @@ class StitchedRenderer(DefaultRenderer):
         tools: Sequence[ToolSpec] | None,
     ) -> tuple[dict[str, Any], bool]:
         """Return the turn that the parser reads, and whether it is whole and its calls have the results."""
-        known = self._parsed.find([*prompt_ids, *completion_ids])
-        same = known is not None and known[0] == _reading(completion_ids, tools)
-        parsed = known[1] if known and same else self._parse(completion_ids, tools, prompt_ids)
+        parsed = self.parse_response(completion_ids, tools=tools, prompt_ids=prompt_ids)
         results = [one for one in new_messages if one["role"] == "tool"]
         calls = [call for call in parsed.tool_calls if call.status == ToolCallParseStatus.OK]
         whole = len(calls) == len(parsed.tool_calls) and parsed.reasoning_complete is not False
@@ -513,11 +513,6 @@ def _nested_calls(calls: Sequence[dict[str, Any]], after: Sequence[Message]) -> 
 
 def _function(function: Any, **more: Any) -> dict[str, Any]:
     return {**more, "type": "function", "function": dict(function)}
-
-
-def _reading(completion_ids: Sequence[int], tools: Sequence[ToolSpec] | None) -> tuple[int, str]:
-    """Return what decides, beside all ids, how a completion is read."""
-    return len(completion_ids), repr(tools)
 
 
 def _without(parsed: ParsedResponse, count: int) -> ParsedResponse:
