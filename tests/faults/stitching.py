@@ -337,6 +337,12 @@ FAULTS = (
         "for form in (as_is,):",
     ),
     Fault(
+        "the system text that a template demands is handed out, not copied",
+        "seams/suffix.py",
+        "(copy_of(SYSTEM), *question.messages)",
+        "(SYSTEM, *question.messages)",
+    ),
+    Fault(
         "of several closes of a call none counts",
         "seams/prove.py",
         "return found if set(turn.stops).isdisjoint(turn.suffix) else found[:1]",

@@ -72,3 +72,16 @@ def test_a_generation_prompt_is_asked_for_or_not() -> None:
     suffix_ids(tokenize)
     assert {type(flag) for flag in asked} == {bool}
     assert asked.count(False) == 1
+
+
+def test_the_system_text_that_a_template_demands_is_asked_with_as_a_copy() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if messages[0]["role"] != "system":
+            raise TemplateRefused("a system message comes first")
+        ids = Template()(messages, add_generation_prompt=add_generation_prompt)
+        for message in messages:
+            assert isinstance(message, dict)
+            message.clear()
+        return ids
+
+    assert [suffix_ids(tokenize) for _ in range(2)] == [(example.CLOSE, 9)] * 2
