@@ -337,9 +337,15 @@ FAULTS = (
         "for form in (as_is,):",
     ),
     Fault(
+        "a sample has no more calls than many",
+        "seams/certify.py",
+        "max(many, results)",
+        "many",
+    ),
+    Fault(
         "the system text that a template demands is handed out, not copied",
         "seams/suffix.py",
-        "(copy_of(SYSTEM), *question.messages)",
+        "({**SYSTEM}, *question.messages)",
         "(SYSTEM, *question.messages)",
     ),
     Fault(

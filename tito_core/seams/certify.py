@@ -19,7 +19,7 @@ from ..refusal import Reason, Refusal
 from .case import TurnKind
 from .profile import Case, Mode, Recipe, recognize
 from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, first_taken, show_questions
-from .sample import sample_environment, sample_turn
+from .sample import sample_environment, sample_turn, spelled_out
 from .seam import OTHER, SHORT, common_prefix
 from .stand_in import Context, TurnForm, akin_histories, contexts, forms
 
@@ -76,7 +76,9 @@ class CaseToShow:
     def samples(self) -> Iterator[CaseSample]:
         """Yield samples that differ in words, names and numbers."""
         for (many, words), names in zip(SAMPLES, NAMES, strict=True):
-            count = many if self.kind.calls > 1 else self.kind.calls
+            # A shape may have more results than `many`: those of one form beside those of another.
+            results = sum(name.startswith("tool") for name in spelled_out(self.shape, many))
+            count = max(many, results) if self.kind.calls > 1 else self.kind.calls
             message = sample_turn(self.kind, [names[place % 2] for place in range(count)])
             turn = SampledTurn(
                 message=message,

@@ -40,9 +40,17 @@ def sample_environment(shape: Sequence[str], turn: Plain, many: int, words: str)
     >>> [m["content"] for m in sample_environment(["user+"], {"role": "assistant"}, 2, "Well")]
     ['Well 0.', 'Well 1.']
     """
-    calls = iter(calls_of(turn))
-    names = (name.removesuffix(MANY) for name in shape for _ in range(many if name.endswith(MANY) else 1))
+    calls, names = iter(calls_of(turn)), spelled_out(shape, many)
     return tuple(_message(name, calls, f"{words} {place}.") for place, name in enumerate(names))
+
+
+def spelled_out(shape: Sequence[str], many: int) -> list[str]:
+    """Return the shape of each message, where `many` stand for each plural.
+
+    >>> spelled_out(["tool+", "tool:empty"], 2)
+    ['tool', 'tool', 'tool:empty']
+    """
+    return [name.removesuffix(MANY) for name in shape for _ in range(many if name.endswith(MANY) else 1)]
 
 
 def _message(name: str, calls: Iterator[Plain], text: str) -> Plain:

@@ -8,7 +8,6 @@ from typing import TypeAlias
 import attrs
 
 from ..errors import InputError, TemplateRefused
-from ..message import copy_of
 from ..questions import Question, Questions, T, TokenizeFn, answer, ask, in_parts, relayed
 from .seam import common_prefix, seam_questions
 from .stand_in import SYSTEM, USER, TurnForm
@@ -62,7 +61,7 @@ def as_is(question: Question) -> Question:
 
 def opened(question: Question) -> Question:
     """Return `question` with a system text in front; some templates demand one."""
-    return attrs.evolve(question, messages=(copy_of(SYSTEM), *question.messages))
+    return attrs.evolve(question, messages=({**SYSTEM}, *question.messages))
 
 
 def takes_texts_questions() -> Questions[bool]:

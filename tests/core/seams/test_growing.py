@@ -215,3 +215,29 @@ def asked_with(
     found = try_stitch([step], prompt, suffix, recording, media=PLACEHOLDERS, profile=growing)
     assert isinstance(found, Stitched)
     return asked
+
+
+@pytest.mark.parametrize(
+    "results",
+    [("7", "", "8"), ("7", "8", ""), ("", "7", "", "8"), ("", "7", "8")],
+    ids=["one of three", "the last of three", "two of four", "the first of three"],
+)
+def test_more_forms_of_results_than_a_sample_has_calls_are_certified(results: tuple[str, ...]) -> None:
+    """Parallel calls of which some return nothing."""
+    toy = BY_NAME["chatml"]
+    keys = [f"call{place}aaaa" for place in range(len(results))]
+    function = {"name": "f", "arguments": "{}"}
+    calls = [{"id": key, "type": "function", "function": function} for key in keys]
+    step = Step(
+        prompt=[example.user()],
+        completion=[{"role": "assistant", "content": "", "tool_calls": calls}],
+        prompt_ids=toy([example.user()], add_generation_prompt=True),
+        completion_ids=[900, *toy.stop_ids[:1]],
+    )
+    answers = zip(keys, results, strict=True)
+    new = [{"role": "tool", "tool_call_id": key, "content": text} for key, text in answers]
+    one = GrowingProfile(probe(toy, toy.stop_ids))
+    found = try_stitch([step], [*step.messages, *new], toy.suffix, toy, profile=one)
+    assert found == try_stitch([step], [*step.messages, *new], toy.suffix, toy)
+    assert isinstance(found, Stitched)
+    assert [case.mode for case in one.profile.cases] == [Mode.FREE]
