@@ -12,7 +12,7 @@ import anyio
 import attrs
 
 from tito_core import Message, Question, Questions, TemplateRefused, TokenizeError
-from tito_io.engines.family_render import template_of
+from tito_io.engines.family_render import template_of, with_objects
 
 if TYPE_CHECKING:  # a client whose engine renders needs no template engine and no tokenizer here
     from tito_io.engines.protocol import Rendering
@@ -101,6 +101,8 @@ def length(value: object) -> int:
 class InThread:
     """A model folder's `tokenize_fn` as an `AsyncTokenizeFn`: it renders long messages in a worker thread.
 
+    The arguments of calls are objects for the template, as in engines.
+
     Attributes:
         bound: The template and tokenizer, as `Family.tokenize_fn` returns them.
     """
@@ -109,16 +111,15 @@ class InThread:
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
-        return await rendered(
-            messages, partial(self.bound, messages, add_generation_prompt=add_generation_prompt)
-        )
+        render = partial(self.bound, add_generation_prompt=add_generation_prompt)
+        return await rendered(messages, partial(with_objects, messages, render))
 
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids from `text` on; see `tito_core.Question.put`."""
-        render = partial(self.bound.since, messages, text, add_generation_prompt=add_generation_prompt)
-        return await rendered(messages, render)
+        render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
+        return await rendered(messages, partial(with_objects, messages, render))
 
 
 def rendered_by(family: Family | TokenizerFamily) -> Callable[[Rendering], InThread]:

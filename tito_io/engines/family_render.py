@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
 
-from tito_core import InputError, Message, TokenizeFn
+from tito_core import InputError, Message, TemplateRefused, TokenizeFn
+from tito_core.normalization.canonical import calls_in, function_of
 
 from .protocol import Rendering
 
 if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
     from tito_io.families.family import Bound, Family
     from tito_io.families.tokenizer_family import TokenizerBound, TokenizerFamily
+
+T = TypeVar("T")
 
 
 def check_family(family: object) -> None:
@@ -53,3 +57,42 @@ async def ids_in_thread(
     """Return what a `tokenize_fn` makes of messages, in a thread: other turns go on meanwhile."""
     work = partial(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
     return list(await anyio.to_thread.run_sync(work))
+
+
+def with_objects(messages: Sequence[Message], render: Callable[[Sequence[Message]], T]) -> T:
+    """Return what `render` makes of messages whose calls have objects as arguments, as engines render them.
+
+    vLLM and SGLang parse the JSON text of arguments before a chat template sees it; many templates would
+    quote the text once more. A template that rejects objects gets the text. Raises what `render` raises.
+
+    >>> call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 3}'}}
+    >>> messages = [{"role": "assistant", "tool_calls": [call]}]
+    >>> with_objects(messages, lambda given: given[0]["tool_calls"][0]["function"]["arguments"])
+    {'x': 3}
+    """
+    parsed = [_with_objects(message) for message in messages]
+    try:
+        return render(parsed)
+    except TemplateRefused:
+        if parsed == list(messages):
+            raise
+        return render(messages)
+
+
+def _with_objects(message: Message) -> Message:
+    calls = calls_in(message)
+    return {**message, "tool_calls": [*map(_with_object, calls)]} if calls else message
+
+
+def _with_object(call: Any) -> Any:
+    """Return a call with its arguments as an object; what is no JSON object stays as it is."""
+    function = function_of(call) if isinstance(call, dict) else {}
+    written = function.get("arguments")
+    try:
+        arguments = json.loads(written) if isinstance(written, str) else None
+    except (ValueError, RecursionError):
+        return call
+    if not isinstance(arguments, dict):
+        return call
+    changed = {**function, "arguments": arguments}
+    return changed if function is call else {**call, "function": changed}

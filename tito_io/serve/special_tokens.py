@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 
 from tito_core import InputError, Message
 from tito_io.client.driver import rendered
+from tito_io.engines.family_render import with_objects
 from tito_io.engines.protocol import Rendering
 from tito_io.families.family import Bound, Family
 
@@ -164,8 +165,10 @@ class GuardedTemplate:
         render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
         return await rendered(messages, partial(self._ids, messages, render))
 
-    def _ids(self, messages: Sequence[Message], render: Callable[[list[Message]], list[int]]) -> list[int]:
-        return self.guard.shown(render(self.guard.hidden(messages)))
+    def _ids(
+        self, messages: Sequence[Message], render: Callable[[Sequence[Message]], list[int]]
+    ) -> list[int]:
+        return self.guard.shown(with_objects(self.guard.hidden(messages), render))
 
 
 def special_texts(tokenizer: Tokenizer) -> list[str]:

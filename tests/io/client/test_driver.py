@@ -79,3 +79,20 @@ async def test_a_family_renders_with_the_tools_and_arguments_of_a_request() -> N
     assert len(await render(rendering)(hello, add_generation_prompt=True)) > len(
         await render(Rendering())(hello, add_generation_prompt=True)
     )
+
+
+async def test_a_family_renders_arguments_as_engines_do() -> None:
+    def messages(arguments: Any) -> list[dict[str, Any]]:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return [
+            {"role": "user", "content": "Hi."},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]
+
+    render = rendered_by(family())(Rendering())
+    written = messages('{"x": "Zephyr"}')
+    ids = await render(written, add_generation_prompt=True)
+    assert ids == family().ids(messages({"x": "Zephyr"}), add_generation_prompt=True)
+    since = await render.since(written, "Zephyr", add_generation_prompt=True)
+    assert len(since) < len(ids)
+    assert ids[-len(since) + 1 :] == since[1:]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tito_core import InputError
+from tito_core import InputError, Message, TemplateRefused
+from tito_io.engines.family_render import with_objects
 from tito_io.engines.in_process import TransformersModel
 from tito_io.engines.llamacpp import LlamaCpp
 from tito_io.engines.lmdeploy import LMDeploy
@@ -24,3 +26,51 @@ def test_a_folders_name_in_place_of_a_family_is_named(kind: Any, family: Any) ->
 def test_objects_in_this_process_need_a_family_too() -> None:
     with pytest.raises(InputError, match="family is 'MODEL': give a family"):
         TransformersModel(object(), "MODEL")  # type: ignore[arg-type]  # as a caller without types may
+
+
+def calling(arguments: Any) -> dict[str, Any]:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return {"role": "assistant", "content": "", "tool_calls": [call]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        ('{"x": 3}', {"x": 3}),
+        ({"x": 3}, {"x": 3}),
+        ("[3]", "[3]"),
+        ("{", "{"),
+        ("", ""),
+        (None, None),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_arguments_are_objects_where_their_text_is_one(arguments: Any, seen: Any) -> None:
+    messages = [{"role": "user", "content": "hi"}, calling(arguments)]
+    assert with_objects(messages, list) == [messages[0], calling(seen)]
+    assert messages[1] == calling(arguments)
+
+
+def test_a_call_without_a_function_has_an_object_too() -> None:
+    bare = {"id": "c", "name": "f", "arguments": '{"x": 3}'}
+    message = {"role": "assistant", "tool_calls": bare}
+    assert with_objects([message], list)[0]["tool_calls"] == [{**bare, "arguments": {"x": 3}}]
+    assert with_objects([{"role": "assistant", "tool_calls": ["f"]}], list)[0]["tool_calls"] == ["f"]
+
+
+@pytest.mark.parametrize(("arguments", "renders"), [('{"x": 3}', 2), ("{", 1)])
+def test_a_template_that_rejects_objects_gets_texts_once(arguments: str, renders: int) -> None:
+    asked: list[Sequence[Message]] = []
+
+    def render(messages: Sequence[Message]) -> str:
+        asked.append(messages)
+        if arguments not in str(messages[0]["tool_calls"]) or renders == 1:
+            raise TemplateRefused("arguments are a text")
+        return "rendered"
+
+    if renders == 1:
+        with pytest.raises(TemplateRefused, match="arguments are a text"):
+            with_objects([calling(arguments)], render)
+    else:
+        assert with_objects([calling(arguments)], render) == "rendered"
+    assert len(asked) == renders

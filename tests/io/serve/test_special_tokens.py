@@ -197,6 +197,34 @@ async def test_tools_and_arguments_are_rendered_by_a_guard_too(guard: SpecialTok
     assert len(found[1]) > len(found[0])
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_a_call_of_another_model_is_written_alike_by_ids_and_by_messages(guarded: bool) -> None:
+    """Engines parse the JSON text of arguments before a template sees it."""
+    function = {"name": "get_weather", "arguments": '{"city": "Rome"}'}
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    new = [
+        user("And Rome?"),
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    ]
+    gateway = embedded_gateway(choices=GatewayOptions(guarded=guarded), fault_rates=TIDY)
+    async with client(gateway) as http:
+        first, second = [await opened(http) for _ in range(2)]
+        said = (await chat(http, first, HELLO))["choices"][0]["message"]
+        messages = [*HELLO, {"role": "assistant", "content": said["content"]}, *new]
+        for name in (first, second):
+            await chat(http, name, messages)
+    tails = []
+    for name, route in ((first, "TITO"), (second, "MITO")):
+        async with gateway.sessions.using(name) as session:
+            assert session.newest is not None
+            assert session.newest.origin.route == route
+            text = family().decode(list(session.newest.step.prompt_ids))
+        tails.append(text.partition("And Rome?")[2])
+    assert tails[0] == tails[1]
+
+
 def test_templates_of_some_renderings_are_kept_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tito_io.serve.special_tokens.KEPT", 2)
     guard = SpecialTokenGuard.of(family())
