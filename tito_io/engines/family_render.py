@@ -85,11 +85,13 @@ def _with_objects(message: Message) -> Message:
 
 
 def _with_object(call: Any) -> Any:
-    """Return a call with its arguments as an object; what is no JSON object stays as it is."""
+    """Return a call with its arguments as an object, empty without any; what is no JSON object stays."""
     function = function_of(call) if isinstance(call, dict) else {}
     written = function.get("arguments")
+    if "name" not in function or not isinstance(written, str | None):
+        return call
     try:
-        arguments = json.loads(written) if isinstance(written, str) else None
+        arguments = json.loads(written or "{}")
     except (ValueError, RecursionError):
         return call
     if not isinstance(arguments, dict):

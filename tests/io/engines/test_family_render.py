@@ -40,8 +40,9 @@ def calling(arguments: Any) -> dict[str, Any]:
         ({"x": 3}, {"x": 3}),
         ("[3]", "[3]"),
         ("{", "{"),
-        ("", ""),
-        (None, None),
+        ("", {}),
+        (None, {}),
+        (3, 3),
         ("[" * 100_000, "[" * 100_000),
     ],
 )
@@ -55,7 +56,9 @@ def test_a_call_without_a_function_has_an_object_too() -> None:
     bare = {"id": "c", "name": "f", "arguments": '{"x": 3}'}
     message = {"role": "assistant", "tool_calls": bare}
     assert with_objects([message], list)[0]["tool_calls"] == [{**bare, "arguments": {"x": 3}}]
-    assert with_objects([{"role": "assistant", "tool_calls": ["f"]}], list)[0]["tool_calls"] == ["f"]
+    for other in ("f", {"type": "custom", "custom": {"name": "f", "input": "x"}}):
+        message = {"role": "assistant", "tool_calls": [other]}
+        assert with_objects([message], list) == [message]
 
 
 @pytest.mark.parametrize(("arguments", "renders"), [('{"x": 3}', 2), ("{", 1)])
