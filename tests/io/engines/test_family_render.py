@@ -56,7 +56,8 @@ def test_a_call_without_a_function_has_an_object_too() -> None:
     bare = {"id": "c", "name": "f", "arguments": '{"x": 3}'}
     message = {"role": "assistant", "tool_calls": bare}
     assert with_objects([message], list)[0]["tool_calls"] == [{**bare, "arguments": {"x": 3}}]
-    for other in ("f", {"type": "custom", "custom": {"name": "f", "input": "x"}}):
+    others: list[Any] = ["f", {"type": "custom", "custom": {"name": "f", "input": "x"}}]
+    for other in others:
         message = {"role": "assistant", "tool_calls": [other]}
         assert with_objects([message], list) == [message]
 
