@@ -13,6 +13,7 @@ import attrs
 
 from tito_core.samples import WeightVersion
 from tito_io.engines.protocol import EmptyReplyError, EngineAnswer, InvalidReplyError, ServerError, Usage
+from tito_io.families.stop_ids import LARGEST_ID
 from tito_io.fields import FieldReader
 
 MISSING = -9999.0
@@ -83,14 +84,17 @@ class Check(FieldReader):
         return sorted(choices, key=lambda choice: int(choice["index"]))
 
     def ids(self, holder: object, name: str) -> tuple[int, ...]:
-        """Return ids: integers, none negative, none outside the vocabulary."""
+        """Return ids: integers that `tito_core` takes, none negative, none outside the vocabulary."""
         ids = self.get(holder, name, list)
         if not set(map(type, ids)) <= {int}:
             self.fail(f"`{name}` holds something other than whole numbers")
-        if ids and min(ids) < 0:
-            self.fail(f"`{name}` holds the negative id {min(ids)}")
-        if ids and self.vocab_size is not None and max(ids) >= self.vocab_size:
-            self.fail(f"`{name}` holds the id {max(ids)}, outside the vocabulary of {self.vocab_size}")
+        lowest, highest = min(ids, default=0), max(ids, default=0)
+        if lowest < 0:
+            self.fail(f"`{name}` holds the negative id {lowest}")
+        if ids and self.vocab_size is not None and highest >= self.vocab_size:
+            self.fail(f"`{name}` holds the id {highest}, outside the vocabulary of {self.vocab_size}")
+        if highest > LARGEST_ID:
+            self.fail(f"`{name}` holds the id {highest}: an id is a whole number from 0 to {LARGEST_ID}")
         return tuple(ids)
 
     def echo(self, echoed: Sequence[int], sent: Sequence[int]) -> None:

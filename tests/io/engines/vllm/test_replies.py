@@ -192,6 +192,12 @@ async def test_a_sampled_id_outside_the_vocabulary_is_refused(way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+async def test_a_sampled_id_of_more_than_32_bits_is_refused_where_the_vocabulary_is_unknown(way: Way) -> None:
+    with pytest.raises(InvalidReplyError, match="holds the id 4294967296: an id is a whole number from 0 to"):
+        await asked(answering(way, answer_of(way, ids=(7, 2**32))), way)
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_tokens_that_name_ids_must_name_the_sampled_ones(way: Way) -> None:
     answer = answer_of(way, ids=(7, 8))
     logprobs = answer["choices"][0]["logprobs"]
