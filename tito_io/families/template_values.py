@@ -102,6 +102,14 @@ def plain_objects(values: Any, name: str) -> list[dict[str, Any]] | None:
     """Return tools or documents, called `name`, as a template gets them: a list of objects, or None."""
     if values is None:
         return None
-    if not isinstance(values, Sequence) or not all(isinstance(one, Mapping) for one in values):
-        raise InputError(f"{name}: give a list of JSON objects")
-    return [plain(one, f"{name}[{index}]") for index, one in enumerate(values)]
+    if not isinstance(values, Sequence):
+        raise InputError(f"{name}: give a list of JSON objects, not {called(values)}")
+    return [_plain_object(one, f"{name}[{index}]") for index, one in enumerate(values)]
+
+
+def _plain_object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        hint = "; transformers.utils.get_json_schema makes one of a function" if callable(value) else ""
+        raise InputError(f"{name}: give a JSON object, not {called(value)}{hint}")
+    copied: dict[str, Any] = plain(value, name)
+    return copied

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -175,8 +176,21 @@ def test_tools_are_schemas(tokenizer: Any) -> None:
         """Look."""
         return city
 
-    with pytest.raises(InputError, match="tools: give a list of JSON objects"):
+    with pytest.raises(InputError, match=r"tools\[0\]: give a JSON object, not function; .*get_json_schema"):
         Family.of(tokenizer).tokenize_fn(tools=[look])  # type: ignore[list-item]  # what transformers takes
+
+
+@pytest.mark.parametrize(
+    ("tools", "error"),
+    [
+        ({"type": "function"}, "tools: give a list of JSON objects, not an object"),
+        (["look"], "tools[0]: give a JSON object, not a string"),
+        ([{"type": "function"}, None], "tools[1]: give a JSON object, not null"),
+    ],
+)
+def test_what_is_no_list_of_schemas_is_named(tools: Any, error: str, tokenizer: Any) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(error)}$"):
+        Family.of(tokenizer).tokenize_fn(tools=tools)
 
 
 @pytest.mark.parametrize("given", ["folder", None, 3, tiny_tokenizer(), {"chat_template": "x"}])
