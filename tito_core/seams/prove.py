@@ -333,7 +333,7 @@ def _unfollowed(message: dict[str, Any]) -> Refusal:
     """Return why more text in a message adds nothing."""
     role, content = message["role"], message.get("content")
     if content and texts_in(message) == []:
-        form = f"a {role} message's content is a {type(content).__name__} without texts"
+        form = f"the content of a {role} message is of type {type(content).__name__}, and has no texts"
         return Refusal(Reason.UNPROVEN_TAIL, form)
     return Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")
 

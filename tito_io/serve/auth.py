@@ -167,8 +167,8 @@ def _unnamed() -> RequestRefused:
     return RequestRefused(
         HTTPStatus.BAD_REQUEST,
         "NoSessionError",
-        f"no session is named: use the base URL /sessions/ID/v1, the header {HEADER}, or the "
-        "session's id as the API key; POST /sessions opens one",
+        f"no session is named: use the base URL /sessions/ID/v1, the header {HEADER} with an id or a name of "
+        "your choice, or the session's id as the API key; POST /sessions opens one",
     )
 
 

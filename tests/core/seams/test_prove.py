@@ -231,7 +231,8 @@ def test_a_content_without_texts_is_not_called_dropped(content: Any, kind: str) 
         return example.tokenize(written, add_generation_prompt=add_generation_prompt)
 
     refusal = proved(turn((example.CLOSE,)), [{"role": "user", "content": content}], tokenize)
-    assert refusal == Refusal(Reason.UNPROVEN_TAIL, f"a user message's content is a {kind} without texts")
+    detail = f"the content of a user message is of type {kind}, and has no texts"
+    assert refusal == Refusal(Reason.UNPROVEN_TAIL, detail)
 
 
 def test_a_message_that_another_is_written_in_place_of_is_named() -> None:
