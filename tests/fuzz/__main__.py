@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -73,6 +74,8 @@ def main(
     if replay is not None:
         replayed(names, replay.read_bytes())
         return
+    if find_spec("atheris") is None:
+        raise click.UsageError("atheris is missing: install it with pip install --group fuzz")
     kept = folder or default_folder()
     runs = [fuzz(name, kept / name, minutes, seed) for name in names or TARGETS]
     sys.exit(any(run.findings or run.executions is None for run in runs))
@@ -121,7 +124,7 @@ def fuzz(name: str, folder: Path, minutes: float, seed: int) -> Run:
     found = tuple(sorted(path for path in findings.iterdir() if path.suffix != ".txt"))
     run = Run(name, int(executed[1]) if executed else None, found)
     click.echo(str(run))
-    for path in found:
+    for path in (*found, *([folder / "log.txt"] if executed is None else [])):
         click.echo(f"  {path}")
     return run
 
