@@ -22,9 +22,11 @@ def unrouted(body: dict[str, Any]) -> None:
     del body["choices"][0]["meta_info"]["routed_experts"]
 
 
-async def session(fake: Fake) -> dict[str, Any]:
-    """Return what the server answers of a session of two turns."""
+async def session(fake: Fake, *, branches: int = 0) -> dict[str, Any]:
+    """Return what the server answers of a session of two turns, and of some other turns before them."""
     async with opened(fake) as one:
+        for _ in range(branches):
+            await one.chat({"messages": HELLO})
         first = await one.chat({"messages": HELLO})
         await one.chat({"messages": continued(first)})
         async with httpx2.AsyncClient(transport=fake.transport, base_url="http://miles") as client:
@@ -47,6 +49,14 @@ async def test_a_session_is_a_conversation(tmp_path: Path, later: bool, echoes: 
     assert all(
         (value is not None) == bool(mask) for value, mask in zip(row.logprobs, row.loss_mask, strict=True)
     )
+
+
+async def test_branches_that_the_records_leave_out_are_a_problem(tmp_path: Path) -> None:
+    whole = await session(Fake(tree=True, spoil=unrouted))
+    branched = await session(Fake(tree=True, spoil=unrouted), branches=2)
+    stored, (problem,) = read(put(tmp_path, dumped(whole, branched)))
+    assert [len(found.forest) for found in stored] == [2, 2]
+    assert (problem.line, "leave out the session's other branches, 2 of them" in problem.reason) == (2, True)
 
 
 async def test_each_session_is_a_line_and_a_record_may_be_broken(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ have more keys: the conversation's id (`ID_FIELDS`), `reward` and `metadata`, an
 show whether the line is about a turn at all.
 
 A Miles session is the answer of `GET /sessions/{id}`. Each of its records has a request and SGLang's reply,
-and `input_ids` of the request is the prompt. A server that branches answers with its latest branch alone, so
-other branches cannot be read.
+and `input_ids` of the request is the prompt. A server that branches answers with its latest branch alone.
+Where its tree of turns shows others, they are reported as a problem.
 
 Unlike a live reply, a stored one may lack log-probabilities and counts. It may not lack ids.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from tito_core import Message, Step, render_key
+from tito_core import InputError, Message, Step, render_key
 from tito_core.samples import StoredCall
 from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.replies.invariants import Check
@@ -161,7 +161,19 @@ def _key(request: Record) -> str | None:
 def _session(record: Record, _: int) -> Iterator[Batch]:
     check = record_check("the session", record)
     exchanges = [check.typed(one, dict, "record") for one in check.get(record, "records", list)]
-    yield Batch(conversation=first_id(record, "session_id"), parts=[partial(read, one) for one in exchanges])
+    parts = [*(partial(read, one) for one in exchanges), partial(_missing_branches, record)]
+    yield Batch(conversation=first_id(record, "session_id"), parts=parts)
+
+
+def _missing_branches(record: Record, _: CallPlace) -> Iterator[StoredCall]:
+    """Yield no call; raise `InputError` if the session has branches that its records leave out."""
+    leaves = at(record, "metadata", "tree", "leaves")
+    if isinstance(leaves, list) and len(leaves) > 1:
+        raise InputError(
+            f"the records leave out the session's other branches, {len(leaves) - 1} of them; "
+            "/sessions/ID/samples has the rows of all"
+        )
+    yield from ()
 
 
 FORM = StoredForm(
