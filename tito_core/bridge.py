@@ -184,7 +184,7 @@ class Bridge(BridgeQuestions[TokenizeFn]):
             ids: Ids of the last prompt and of its completion.
             new_messages: The messages after the turn: tool results, user messages.
             known: `turn`, `history`, `sampled`, `truncated`, `ledger` and `media`, as far as known (see
-                `Known`).
+                `tito_core.bridge.Known`).
 
         Raises:
             InputError: An argument is malformed; the message names it.
