@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 
@@ -27,7 +27,7 @@ from tito_io.engines.replies.chunks import Assembly
 from tito_io.engines.replies.invariants import Check
 
 from . import exchange_fields as fields
-from .form import Batch, CallPlace, Record, StoredForm, at, first_id, record_check
+from .form import Batch, CallMaker, CallPlace, Record, StoredForm, at, first_id, record_check
 
 ID_FIELDS = ("conversation", "conversation_id", "session_id", "trajectory_id", "rollout_id")
 """Fields with a line's conversation id; the first that is present is used."""
@@ -161,19 +161,18 @@ def _key(request: Record) -> str | None:
 def _session(record: Record, _: int) -> Iterator[Batch]:
     check = record_check("the session", record)
     exchanges = [check.typed(one, dict, "record") for one in check.get(record, "records", list)]
-    parts = [*(partial(read, one) for one in exchanges), partial(_missing_branches, record)]
+    leaves = at(record, "metadata", "tree", "leaves")
+    parts: list[CallMaker] = [partial(read, one) for one in exchanges]
+    if isinstance(leaves, list) and len(leaves) > 1:
+        parts.append(partial(_missing_branches, len(leaves) - 1))
     yield Batch(conversation=first_id(record, "session_id"), parts=parts)
 
 
-def _missing_branches(record: Record, _: CallPlace) -> Iterator[StoredCall]:
-    """Yield no call; raise `InputError` if the session has branches that its records leave out."""
-    leaves = at(record, "metadata", "tree", "leaves")
-    if isinstance(leaves, list) and len(leaves) > 1:
-        raise InputError(
-            f"the records leave out the session's other branches, {len(leaves) - 1} of them; "
-            "/sessions/ID/samples has the rows of all"
-        )
-    yield from ()
+def _missing_branches(count: int, _: CallPlace) -> NoReturn:
+    raise InputError(
+        f"the records leave out the session's other branches, {count} of them; "
+        "/sessions/ID/samples has the rows of all"
+    )
 
 
 FORM = StoredForm(
