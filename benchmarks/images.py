@@ -33,7 +33,7 @@ import httpx2
 from benchmarks import image_rows
 from benchmarks.command import interruptible
 from benchmarks.image_rows import compared, write_rows
-from tito_core import Message, Step, Trajectory
+from tito_core import Message, Rendered, Step, Trajectory
 from tito_core.normalization.media import media_of
 from tito_io.cli.options import WholeRange
 from tito_io.client import InThread, TokenClient
@@ -220,6 +220,15 @@ class CountedRenderer:
         """Return the ids of messages from `text` on."""
         found = await self.render.since(messages, text, add_generation_prompt=add_generation_prompt)
         self.ids += len(found)
+        return found
+
+    async def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Return the text of messages, and the ids if they are asked for."""
+        options = {"add_generation_prompt": add_generation_prompt, "ids": ids}
+        found = await self.render.rendered(messages, since, **options)
+        self.ids += len(found.ids)
         return found
 
 

@@ -6,11 +6,13 @@ import os
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
-from tito_core import Message, TokenizeFn, suffix_ids
+from tito_core import Message, Rendered, TokenizeFn, suffix_ids
+
+T = TypeVar("T")
 
 FOLDER, TEMPLATE = "qwen3", "chat_template.instruct-2507.jinja"
 """A template that never changes earlier turns, so that every program has the same right answer."""
@@ -107,12 +109,12 @@ class RecordingTokenize:
     """Records the answers of a `TokenizeFn`. It can start in mid-text if the other can."""
 
     tokenize: Any
-    answers: list[list[int]] = attrs.field(factory=list)
+    answers: list[Any] = attrs.field(factory=list)
 
     @property
     def count(self) -> int:
         """Tokens in all answers."""
-        return sum(map(len, self.answers))
+        return sum(len(one.ids if isinstance(one, Rendered) else one) for one in self.answers)
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Tokenize the whole render."""
@@ -125,9 +127,22 @@ class RecordingTokenize:
             return self(messages, add_generation_prompt=add_generation_prompt)
         return self._record(cut(messages, text, add_generation_prompt=add_generation_prompt))
 
-    def _record(self, ids: list[int]) -> list[int]:
-        self.answers.append(ids)
-        return ids
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Render to a text, too, if the other tokenizer can."""
+        speaking = {"add_generation_prompt": add_generation_prompt}
+        tell = getattr(self.tokenize, "rendered", None)
+        if tell is not None:
+            found: Rendered = self._record(tell(messages, since, ids=ids, **speaking))
+            return found
+        return Rendered(
+            None, self(messages, **speaking) if since is None else self.since(messages, since, **speaking)
+        )
+
+    def _record(self, answer: T) -> T:
+        self.answers.append(answer)
+        return answer
 
     def replayed(self) -> ReplayingTokenize:
         """Return a `TokenizeFn` that repeats the recorded answers."""
@@ -153,16 +168,23 @@ class CachingTokenize:
 class ReplayingTokenize:
     """Returns recorded answers in their order, again and again, without tokenizing."""
 
-    answers: list[list[int]]
+    answers: list[Any]
     place: int = 0
 
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Any:
         """Return the next answer."""
         del messages, add_generation_prompt  # the answers were recorded for the same questions
         self.place = (self.place + 1) % len(self.answers)
         return self.answers[self.place - 1]
 
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Any:
+        """Return the next answer."""
+        del since, ids
+        return self(messages, add_generation_prompt=add_generation_prompt)
+
+    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Any:
         """Return the next answer."""
         del text
         return self(messages, add_generation_prompt=add_generation_prompt)

@@ -52,15 +52,20 @@ class ReplayedRenderer:
 
     replayed: ReplayingTokenize
 
-    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Any:
         """Return the next answer."""
         return self.replayed(messages, add_generation_prompt=add_generation_prompt)
 
-    async def since(
-        self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
-    ) -> list[int]:
+    async def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Any:
         """Return the next answer."""
         return self.replayed.since(messages, text, add_generation_prompt=add_generation_prompt)
+
+    async def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Any:
+        """Return the next answer."""
+        speaking = add_generation_prompt
+        return self.replayed.rendered(messages, since, add_generation_prompt=speaking, ids=ids)
 
 
 @attrs.define

@@ -26,7 +26,7 @@ from .normalization.receipts import Forgiveness
 from .policy import OddStop, Policy, Truncated
 
 # What the kernel asks, and the driver that answers from a plain function.
-from .questions import Question, Questions, TokenizeFn, answer
+from .questions import Question, Questions, Rendered, TokenizeFn, answer
 
 # Answers.
 from .refusal import Reason, Refusal
@@ -54,6 +54,7 @@ __all__ = [
     "Questions",
     "Reason",
     "Refusal",
+    "Rendered",
     "Span",
     "Step",
     "Stitched",

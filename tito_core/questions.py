@@ -22,6 +22,19 @@ R = TypeVar("R")
 
 
 @attrs.frozen
+class Rendered:
+    """What a template writes, and its ids.
+
+    Attributes:
+        text: The whole text; None where it cannot be had.
+        ids: Its ids, from `Question.since` on; none if they are not asked for.
+    """
+
+    text: str | None
+    ids: Sequence[int] = ()
+
+
+@attrs.frozen
 class Question:
     """Render these messages and send back the ids.
 
@@ -31,21 +44,32 @@ class Question:
         since: Only the ids from this text on are needed. Send all ids where the rendered text cannot be cut,
             or where the text occurs not exactly once: a template may write words that no message has.
         certifies: Whether the answer serves a certificate of the template, whatever the conversation is.
+        text: Whether the text is of use, too: then a `Rendered` may be sent.
+        ids: Whether the ids are needed if the text is sent.
     """
 
     messages: tuple[Message, ...]
     add_generation_prompt: bool = True
     since: str | None = None
     certifies: bool = False
+    text: bool = False
+    ids: bool = True
 
     def put(self, tokenize_fn: Callable[..., R]) -> R:
         """Call `tokenize_fn`, sync or async, with this question and return its answer.
 
         If it has a method `since(messages, text, *, add_generation_prompt)`, that one is called where ids
         from a text on are enough. It renders everything and tokenizes only what begins with `text`. If it
-        has an attribute `certifying`, a function of its own kind, that one is asked for certificates.
+        has a method `rendered(messages, since, *, add_generation_prompt, ids)`, that one is called where the
+        text is of use. If it has an attribute `certifying`, a function of its own kind, that one is asked for
+        certificates.
         """
         tokenize_fn = getattr(tokenize_fn, "certifying", tokenize_fn) if self.certifies else tokenize_fn
+        render = getattr(tokenize_fn, "rendered", None) if self.text else None
+        if render is not None:
+            speaking = self.add_generation_prompt
+            rendered: R = render(self.messages, self.since, add_generation_prompt=speaking, ids=self.ids)
+            return rendered
         cut = None if self.since is None else getattr(tokenize_fn, "since", None)
         if cut is None:
             return tokenize_fn(self.messages, add_generation_prompt=self.add_generation_prompt)
@@ -53,8 +77,8 @@ class Question:
         return answered
 
 
-Questions: TypeAlias = Generator[Question, Sequence[int], T]
-"""A generator that yields questions, is sent ids, and returns a T. Drive it with `answer`."""
+Questions: TypeAlias = Generator[Question, "Sequence[int] | Rendered", T]
+"""A generator that yields questions, is sent the answers, and returns a T. Drive it with `answer`."""
 
 
 class TokenizeFn(Protocol):
@@ -63,8 +87,8 @@ class TokenizeFn(Protocol):
     One function stands for one rendering: a model's template with its tools and arguments. It must give
     the same answer to the same question. The kernel asks about short conversations with system texts, tool
     calls and tool results; `probe` also about contents that are None, missing or lists of parts. Raise
-    `TemplateRefused` for what the template does not take. An optional method `since` (see `Question.put`)
-    saves tokenizing what stands before the turn.
+    `TemplateRefused` for what the template does not take. Two optional methods (see `Question.put`) save
+    tokenizing: `since` what stands before the turn, `rendered` what is asked a second time to prove it.
     """
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
@@ -76,6 +100,20 @@ def ask(
 ) -> Questions[tuple[int, ...]]:
     """Ask for the ids of copies of `messages`. Raises `TokenizeError` where the answer is not ids."""
     ids: object = yield Question(tuple(map(copy_of, messages)), add_generation_prompt, since)
+    return _checked_answer(ids)
+
+
+def ask_rendered(
+    messages: Sequence[Message], *, since: str | None = None, ids: bool = True
+) -> Questions[Rendered]:
+    """Ask for the text of copies of `messages`, and for the ids unless they are not needed beside a text."""
+    found: object = yield Question(tuple(map(copy_of, messages)), since=since, text=True, ids=ids)
+    if isinstance(found, Rendered):
+        return Rendered(found.text, _checked_answer(found.ids))
+    return Rendered(None, _checked_answer(found))
+
+
+def _checked_answer(ids: object) -> tuple[int, ...]:
     if isinstance(ids, Mapping):
         raise TokenizeError("tokenize_fn answered with a mapping: give the list in it, such as its input_ids")
     if isinstance(ids, list | tuple) and ids and isinstance(ids[0], list | tuple):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tito_core import Question, Questions, TemplateRefused, TokenizeError, answer
-from tito_core.questions import ask, in_parts, relayed
+from tito_core import Question, Questions, Rendered, TemplateRefused, TokenizeError, answer
+from tito_core.questions import ask, ask_rendered, in_parts, relayed
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,28 @@ def test_an_error_of_the_caller_ends_relayed_questions() -> None:
 def test_an_answer_of_a_tokenizer_that_is_not_flat_says_what_to_give(answered: Any, words: str) -> None:
     with pytest.raises(TokenizeError, match=words):
         answer(ask((example.user(),)), lambda *_, **__: answered)
+
+
+def test_a_text_that_is_told_comes_with_checked_ids() -> None:
+    class Telling:
+        ids: Any = (1, 2)
+
+        def __call__(self, *_: Any, **__: Any) -> list[int]:
+            return [3]
+
+        def rendered(self, messages: Any, since: Any, *, add_generation_prompt: bool, ids: bool) -> Rendered:
+            assert (messages, since, add_generation_prompt) == ((example.user(),), "hi", True)
+            return Rendered("hi", self.ids if ids else ())
+
+    telling = Telling()
+    asked = (example.user(),)
+    assert answer(ask_rendered(asked, since="hi"), telling) == Rendered("hi", (1, 2))
+    assert answer(ask_rendered(asked, since="hi", ids=False), telling) == Rendered("hi", ())
+    assert answer(ask(asked, since=None), telling) == (3,)
+    telling.ids = [-1]
+    with pytest.raises(TokenizeError, match=r"^the answer of tokenize_fn\[0\] is -1"):
+        answer(ask_rendered(asked, since="hi"), telling)
+
+
+def test_where_no_text_is_told_the_answer_is_ids() -> None:
+    assert answer(ask_rendered((example.user(),)), lambda *_, **__: [1]) == Rendered(None, (1,))

@@ -67,8 +67,15 @@ FAULTS = (
     Fault(
         "a known case is believed whatever the new messages say",
         "seams/profile.py",
-        "return proof if (yield from _depends_on_nothing_else(turn, proof, recipe)) else None",
+        "return proof if (yield from _depends_on_nothing_else(turn, proof, recipe, text)) else None",
         "return proof",
+        PROFILED,
+    ),
+    Fault(
+        "the texts of two histories are not compared",
+        "seams/profile.py",
+        "return grown(text.partition(SHORT)[2], longer.text.partition(SHORT)[2], count)",
+        "return True",
         PROFILED,
     ),
     Fault("short histories are enough", "seams/certify.py", "    if not unlike:", "    if False:", PROFILED),

@@ -109,8 +109,8 @@ FAULTS = (
     Fault(
         "a known case is asked about in a history without media",
         "seams/profile.py",
-        "first_taken(longer, turn.unlike[max(recipe.unlike, 0) :])",
-        "first_taken(longer, next(turn.histories())[max(recipe.unlike, 0) :])",
+        "unlike = turn.unlike[max(recipe.unlike, 0) :]",
+        "unlike = next(turn.histories())[max(recipe.unlike, 0) :]",
         ("tests/core/seams/test_growing.py",),
     ),
     Fault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.profiles import tries
 from tito_core import (
     Question,
+    Questions,
     Refusal,
     Step,
     Stitched,
@@ -32,7 +33,7 @@ T = TypeVar("T")
 STEADFAST = stitch_inputs([toy for toy in TOYS if not toy.nondeterministic])
 
 
-async def answer_awaited(asking: Generator[Question, Sequence[int], T], toy: Toy) -> T:
+async def answer_awaited(asking: Questions[T], toy: Toy) -> T:
     """Drive a computation the other way: every answer is awaited."""
     try:
         question = next(asking)
@@ -65,9 +66,7 @@ def facts(found: Stitched | Refusal) -> Any:
     )
 
 
-def asking(
-    stitch_input: StitchInput, steps: Sequence[Step]
-) -> Generator[Question, Sequence[int], Stitched | Refusal]:
+def asking(stitch_input: StitchInput, steps: Sequence[Step]) -> Questions[Stitched | Refusal]:
     """Return the same stitch with these steps."""
     return stitch_questions(steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.profiles import tries
-from tito_core import Policy, Refusal, Stitched, answer, locate, stitch_questions
+from tito_core import Policy, Refusal, Rendered, Stitched, answer, locate, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.recheck import recheck_questions
 from tito_core.seams.case import TurnKind, case_of
@@ -34,42 +34,55 @@ STEADY_WORLD = tidy_stitch_inputs(STEADY_FAMILIES)
 ANY_WORLD = st.one_of(STEADY_WORLD, tidy_stitch_inputs((numbered_hello, first_call_name, thinking_switch)))
 
 
-class Counted:
-    """A toy that counts what it is asked; with `cuts` it tokenizes no more than is asked for."""
+WHOLE, CUTS, TEXTS = "whole", "cuts", "texts"
+"""Ways to answer: whole renders; no more ids than are asked for; the text, too."""
+WAYS = st.sampled_from((WHOLE, CUTS, TEXTS))
 
-    def __init__(self, toy: Toy, *, cuts: bool) -> None:
+
+class Counted:
+    """A toy that counts what it is asked, and answers in one of `WAYS`."""
+
+    def __init__(self, toy: Toy, way: str) -> None:
         self.toy = toy
         self.asked: list[Sequence[Message]] = []
-        if cuts:
+        if way != WHOLE:
             self.since = self._since
+        if way == TEXTS:
+            self.rendered = self._rendered
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         self.asked.append(messages)
         return self.toy(messages, add_generation_prompt=add_generation_prompt)
 
     def _since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
+        return list(self._rendered(messages, text, add_generation_prompt=add_generation_prompt, ids=True).ids)
+
+    def _rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
         self.asked.append(messages)
         whole = self.toy.page(messages, add_generation_prompt=add_generation_prompt).text
-        return self.toy.tokenizer.encode(whole[whole.index(text) :] if whole.count(text) == 1 else whole)
+        cut = whole.index(since) if since is not None and whole.count(since) == 1 else 0
+        return Rendered(whole, self.toy.tokenizer.encode(whole[cut:]) if ids else ())
 
 
 @cache
-def certified(toy: Toy, kind: TurnKind, shape: tuple[str, ...], *, cuts: bool) -> Case:
-    return answer(certify_questions(kind, shape, toy.suffix, toy.stop_ids), Counted(toy, cuts=cuts))
+def certified(toy: Toy, kind: TurnKind, shape: tuple[str, ...], way: str) -> Case:
+    return answer(certify_questions(kind, shape, toy.suffix, toy.stop_ids), Counted(toy, way))
 
 
-def known(stitch_input: StitchInput, *, cuts: bool) -> Profile:
+def known(stitch_input: StitchInput, way: str) -> Profile:
     """Return a profile with the one case that the stitch needs, through its plain data."""
     located = locate(stitch_input.steps, stitch_input.prompt, policy=STRICT, key=stitch_input.key)
     named = None if isinstance(located, Refusal) else case_of(located.turn, located.environment)
-    cases = () if named is None else (certified(stitch_input.toy, *named, cuts=cuts),)
+    cases = () if named is None else (certified(stitch_input.toy, *named, way),)
     profile = Profile(suffix=stitch_input.suffix, stop_ids=stitch_input.toy.stop_ids, cases=cases)
     return from_data(to_data(profile), Profile)
 
 
-def check(stitch_input: StitchInput, *, cuts: bool) -> None:
+def check(stitch_input: StitchInput, way: str) -> None:
     """Compare the answer with every right one, and count the questions."""
-    profile, counted = known(stitch_input, cuts=cuts), Counted(stitch_input.toy, cuts=cuts)
+    profile, counted = known(stitch_input, way), Counted(stitch_input.toy, way)
     asking = stitch_questions(
         stitch_input.steps, stitch_input.prompt, stitch_input.suffix, key=stitch_input.key, profile=profile
     )
@@ -87,30 +100,28 @@ def check(stitch_input: StitchInput, *, cuts: bool) -> None:
         assert found.ids.tolist() in [one.ids for one in right]
 
 
-@given(ANY_INPUT, st.booleans())
+@given(ANY_INPUT, WAYS)
 @tries(6)
-def test_a_profile_never_gives_a_wrong_tail(stitch_input: StitchInput, cuts: bool) -> None:
-    check(stitch_input, cuts=cuts)
+def test_a_profile_never_gives_a_wrong_tail(stitch_input: StitchInput, way: str) -> None:
+    check(stitch_input, way)
 
 
-@given(TIDY_INPUT, st.booleans())
+@given(TIDY_INPUT, WAYS)
 @tries(6)
-def test_a_turn_that_ended_as_it_should_is_followed_by_its_tail(
-    stitch_input: StitchInput, cuts: bool
-) -> None:
-    check(stitch_input, cuts=cuts)
+def test_a_turn_that_ended_as_it_should_is_followed_by_its_tail(stitch_input: StitchInput, way: str) -> None:
+    check(stitch_input, way)
 
 
-@given(STEADY_WORLD)
+@given(STEADY_WORLD, WAYS)
 @tries(4)
-def test_what_is_stitched_without_a_profile_is_stitched_with_one(stitch_input: StitchInput) -> None:
+def test_what_is_stitched_without_a_profile_is_stitched_with_one(stitch_input: StitchInput, way: str) -> None:
     bare = answer(
         stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix), stitch_input.toy
     )
-    profile = known(stitch_input, cuts=True)
+    profile = known(stitch_input, CUTS)
     found = answer(
         stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, profile=profile),
-        stitch_input.toy,
+        Counted(stitch_input.toy, way),
     )
     if isinstance(bare, Stitched):
         assert isinstance(found, Stitched)
@@ -118,11 +129,11 @@ def test_what_is_stitched_without_a_profile_is_stitched_with_one(stitch_input: S
         assert (found.ledger, found.inserted_close) == (bare.ledger, bare.inserted_close)
 
 
-@given(ANY_WORLD)
+@given(ANY_WORLD, WAYS)
 @tries(6)
-def test_a_profile_never_believes_more_than_a_fresh_proof(stitch_input: StitchInput) -> None:
+def test_a_profile_never_believes_more_than_a_fresh_proof(stitch_input: StitchInput, way: str) -> None:
     """What a case answers from short histories, a proof of the very messages must show."""
-    profile = known(stitch_input, cuts=True)
+    profile = known(stitch_input, CUTS)
     found, bare = (
         answer(
             stitch_questions(
@@ -132,7 +143,7 @@ def test_a_profile_never_believes_more_than_a_fresh_proof(stitch_input: StitchIn
                 key=stitch_input.key,
                 profile=attrs.evolve(profile, cases=cases),
             ),
-            stitch_input.toy,
+            Counted(stitch_input.toy, way),
         )
         for cases in (profile.cases, ())
     )
@@ -146,7 +157,7 @@ def test_a_profile_never_believes_more_than_a_fresh_proof(stitch_input: StitchIn
 def test_a_free_case_that_is_recognized_costs_one_question_about_what_is_new(
     stitch_input: StitchInput,
 ) -> None:
-    profile, counted = known(stitch_input, cuts=True), Counted(stitch_input.toy, cuts=True)
+    profile, counted = known(stitch_input, CUTS), Counted(stitch_input.toy, CUTS)
     found = answer(
         stitch_questions(stitch_input.steps, stitch_input.prompt, stitch_input.suffix, profile=profile),
         counted,
@@ -163,13 +174,12 @@ def test_the_whole_conversation_is_compared_when_asked_for(stitch_input: StitchI
     )
     if isinstance(found, Stitched):
         assert (
-            answer(recheck_questions(found, stitch_input.prompt), Counted(stitch_input.toy, cuts=True))
+            answer(recheck_questions(found, stitch_input.prompt), Counted(stitch_input.toy, CUTS))
             is not False
         )
         wrong = attrs.evolve(found, added=(*found.added[:-1], found.added[-1] + 1))
         assert (
-            answer(recheck_questions(wrong, stitch_input.prompt), Counted(stitch_input.toy, cuts=True))
-            is not True
+            answer(recheck_questions(wrong, stitch_input.prompt), Counted(stitch_input.toy, CUTS)) is not True
         )
 
 
@@ -189,4 +199,4 @@ def cases_of(toy: Toy) -> list[Case]:
         (TurnKind(before="user", reasoning=True, calls=1, content="text"), ("tool",)),
         (TurnKind(before="tool", reasoning=False, calls=1, content="empty"), ("tool",)),
     ]
-    return [certified(toy, kind, shape, cuts=True) for kind, shape in usual]
+    return [certified(toy, kind, shape, CUTS) for kind, shape in usual]

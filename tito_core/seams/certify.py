@@ -190,7 +190,7 @@ def _free(sample: CaseSample) -> Questions[list[Shown] | Refusal]:
         unlike += [pasts.unlike.index(history)] if history in pasts.unlike else []
     for histories in sample.showing:
         taken = yield from first_taken(proof.located, histories)
-        if taken is None or not proof.ends(taken):
+        if taken is None or not proof.ends(taken.ids):
             return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
         agreed += 1
     if not unlike:

@@ -15,7 +15,7 @@ import attrs
 from ..errors import InputError, TemplateRefused
 from ..ids import checked
 from ..normalization.clean import lengthened, readings, says
-from ..questions import Questions, T, ask, in_parts, relayed
+from ..questions import Questions, Rendered, T, ask_rendered, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
 from .prove import (
@@ -240,9 +240,10 @@ def _recognized(
     # A message that says the stand-in word makes the cut ambiguous: templates repeat earlier texts, too.
     since = None if not recipe.cut or says((*past, *environment), SHORT) else SHORT
     try:
-        ids = yield from ask((*past, form.write(SHORT), *environment), since=since)
+        found = yield from ask_rendered((*past, form.write(SHORT), *environment), since=since)
     except TemplateRefused:
         return None
+    ids = tuple(found.ids)
     tail, rest = recognize(recipe, ids), after(recipe.mark, ids) or ()
     if tail is None:
         return None
@@ -252,14 +253,18 @@ def _recognized(
     proof = Proof(located=located, cut=cut, generation_prompt=len(recipe.speaks))
     if mode is Mode.HISTORY:  # the tail is that of the real history, and may lose a message as any other
         return proof if (yield from swallowed_questions(located)) is None else None
-    return proof if (yield from _depends_on_nothing_else(turn, proof, recipe)) else None
+    text = None if since is None else found.text
+    return proof if (yield from _depends_on_nothing_else(turn, proof, recipe, text)) else None
 
 
-def _depends_on_nothing_else(turn: SampledTurn, proof: Proof, recipe: Recipe) -> Questions[bool]:
+def _depends_on_nothing_else(
+    turn: SampledTurn, proof: Proof, recipe: Recipe, text: str | None
+) -> Questions[bool]:
     """Return whether an unlike history gives the same tail, in which every new message leaves a trace.
 
     The words of the new messages may change what the template does, so that no certificate answers for them.
-    Both are asked at once, and one by one only where ids merge at the end of a message.
+    Both are asked at once, and one by one only where ids merge at the end of a message. `text` is the one of
+    the tail, if it is known: then no ids are needed.
     """
     located = proof.located
     if turn.history_known and not (turn.others or turn.reused or turn.switched):
@@ -267,12 +272,20 @@ def _depends_on_nothing_else(turn: SampledTurn, proof: Proof, recipe: Recipe) ->
         for _ in range(2):  # twice, so that what the history adds beside the words is not taken for one
             environment = lengthened(environment, range(count), graded=True)
         longer = attrs.evolve(located, environment=environment)
-        ids = yield from first_taken(longer, turn.unlike[max(recipe.unlike, 0) :])
-        rest = None if ids is None else after(recipe.mark, ids)
-        if rest is not None and grown(located.seam.tail, rest, count):
+        unlike = turn.unlike[max(recipe.unlike, 0) :]
+        found = yield from first_taken(longer, unlike, ids=text is None)
+        if found is not None and _grew(located.seam.tail, text, found, recipe, count):
             return True
     agrees = yield from agrees_questions(turn, proof)
     return agrees and (yield from swallowed_questions(located)) is None
+
+
+def _grew(tail: tuple[int, ...], text: str | None, longer: Rendered, recipe: Recipe, count: int) -> bool:
+    """Return whether a longer render has the tail, and more of each of `count` messages."""
+    if text is not None and longer.text is not None:
+        return grown(text.partition(SHORT)[2], longer.text.partition(SHORT)[2], count)
+    rest = after(recipe.mark, longer.ids)
+    return rest is not None and grown(tail, rest, count)
 
 
 def recognize(recipe: Recipe, ids: tuple[int, ...]) -> tuple[int, ...] | None:

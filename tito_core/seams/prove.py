@@ -17,7 +17,7 @@ from ..media.ranges import MediaRange, Placeholders
 from ..message import Message, texts_in
 from ..normalization.clean import clean, lengthened, readings
 from ..normalization.media import Medium
-from ..questions import Questions, ask, in_parts, relayed
+from ..questions import Questions, Rendered, ask, ask_rendered, in_parts, relayed
 from ..refusal import Reason, Refusal
 from .seam import OTHER, SHORT, Seam, after, common_prefix, seam_questions
 from .stand_in import (
@@ -288,11 +288,11 @@ def agrees_questions(turn: SampledTurn, proof: Proof) -> Questions[bool]:
     for message in (None, *turn.others):
         taken = 0
         for histories in turn.histories(call_ids):
-            ids = yield from first_taken(proof.located, histories, message)
-            if ids is not None and not proof.ends(ids):
+            found = yield from first_taken(proof.located, histories, message)
+            if found is not None and not proof.ends(found.ids):
                 return False
-            taken += ids is not None
-            if ids is None and message is None and turn.history_known:
+            taken += found is not None
+            if found is None and message is None and turn.history_known:
                 return False
         if not taken and message is None:
             return False
@@ -300,12 +300,19 @@ def agrees_questions(turn: SampledTurn, proof: Proof) -> Questions[bool]:
 
 
 def first_taken(
-    located: LocatedTurn, histories: Iterable[Context], message: dict[str, Any] | None = None
-) -> Questions[tuple[int, ...] | None]:
-    """Render with other words, or as another turn, in the first of `histories` that the template takes."""
+    located: LocatedTurn,
+    histories: Iterable[Context],
+    message: dict[str, Any] | None = None,
+    *,
+    ids: bool = True,
+) -> Questions[Rendered | None]:
+    """Render with other words, or as another turn, in the first of `histories` that the template takes.
+
+    `ids` is whether they are needed beside a text.
+    """
     for context in histories:
         try:
-            return (yield from ask(located.unlike(context, message), since=located.since))
+            return (yield from ask_rendered(located.unlike(context, message), since=located.since, ids=ids))
         except TemplateRefused:
             continue
     return None

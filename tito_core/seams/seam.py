@@ -12,12 +12,15 @@ inserted at two places, as with a tokenizer of characters. A text that goes on w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import attrs
 
 from ..media.ranges import places
 from ..message import Message
 from ..questions import Questions, ask
+
+S = TypeVar("S", str, tuple[int, ...])
 
 SHORT = "Zephyr"
 LONGER, LONGER_TOO = "Zephyr more", "Zephyr, so"
@@ -102,8 +105,8 @@ def insertions(short: Sequence[int], longer: Sequence[int]) -> range:
     return range(len(short) - common_prefix(short[::-1], longer[::-1]), common_prefix(short, longer) + 1)
 
 
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many ids two sequences share at their beginning.
+def common_prefix(first: Sequence[object], second: Sequence[object]) -> int:
+    """Return how many ids, or characters, two sequences share at their beginning.
 
     >>> common_prefix([1, 2, 3], [1, 2, 4])
     2
@@ -117,7 +120,7 @@ def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
     return end
 
 
-def grown(short: tuple[int, ...], longer: tuple[int, ...], count: int) -> bool:
+def grown(short: S, longer: S, count: int) -> bool:
     """Return whether `longer` is `short` with a run inserted at `count` places: twice, four times, and so on.
 
     Twice at least, so that ids which stand beside the run for another reason are not taken for a part of it.
@@ -130,14 +133,14 @@ def grown(short: tuple[int, ...], longer: tuple[int, ...], count: int) -> bool:
     size, left = divmod(len(longer) - len(short), max(count * (count + 1), 1))
     if size < 1 or left:
         return False
-    place, run = 0, None
+    place, run = 0, longer[:0]
     for times in range(2, 2 * count + 1, 2):
         same = common_prefix(short[place:], longer[place:])
         place += same
         run = run or longer[place : place + size]
         if longer[place : place + size * times] != run * times:
             return False
-        longer = (*longer[:place], *longer[place + size * times :])
+        longer = longer[:place] + longer[place + size * times :]
     return short == longer
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from tito_core import Message, TemplateRefused
+from tito_core import Message, Rendered, TemplateRefused
 from tito_core.seams.profile import Profile
 from tito_io.engines.protocol import Rendering
 
@@ -130,6 +130,11 @@ class CertifyingRender:
     def since(self) -> Callable[..., Awaitable[Sequence[int]]] | None:
         """The method of `full` that tokenizes from a text on; None if it has none."""
         return getattr(self.full, "since", None)
+
+    @property
+    def rendered(self) -> Callable[..., Awaitable[Rendered]] | None:
+        """The method of `full` that returns the text, too; None if it has none."""
+        return getattr(self.full, "rendered", None)
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
         """Return the ids of messages."""

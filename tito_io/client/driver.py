@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 import anyio
 import attrs
 
-from tito_core import Message, Question, Questions, TemplateRefused, TokenizeError
+from tito_core import Message, Question, Questions, Rendered, TemplateRefused, TokenizeError
 from tito_io.engines.family_render import template_of, with_objects
 
 if TYPE_CHECKING:  # a client whose engine renders needs no template engine and no tokenizer here
@@ -119,6 +119,14 @@ class InThread:
     ) -> list[int]:
         """Return the ids from `text` on; see `tito_core.Question.put`."""
         render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
+        return await rendered(messages, partial(with_objects, messages, render))
+
+    async def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Return the text, and the ids if they are asked for; see `tito_core.Question.put`."""
+        speaking = add_generation_prompt
+        render = partial(self.bound.rendered, since=since, add_generation_prompt=speaking, ids=ids)
         return await rendered(messages, partial(with_objects, messages, render))
 
 

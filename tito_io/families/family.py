@@ -13,7 +13,7 @@ from typing import Any, Self
 from attrs import astuple, evolve, field, frozen
 from tokenizers import AddedToken, Tokenizer
 
-from tito_core import InputError
+from tito_core import InputError, Rendered
 
 from .clock_use import Moment
 from .fast.fast_tokenizer import CHECK_EVERY, FastTokenizer
@@ -54,7 +54,18 @@ class Bound:
         A template may print `text` twice or leave it out, whatever the messages are. Then the ids are those
         of the whole render; see `tito_core.Question.put`.
         """
+        return self._since(self.text(messages, add_generation_prompt=add_generation_prompt), text)
+
+    def rendered(
+        self, messages: Messages, since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Return the text of `messages`, and its ids from `since` on if they are asked for."""
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
+        if not ids:
+            return Rendered(whole)
+        return Rendered(whole, self.family.encode(whole) if since is None else self._since(whole, since))
+
+    def _since(self, whole: str, text: str) -> list[int]:
         if whole.count(text) != 1:
             return self.family.encode(whole)
         after = whole.partition(text)[2]

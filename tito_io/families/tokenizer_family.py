@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from tito_core import InputError, Reason, Refusal
+from tito_core import InputError, Reason, Refusal, Rendered
 from tito_core.ids import checked
 from tito_core.media.ranges import Placeholders
 from tito_core.normalization.media import asked, media_of
@@ -66,8 +66,22 @@ class TokenizerBound:
         """
         if not self.tokenizer.text_first:
             return self(messages, add_generation_prompt=add_generation_prompt)
+        return self._since(self.text(messages, add_generation_prompt=add_generation_prompt), text)
+
+    def rendered(
+        self, messages: Messages, since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Return the text of `messages`, and its ids from `since` on if they are asked for.
+
+        There are ids and no text if the object is not known to encode the text that it renders.
+        """
+        if not self.tokenizer.text_first:
+            return Rendered(None, self(messages, add_generation_prompt=add_generation_prompt))
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
-        cut = whole.index(text) if whole.count(text) == 1 else 0
+        return Rendered(whole, self._since(whole, since) if ids else ())
+
+    def _since(self, whole: str, text: str | None) -> list[int]:
+        cut = whole.index(text) if text is not None and whole.count(text) == 1 else 0
         return self.tokenizer.encode(whole[cut:])
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 from tokenizers import Tokenizer
 
-from tito_core import InputError, Message
+from tito_core import InputError, Message, Rendered
 from tito_io.client.driver import rendered
 from tito_io.engines.family_render import with_objects
 from tito_io.engines.protocol import Rendering
@@ -164,6 +164,19 @@ class GuardedTemplate:
         """Return the ids from `text` on; see `tito_core.Ask`."""
         render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
         return await rendered(messages, partial(self._ids, messages, render))
+
+    async def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Return the text with stand-ins, and the ids if they are asked for; see `tito_core.Question.put`."""
+        speaking = add_generation_prompt
+        of = partial(self.bound.rendered, since=since, add_generation_prompt=speaking, ids=ids)
+
+        def render() -> Rendered:
+            found = with_objects(self.guard.hidden(messages), of)
+            return Rendered(found.text, self.guard.shown(found.ids))
+
+        return await rendered(messages, render)
 
     def _ids(
         self, messages: Sequence[Message], render: Callable[[Sequence[Message]], list[int]]

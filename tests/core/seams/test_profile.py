@@ -13,6 +13,8 @@ from tito_core import (
     InputError,
     Message,
     Reason,
+    Refusal,
+    Rendered,
     Step,
     Stitched,
     TemplateRefused,
@@ -155,6 +157,28 @@ class Cutting:
         ids, sought = self(messages, add_generation_prompt=add_generation_prompt), example.text(text)
         starts = [i for i in range(len(ids)) if ids[i : i + len(sought)] == sought]
         return ids[starts[0] :] if len(starts) == 1 else ids
+
+
+class Telling(Cutting):
+    """`Cutting`, which tells the text, too. It counts the ids that it was asked for; some texts it hides."""
+
+    def __init__(self, *, hides: bool = False, drops: str | None = None) -> None:
+        self.hides, self.drops = hides, drops
+        self.asked: list[int] = []
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if self.drops is not None and messages[0] != example.user():
+            messages = [one for one in messages if self.drops not in str(one.get("content"))]
+        return super().__call__(messages, add_generation_prompt=add_generation_prompt)
+
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        whole = self(messages, add_generation_prompt=add_generation_prompt)
+        text = "".join(chr(one - example.BASE if one >= example.BASE else 0xE000 + one) for one in whole)
+        cut = whole if since is None else self.since(messages, since, add_generation_prompt=True)
+        self.asked.append(len(cut) * ids)
+        return Rendered(None if self.hides else text, cut if ids else ())
 
 
 def known(*shapes: tuple[str, ...], **more: Any) -> Profile:
@@ -355,6 +379,56 @@ def test_a_history_that_says_what_the_kernel_asks_with_is_not_cut_in_the_middle(
     right = moving([assistant[0], example.user("why?")], add_generation_prompt=True)
     assert not isinstance(found, Stitched) or list(found.added) == right
     assert stitch([step], prompt, suffix, moving, profile=profile) in (None, [*step.ids, *right])
+
+
+@pytest.mark.parametrize("words", ["more", "a much longer text", "4096", "What rhymes with Zephyr", ""])
+@pytest.mark.parametrize("hides", [False, True])
+def test_where_texts_are_told_the_second_answer_needs_no_ids(words: str, *, hides: bool) -> None:
+    step, profile, telling = example.step(), known(("user",)), Telling(hides=hides)
+    asking = stitch_questions([step], example.prompt(step, words), profile.suffix, profile=profile)
+    found = answer(asking, telling)
+    assert isinstance(found, Stitched)
+    assert list(found.added) == example.tokenize([example.user(words)], add_generation_prompt=True)
+    if words and "Zephyr" not in words:  # an empty text has no name, and a stand-in's word is not cut at
+        assert len(telling.asked) == 2
+        assert (telling.asked[1] == 0) is not hides
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_message_that_is_lost_in_another_history_is_seen_in_the_text(*, hides: bool) -> None:
+    step, profile = example.step(), known(("user",))
+    prompt = example.prompt(step, "secret")
+    found = answer(
+        stitch_questions([step], prompt, profile.suffix, profile=profile),
+        Telling(hides=hides, drops="secret"),
+    )
+    assert found == answer(stitch_questions([step], prompt, profile.suffix), Telling(drops="secret"))
+    assert isinstance(found, Refusal)
+
+
+class Merging(Telling):
+    """Ids that depend on what stands before them, of a text that does not."""
+
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = super().__call__(messages, add_generation_prompt=add_generation_prompt)
+        other = messages[0] != example.user() and "secret" in str(messages[-1])
+        return [*ids[:-3], ids[-3] + 1000, *ids[-2:]] if other else ids
+
+    def rendered(self, *given: Any, **options: Any) -> Rendered:
+        return attrs.evolve(super().rendered(*given, **options), text="Zephyr and a text")
+
+
+def test_a_text_says_nothing_of_ids_that_may_depend_on_what_stands_before_them() -> None:
+    step, profile = example.step(), known(("user",))
+    (case,) = profile.cases
+    assert case.recipe is not None
+    uncut = attrs.evolve(profile, cases=(attrs.evolve(case, recipe=attrs.evolve(case.recipe, cut=False)),))
+    merging = Merging()
+    found = answer(
+        stitch_questions([step], example.prompt(step, "secret"), profile.suffix, profile=uncut), merging
+    )
+    assert isinstance(found, Refusal)
+    assert all(merging.asked)
 
 
 def known_tail(profile: Profile, turn: SampledTurn, *environment: Any, tokenize: Any = None) -> Any:

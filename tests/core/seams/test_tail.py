@@ -135,6 +135,7 @@ def test_only_what_follows_the_text_is_asked_for_where_an_answer_may_be_cut() ->
         (example.user(), example.assistant("Zephyr"), example.user("more")),
         add_generation_prompt=True,
         since="Zephyr",
+        text=True,
     )
     assert first(located, case("user", cut=False)).since is None
 

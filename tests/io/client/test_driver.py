@@ -9,7 +9,7 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from tito_core import Message
+from tito_core import Message, Rendered
 from tito_io.client import InThread, rendered_by
 from tito_io.client.driver import SHORT, exceeds, length
 from tito_io.embedded.vocabulary import family
@@ -34,6 +34,12 @@ class Threads:
         del text
         return self(messages, add_generation_prompt=add_generation_prompt)
 
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        del since, ids
+        return Rendered("a", self(messages, add_generation_prompt=add_generation_prompt))
+
 
 @pytest.mark.parametrize(("size", "here"), [(SHORT - 4, True), (SHORT - 3, False)])
 async def test_only_long_messages_are_rendered_in_a_thread(size: int, *, here: bool) -> None:
@@ -42,7 +48,9 @@ async def test_only_long_messages_are_rendered_in_a_thread(size: int, *, here: b
     messages = [{"role": "user", "content": "a" * size}]
     assert await render(messages, add_generation_prompt=True) == [1]
     assert await render.since(messages, "a", add_generation_prompt=True) == [1]
-    assert [one == threading.get_ident() for one in threads.used] == [here, here]
+    told = await render.rendered(messages, "a", add_generation_prompt=True, ids=True)
+    assert told == Rendered("a", [1])
+    assert [one == threading.get_ident() for one in threads.used] == [here] * 3
 
 
 @pytest.mark.parametrize(

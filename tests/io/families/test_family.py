@@ -27,7 +27,7 @@ from tests.io.families.family_folder import (
     rendered,
     tiny_folder,
 )
-from tito_core import InputError, TemplateRefused, TokenizeFn
+from tito_core import Extension, InputError, Rendered, TemplateRefused, TokenizeFn
 from tito_io.families.family import Family
 
 TEMPLATES = {
@@ -256,6 +256,42 @@ def test_a_render_is_cut_at_a_text_that_stands_there_once(families: dict[str, Fa
         assert tokenize.since(asked, text, add_generation_prompt=True) == tokenize(
             asked, add_generation_prompt=True
         )
+
+
+@pytest.mark.parametrize("since", ["Zephyr", "nowhere", None])
+def test_a_text_is_told_with_its_ids(families: dict[str, Family], since: str | None) -> None:
+    tokenize = families["chatml"].tokenize_fn()
+    said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
+    found = tokenize.rendered(said, since, add_generation_prompt=True, ids=True)
+    ids = tokenize(said, add_generation_prompt=True)
+    assert found.text == tokenize.text(said, add_generation_prompt=True)
+    assert found.ids == (ids if since is None else tokenize.since(said, since, add_generation_prompt=True))
+    assert (found.ids == ids) is (since != "Zephyr")
+    assert tokenize.rendered(said, since, add_generation_prompt=True, ids=False) == Rendered(found.text)
+
+
+def test_new_messages_of_a_known_case_are_encoded_once(families: dict[str, Family]) -> None:
+    family, encoded = families["chatml"], list[str]()
+
+    class Telling:
+        def encode(self, text: str, **options: Any) -> Any:
+            encoded.append(text)
+            return family.tokenizer.encode(text, **options)
+
+        def get_added_tokens_decoder(self) -> Any:
+            return family.tokenizer.get_added_tokens_decoder()
+
+    bridge = family.bridge(spans=False)
+    close = bridge.suffix or ()
+    turn = {"role": "assistant", "content": "lo"}
+    ids = [*family.ids([USER], add_generation_prompt=True), *family.encode("lo"), *close]
+    known: dict[str, Any] = {"turn": turn, "history": [USER], "sampled": 1 + len(close)}
+    bridge.extend(ids, [{"role": "user", "content": "hel"}], **known)  # it certifies the case
+    bridge.tokenize_fn = evolve(family, tokenizer=cast("Tokenizer", Telling())).tokenize_fn()
+    found = bridge.extend(ids, [{"role": "user", "content": "hello o lo"}], **known)
+    assert isinstance(found, Extension)
+    assert sum("hello o lo" in text for text in encoded) == 1
+    assert not any("hello o lo more" in text for text in encoded)
 
 
 def test_a_text_that_renders_are_cut_at_is_encoded_once(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import ProcessorMixin
 
 from tests.io.families.family_folder import expected, freeze, load, reference, tiny_folder, tiny_tokenizer
-from tito_core import InputError, TemplateRefused, TokenizeError, TokenizeFn, answer
+from tito_core import InputError, Rendered, TemplateRefused, TokenizeError, TokenizeFn, answer
 from tito_core.questions import ask
 from tito_io.families import Family, FolderError, TokenizerFamily
 
@@ -126,6 +126,10 @@ def test_a_cut_render_is_the_text_from_there_on(
     whole = tokenize.text(messages, add_generation_prompt=True)
     cut = whole[whole.index(mark) :] if whole.count(mark) == 1 else whole
     assert tokenize.since(messages, mark, add_generation_prompt=True) == family.encode(cut)
+    told = partial(tokenize.rendered, messages, add_generation_prompt=True)
+    assert told(mark, ids=True) == Rendered(whole, family.encode(cut))
+    assert told(None, ids=True) == Rendered(whole, family.encode(whole))
+    assert told(mark, ids=False) == Rendered(whole)
 
 
 def test_a_processor_is_asked_for_text_and_its_tokenizer_for_ids(tokenizer: Any) -> None:
@@ -345,9 +349,11 @@ def test_return_dict_is_passed_where_it_is_known() -> None:
 def test_nothing_is_cut_where_it_is_not_known_how_ids_are_made() -> None:
     tokenize = Family.of(Words()).tokenize_fn()
     said = [USER, {"role": "assistant", "content": "Zephyr"}]
-    assert tokenize.since(said, "Zephyr", add_generation_prompt=False) == tokenize(
-        said, add_generation_prompt=False
-    )
+    ids = tokenize(said, add_generation_prompt=False)
+    assert tokenize.since(said, "Zephyr", add_generation_prompt=False) == ids
+    for wanted in (True, False):
+        told = tokenize.rendered(said, "Zephyr", add_generation_prompt=False, ids=wanted)
+        assert told == Rendered(None, ids)
 
 
 def test_what_an_unknown_object_answers_is_written_to_no_file(

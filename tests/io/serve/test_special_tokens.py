@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, user
+from tito_core import Rendered
 from tito_io.embedded import TIDY, family
 from tito_io.embedded.vocabulary import END_OF_TURN, START_OF_TURN
 from tito_io.engines.protocol import Rendering, Sampling
@@ -194,6 +195,10 @@ async def test_tools_and_arguments_are_rendered_by_a_guard_too(guard: SpecialTok
         text = "hi"
         since = await render.since(messages, text, add_generation_prompt=True)
         assert found[-1][-len(since) :] == since
+        told = await render.rendered(messages, text, add_generation_prompt=True, ids=True)
+        assert told == Rendered(plain.text(messages, add_generation_prompt=True), since)
+        alone = await render.rendered(messages, text, add_generation_prompt=True, ids=False)
+        assert alone == Rendered(told.text, [])
     assert len(found[1]) > len(found[0])
 
 
