@@ -2,7 +2,8 @@
 
 The kernel asks in short stand-in conversations and believes an answer only with proof. The turn's text is
 located by difference; an unlike conversation, and one akin to the real history, must give the same tail; no
-new message may vanish. What depends on more of the history cannot be known at this price and is refused.
+new message may vanish. What differs between them is refused. What depends on anything else in the history,
+such as the number of its messages, cannot be known at this price (see docs/limits.md).
 """
 
 from __future__ import annotations
