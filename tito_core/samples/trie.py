@@ -89,18 +89,17 @@ def _extend(place: Place, part: Sequence[int]) -> Place:
     """Follow `part` from a place, adding the ids that are missing, and return where it ends."""
     ids = part if isinstance(part, array) else array(PACKED, part)
     (branch, depth), done = settled(place), 0
-    while done < len(ids):
+    while True:
         length = common_length(branch.ids, ids, depth - branch.start, done)
         depth, done = depth + length, done + length
         if done == len(ids):
-            break
+            return branch, depth
         if depth < branch.stop:
             branch = branch.split(depth)
         child = branch.children.get(ids[done])
         if child is None:
             child = branch.children[ids[done]] = Branch(branch, depth, ids[done:] if done else ids)
         branch = child
-    return branch, depth
 
 
 def common_length(left: Items, right: Items, start: int = 0, begin: int = 0) -> int:

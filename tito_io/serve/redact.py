@@ -89,7 +89,7 @@ def redact(words: str, conversation: str) -> str:
     spread = [(letter, piece.span()) for piece in PIECE.finditer(words) for letter in letters(piece.group())]
     plain = "".join(letter for letter, _ in spread)
     shared = _shared(plain, letters(conversation))
-    for place in range(len(spread) - SAME + 1):
+    for place in range(len(spread)):
         if plain[place : place + SAME] in shared:
             start, stop = spread[place][1][0], spread[place + SAME - 1][1][1]
             marks[start:stop] = b"\x01" * (stop - start)

@@ -136,8 +136,7 @@ class ClientConnection:
 
     async def _send_parts(self, end: bytes = b"", *, more: bool = True) -> None:
         data, self._parts, self._size = b"".join((*self._parts, end)), [], 0
-        if data:
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def _send(self, message: Message) -> None:
         """Send a message after those before it; a client whose connection does not take it is gone."""
@@ -325,7 +324,7 @@ class TurnResponse:
                 if not connection.over:
                     self.gateway.metrics.unreceived.inc(len(new))
                     await session.take_back(new)
-                elif commits:
+                else:
                     await session.received(commits)
                     session.last_prompt = turn.prompt
                     self.gateway.metrics.committed.inc(len(new))

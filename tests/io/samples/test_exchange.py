@@ -300,6 +300,25 @@ def _choice(record: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    "response_token_ids": {"response_token_ids": [9, 9]},
+    "completion_token_ids": {"completion_token_ids": [9, 9]},
+    "output_ids": {"output_ids": [9, 9]},
+    "output_token_logprobs": {"meta_info": {"output_token_logprobs": [[-1, 9, None]]}},
+    "logprobs": {"logprobs": {"tokens": ["token_id:9", "token_id:9"]}},
+    "nvext": {},
+}
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_fields_that_contradict_each_other_are_named(tmp_path: Path, field: str) -> None:
+    record = chat("a", [1, 2], [3, 4])
+    _choice(record).update(OTHERS[field])
+    if field == "nvext":
+        record["response"]["nvext"] = {"completion_token_ids": [9, 9]}
+    assert f"`token_ids` and `{field}`" in wrong(tmp_path, record)
+
+
 Change = Callable[[dict[str, Any]], object]
 WRONG: dict[str, tuple[Change, str]] = {
     "no ids": (lambda r: _choice(r).pop("token_ids"), "it has no sampled ids: ask vLLM for return_token_ids"),

@@ -51,7 +51,7 @@ def read(record: Record, place: CallPlace) -> Iterator[StoredCall]:
         yield _call(check, record, request, body, choice, place)
 
 
-def _choices(check: Check, body: object) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _choices(check: Check, body: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield each choice with the reply's body; on SGLang's own route a choice is a body itself."""
     body = _events(check, body) if isinstance(body, str) else body
     items: list[Any] = body if isinstance(body, list) else [body]
@@ -64,7 +64,7 @@ def _choices(check: Check, body: object) -> Iterator[tuple[dict[str, Any], dict[
     if not choices:
         check.fail("it has no choices")
     for choice in choices:
-        yield check.typed(whole, dict, "whole"), check.typed(choice, dict, "choice")
+        yield whole, check.typed(choice, dict, "choice")
 
 
 def _events(check: Check, text: str) -> list[Any]:
