@@ -349,6 +349,9 @@ WRONG: dict[str, tuple[Change, str]] = {
     "half an event": (lambda r: r.update(response='data: {"a'), "an event of the stream is not valid JSON"),
     "a stream of others": (lambda r: r.update(response=[{"output_ids": [1]}]), "store the whole reply"),
     "nothing": (lambda r: r.update(response=None), "`choices` is null or missing"),
+    "a number": (lambda r: r.update(response=7), "`choices` is null or missing"),
+    "a choice": (lambda r: r["response"].update(choices=[7]), "`choice` is int"),
+    "an event": (lambda r: r.update(response=[7]), "`event` is int"),
 }
 
 
@@ -421,3 +424,21 @@ def test_the_ids_that_sglang_saw_are_the_prompt(tmp_path: Path) -> None:
     del record["response"]["prompt_token_ids"], record["response"]["usage"]
     record["response"]["sglext"] = {"input_ids": [7, 8]}
     assert one(tmp_path, record).step.prompt_ids.tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"choices": [7]},
+        {"choices": 7},
+        {"choices": [{"index": 0, "delta": {"content": 7}}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [7]}}]},
+        {"choices": [], "usage": ["ab", "abc"]},
+        {"choices": [], "usage": {}},
+    ],
+)
+def test_chunks_that_do_not_fit_each_other_are_one_problem(tmp_path: Path, chunk: dict[str, Any]) -> None:
+    first = {"index": 0, "delta": {"content": "hi"}, "token_ids": [3]}
+    begun = {"id": "s", "prompt_token_ids": [1], "usage": "abc", "choices": [first]}
+    record = {"request": {}, "response": [begun, chunk, "[DONE]"]}
+    assert "a chunk has values of other types than the chunks before it" in wrong(tmp_path, record)

@@ -302,7 +302,13 @@ BAD_TRAJECTORIES: list[tuple[dict[str, Any], str]] = [
     ({"schema_version": "ATIF-v1.9"}, "schema_version is 'ATIF-v1.9'"),
     ({"steps": [1]}, "`steps[0]` is int"),
     ({"extra": {"reward": "high"}}, "extra.reward is 'high': expected a number"),
+    ({"steps": [{"source": "user"}]}, "`step_id` is null or missing"),
+    ({"steps": [{"step_id": "1", "source": "user"}]}, "`step_id` is str"),
+    ({"steps": [{"step_id": 1}]}, "`source` is null or missing"),
     ({"steps": [{"step_id": 1, "source": "tool"}]}, "steps[0].source is 'tool'"),
+    ({"steps": [{"step_id": 1, "source": "user", "tool_calls": [1]}]}, "steps[0].tool_calls"),
+    ({"steps": [{"step_id": 1, "source": "user", "tool_calls": 1}]}, "`tool_calls` is int"),
+    ({"steps": [{"step_id": 1, "source": "user", "observation": 1}]}, "`observation` is int"),
     ({"steps": [{"step_id": 1, "source": "user", "observation": {"results": [1]}}]}, "steps[0].results"),
     ({"subagent_trajectories": [{"schema_version": 1}]}, "`schema_version` is int"),
 ]
@@ -455,7 +461,10 @@ def test_whatever_is_wrong_in_a_line_is_a_problem_and_no_crash(
     content = known.get(form) or written(form, calls or [call("a", [1], [2])])
     records = [orjson.loads(line) for line in content.splitlines()]
     holder, key = data.draw(st.sampled_from(places(records)))
-    holder[key] = data.draw(JUNK)
+    if isinstance(holder, dict) and data.draw(st.booleans()):
+        del holder[key]
+    else:
+        holder[key] = data.draw(JUNK)
     lines = b"".join(json.dumps(one).encode() + b"\n" for one in records)
     with TemporaryDirectory() as folder:
         try:

@@ -23,7 +23,7 @@ from tests.io.serve.gateway import HELLO, Scripted, chat, opened, served, user
 from tests.io.serve.gateway_process import started
 from tito_core import Forgiveness, InputError, OddStop, Policy, Truncated
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
-from tito_io.embedded import MODEL
+from tito_io.embedded import MODEL, family
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine
@@ -506,6 +506,20 @@ async def test_each_option_is_a_choice_of_the_gateway(
     served_too = given(monkeypatch, "--share-keys", "--special-tokens", "keep", "--store", "memory")
     shared = (await command.gateway_of(served_too)).options
     assert (shared.share_keys, shared.guarded) == (True, False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_model_that_is_loaded_already_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It renders prompts, wherever `--family` says that it came from, and the engine gets it, too."""
+    here = family()
+    given_too = given(monkeypatch, "--store", "memory", "--family", "/nowhere", "--fast")
+    options = attrs.evolve(given_too, loaded=here)
+    for named in (options, attrs.evolve(options, family=None)):
+        gateway = await command.gateway_of(named)
+        assert gateway.decode == here.decode
+        assert gateway.turns.guard is not None
+        assert gateway.turns.guard.family.path == here.path
 
 
 @pytest.mark.anyio

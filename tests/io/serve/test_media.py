@@ -23,12 +23,13 @@ from tests.faults.fault import ROOT
 from tests.io.client.seeing import CAT, Seeing, asking, shown, url
 from tests.io.families.family_folder import load, tiny_folder
 from tests.io.serve.gateway import chat, client, opened, served, user
+from tito_core import InputError
 from tito_core.ledger import Origin
 from tito_io.serve.app import app
 from tito_io.serve.commit import Commit, decode, encode
 from tito_io.serve.fetch import MOST_IMAGES, FetchError, ImageFetcher, is_public
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
-from tito_io.serve.media import named_media, restored
+from tito_io.serve.media import MediumBytes, named_media, restored
 from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
 from tito_io.serve.sqlite import SqliteStore
 from tito_io.serve.store import MemoryStore, Store
@@ -431,6 +432,19 @@ async def test_a_turn_is_continued_after_its_images(
     assert turns[1].step.prompt_ids.tolist() == turns[0].step.ids.tolist()[:-1]
 
 
+async def test_a_turn_whose_images_look_otherwise_now_is_not_continued(
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+) -> None:
+    name = await opened(http)
+    first = said(await chat(http, name, [CAT]))
+    engine.spoils = True
+    asked = {"messages": [CAT, first], "continue_final_message": True, "add_generation_prompt": False}
+    answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=asked)
+    assert answer.status_code == 502
+    assert "seeing: the engine saw other images than before" in answer.text
+    assert len(await commits(gateway, name)) == 1
+
+
 async def test_an_id_of_a_response_stands_for_its_images(
     gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
 ) -> None:
@@ -643,10 +657,78 @@ async def test_a_server_shows_the_certificate_of_its_name() -> None:
     await fetcher.aclose()
 
 
-async def test_too_many_addresses_are_refused() -> None:
-    many = [at(f"http://example.org/{place}") for place in range(33)]
-    with pytest.raises(RequestRefused, match="33 images to fetch"):
-        await ImageFetcher.of().all(many, {})
+def mocked(body: bytes, **limits: Any) -> ImageFetcher:
+    """Return a fetcher for which every address has an image of these bytes; `/hop/3` is three hops away."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield body
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        *path, last = request.url.path.split("/")
+        if path[-1:] == ["hop"] and last != "0":
+            return httpx2.Response(302, headers={"location": str(int(last) - 1)})
+        return httpx2.Response(200, headers={"content-type": "image/png"}, content=stream())
+
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    return attrs.evolve(ImageFetcher(client, allowed=lambda _: True), **limits)
+
+
+async def test_too_many_addresses_are_refused_and_no_fewer() -> None:
+    many = [at(f"http://127.0.0.1/{place}") for place in range(MOST_IMAGES + 1)]
+    fetcher = mocked(b"cat")
+    assert len(await fetcher.all(many[1:], {})) == MOST_IMAGES
+    assert len(await fetcher.all(many, {"http://127.0.0.1/7": "known"})) == MOST_IMAGES + 1
+    with pytest.raises(RequestRefused, match="33 images to fetch") as refused:
+        await fetcher.all(many, {})
+    assert refused.value.parameter == "messages"
+    await fetcher.aclose()
+
+
+async def test_an_image_may_be_as_long_as_its_limit() -> None:
+    fetcher = mocked(b"cats", most_bytes=4)
+    whole = await fetcher.fetch("http://127.0.0.1/cat")
+    with pytest.raises(FetchError, match="more than 3 bytes"):
+        await attrs.evolve(fetcher, most_bytes=3).fetch("http://127.0.0.1/cat")
+    together = attrs.evolve(fetcher, most_together=2 * len(whole))
+    two = [at(f"http://127.0.0.1/{place}") for place in range(2)]
+    assert len(await together.all(two, {})) == 2
+    short = attrs.evolve(fetcher, most_together=2 * len(whole) - 1)
+    with pytest.raises(RequestRefused, match="image 2 cannot be fetched: with those before it") as refused:
+        await short.all(two, {})
+    assert refused.value.parameter == "messages"
+    await fetcher.aclose()
+
+
+async def test_an_image_may_be_three_redirections_away() -> None:
+    fetcher = mocked(b"cat")
+    assert await fetcher.fetch("http://127.0.0.1/hop/3") == shown("cat")["image_url"]["url"]
+    with pytest.raises(FetchError, match="more than 3 redirections"):
+        await fetcher.fetch("http://127.0.0.1/hop/4")
+    await fetcher.aclose()
+
+
+@pytest.mark.parametrize(
+    ("head", "mime"),
+    [
+        ("data:image/PNG;name=cat.png;base64", "image/png"),
+        ("DATA:image/svg+xml;base64", "image/svg+xml"),
+        ("data:;base64", "application/octet-stream"),
+        ("data:image;base64", "application/octet-stream"),
+        ("data:text/html\nx-evil: 1;base64", "application/octet-stream"),
+        ("data:image/<b>;base64", "application/octet-stream"),
+    ],
+)
+async def test_bytes_have_a_type_that_can_stand_in_a_header(head: str, mime: str) -> None:
+    """It is the `content-type` of the image's own route, and a client chose it."""
+    found = MediumBytes.of_url(f"{head},aGk=")
+    assert found == MediumBytes(mime, b"hi")
+    assert MediumBytes.decoded(found.encoded()) == found
+
+
+@pytest.mark.parametrize("body", ["aGk", "a Gk=", "aGk=x", "é"])
+async def test_bytes_that_are_not_base64_are_an_error(body: str) -> None:
+    with pytest.raises(InputError, match="give its bytes in base64"):
+        MediumBytes.of_url(f"data:image/png;base64,{body}")
 
 
 async def test_two_images_that_were_fetched_are_never_one() -> None:

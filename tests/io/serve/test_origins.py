@@ -118,7 +118,11 @@ async def test_what_is_refused_opens_nothing_and_is_counted() -> None:
             body = {"messages": HELLO}
             answer = await http.post("/v1/chat/completions", json=body, headers={**headers, **more})
             assert answer.status_code == status
-            assert status == 200 or answer.json()["error"]["message"]
+            if status != 200:
+                refused = answer.json()["error"]
+                assert (refused.pop("type"), list(refused)) == ("UntrustedHostError", ["message"])
+                assert EVIL in refused["message"]
+                assert answer.headers["content-type"] == "application/json"
             assert answer.headers.get("x-should-retry") == (None if status == 200 else "false")
     assert await gateway.sessions.store.count() == 1
     counted = gateway.metrics.text().decode()

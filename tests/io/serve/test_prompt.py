@@ -181,3 +181,14 @@ def test_results_name_the_calls_as_the_session_has_them() -> None:
     assert base(found.messages) is steps[0].messages
     assert list(found.messages)[-1] == {**theirs, "tool_call_id": "ours"}
     assert found.forgiven == ("RENAMED_TOOL_IDS",)
+
+
+def test_only_what_helped_to_find_a_history_counts_as_ignored() -> None:
+    """A later turn that looks like an echo, and is found by nothing, adds no name."""
+    said, other = ({"role": "assistant", "content": text} for text in ("yes", "<think>hm</think>no"))
+    first = commit("a", HELLO, said)
+    steps = Trajectory([first.step])
+    prompt = read_prompt(NoiseFilter(), [*HELLO, said, user(), other, user()], [], None)
+    for forgive in (frozenset[Forgiveness](), OPTIONAL):
+        found = match_prompt(prompt, steps, {"a": first}, KEY, forgive, ())
+        assert (len(base(found.messages)), found.forgiven) == (2, ())

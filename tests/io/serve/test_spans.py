@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import subprocess
 import sys
@@ -283,6 +284,17 @@ def test_a_name_of_the_service_that_was_chosen_stays(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
     spans = TurnSpans.from_environment(with_ids=False)
     assert spans.provider.resource.attributes["service.name"] == "mine"
+    anyio.run(spans.aclose)
+
+
+def test_nothing_is_sent_at_the_end_of_a_process_that_is_stopped_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second Ctrl-C ends a gateway although its collector does not answer."""
+    left: list[object] = []
+    monkeypatch.setattr(atexit, "register", left.append)
+    spans = TurnSpans.from_environment(with_ids=False)
+    assert left == []
     anyio.run(spans.aclose)
 
 

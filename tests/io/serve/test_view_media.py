@@ -9,6 +9,7 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.io.client.seeing import Seeing, asking
@@ -131,6 +132,13 @@ async def test_an_image_is_one_block_in_place_of_its_ids() -> None:
     assert "[image cat] [image dog] ?" in words
     assert re.search(r"would differ\s*0\s*0\.0%\s*prompt ids", words)
     assert "img" not in parsed.tags
+
+
+async def test_a_placeholder_of_several_ids_is_one_text() -> None:
+    one = step("cat")
+    (medium,) = one.media
+    page = await shown(attrs.evolve(one, media=[attrs.evolve(medium, collapsed=(7, 8))]))
+    assert "<code>token_id:7token_id:8</code>" in page
 
 
 async def test_an_image_that_the_template_leaves_out_is_marked() -> None:

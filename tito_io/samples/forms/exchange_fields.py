@@ -111,8 +111,6 @@ def logprobs(
         same_ids(check, [_token(entry) for entry in content], ids)
         return check.logprobs([entry.get("logprob") for entry in content], len(ids))
     if isinstance(at(chat, "token_logprobs"), list):
-        tokens = at(chat, "tokens")
-        same_ids(check, tokens if isinstance(tokens, Sequence) else (), ids)
         return check.logprobs(at(chat, "token_logprobs"), len(ids))
     worker = at(body, "nvext", "engine_data", "completion_logprobs")
     return check.logprobs(worker, len(ids)) if isinstance(worker, list) and len(worker) == len(ids) else None
