@@ -16,8 +16,6 @@ import zstandard
 
 from tests.io.samples.sample_files import put
 from tito_core import InputError
-from tito_io.cli.options import LONGEST_LINE
-from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.lines import RATIO, UNMEASURED, lines
 
 MEGABYTES = 300
@@ -146,7 +144,3 @@ def test_many_small_reads_copy_nothing_twice(tmp_path: Path) -> None:
     middle = time.process_time()
     assert sum(1 for _ in lines(plain)) == MILLION
     assert middle - began < 3 * (time.process_time() - middle)
-
-
-def test_the_option_has_the_default_of_the_function() -> None:
-    assert ReadOptions().max_line == LONGEST_LINE

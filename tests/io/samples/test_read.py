@@ -481,13 +481,32 @@ def test_formats_have_these_names() -> None:
     ]
 
 
-@pytest.mark.parametrize(("name", "whole"), [("miles", True), ("harbor", True), ("tito", False)])
+GYM = {"generation_token_ids": [3], "prompt_token_ids": [1], "generation_log_probs": [-0.5]}
+SAME: dict[str, tuple[bytes, bool]] = {
+    "atif": (written("atif", TALK[:1], name="s"), False),
+    "exchange": (dumped(chat("a", [1], [2], conversation="s")), False),
+    "harbor": (written("harbor", TALK[:1], name="s"), True),
+    "miles": (dumped({"session_id": "s", "records": [chat("a", [1], [2])], "metadata": {}}), True),
+    "nemo-gym": (dumped({**GYM, "model_call_id": "a", "rollout_id": "s"}), False),
+    "nemo-gym-rollouts": (
+        dumped({"responses_create_params": {}, "response": {"id": "s", "output": [GYM]}}),
+        True,
+    ),
+    "tito": (written("tito", TALK[:1], name="s"), False),
+    "traces": (dumped({**TRACES, "traces": [{**TRACES["traces"][0], "id": "s"}]}), True),
+    "verifiers": (
+        dumped({**RESULT, "trajectory": [{**RESULT["trajectory"][0], "trajectory_id": "s"}]}),
+        True,
+    ),
+}
+"""A line of each format, and whether it holds all of its conversation."""
+
+
+@pytest.mark.parametrize("name", FORMS)
 def test_a_second_line_of_a_session_is_another_conversation_where_a_line_is_whole(
-    tmp_path: Path, name: str, whole: bool
+    tmp_path: Path, name: str
 ) -> None:
-    line = dumped({"session_id": "s", "records": [chat("a", [1], [2])], "metadata": {}})
-    if name != "miles":
-        line = written(name, TALK[:1], name="s")
+    line, whole = SAME[name]
     stored, problems = read(put(tmp_path, line * 2))
     assert [one.name for one in stored] == ["s"]
     said = "also has earlier lines" if whole else "already has a call named"
