@@ -27,6 +27,7 @@ from tito_io.embedded import MODEL, family
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine
+from tito_io.extras import install
 from tito_io.llamacpp_server.settings import ServerSettings
 from tito_io.serve import command, logs, server
 from tito_io.serve.client_noise import NoiseRule, option_name, parse_rules
@@ -76,6 +77,15 @@ def test_what_cannot_be_is_refused_in_one_line(options: list[str], said: str, tm
     (line,) = found.stderr.splitlines()
     assert line.startswith("tito: ")
     assert said in line
+
+
+def test_a_library_that_is_missing_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gateway", "metrics"):
+        monkeypatch.delitem(sys.modules, f"tito_io.serve.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    found = run("--store", "memory")
+    assert found.exit_code == BAD_INPUT, found.output
+    assert found.stderr == f"tito: prometheus_client is missing: {install('serve')}\n"
 
 
 def test_a_store_that_is_away_is_trouble() -> None:

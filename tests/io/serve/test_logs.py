@@ -171,6 +171,29 @@ async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.L
     ]
 
 
+@pytest.mark.anyio
+async def test_a_line_names_what_was_ignored_to_go_on_by_ids(caplog: pytest.LogCaptureFixture) -> None:
+    """A turn that went by messages was sampled after what the client sent, so nothing was ignored for it."""
+
+    def marked(text: str) -> dict[str, object]:
+        return {**user(text), "cache_control": {"type": "ephemeral"}}
+
+    gateway = scripted_gateway(Scripted())
+    async with client(gateway) as http:
+        name = await opened(http)
+        with caplog.at_level(logging.INFO, "tito.serve"):
+            said = (await chat(http, name, [marked("a")]))["choices"][0]["message"]
+            await chat(http, name, [marked("a"), {**said, "mood": 1}, marked("b")])
+            tools = [{"type": "function", "function": {"name": "f"}}]
+            await chat(http, name, [marked("a"), said, marked("c")], tools=tools)
+        async with gateway.sessions.using(name) as session:
+            stored = [commit.origin.forgiven for commit in session.commits.values()]
+    lines = [one.getMessage() for one in caplog.records]
+    named = [re.findall(r"(?:TITO|MITO).*forgiven: (.*?), engine", one) for one in lines]
+    assert named == [["-"], ["OTHER_KEYS, cache-control"], ["-"]]
+    assert stored == [(), ("OTHER_KEYS", "cache-control"), ()]
+
+
 @pytest.fixture
 def loggers() -> Iterator[None]:
     """Leave the loggers as they were; other tests have made uvicorn's quiet."""

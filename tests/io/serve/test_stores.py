@@ -21,7 +21,7 @@ import pytest
 from tests.io.serve.redis_server import redis_server, wanted
 from tito_core import InputError
 from tito_io.serve.redis import RedisStore
-from tito_io.serve.sqlite import SqliteStore
+from tito_io.serve.sqlite import UNSAVED, SqliteStore
 from tito_io.serve.store import (
     BusyError,
     FencedError,
@@ -666,6 +666,20 @@ async def test_the_log_is_copied_into_the_file_as_it_grows(
         sizes.append((tmp_path / "s.db-wal").stat().st_size)
     assert (tmp_path / "s.db").stat().st_size - before > 55 * 4_000
     assert sizes[59] == sizes[19]  # it is written again from its beginning
+    await store.aclose()
+
+
+async def test_a_row_that_is_written_without_a_thread_copies_no_log(tmp_path: Path) -> None:
+    """To copy it waits for the disk, and all other requests would wait, too."""
+    store = SqliteStore.open(tmp_path / "s.db")
+    await store.create(A, b"head")
+    epoch = (await store.claim(A)).epoch
+    for place in range(UNSAVED // 100_000):
+        await store.put(A, epoch, place, bytes(100_000))
+    assert (tmp_path / "s.db-wal").stat().st_size > UNSAVED - 100_000
+    assert (tmp_path / "s.db").stat().st_size < 100_000
+    await store.sweep(60.0, [A])
+    assert (tmp_path / "s.db").stat().st_size > UNSAVED - 100_000
     await store.aclose()
 
 
