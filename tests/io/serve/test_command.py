@@ -156,6 +156,11 @@ def test_the_help_says_what_there_is() -> None:
         assert word in flat
     for name in parse_rules(["default"]):
         assert f"{option_name(name)}:" in flat
+    units = {"body": "MIB", "media": "MIB", "idle": "SECONDS"}
+    for name in ("body", "turns", "nodes", "tokens", "images", "media", "sessions", "calls", "idle"):
+        assert f"--max-{name}{units.get(name, 'COUNT')}" in flat
+    for word in ("--drainSECONDS", "--hostADDRESS", "--keysFILE", "--ignoreFIELD", "--strip-systemREGEX"):
+        assert word in flat
     assert "default:allofthese" in flat
     assert "none:ignorenothing" in flat
 
@@ -374,6 +379,9 @@ def test_a_durable_store_waits_for_the_disk(
     assert (done.exit_code, found) == (0, [(synchronous,)]), done.output
 
 
+LIMITS = ("body", "turns", "nodes", "tokens", "images", "media", "sessions", "calls")
+
+
 def test_limits_begin_at_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[GatewayLimits] = []
 
@@ -383,13 +391,14 @@ def test_limits_begin_at_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(server, "serve", instead)
     monkeypatch.setattr(logs, "configure_logs", lambda *_, **__: None)
-    names = [f"--max-{name}" for name in ("body", "turns", "nodes", "tokens", "media", "sessions", "calls")]
+    names = [f"--max-{name}" for name in LIMITS]
     store = ("--store", f"sqlite:{tmp_path / 's.db'}")
     done = run(*store, *(word for name in names for word in (name, "1")))
     assert done.exit_code == 0, done.output
     (limits,) = found
     assert (limits.body_bytes, limits.media_bytes) == (MIB, MIB)
-    assert (limits.turns, limits.nodes, limits.tokens, limits.sessions, limits.calls) == (1, 1, 1, 1, 1)
+    assert (limits.turns, limits.nodes, limits.tokens, limits.images) == (1, 1, 1, 1)
+    assert (limits.sessions, limits.calls) == (1, 1)
     for name in names:
         refused = run(*store, name, "0")
         assert (refused.exit_code, name in refused.output) == (2, True)
@@ -451,6 +460,7 @@ def test_defaults_are_those_of_the_help(monkeypatch: pytest.MonkeyPatch) -> None
             turns=4_096,
             nodes=16_384,
             tokens=16_000_000,
+            images=999,
             media_bytes=256 * MIB,
             sessions=100_000,
             idle_seconds=86_400.0,
@@ -479,17 +489,19 @@ async def test_each_option_is_a_choice_of_the_gateway(
     words += " --forgive developer --forgive dropped-reasoning --strip-system ^a --strip-system b$"
     words += " --truncated refuse --odd-stop replace --on-abort resume --check-every 3 --wire older"
     words += " --one-sample --fetch-images --spans turns --max-body 2 --max-turns 3 --max-nodes 4"
-    words += " --max-tokens 5 --max-media 6"
+    words += " --max-tokens 5 --max-media 6 --max-images 10"
     words += " --max-sessions 7 --max-calls 8 --max-idle 9.5"
     options = given(monkeypatch, *words.split())
     gateway = await command.gateway_of(options)
     assert gateway.options.spans is not None
+    assert not gateway.options.spans.with_ids
     assert attrs.evolve(gateway.options, spans=None) == GatewayOptions(
         limits=GatewayLimits(
             body_bytes=2 * MIB,
             turns=3,
             nodes=4,
             tokens=5,
+            images=10,
             media_bytes=6 * MIB,
             sessions=7,
             calls=8,
@@ -513,9 +525,12 @@ async def test_each_option_is_a_choice_of_the_gateway(
     assert gateway.backend is not None
     assert str(gateway.backend.client.base_url) == "http://127.0.0.1:1"
     assert gateway.backend.client.headers["authorization"] == "Bearer k"
-    served_too = given(monkeypatch, "--share-keys", "--special-tokens", "keep", "--store", "memory")
+    words = "--share-keys --special-tokens keep --store memory --spans ids"
+    served_too = given(monkeypatch, *words.split())
     shared = (await command.gateway_of(served_too)).options
     assert (shared.share_keys, shared.guarded) == (True, False)
+    assert shared.spans is not None
+    assert shared.spans.with_ids
 
 
 @pytest.mark.anyio

@@ -99,6 +99,25 @@ async def test_what_is_not_there_is_gone(store: Store) -> None:
         await store.claim(A)
     with pytest.raises(GoneError):
         await store.put(A, 1, 0, b"row")
+    with pytest.raises(GoneError):
+        await store.put_media(A, 1, {"digest": b"bytes"})
+    with pytest.raises(GoneError):
+        await store.media(A, ["digest"])
+    with pytest.raises(GoneError):
+        await store.media(A, [])
+    with pytest.raises(GoneError):
+        await store.take_back(A, 1, 0)
+    await store.received(A, [0])
+    assert not await store.delete(A)
+    assert await store.count() == 0
+
+
+async def test_an_error_of_a_store_says_what_became_of_the_write() -> None:
+    assert str(GoneError()) == "there is no such session"
+    assert str(FencedError()) == "another gateway owns the session now; nothing was written"
+    lost = "the store has lost {} of this session; use a store that keeps its data"
+    assert (str(LostError()), str(LostError("an image"))) == (lost.format("a turn"), lost.format("an image"))
+    assert all(issubclass(kind, StoreError) for kind in (GoneError, FencedError, LostError, BusyError))
 
 
 async def test_a_deleted_session_takes_no_rows(store: Store) -> None:
