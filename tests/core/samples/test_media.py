@@ -60,14 +60,14 @@ def test_a_row_says_where_its_images_stand() -> None:
     assert not any(any(row.loss_mask[one.offset : one.stop]) for one in row.media)
 
 
-@pytest.mark.parametrize("inside", [1, 2])
+@pytest.mark.parametrize("inside", [-1, 0, 1, 2, 3, 4])
 def test_a_row_holds_no_part_of_an_image(inside: int) -> None:
     step = after(seen("cat"), "dog")
     cut = step.media[1].offset + inside
     calls = forest(a=seen("cat"), b=step)
     (row,) = make_rows(calls, SampleOptions(max_length=cut, cut=Cut.INSIDE)).rows
-    assert len(row) == step.media[1].offset
-    assert row.media == tuple(step.media[:1])
+    assert len(row) == (step.media[1].offset if inside in (1, 2) else cut)
+    assert row.media == tuple(step.media[: 2 if inside >= 3 else 1])
 
 
 def test_log_probabilities_are_those_of_the_call_that_showed_the_same_image() -> None:

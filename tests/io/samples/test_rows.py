@@ -21,7 +21,7 @@ from tests.core.samples.calls import call
 from tests.io.samples.row_files import READERS, entry_of, from_lines, from_parquet, from_tensors
 from tests.profiles import tries
 from tito_core import InputError
-from tito_core.samples import Forest, Row, RowPer, SampleOptions, StoredCall
+from tito_core.samples import Forest, Row, RowPer, SampleOptions, StoredCall, WeightVersion
 from tito_core.samples.experts import MissingRow, RoutedExperts
 from tito_core.samples.rows import make_rows
 from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
@@ -310,3 +310,24 @@ def test_what_is_in_tensors_is_not_written_again_as_json(tmp_path: Path) -> None
         assert not {"ids", "loss_mask"} & sample["tito"].keys()
         assert sample["tito"]["logprobs"] is None or "rollout_log_probs" in sample["nulls"]
         assert sample["tito"]["experts"] is None or sample["tito"]["experts"]["data"] is None
+
+
+def test_a_sample_has_the_fields_that_miles_reads(tmp_path: Path) -> None:
+    """What only a server knows, such as the prefix cache of its engine, counts nothing."""
+    versions = [WeightVersion(version=name, start=place, stop=place + 1) for place, name in enumerate("ab")]
+    sampled = call("a", [1], [2, 3], reward=0.5, metadata={"k": [1]}, weight_versions=versions)
+    write(tmp_path / "rows.safetensors", rows([sampled]))
+    meta = orjson.loads(load_file(tmp_path / "rows.safetensors")["_samples_meta"].tobytes())
+    (sample,) = meta.pop("samples")
+    assert meta == {"session_metadata": {}, "empty_reason": None}
+    assert sample.pop("tito")["name"] == "a"
+    assert sample == {
+        "response": "",
+        "response_length": 2,
+        "status": "completed",
+        "weight_versions": [[{"version": "a"}], [{"version": "b"}]],
+        "prefix_cache_info": {"cached_tokens": 0, "total_prompt_tokens": 0},
+        "metadata": {"k": [1]},
+        "nulls": ["rollout_indexer_topk", "rollout_log_probs", "rollout_routed_experts"],
+        "reward": 0.5,
+    }
