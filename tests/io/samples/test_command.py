@@ -52,7 +52,9 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_an_interrupt_has_its_status_in_the_help() -> None:
-    assert "  130  interrupted; standard error says how far" in CliRunner().invoke(samples, ["--help"]).stdout
+    text = CliRunner().invoke(samples, ["--help"]).stdout
+    assert "  130  interrupted; standard error says how far" in text
+    assert CliRunner().invoke(samples, ["-h"]).stdout == text
 
 
 def test_calls_are_read_from_standard_input(log: Path) -> None:

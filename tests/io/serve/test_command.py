@@ -146,6 +146,7 @@ def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
 def test_the_help_says_what_there_is() -> None:
     found = run("--help")
     assert found.exit_code == 0
+    assert run("-h").output == found.output
     flat = "".join(found.output.split())  # lines are broken at hyphens too
     for option in serve.params:
         assert isinstance(option, click.Option)

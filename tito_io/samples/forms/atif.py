@@ -334,7 +334,6 @@ def _check_counts(check: Check, metrics: Record, call: StoredCall) -> None:
 FORM = StoredForm(
     name="atif",
     description="ATIF trajectories with ids, as Harbor has them",
-    whole=False,
     matches=lambda record: isinstance(record.get("steps"), list) and "schema_version" in record,
     batches=_batches,
     write=write,

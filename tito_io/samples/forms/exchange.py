@@ -178,7 +178,6 @@ def _missing_branches(count: int, _: CallPlace) -> NoReturn:
 FORM = StoredForm(
     name="exchange",
     description="requests with replies of vLLM, SGLang or Dynamo",
-    whole=False,
     matches=lambda record: "response" in record or "choices" in record or "output_ids" in record,
     batches=lambda record, _: [
         Batch(conversation=first_id(record, *ID_FIELDS), parts=(partial(read, record),))

@@ -73,7 +73,7 @@ class StoredForm:
 
     name: str
     description: str
-    whole: bool
+    whole: bool = False
     matches: Callable[[Record], bool]
     batches: Callable[[Record, int], Iterable[Batch]]
     write: LineWriter | None = None

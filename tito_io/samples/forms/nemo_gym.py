@@ -49,7 +49,6 @@ def _rollout(record: Record, place: CallPlace) -> Iterator[StoredCall]:
 CAPTURED = StoredForm(
     name="nemo-gym",
     description="calls that NeMo Gym captured",
-    whole=False,
     matches=lambda record: "model_call_id" in record and "generation_token_ids" in record,
     batches=lambda record, _: [
         Batch(conversation=first_id(record, "rollout_id"), parts=(partial(_captured, record),))

@@ -207,7 +207,6 @@ def write_forest(conversation: str, forest: Forest, _: bool) -> Iterator[bytes]:
 FORM = StoredForm(
     name="tito",
     description="calls that tito wrote",
-    whole=False,
     matches=lambda record: isinstance(record.get("call"), dict) and "after" in record,
     batches=_batches,
     write=write_forest,
