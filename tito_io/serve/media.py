@@ -152,7 +152,7 @@ class _Naming:
     def _of_address(self, where: str) -> str:
         found = self.fetched[where]
         if found.startswith(DATA):
-            identity = medium_of({"type": "image", "url": found}).identity
+            identity = medium_of({"url": found}).identity
             if identity is None:
                 raise bad_request(
                     "messages: an image that was fetched has no bytes; send its data URL", "messages"

@@ -472,6 +472,7 @@ WEB: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/gone": (404, {}, b""),
     "/long": (200, {}, b"x" * 5_000),
     "/empty": (200, {}, b""),
+    "/packed": (200, {"content-encoding": "gzip"}, b"/packed"),
 }
 """Status, headers and body by path; any other path is an image."""
 
@@ -577,6 +578,7 @@ async def test_a_type_of_an_image_may_have_parameters_and_capitals() -> None:
         ("/inside", "another scheme"),
         ("/comma", "does not answer with an image"),
         ("/empty", "has no bytes"),
+        ("/packed", "does not answer with an image"),
     ],
 )
 async def test_what_cannot_be_fetched_is_the_requests_error(
@@ -697,6 +699,34 @@ async def test_an_image_may_be_as_long_as_its_limit() -> None:
         await short.all(two, {})
     assert refused.value.parameter == "messages"
     await fetcher.aclose()
+
+
+async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would resolve the name again, and reach what the gateway may not."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+        monkeypatch.setenv(name.upper(), "http://127.0.0.1:1")
+    fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(Web()) as base:
+        assert (await fetcher.fetch(f"{base}/cat")).startswith("data:image/png;")
+    await fetcher.aclose()
+
+
+async def test_no_connection_is_used_again() -> None:
+    """Another host may have the same address, and another certificate."""
+    ports: list[int] = []
+    web = Web()
+
+    async def watched(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            ports.append(scope["client"][1])
+        await web(scope, receive, send)
+
+    fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(watched) as base:
+        await fetcher.all([at(f"{base}/cat"), at(f"{base}/dog")], {})
+    await fetcher.aclose()
+    assert len(set(ports)) == len(ports) == 2
 
 
 async def test_an_image_may_be_three_redirections_away() -> None:
