@@ -29,7 +29,7 @@ from tito_io.serve.app import app
 from tito_io.serve.commit import Commit, decode, encode
 from tito_io.serve.fetch import MOST_IMAGES, FetchError, ImageFetcher, is_public
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
-from tito_io.serve.media import MediumBytes, named_media, restored
+from tito_io.serve.media import MediumBytes, addresses_in, named_media, restored
 from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
 from tito_io.serve.sqlite import SqliteStore
 from tito_io.serve.store import MemoryStore, Store
@@ -675,6 +675,36 @@ def mocked(body: bytes, **limits: Any) -> ImageFetcher:
     return attrs.evolve(ImageFetcher(client, allowed=lambda _: True), **limits)
 
 
+ODD_IMAGES: list[dict[str, Any]] = [
+    {"type": "image_url"},
+    {"type": "image_url", "image_url": None},
+    {"type": "image_url", "image_url": 7},
+    {"type": "image_url", "image_url": ["https://example.org/cat.png"]},
+    {"type": "image_url", "image_url": {"url": 7}},
+    {"type": "image_url", "image_url": {"url": ["https://example.org/cat.png"]}},
+]
+
+
+@pytest.mark.parametrize("part", ODD_IMAGES)
+async def test_an_image_of_another_form_is_left_to_the_engine(part: dict[str, Any]) -> None:
+    asked = [asking("What?", part)]
+    assert list(named_media(asked, ()).messages) == asked
+    assert await ImageFetcher.of().all(asked, {}) == {}
+    assert addresses_in([asking("What?", {**part, "uuid": DIGEST})]) == {}
+
+
+@pytest.mark.parametrize("part", ODD_IMAGES[:2])
+async def test_a_key_alone_stands_for_an_image_whatever_was_in_the_place_of_its_address(
+    part: dict[str, Any],
+) -> None:
+    named = named_media([asking("What?", {**part, "uuid": DIGEST})], {DIGEST})
+    (found, _) = named.messages[0]["content"]
+    assert (found["uuid"], found["image_url"]) == (DIGEST, {"url": DIGEST})
+    assert named.unsent == {DIGEST}
+    (back,) = restored(named.messages, {DIGEST: url("cat")})
+    assert back["content"][0] == shown("cat")
+
+
 async def test_too_many_addresses_are_refused_and_no_fewer() -> None:
     many = [at(f"http://127.0.0.1/{place}") for place in range(MOST_IMAGES + 1)]
     fetcher = mocked(b"cat")
@@ -775,6 +805,10 @@ async def test_two_images_that_were_fetched_are_never_one() -> None:
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
         {"type": "tool_result", "content": [shown("cat")]},
         {"type": "image", "image": "https://example.org/cat.png"},
+        {"type": "image", "source": {"type": "file", "file_id": "f1"}},
+        {"type": "image", "path": "/cat.png"},
+        {"type": "image", "data": "no-data-url"},
+        {"type": "image", "url": "https://example.org/cat.png"},
     ],
 )
 async def test_another_medium_with_a_key_has_its_bytes(part: dict[str, Any]) -> None:
