@@ -158,8 +158,8 @@ def test_the_help_says_what_there_is() -> None:
     for name in parse_rules(["default"]):
         assert f"{option_name(name)}:" in flat
     units = {"body": "MIB", "media": "MIB", "idle": "SECONDS"}
-    for name in ("body", "turns", "nodes", "tokens", "images", "media", "sessions", "calls", "idle"):
-        assert f"--max-{name}{units.get(name, 'COUNT')}" in flat
+    for limit in (*LIMITS, "idle"):
+        assert f"--max-{limit}{units.get(limit, 'COUNT')}" in flat
     for word in ("--drainSECONDS", "--hostADDRESS", "--keysFILE", "--ignoreFIELD", "--strip-systemREGEX"):
         assert word in flat
     assert "default:allofthese" in flat

@@ -6,7 +6,8 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import anyio
 import httpx2
@@ -14,9 +15,11 @@ import pytest
 
 from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
 from tests.io.serve.gateway_process import started
+from tito_io.serve import logs
 from tito_io.serve.auth import HEADER
+from tito_io.serve.commit import TurnOrigin
 from tito_io.serve.gateway import GatewayOptions
-from tito_io.serve.logs import ACCESS, AccessLog, configure_logs, short_path
+from tito_io.serve.logs import ACCESS, AccessLog, configure_logs, log_error, log_turn, short_path
 from tito_io.serve.refusals import GatewayLimits
 
 KEY = "sk-0123456789abcdef-secret"
@@ -130,6 +133,49 @@ async def test_an_error_is_logged_by_its_class_alone(caplog: pytest.LogCaptureFi
     )
     assert TEXT not in caplog.text
     assert session not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_times_are_milliseconds(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([100.0, 102.5, 102.5])
+    monkeypatch.setattr(logs, "time", SimpleNamespace(perf_counter=times.__next__))
+
+    async def silent(*_: object) -> Any:
+        await anyio.lowlevel.checkpoint()
+
+    scope: dict[str, object] = {"type": "http", "method": "GET", "path": "/health"}
+    origin = TurnOrigin(dialect="chat", route="TITO", requested=0)
+    reply = SimpleNamespace(prompt_ids=(1,), usage=SimpleNamespace(completion_tokens=1))
+    with caplog.at_level(logging.INFO):
+        await AccessLog(silent)(scope, silent, silent)
+        turn: Any = SimpleNamespace(commits=[SimpleNamespace(origin=origin)], reply=reply)
+        log_turn("0" * 32, turn, "committed", 100.0)
+    assert [re.findall(r"\S+ ms", one.getMessage()) for one in caplog.records] == [["2500 ms"], ["2500 ms"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "place"),
+    [
+        (400, "INFO", ""),
+        (499, "INFO", ""),
+        (500, "ERROR", " at deepest.py:3"),
+        (501, "ERROR", ""),
+        (503, "ERROR", ""),
+    ],
+)
+def test_an_error_that_was_not_foreseen_is_logged_with_its_place(
+    caplog: pytest.LogCaptureFixture, status: int, level: str, place: str
+) -> None:
+    program = compile("\n\nraise ValueError('secret')", "deepest.py", "exec")
+    with caplog.at_level(logging.INFO, "tito.serve"):
+        try:
+            exec(program)  # noqa: S102  # a file of another name
+        except ValueError as error:
+            log_error(error, status, "0" * 32)
+    (record,) = caplog.records
+    assert (record.levelname, record.getMessage()) == (level, f"session 00000000: {status} ValueError{place}")
 
 
 @pytest.mark.parametrize(

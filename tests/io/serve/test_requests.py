@@ -113,6 +113,10 @@ CODINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "zlib": ("deflate", zlib.compress),
     "raw deflate": ("deflate", raw_deflate),
     "zstd": ("zstd", zstandard.compress),
+    "zstd, two frames": (
+        "zstd",
+        lambda data: zstandard.compress(data[:9]) + zstandard.compress(data[9:]),
+    ),
     "none": ("identity", lambda data: data),
 }
 
@@ -187,6 +191,20 @@ def test_a_body_may_be_just_as_long_as_the_limit(coding: str) -> None:
         assert caught.value.status == 413
         with pytest.raises(RequestRefused, match=f"the body is not valid {coding.strip().lower()}"):
             decoded(b"no", coding, 10)
+
+
+@pytest.mark.parametrize("name", [name for name in CODINGS if name != "none"])
+def test_what_is_too_long_is_not_decoded_whole(name: str) -> None:
+    """A few bytes may stand for gigabytes."""
+    coding, squeeze = CODINGS[name]
+    packed = squeeze(bytes(64 << 20))
+    tracemalloc.start()
+    with pytest.raises(RequestRefused) as caught:
+        decoded(packed, coding, LIMIT)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.status == 413
+    assert most < 16 << 20
 
 
 async def test_an_unknown_encoding_is_named() -> None:

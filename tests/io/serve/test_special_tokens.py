@@ -172,6 +172,16 @@ async def test_a_conversation_is_guarded_on_every_way_that_a_prompt_goes(first: 
         assert commit.origin.route == ("MITO" if first else "TITO")
 
 
+@pytest.mark.anyio
+async def test_tokens_that_an_earlier_turn_had_are_not_counted_again() -> None:
+    """A client that comes with a history had it counted where it was new."""
+    gateway = embedded_gateway(fault_rates=TIDY)
+    said = {"role": "assistant", "content": "yes"}
+    async with client(gateway) as http:
+        await chat(http, await opened(http), [user(EVIL), said, user(EVIL), said, user("so"), user(EVIL)])
+    assert b"tito_spelled_specials_total 2.0" in gateway.metrics.text()
+
+
 def test_letters_have_no_token_that_a_tokenizer_adds_at_the_beginning(guard: SpecialTokenGuard) -> None:
     begins = Tokenizer.from_str(family().tokenizer.to_str())
     (first,) = ids(START_OF_TURN)

@@ -118,6 +118,13 @@ def test_code_that_the_text_holds_is_repeated_and_no_call() -> None:
     assert undone(assistant(REPEATED), STOPS) == assistant(f"<code>\n{CODE}\n")
 
 
+def test_the_last_list_of_calls_is_read_where_the_text_has_one_too() -> None:
+    """A turn that quotes an earlier one."""
+    quoted = "Calling tools:\n[]\nso"
+    text = f"{quoted}\nCalling tools:\n{[call('x')]}"
+    assert undone(assistant(text), STOPS) == assistant(quoted, [call("x")])
+
+
 @pytest.mark.parametrize(
     "content",
     [
