@@ -422,6 +422,29 @@ async def test_a_stream_s_headers_keep_proxies_from_collecting_it() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "more"),
+    [
+        ({"messages": HELLO}, 200, {}),
+        ({"messages": 7}, 400, {}),
+        ({"messages": HELLO, "input_ids": [1]}, 400, {"x-should-retry": "false"}),
+    ],
+)
+async def test_an_answer_in_one_piece_says_how_long_it_is(
+    body: dict[str, Any], status: int, more: dict[str, str]
+) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+    assert answer.status_code == status, answer.text
+    assert dict(answer.headers) == {
+        "content-type": "application/json",
+        "content-length": str(len(answer.content)),
+        "x-tito-session": name,
+        **more,
+    }
+
+
 @pytest.mark.parametrize("turns", [1, 2])
 async def test_a_prompt_may_have_just_so_many_turns(turns: int) -> None:
     limits = GatewayOptions(limits=GatewayLimits(turns=turns))
