@@ -557,6 +557,33 @@ async def test_an_error_after_pings_is_an_event() -> None:
     assert b"tito_committed_total 0.0" in gateway.metrics.text()
 
 
+async def test_pings_go_on_while_a_turn_is_sampled_and_end_before_it_is_stored() -> None:
+    """What is sent after the last byte would be no part of the answer."""
+    engine, store = Scripted(steps=anyio.Event()), Slow(go_on=anyio.Event())
+    gateway = scripted_gateway(engine, store, QUICK)
+    name, one = await session(gateway), Client()
+
+    def pings() -> int:
+        return sum(message.get("body", b"").count(b": ping") for message in one.sent)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": True})
+        with anyio.fail_after(20):
+            while pings() < 3:
+                await anyio.sleep(0.005)
+        assert engine.steps is not None
+        engine.steps.set()
+        await store.put_begun.wait()
+        before = pings()
+        await anyio.sleep(0.1)
+        after = pings()
+        assert store.go_on is not None
+        store.go_on.set()
+    assert after == before
+    assert one.whole
+    assert [message["type"] for message in one.sent].count("http.response.start") == 1
+
+
 async def test_an_answer_in_one_piece_has_no_pings() -> None:
     engine = Scripted(held=anyio.Event())
     gateway = scripted_gateway(engine, choices=QUICK)
