@@ -171,14 +171,16 @@ class Session:
 
     async def media_urls(self, digests: Collection[str]) -> dict[str, str]:
         """Return the data URLs of media of this session by digest; raises `LostError` for a missing one."""
-        stored = await self.store.media(self.name, digests) if digests else {}
+        if not digests:
+            return {}
+        stored = await self.store.media(self.name, digests)
         lost = set(digests).difference(stored)
         if lost:
             self.media = {digest: size for digest, size in self.media.items() if digest not in lost}
             self.addresses = {where: one for where, one in self.addresses.items() if one not in lost}
             raise LostError("an image")  # the next request with its bytes or address puts it back
         # A thread: base64 of megabytes takes long.
-        return await anyio.to_thread.run_sync(_urls, stored) if stored else {}
+        return await anyio.to_thread.run_sync(_urls, stored)
 
     async def commit(self, turns: Sequence[Commit], media: NamedMedia = NO_MEDIA) -> tuple[Commit, ...]:
         """Store turns and show them, with the parents and places that are found here.

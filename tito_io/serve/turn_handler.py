@@ -169,7 +169,7 @@ class TurnResponse:
     dialect: Dialect
     name: str
     body: dict[str, Any]
-    plain_errors: bool = attrs.field(default=False, kw_only=True)
+    plain_errors: bool = attrs.field(kw_only=True)
     begun: float = attrs.field(factory=time.perf_counter, init=False)
     stamp: RequestStamp = attrs.field(init=False)
     stream: AnswerStream | None = attrs.field(default=None, init=False)

@@ -534,6 +534,12 @@ async def test_an_image_is_fetched_once_and_then_it_is_that_image(
         assert turns[1].step.media[0].identity == turns[1].step.media[1].identity
         picture = f"data:image/png;base64,{base64.b64encode(b'/cat').decode()}"
         assert engine.asked[1] == ("media", [picture, picture])
+        gateway.sessions._loaded.clear()
+        await chat(http, name, [at(f"{base}/dog")])
+        await chat(http, name, [at(f"{base}/moved"), at(f"{base}/cat")])
+        gateway.sessions._loaded.clear()
+        await chat(http, name, [at(f"{base}/cat"), at(f"{base}/dog"), at(f"{base}/moved")])
+        assert web.asked[3:] == ["/dog"]
         engine.refuses = True
         await chat(http, name, [at(f"{base}/cat")])
         assert engine.asked[-1][1][0]["content"][0]["image_url"]["url"] == picture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -66,6 +67,7 @@ class Client:
             return message
 
         async def send(message: Any) -> None:
+            await self.wait(message)
             if self.room == len(self.sent):
                 self.waits.set()
                 await self.gone.wait()
@@ -80,6 +82,9 @@ class Client:
             await anyio.lowlevel.checkpoint()
 
         await app(gateway)(scope, receive, send)
+
+    async def wait(self, message: Any) -> None:
+        """Wait before a message is taken; this client does not."""
 
     @property
     def whole(self) -> bool:
@@ -382,8 +387,11 @@ async def test_an_error_before_the_first_delta_has_a_status_also_of_a_stream(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_turn_whose_session_is_deleted_meanwhile_is_answered_and_not_kept(stream: bool) -> None:
+async def test_a_turn_whose_session_is_deleted_meanwhile_is_answered_and_not_kept(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """As Miles' server does it: who deletes a session knows that, and the agent needs no error."""
+    caplog.set_level(logging.INFO, "tito.serve")
     engine = Scripted(held=anyio.Event())
     gateway = scripted_gateway(engine)
     async with client(gateway) as http:
@@ -409,6 +417,7 @@ async def test_a_turn_whose_session_is_deleted_meanwhile_is_answered_and_not_kep
         assert answer.status_code == 404
     for line in (b"tito_committed_total 0.0", b"tito_uncommitted_total 1.0"):
         assert line in gateway.metrics.text()
+    assert f"session {name[:8]}: turn not committed, its session was deleted, " in caplog.text
 
 
 async def test_turns_wait_for_a_place_at_the_engine_and_do_not_fail() -> None:
@@ -569,7 +578,7 @@ async def test_pings_go_on_while_a_turn_is_sampled_and_end_before_it_is_stored()
     async with anyio.create_task_group() as group:
         group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": True})
         with anyio.fail_after(20):
-            while pings() < 3:
+            while pings() < 3:  # noqa: ASYNC110  # nobody tells
                 await anyio.sleep(0.005)
         assert engine.steps is not None
         engine.steps.set()
@@ -582,6 +591,31 @@ async def test_pings_go_on_while_a_turn_is_sampled_and_end_before_it_is_stored()
     assert after == before
     assert one.whole
     assert [message["type"] for message in one.sent].count("http.response.start") == 1
+
+
+async def test_the_head_of_a_stream_is_sent_whole_though_its_turn_is_sampled_meanwhile() -> None:
+    """A ping begins it, and pings end with sampling."""
+
+    @attrs.define(eq=False)
+    class Busy(Client):
+        begins: anyio.Event = attrs.field(factory=anyio.Event)
+
+        async def wait(self, message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.begins.set()
+                await anyio.sleep(0.05)
+
+    engine, one = Scripted(held=anyio.Event()), Busy()
+    gateway = scripted_gateway(engine, choices=QUICK)
+    name = await session(gateway)
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": True})
+        await one.begins.wait()
+        assert engine.held is not None
+        engine.held.set()
+    assert [message["type"] for message in one.sent].index("http.response.start") == 0
+    assert one.whole
+    assert await turns(gateway, name) == 1
 
 
 async def test_an_answer_in_one_piece_has_no_pings() -> None:
