@@ -133,14 +133,25 @@ def decode(data: bytes, earlier: Mapping[str, Commit]) -> Commit:
     """
     try:
         row = orjson.loads(data)
-        if row["v"] != VERSION:
-            raise InputError(f"a stored turn has the form {row['v']!r:.20}, and this gateway reads {VERSION}")
-        parent = row["parent"]
-        if parent is not None and parent not in earlier:
-            raise LostError
-        return _commit(row, None if parent is None else earlier[parent].step)
-    except (KeyError, TypeError, ValueError) as error:
+        return _commit(row, _base(row, earlier))
+    except _OddRowError as error:
+        raise InputError(f"a stored turn {error}") from None
+    except (KeyError, TypeError, ValueError) as error:  # an `InputError`, too, may quote the conversation
         raise InputError(f"a stored turn cannot be read: {type(error).__name__}") from error
+
+
+class _OddRowError(Exception):
+    """A row is of another version, or does not fit its parent; the text says so without a subject."""
+
+
+def _base(row: Mapping[str, Any], earlier: Mapping[str, Commit]) -> Step | None:
+    """Return the step of the turn that a row continues."""
+    if row["v"] != VERSION:
+        raise _OddRowError(f"has the form {row['v']!r:.20}, and this gateway reads {VERSION}")
+    parent = row["parent"]
+    if parent is not None and parent not in earlier:
+        raise LostError
+    return None if parent is None else earlier[parent].step
 
 
 def _commit(row: Mapping[str, Any], base: Step | None) -> Commit:
@@ -192,7 +203,7 @@ def _read_media(row: Mapping[str, Any] | None, base: Step | None) -> Media:
         return NO_MEDIA
     known = base.media if base is not None and row["kept"] else NO_MEDIA
     if row["kept"] != known.length:
-        raise InputError(f"a stored turn keeps {row['kept']} media of a parent that has {known.length}")
+        raise _OddRowError(f"keeps {row['kept']} media of a parent that has {known.length}")
     return known.then([MediaRange(**one) for one in row["new"]]) if row["new"] else known
 
 
@@ -204,7 +215,7 @@ def _shared_prefix(length: int, base: Step | None) -> tuple[Ids, Ledger]:
         return base.ids, base.ledger
     if length == base.prompt_ids.length:
         return base.prompt_ids, base.prompt_ledger
-    raise InputError(f"a stored turn keeps {length} ids of a parent that has {base.ids.length}")
+    raise _OddRowError(f"keeps {length} ids of a parent that has {base.ids.length}")
 
 
 def _shared_length(step: Step, base: Step | None) -> int:
