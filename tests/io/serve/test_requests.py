@@ -9,6 +9,7 @@ import socket
 import tracemalloc
 import zlib
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -177,6 +178,14 @@ def test_a_window_of_zstd_is_as_wide_as_http_allows(log: int, taken: bool) -> No
     else:
         with pytest.raises(RequestRefused, match="at most 10 bytes"):
             decoded(packed, "zstd", 10)
+
+
+@pytest.mark.parametrize(("eighths", "taken"), [(0, True), (1, False)])
+def test_a_window_of_zstd_is_no_wider_by_an_eighth(eighths: int, taken: bool) -> None:
+    """RFC 8878, 3.1.1.1.2: a power of two and so many eighths of it."""
+    frame = b"\x28\xb5\x2f\xfd\x00" + bytes([(23 - 10 << 3) + eighths]) + b"\x11\x00\x00{}"
+    with nullcontext() if taken else pytest.raises(RequestRefused, match="at most 10 bytes"):
+        assert decoded(frame, "zstd", 10) == b"{}"
 
 
 @pytest.mark.parametrize("coding", ["gzip", "x-gzip", " GZIP ", "deflate", "zstd", "identity", ""])
