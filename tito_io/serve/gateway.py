@@ -65,8 +65,8 @@ class GatewayOptions:
         strict: Whether fields and tools that would be accepted without effect are refused.
         one_sample: Whether a session's samples are one at most: the path to its newest turn.
         later_wire: Whether the later generation of the session protocol is spoken.
-        ping_seconds: How often a stream gets a ping until its turn is sampled. The first one begins the stream
-            if no id was sampled by then.
+        ping_seconds: How often a stream gets a ping until its turn is sampled. The first one begins the
+            stream if no id was sampled by then.
         fetch_images: Whether images are fetched that clients name by address.
         spans: Writes OpenTelemetry spans of turns; None for none.
     """

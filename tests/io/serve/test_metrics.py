@@ -7,13 +7,27 @@ from typing import Any
 
 import anyio
 import attrs
+import httpx2
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, opened, scripted_gateway, user
+from tests.io.serve.gateway import (
+    HELLO,
+    Scripted,
+    chat,
+    client,
+    embedded_gateway,
+    opened,
+    scripted_gateway,
+    user,
+)
 from tito_io.engines.protocol import Reply, Sampling, Watch
 from tito_io.serve import metrics
+from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.metrics import Metrics
+from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.store import MemoryStore
 
 KINDS = ("begin", "go on", "again", "resume", "elsewhere", "by messages")
 
@@ -138,3 +152,70 @@ def test_workers_beyond_256_are_counted_together() -> None:
     labels = [found._worker_label(f"worker {number}") for number in range(300)]
     assert labels == [f"worker {number}" for number in range(256)] + ["other"] * 44
     assert found._worker_label("worker 255") == "worker 255"
+
+
+async def gauges(http: httpx2.AsyncClient) -> dict[str, float]:
+    """Return what a gateway has now, by the names of its metrics."""
+    lines = (await http.get("/metrics")).text.splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name.removeprefix("tito_"): float(count) for name, count in pairs if not name.endswith("_total")}
+
+
+@pytest.mark.anyio
+async def test_sessions_are_counted_as_they_come_and_go() -> None:
+    now = [0.0]
+    choices = GatewayOptions(limits=GatewayLimits(sessions=3, idle_seconds=60))
+    gateway = scripted_gateway(Scripted(), MemoryStore(clock=lambda: now[0]), choices)
+
+    async def counts(http: httpx2.AsyncClient) -> tuple[float, float]:
+        found = await gauges(http)
+        return found["sessions"], found["sessions_loaded"]
+
+    async def maintained(http: httpx2.AsyncClient) -> tuple[float, float]:
+        with anyio.move_on_after(0.05):
+            await gateway.sessions.maintain()
+        return await counts(http)
+
+    async with client(gateway) as http:
+        assert await counts(http) == (0, 0)
+        names = [await opened(http) for _ in range(3)]
+        assert await counts(http) == (3, 0)
+        assert (await http.post("/sessions")).status_code == 429
+        for name in names[:2]:
+            assert (await http.get(f"/sessions/{name}")).status_code == 200
+        assert await maintained(http) == (3, 2)
+        assert (await http.delete(f"/sessions/{names[0]}")).status_code == 204
+        assert await counts(http) == (2, 1)
+        for _ in range(2):
+            assert (await http.delete(f"/sessions/{names[0]}")).status_code == 404
+            assert await counts(http) == (2, 1)
+        await opened(http)
+        assert (await http.post("/sessions")).status_code == 429
+        now[0] = 61.0
+        assert (await http.get(f"/sessions/{names[1]}")).status_code == 200
+        assert await maintained(http) == (1, 1)  # the others were not used for a minute
+        await opened(http)
+        assert await counts(http) == (2, 1)
+
+
+@pytest.mark.anyio
+async def test_turns_are_counted_while_they_wait_and_run() -> None:
+    engine = Scripted(held=anyio.Event())
+    gateway = scripted_gateway(engine, choices=GatewayOptions(limits=GatewayLimits(calls=1)))
+
+    async def busy(http: httpx2.AsyncClient) -> tuple[float, float]:
+        found = await gauges(http)
+        return found["turns_running"], found["turns_waiting"]
+
+    async with client(gateway) as http:
+        names = [await opened(http) for _ in range(3)]
+        assert await busy(http) == (0, 0)
+        async with anyio.create_task_group() as group:
+            for name in names:
+                group.start_soon(chat, http, name, HELLO)
+            with anyio.fail_after(20):
+                while await busy(http) != (3, 2):  # noqa: ASYNC110  # nobody tells
+                    await anyio.sleep(0.005)
+            assert engine.held is not None
+            engine.held.set()
+        assert await busy(http) == (0, 0)
