@@ -779,3 +779,34 @@ async def test_only_an_empty_file_or_one_of_this_version_is_a_store(
             InputError, match=f"it has version {version}, and this gateway reads 1; name another"
         ):
             SqliteStore.open(tmp_path / "s.db")
+
+
+@pytest.mark.parametrize(
+    ("address", "named"),
+    [
+        ("redis://:1", "redis://localhost:1"),
+        ("redis://:secret@nosuch.invalid/3", "redis://nosuch.invalid:6379"),
+        ("unix:///nowhere/at/all.sock", "unix:///nowhere/at/all.sock"),
+    ],
+)
+async def test_a_server_that_does_not_answer_is_named_without_its_password(address: str, named: str) -> None:
+    store = open_store(address, idle_seconds=60, durable=False)
+    with pytest.raises(StoreError) as failed:
+        await store.check()
+    said = "the store failed: ConnectionError; check that the Redis server runs"
+    assert str(failed.value) == f"--store {named}: {said}"
+    await store.aclose()
+
+
+@pytest.mark.parametrize("address", ["redis://127.0.0.1:port", "redis://127.0.0.1/0?db=x"])
+async def test_an_address_of_a_server_that_is_none_says_how_one_looks(address: str) -> None:
+    with pytest.raises(InputError, match=r"^--store: .*; give redis://HOST:PORT/NUMBER$"):
+        open_store(address, idle_seconds=60, durable=False)
+
+
+async def test_a_session_lives_as_long_as_it_is_owned_at_least() -> None:
+    """The server takes milliseconds, and no fewer than one."""
+    store = RedisStore.to("redis://", life_seconds=5.0, lease_seconds=7.5)
+    assert (store.life_seconds, store.lease_seconds, store._life()) == (5.0, 7.5, 7500)
+    assert RedisStore.to("redis://", life_seconds=60.0)._life() == 60_000
+    assert RedisStore.to("redis://", life_seconds=0.0, lease_seconds=0.0)._life() == 1
