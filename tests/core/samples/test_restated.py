@@ -62,3 +62,12 @@ def test_a_prompt_that_keeps_the_last_turn_compacts() -> None:
     assert kinds(long, call("b", [7], [8], kept))["b"] == (None, "COMPACTS", "a")
     parted = [system, user("so?"), user("well?"), assistant("well")]
     assert kinds(long, call("b", [7], [8], parted))["b"][1] == "UNRELATED"
+
+
+def test_a_history_that_begins_otherwise_restates_nothing() -> None:
+    """Not even a call of one message, which is the first one that is known."""
+    first = call("a", [1], [2], [], "hello")
+    other = [user("hi"), assistant("yes"), user("so")]
+    assert kinds(first, call("b", [3], [4], other))["b"] == (None, "UNRELATED", None)
+    again = [assistant("hello"), *other]
+    assert kinds(first, call("b", [3], [4], again))["b"] == (None, "REWRITES", "a")
