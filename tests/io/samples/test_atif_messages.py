@@ -114,3 +114,14 @@ def test_a_call_without_an_id_or_a_name_is_no_tool_call_of_a_step(call: Any) -> 
     step = message_step(message, 1)
     assert "tool_calls" not in step
     assert list(step_messages(step)) == [message]
+
+
+@pytest.mark.parametrize("empty", [{}, {"content": None}, {"content": ""}])
+def test_a_result_without_content_is_an_empty_text(empty: dict[str, Any]) -> None:
+    results = [{"source_call_id": "c1", **empty}, empty]
+    step = {"source": "agent", "observation": {"results": results}}
+    assert list(step_messages(step)) == [
+        {"role": "assistant", "content": ""},
+        {"role": "tool", "tool_call_id": "c1", "content": ""},
+        {"role": "user", "content": ""},
+    ]
