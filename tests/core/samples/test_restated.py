@@ -41,6 +41,13 @@ def test_a_short_answer_is_no_evidence_of_compaction() -> None:
     assert kinds(call("a", [1], [2], long, "yes"), call("b", [7], [8], [user("yes")]))["b"][1] == "UNRELATED"
 
 
+@pytest.mark.parametrize(("size", "kind"), [(15, "UNRELATED"), (16, "COMPACTS")])
+def test_an_answer_of_sixteen_characters_is_evidence(size: int, kind: str) -> None:
+    long = [user("hi"), assistant("hello"), user("sum up")]
+    answer = "x" * size
+    assert kinds(call("a", [1], [2], long, answer), call("b", [7], [8], [user(answer)]))["b"][1] == kind
+
+
 def test_a_prompt_is_no_compaction_of_a_later_call_or_of_a_shorter_one() -> None:
     long = call("b", [1], [2], [user("hi"), assistant("hello"), user("sum up")], SUMMARY)
     assert kinds(long, call("a", [7], [8], [user(SUMMARY)]))["a"][1] == "UNRELATED"
