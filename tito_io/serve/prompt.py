@@ -167,8 +167,7 @@ def _readings(
     echoed = [*same, *(later if stops is None else (undone(one, stops) for one in later))]
     if any(map(operator.is_not, echoed, messages)):
         yield echoed, (TEXT_ECHO,), optional
-    if optional != forgive:
-        yield messages, (), forgive
+    yield messages, (), forgive
 
 
 def _answered(
