@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tito_io.extras import install
 from tito_io.samples import command
 from tito_io.samples.command import SOME_UNREAD, samples
 from tito_io.samples.line_groups import Group
+from tito_io.samples.rows import to_rows
 
 pq: Any = import_module("pyarrow.parquet")
 CALLS = [
@@ -55,6 +57,22 @@ def test_an_interrupt_has_its_status_in_the_help() -> None:
     text = CliRunner().invoke(samples, ["--help"]).stdout
     assert "  130  interrupted; standard error says how far" in text
     assert CliRunner().invoke(samples, ["-h"]).stdout == text
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_an_interrupt_says_where_the_rows_are(
+    log: Path, to_file: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any) -> Iterator[Any]:
+        yield from to_rows(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "to_rows", interrupted)
+    output = log.with_name("rows.jsonl")
+    done = run(log, *(["--output", str(output)] if to_file else []))
+    where = f"made; {output} was not written" if to_file else "printed"
+    assert f" read (100%): 1 conversation, 3 rows {where}\n" in done.stderr
+    assert not output.exists()
 
 
 def test_calls_are_read_from_standard_input(log: Path) -> None:
