@@ -78,3 +78,15 @@ def test_a_history_that_begins_otherwise_restates_nothing() -> None:
     assert kinds(first, call("b", [3], [4], other))["b"] == (None, "UNRELATED", None)
     again = [assistant("hello"), *other]
     assert kinds(first, call("b", [3], [4], again))["b"] == (None, "REWRITES", "a")
+
+
+@pytest.mark.parametrize(("argument", "kind"), [(1, "REWRITES"), (True, "UNRELATED")])
+def test_truth_in_a_message_is_not_one(argument: object, kind: str) -> None:
+    def history(value: object) -> list[dict[str, Any]]:
+        function = {"name": "f", "arguments": {"x": value}}
+        tool_call = {"id": "c1", "type": "function", "function": function}
+        return [user("hi"), {"role": "assistant", "content": "", "tool_calls": [tool_call]}]
+
+    again = [*history(argument), assistant("hello"), user("so")]
+    found = kinds(call("a", [1], [2], history(1), "hello"), call("b", [3], [4], again))
+    assert found["b"][1] == kind

@@ -344,6 +344,7 @@ async def test_a_fork_a_retry_a_cut_turn_and_a_refusal_are_shown_in_words() -> N
         "user another way",
     ):
         assert words in text
+    assert re.findall(r"continues turn (\d+) ", text) == ["1"]  # below the branches, where that is not seen
 
 
 @pytest.mark.parametrize("shape", ["comb", "heavy", "mixed"])
