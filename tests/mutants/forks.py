@@ -30,6 +30,8 @@ import pytest
 from tests.faults.fault import Fault
 from tests.mutants.plugin import FOLDER
 
+COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+"""The names of codes that are no functions."""
 Named = dict[tuple[str, int], CodeType]
 """Codes by qualified name, and number among those of that name."""
 
@@ -192,7 +194,7 @@ def _same_outside(old: CodeType, new: CodeType) -> bool:
 
 def _same_constant(old: Any, new: Any) -> bool:
     if isinstance(old, CodeType) and isinstance(new, CodeType):
-        # Only functions make names of their own: the body of a class runs where the class is made.
-        inside = bool(old.co_flags & CO_NEWLOCALS)
+        # The body of a class, and before Python 3.12 a comprehension, run where they stand.
+        inside = bool(old.co_flags & CO_NEWLOCALS) and old.co_name not in COMPREHENSIONS
         return old.co_qualname == new.co_qualname and (inside or _same_outside(old, new))
     return type(old) is type(new) and repr(old) == repr(new)

@@ -17,6 +17,7 @@ CODE = """
 import os
 
 LIMIT = 3
+EVEN = [x for x in range(4) if x % 2 == 0]
 
 def double(x):
     return x * 2
@@ -96,6 +97,7 @@ def test_functions_get_other_code(tmp_path: Path, right: str, wrong: str, said: 
     ("right", "wrong"),
     [
         ("LIMIT = 3", "LIMIT = 4"),
+        ("x % 2 == 0", "x % 2 == 1"),
         ("size: int = 1", "size: int = 2"),
         ("by=1", "by=2"),
         ("add_one = adder(1)", "add_one = adder(2)"),
@@ -105,8 +107,8 @@ def test_functions_get_other_code(tmp_path: Path, right: str, wrong: str, said: 
 def test_what_has_taken_effect_already_is_left_out(tmp_path: Path, right: str, wrong: str) -> None:
     done, names = patched(tmp_path, right, wrong)
     assert not done
-    found = eval("LIMIT, Box().grown(), add_one(1)", names)  # noqa: S307  # likewise
-    assert found == (3, 2, 2)
+    found = eval("LIMIT, EVEN, Box().grown(), add_one(1)", names)  # noqa: S307  # likewise
+    assert found == (3, [0, 2], 2, 2)
 
 
 def test_mutants_are_judged_in_forks(tmp_path: Path) -> None:
