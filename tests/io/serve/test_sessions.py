@@ -520,6 +520,21 @@ async def test_a_session_that_another_gateway_deletes_takes_no_more_requests_whi
         assert here._loaded == {}  # not for the next ones, either
 
 
+async def test_a_session_that_another_gateway_deleted_since_leaves_memory() -> None:
+    store = MemoryStore()
+    store.shared = True
+    here, there = (Sessions(store, GatewayLimits(), Metrics()) for _ in range(2))
+    name = await here.open(SessionHead(created=0.0))
+    async with here.using(name):
+        pass
+    assert list(here._loaded) == [name]
+    assert await there.delete(name)
+    with pytest.raises(RequestRefused, match="session not found"):
+        async with here.using(name):
+            pass
+    assert here._loaded == {}
+
+
 async def test_a_session_that_is_deleted_while_it_is_loaded_does_not_stay_in_memory() -> None:
     loading, go_on = anyio.Event(), anyio.Event()
 
