@@ -10,6 +10,7 @@ import pytest
 
 from tests.io.serve.gateway import (
     HELLO,
+    Reporting,
     Scripted,
     chat,
     client,
@@ -164,3 +165,21 @@ async def test_a_turn_that_a_stop_string_ended_does_not_go_on() -> None:
         assert answer.status_code == 400
         assert "stop string" in answer.text
         assert len(engine.asked) == 1
+
+
+async def test_a_turn_that_goes_on_with_calls_has_them() -> None:
+    """The next request repeats one message with the text of both turns, and is recognised by its calls."""
+    gateway = scripted_gateway(Reporting(stop_reason=2))
+    async with client(gateway) as http:
+        name = await opened(http)
+        first = await chat(http, name, HELLO)
+        second = await chat(http, name, [*HELLO, said(first)], continue_final_message=True)
+        calls = said(second)["tool_calls"]
+        assert [call["function"]["name"] for call in calls] == ["f"]
+        whole = {**together(first, second), "tool_calls": calls}
+        result = {"role": "tool", "tool_call_id": calls[0]["id"], "content": "7"}
+        await chat(http, name, [*HELLO, whole, result])
+        async with gateway.sessions.using(name) as session:
+            commits = list(session.commits.values())
+    assert commits[1].step.completion[0]["tool_calls"] == calls
+    assert [commit.origin.route for commit in commits] == ["MITO", "TITO", "TITO"]

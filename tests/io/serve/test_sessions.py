@@ -613,6 +613,19 @@ async def test_idle_sessions_are_looked_for_less_often_than_leases_are_renewed(
     assert Counting.sweeps > 2
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_store_that_lost_its_secret_gets_it_back(known: bool) -> None:
+    """A gateway that needed none yet has none to give."""
+    store = MemoryStore()
+    sessions = Sessions(store, GatewayLimits(), Metrics())
+    secret = await sessions.secret() if known else b"another gateway's"
+    store._secret = b""
+    with anyio.move_on_after(0.02):
+        await sessions.maintain()
+    assert await store.secret(b"another gateway's") == secret
+    assert await sessions.secret() == secret
+
+
 async def test_a_request_waits_for_another_gateway_and_not_for_much_longer() -> None:
     class Busy(MemoryStore):
         tries = 0

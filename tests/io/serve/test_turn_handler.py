@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, served, user
-from tito_io.engines.protocol import AbortedError, ServerError, UnreachableError
+from tito_io.engines.protocol import AbortedError, Reply, ServerError, UnreachableError
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
@@ -657,3 +657,20 @@ async def test_an_answer_s_id_begins_as_its_api_s_do(
     async with client(scripted_gateway(Scripted())) as http:
         answer = await http.post(f"/sessions/{await opened(http)}{path}", json={"model": "m", **body})
     assert re.fullmatch(rf"{begins}[0-9a-f]{{32}}", answer.json()[field])
+
+
+class Parsed(Scripted):
+    """An engine behind a parser that takes reasoning out of the text of a stream."""
+
+    def _turn(self, prompt: list[int], n: int) -> Reply:
+        reply = super()._turn(prompt, n)
+        return attrs.evolve(reply, message={**(reply.message or {}), "reasoning": "hm"})
+
+
+async def test_reasoning_that_no_delta_had_is_sent_before_the_text() -> None:
+    """Anthropic's API has an order of parts; the server's parser tells of reasoning at the end alone."""
+    async with client(scripted_gateway(Parsed())) as http:
+        name = await opened(http)
+        answer = await http.post(f"/sessions/{name}/v1/messages", json={**ASKED, "stream": True})
+    found = re.findall(r'"type":"(thinking_delta|text_delta)"', answer.text)
+    assert list(dict.fromkeys(found)) == ["thinking_delta", "text_delta"]
