@@ -401,6 +401,19 @@ def test_ids_that_do_not_continue_are_named(form: str, tmp_path: Path) -> None:
     assert "continue" in problem.reason
 
 
+@pytest.mark.parametrize(("form", "expand"), [("atif", True), ("harbor", False)])
+@pytest.mark.parametrize("ids", [b"[9,2,3]", b"[1,9,3]", b"[1]", b"[]"])
+def test_a_whole_prompt_begins_with_the_ids_that_it_continues(
+    form: str, expand: bool, ids: bytes, tmp_path: Path
+) -> None:
+    content = written(form, [call("a", [1], [2]), call("b", [1, 2, 3], [4], order=1)], expand=expand)
+    assert content.count(b"[1,2,3]") == 1
+    changed = content.replace(b"[1,2,3]", ids).replace(b'"prompt_tokens":3,', b"")
+    stored, (problem,) = read(put(tmp_path, changed))
+    assert len(stored[0].forest) == 1
+    assert "do not continue the ids of the " in problem.reason
+
+
 @pytest.mark.parametrize("form", ["atif", "harbor"])
 def test_what_json_has_no_word_for_is_not_written(form: str) -> None:
     for made in (

@@ -26,7 +26,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, served, user
+from tests.faults.fault import ROOT
+from tests.io.serve.gateway import (
+    HELLO,
+    Reporting,
+    Scripted,
+    chat,
+    client,
+    opened,
+    scripted_gateway,
+    served,
+    user,
+)
 from tests.io.serve.gateway_process import started
 from tito_core import InputError
 from tito_io.embedded import MODEL
@@ -341,3 +352,24 @@ def test_a_request_that_is_refused_early_has_a_span_without_what_is_not_known() 
         "http.response.status_code": 404,
     }
     assert seen.only.name == "chat"
+
+
+def test_a_span_names_what_an_engine_and_a_router_tell() -> None:
+    seen = collected()
+
+    async def run() -> None:
+        async with client(scripted_gateway(Reporting(), choices=seen.options)) as http:
+            name = await opened(http)
+            said = (await chat(http, name, HELLO))["choices"][0]["message"]
+            await chat(http, name, [*HELLO, said, user()])
+
+    anyio.run(run)
+    first, second = (dict(span.attributes or {}) for span in seen.spans)
+    assert (first["tito.worker"], first["tito.engine_request"]) == ("worker 1", "request 2")
+    assert (second["tito.worker"], second["tito.engine_request"]) == ("worker 1", "request 4")
+    assert "gen_ai.usage.cache_read.input_tokens" not in first
+    assert second["gen_ai.usage.cache_read.input_tokens"] == 4
+    assert second["gen_ai.response.finish_reasons"] == ("tool_calls",)
+    page = (ROOT / "docs/howto/deploy.md").read_text()
+    ours = {name for name in first.keys() | second.keys() if name.startswith("tito.")}
+    assert {name for name in ours if f"`{name}`" not in page} == set()

@@ -17,7 +17,7 @@ from tests.io.families.family_folder import load, tiny_folder
 from tests.io.serve.gateway import Scripted, chat, client, opened, scripted_gateway
 from tests.io.serve.test_media import TEMPLATE, gateway_of
 from tests.io.serve.test_view import EVIL, ParsedPage
-from tito_core import Message, Step
+from tito_core import Message, Reason, Refusal, Step
 from tito_core.ledger import Origin, Span
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import StoredCall
@@ -173,7 +173,9 @@ async def test_identities_and_types_are_text_and_nothing_more(evil: str) -> None
     assert evil[:20] in parsed.text
 
 
-async def test_a_session_of_the_gateway_shows_its_images(tmp_path: Path) -> None:
+async def test_a_session_of_the_gateway_shows_its_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tiny_folder(tmp_path / "model", TEMPLATE, processor_config__json={"image_token": "<image>"})
     family = load(folder)
     pad, close = (family.tokenizer.get_vocab()[one] for one in ("<image>", "<|im_end|>"))
@@ -189,6 +191,15 @@ async def test_a_session_of_the_gateway_shows_its_images(tmp_path: Path) -> None
     assert f"image sha256:{sha256(MediumBytes.of_url(PNG).data).hexdigest()[:10]}" in words
     assert re.search(r"in place of <image>", words)
     assert re.search(r"would differ\s*0\s*0\.0%\s*prompt ids", words)
+
+    async def refused(*_: object) -> Refusal:
+        return Refusal(Reason.MULTIMODAL, "the template hides the image")
+
+    monkeypatch.setattr(view, "answer", refused)
+    async with client(gateway) as http:
+        again = await http.get(f"/sessions/{name}/view")
+    assert again.status_code == 200
+    assert "The engine cannot render, so drift is not known." in again.text
 
 
 @pytest.mark.parametrize(
