@@ -117,9 +117,11 @@ def test_ids_are_those_before_the_maximum_length_cut_them(tmp_path: Path) -> Non
         "is_truncated": True,
     }
     assert read(put(tmp_path, dumped(cut)))[0][0].forest == read(put(tmp_path, dumped(RESULT)))[0][0].forest
-    cut["trajectory"][1]["is_truncated"] = True  # what was cut are its own ids alone
+    for one in cut["trajectory"]:
+        one["is_truncated"] = True  # what was cut are its own ids alone
     assert read(put(tmp_path, dumped(cut)))[0][0].forest == read(put(tmp_path, dumped(RESULT)))[0][0].forest
-    cut["trajectory"][1]["is_truncated"] = False
+    for one in cut["trajectory"]:
+        one["is_truncated"] = False
     del cut["trajectory"][1]["response"]
     (stored,), _ = read(put(tmp_path, dumped(cut)))
     assert [call.ending for call in stored.forest.calls] == [Ending.WHOLE, Ending.EMPTY]
