@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -637,3 +638,24 @@ def test_a_batch_has_no_log_probabilities_where_a_trained_id_has_none(log: Path)
     first, *_ = rows(run(log, "--columns", "verl"))
     assert first["rollout_log_probs"] is None
     assert (first["prompts"], first["responses"], first["response_mask"]) == ([1], [2, 3, 4, 5], [1, 1, 0, 1])
+
+
+def test_prompts_are_written_whole_where_that_is_asked_for(log: Path) -> None:
+    for options, whole in (([], [True, False]), (["--expand"], [True, True])):
+        done = run(log, "--to", "atif", *options)
+        assert done.exit_code == 0, done.stderr
+        first, *_ = map(json.loads, done.stdout.splitlines())
+        steps = [step["metrics"] for step in first["steps"] if "metrics" in step]
+        assert ["prompt_token_ids" in metrics for metrics in steps] == whole
+    assert "it belongs to --to atif" in run(log, "--to", "tito", "--expand").stderr
+    assert "it belongs to --to atif" in run(log, "--expand").stderr
+
+
+@pytest.mark.parametrize("flag", ["--format", "--group", "--columns", "--to", "--rows", "--cut"])
+def test_a_choice_is_one_of_those_that_the_help_lists(log: Path, flag: str) -> None:
+    (option,) = (one for one in samples.params if flag in one.opts)
+    assert isinstance(option.type, click.Choice)
+    done = run(log, flag, "nosuch")
+    assert done.exit_code == BAD_INPUT
+    assert f"Invalid value for '{flag}': 'nosuch' is not one of" in done.output
+    assert all(f"'{choice}'" in done.output for choice in option.type.choices)
