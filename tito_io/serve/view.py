@@ -55,7 +55,12 @@ EDGES = {
 }
 """What the page says of a turn that does not simply continue another."""
 UNRECEIVED = (("not known to be received: a gateway ended while it sent the answer", True),)
-ROUTES = {Route.TITO.name: "sent by ids", Route.MITO.name: "sent by messages", Route.KEPT.name: "kept ids"}
+ROUTES = {
+    Route.TITO.name: "sent by ids",
+    Route.MITO.name: "sent by messages",
+    Route.KEPT.name: "kept ids",
+    Route.RENDERED.name: "rendered here",
+}
 CLEANED = {option_name(rule): rule.value for rule in NoiseRule}
 """What the page says of each change that was made to a request before matching."""
 IGNORED = {one.name: one.value for one in (*Forgiveness, NoiseRule.TEXT_ECHO)}

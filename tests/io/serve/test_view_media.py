@@ -21,6 +21,7 @@ from tito_core import Message, Reason, Refusal, Step
 from tito_core.ledger import Origin, Span
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import StoredCall
+from tito_io.client.conversation import Route
 from tito_io.engines.protocol import Rendering
 from tito_io.pages.media import PICTURE_CHARACTERS, picture_url
 from tito_io.serve import path_tokens, view
@@ -108,14 +109,17 @@ class Pictures(MemoryStore):
 
 
 async def shown(
-    one: Step, pictures: Mapping[str, MediumBytes] | None = None, engine: Scripted | None = None
+    one: Step,
+    pictures: Mapping[str, MediumBytes] | None = None,
+    engine: Scripted | None = None,
+    route: Route = Route.TITO,
 ) -> str:
     """Return the page of a session with one turn."""
     gateway, store = scripted_gateway(engine or Drawing()), Pictures(pictures or {})
     session = Session("s", SessionHead(created=0), store, GatewayLimits(), 0)
     session.media = {digest: len(stored) for digest, stored in store.known.items()}
     call = StoredCall(name="t", step=one, finish_reason="stop")
-    origin = TurnOrigin(dialect="chat", route="TITO", requested=0.0)
+    origin = TurnOrigin(dialect="chat", route=route.name, requested=0.0)
     session.commits["t"] = Commit(call=call, parent=None, response="r", at=1.0, origin=origin)
     return await view.page(gateway, session)
 
@@ -270,3 +274,17 @@ def test_a_render_changes_all_ids_of_an_image_or_none() -> None:
     one = step("cat", "dog")
     assert sum(changed_prompt_ids(one, [1, 4, 7, 7, *TAIL], [2])) == 0
     assert list(changed_prompt_ids(one, [1, 4, 7, *TAIL], [2])) == [0] * 302 + [1] * 300 + [0] * len(TAIL)
+
+
+@pytest.mark.parametrize(
+    ("route", "words"),
+    [
+        (Route.TITO, "sent by ids"),
+        (Route.MITO, "sent by messages"),
+        (Route.KEPT, "kept ids"),
+        (Route.RENDERED, "rendered here"),
+    ],
+)
+async def test_a_page_says_how_a_prompt_was_sent(route: Route, words: str) -> None:
+    assert len(Route) == 4
+    assert f"{words} · prompt 306 ids · sampled 2 in 1.0 s" in await shown(step("cat"), route=route)
