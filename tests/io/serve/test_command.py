@@ -88,6 +88,15 @@ def test_a_library_that_is_missing_is_named_with_what_installs_it(monkeypatch: p
     assert found.stderr == f"tito: prometheus_client is missing: {install('serve')}\n"
 
 
+def test_the_help_needs_no_library_of_the_server() -> None:
+    missing = ("prometheus_client", "uvicorn", "starlette")
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
+    code += "from tito_io.serve.command import serve; serve(['--help'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--max-body" in done.stdout
+
+
 def test_a_store_that_is_away_is_trouble() -> None:
     port = free_port()
     found = run("--store", f"redis://:secret@127.0.0.1:{port}/0")
