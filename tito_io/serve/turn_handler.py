@@ -304,7 +304,8 @@ class TurnResponse:
                 await anyio.sleep(self.gateway.options.ping_seconds)
                 with anyio.CancelScope(shield=True):  # half a message would spoil the stream
                     await self._start(connection)
-                    await connection.more(self.dialect.ping)
+                    if not pinging.cancel_called:  # the end of the answer may be sent already
+                        await connection.more(self.dialect.ping)
 
     async def _hand_over(
         self,

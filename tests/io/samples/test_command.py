@@ -657,5 +657,6 @@ def test_a_choice_is_one_of_those_that_the_help_lists(log: Path, flag: str) -> N
     assert isinstance(option.type, click.Choice)
     done = run(log, flag, "nosuch")
     assert done.exit_code == BAD_INPUT
-    assert f"Invalid value for '{flag}': 'nosuch' is not one of" in done.output
+    assert f"Invalid value for '{flag}'" in done.output
+    assert "'nosuch' is not one of " in done.output
     assert all(f"'{choice}'" in done.output for choice in option.type.choices)

@@ -148,7 +148,7 @@ async def test_times_are_milliseconds(
     scope: dict[str, object] = {"type": "http", "method": "GET", "path": "/health"}
     origin = TurnOrigin(dialect="chat", route="TITO", requested=0)
     reply = SimpleNamespace(prompt_ids=(1,), usage=SimpleNamespace(completion_tokens=1))
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tito.serve"), caplog.at_level(logging.INFO, "tito.access"):
         await AccessLog(silent)(scope, silent, silent)
         turn: Any = SimpleNamespace(commits=[SimpleNamespace(origin=origin)], reply=reply)
         log_turn("0" * 32, turn, "committed", 100.0)
