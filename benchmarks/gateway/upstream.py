@@ -61,10 +61,18 @@ class Engine:
         if path == "/version":
             return JSON, [b'{"version":"0.32.0"}']
         if path == "/tokenize":
-            ids = self.family.encode(orjson.loads(body).get("prompt", ""))
+            ids = self._tokenized(orjson.loads(body))
             answer = {"count": len(ids), "max_model_len": CONTEXT, "tokens": ids}
             return JSON, [orjson.dumps(answer)]
+        if path == "/detokenize":
+            return JSON, [orjson.dumps({"prompt": self.family.decode(orjson.loads(body)["tokens"])})]
         return self._completion(body) if path == "/v1/completions" else self._chat(body)
+
+    def _tokenized(self, body: Any) -> list[int]:
+        if "messages" not in body:
+            return self.family.encode(body["prompt"])
+        speaking = body.get("add_generation_prompt", True)
+        return self.family.ids(body["messages"], tools=body.get("tools"), add_generation_prompt=speaking)
 
     def _completion(self, body: bytes) -> tuple[bytes, list[bytes]]:
         begin = body.index(b'"prompt":[') + 10
