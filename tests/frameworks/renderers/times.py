@@ -1,14 +1,14 @@
 """How long a bridge takes, beside the renderer that was written by hand.
 
-    TITO_INSIDE=renderers PYTHONPATH=. python -m tests.frameworks.renderers.times [COUNT ...]
+    TITO_INSIDE=renderers PYTHONPATH=. python -m tests.frameworks.renderers.times [COUNT ...] [--new COUNT]
 
-Each COUNT is a number of prompt ids; the default is 1000 8000 32000. Times are medians in milliseconds of
-processor time, since machines are shared.
+Each COUNT is a number of prompt ids; the default is 1000 8000 32000. A new message has 200 ids, or `--new`.
+Times are medians in milliseconds of processor time, since machines are shared.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from statistics import median
 from typing import Any
@@ -18,7 +18,7 @@ import attrs
 from tests.frameworks.renderers.models import HAND, QUESTION, REAL, SYSTEM, Model, case_of, model
 from tests.frameworks.renderers.refused import NEED_HISTORY, REFUSED
 
-TURN, RESULT, RUNS = 500, 200, 15
+TURN, RUNS = 500, 15
 
 
 @attrs.frozen
@@ -44,13 +44,13 @@ class Times:
     hand: float
 
 
-def times(one: Model, shape: str, count: int) -> Times:
-    """Measure bridges after a prompt of about `count` ids, a turn of `TURN` and messages of `RESULT`."""
+def times(one: Model, shape: str, count: int, new: int) -> Times:
+    """Measure bridges after a prompt of about `count` ids, a turn of `TURN` and messages of `new`."""
     case = case_of(shape, one.name)
     text = "The river crosses the valley, and 42 boats follow it. "
     per = len(one.tokenizer.encode(text, add_special_tokens=False))
     turn = {**case.turn, "reasoning_content": text * (TURN // per)}
-    after = [{**message, "content": text * (RESULT // per)} for message in case.after]
+    after = [{**message, "content": text * (new // per)} for message in case.after]
     long = {**QUESTION, "content": text * (count // per)}
     prompt, completion = one.sampled([SYSTEM, long], attrs.evolve(case, turn=turn, after=after))
     own, bare, hand = (make(thinking_retention="all") for make in (one.renderer, one.renderer, one.by_hand))
@@ -79,16 +79,20 @@ def _milliseconds(renderer: Any, *given: Any) -> list[float]:
     return found
 
 
-def main(counts: list[int]) -> None:
+def main(counts: list[int], new: int) -> None:
     """Print a table."""
     print("family shape prompt first own unknown hand own/hand")  # noqa: T201  # it is a command
     for name in HAND if REAL.is_dir() else ():
         for shape in ("user", "tool", "two tools"):
             for count in counts if (name, shape) not in REFUSED | NEED_HISTORY else ():
-                one = times(model(name), shape, count)
+                one = times(model(name), shape, count, new)
                 figures = (one.first, one.own, one.unknown, one.hand, one.own / one.hand)
                 print(name, shape, one.prompt, *(f"{figure:.2f}" for figure in figures))  # noqa: T201  # likewise
 
 
 if __name__ == "__main__":
-    main([int(one) for one in sys.argv[1:]] or [1000, 8000, 32000])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("counts", type=int, nargs="*", default=[1000, 8000, 32000])
+    parser.add_argument("--new", type=int, default=200)
+    given = parser.parse_args()
+    main(given.counts, given.new)
