@@ -132,9 +132,9 @@ class RecordingTokenize:
     ) -> Rendered:
         """Render to a text, too, if the other tokenizer can."""
         speaking = {"add_generation_prompt": add_generation_prompt}
-        tell = getattr(self.tokenize, "rendered", None)
-        if tell is not None:
-            found: Rendered = self._record(tell(messages, since, ids=ids, **speaking))
+        render = getattr(self.tokenize, "rendered", None)
+        if render is not None:
+            found: Rendered = self._record(render(messages, since, ids=ids, **speaking))
             return found
         return Rendered(
             None, self(messages, **speaking) if since is None else self.since(messages, since, **speaking)

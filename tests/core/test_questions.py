@@ -108,8 +108,8 @@ def test_an_answer_of_a_tokenizer_that_is_not_flat_says_what_to_give(answered: A
         answer(ask((example.user(),)), lambda *_, **__: answered)
 
 
-def test_a_text_that_is_told_comes_with_checked_ids() -> None:
-    class Telling:
+def test_a_text_comes_with_checked_ids() -> None:
+    class WithText:
         ids: Any = (1, 2)
 
         def __call__(self, *_: Any, **__: Any) -> list[int]:
@@ -119,15 +119,15 @@ def test_a_text_that_is_told_comes_with_checked_ids() -> None:
             assert (messages, since, add_generation_prompt) == ((example.user(),), "hi", True)
             return Rendered("hi", self.ids if ids else ())
 
-    telling = Telling()
+    with_text = WithText()
     asked = (example.user(),)
-    assert answer(ask_rendered(asked, since="hi"), telling) == Rendered("hi", (1, 2))
-    assert answer(ask_rendered(asked, since="hi", ids=False), telling) == Rendered("hi", ())
-    assert answer(ask(asked, since=None), telling) == (3,)
-    telling.ids = [-1]
+    assert answer(ask_rendered(asked, since="hi"), with_text) == Rendered("hi", (1, 2))
+    assert answer(ask_rendered(asked, since="hi", ids=False), with_text) == Rendered("hi", ())
+    assert answer(ask(asked, since=None), with_text) == (3,)
+    with_text.ids = [-1]
     with pytest.raises(TokenizeError, match=r"^the answer of tokenize_fn\[0\] is -1"):
-        answer(ask_rendered(asked, since="hi"), telling)
+        answer(ask_rendered(asked, since="hi"), with_text)
 
 
-def test_where_no_text_is_told_the_answer_is_ids() -> None:
+def test_where_there_is_no_text_the_answer_is_ids() -> None:
     assert answer(ask_rendered((example.user(),)), lambda *_, **__: [1]) == Rendered(None, (1,))

@@ -98,5 +98,5 @@ def plain_ids(row: Row) -> list[int]:
 
 def _plain(value: RowSpan | RowTurn) -> dict[str, Any]:
     """Return the fields in their order, enumerations by name."""
-    fields = attrs.asdict(value)
+    fields = attrs.asdict(value, recurse=False)
     return {name: one.name.lower() if isinstance(one, Enum) else one for name, one in fields.items()}

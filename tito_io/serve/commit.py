@@ -181,7 +181,7 @@ def _step(row: Mapping[str, Any], base: Step | None) -> Step:
     return Step(
         prompt=messages,
         completion=row["completion"],
-        prompt_ids=ids.then(new.part),
+        prompt_ids=ids.then(new.part) if ids else new,
         completion_ids=Ids.of(row["sampled"]).packed(),
         logprobs=row["logprobs"],
         truncated=row["truncated"],

@@ -167,7 +167,8 @@ def _readings(
     echoed = [*same, *(later if stops is None else (undone(one, stops) for one in later))]
     if any(map(operator.is_not, echoed, messages)):
         yield echoed, (TEXT_ECHO,), optional
-    yield messages, (), forgive
+    if optional != forgive:
+        yield messages, (), forgive
 
 
 def _answered(

@@ -85,7 +85,9 @@ async def _sampled(  # as `continue_turn`
     media = [PromptMedium(place=one, url=known.urls.get(one.identity)) for one in places]
     reply = await engine.from_ids_with_media(sent, media, sampling, rendering, watch=watch)
     if ids != reply.prompt_ids:
-        raise InvalidReplyError(f"{engine.name}: the engine saw other images than before")
+        error = InvalidReplyError(f"{engine.name}: the engine saw other images than before")
+        error.partial = reply
+        raise error
     return reply
 
 

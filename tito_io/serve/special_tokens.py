@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -153,17 +153,17 @@ class GuardedTemplate:
     guard: SpecialTokenGuard
     bound: Bound
 
-    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
-        render = partial(self.bound, add_generation_prompt=add_generation_prompt)
-        return await rendered(messages, partial(self._ids, messages, render))
+        found = await self.rendered(messages, None, add_generation_prompt=add_generation_prompt, ids=True)
+        return found.ids
 
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
-    ) -> list[int]:
-        """Return the ids from `text` on; see `tito_core.Ask`."""
-        render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
-        return await rendered(messages, partial(self._ids, messages, render))
+    ) -> Sequence[int]:
+        """Return the ids from `text` on; see `tito_core.Question.put`."""
+        found = await self.rendered(messages, text, add_generation_prompt=add_generation_prompt, ids=True)
+        return found.ids
 
     async def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
@@ -177,11 +177,6 @@ class GuardedTemplate:
             return Rendered(found.text, self.guard.shown(found.ids))
 
         return await rendered(messages, render)
-
-    def _ids(
-        self, messages: Sequence[Message], render: Callable[[Sequence[Message]], list[int]]
-    ) -> list[int]:
-        return self.guard.shown(with_objects(self.guard.hidden(messages), render))
 
 
 def special_texts(tokenizer: Tokenizer) -> list[str]:

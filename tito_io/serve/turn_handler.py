@@ -325,7 +325,7 @@ class TurnResponse:
                 if not connection.over:
                     self.gateway.metrics.unreceived.inc(len(new))
                     await session.take_back(new)
-                else:
+                elif commits:
                     await session.received(commits)
                     session.last_prompt = turn.prompt
                     self.gateway.metrics.committed.inc(len(new))

@@ -159,8 +159,8 @@ class Cutting:
         return ids[starts[0] :] if len(starts) == 1 else ids
 
 
-class Telling(Cutting):
-    """`Cutting`, which tells the text, too. It counts the ids that it was asked for; some texts it hides."""
+class WithText(Cutting):
+    """`Cutting` that returns the text, too, unless it hides it. It counts the ids that it was asked for."""
 
     def __init__(self, *, hides: bool = False, drops: str | None = None) -> None:
         self.hides, self.drops = hides, drops
@@ -383,15 +383,15 @@ def test_a_history_that_says_what_the_kernel_asks_with_is_not_cut_in_the_middle(
 
 @pytest.mark.parametrize("words", ["more", "a much longer text", "4096", "What rhymes with Zephyr", ""])
 @pytest.mark.parametrize("hides", [False, True])
-def test_where_texts_are_told_the_second_answer_needs_no_ids(words: str, *, hides: bool) -> None:
-    step, profile, telling = example.step(), known(("user",)), Telling(hides=hides)
+def test_where_there_are_texts_the_second_answer_needs_no_ids(words: str, *, hides: bool) -> None:
+    step, profile, with_text = example.step(), known(("user",)), WithText(hides=hides)
     asking = stitch_questions([step], example.prompt(step, words), profile.suffix, profile=profile)
-    found = answer(asking, telling)
+    found = answer(asking, with_text)
     assert isinstance(found, Stitched)
     assert list(found.added) == example.tokenize([example.user(words)], add_generation_prompt=True)
     if words and "Zephyr" not in words:  # an empty text has no name, and a stand-in's word is not cut at
-        assert len(telling.asked) == 2
-        assert (telling.asked[1] == 0) is not hides
+        assert len(with_text.asked) == 2
+        assert (with_text.asked[1] == 0) is not hides
 
 
 @pytest.mark.parametrize("hides", [False, True])
@@ -400,13 +400,13 @@ def test_a_message_that_is_lost_in_another_history_is_seen_in_the_text(*, hides:
     prompt = example.prompt(step, "secret")
     found = answer(
         stitch_questions([step], prompt, profile.suffix, profile=profile),
-        Telling(hides=hides, drops="secret"),
+        WithText(hides=hides, drops="secret"),
     )
-    assert found == answer(stitch_questions([step], prompt, profile.suffix), Telling(drops="secret"))
+    assert found == answer(stitch_questions([step], prompt, profile.suffix), WithText(drops="secret"))
     assert isinstance(found, Refusal)
 
 
-class Merging(Telling):
+class Merging(WithText):
     """Ids that depend on what stands before them, of a text that does not."""
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:

@@ -15,13 +15,17 @@ from renderers.base import MODEL_RENDERER_MAP
 from verifiers.v1.configs.client import TrainClientConfig
 
 
-class OrchestratorConfig(BaseModel):
-    """The table `[orchestrator]`, as far as it is about renderers."""
+class ModelConfig(BaseModel):
+    """What both tables have."""
 
     model_config = ConfigDict(extra="forbid")
 
     model: str
     renderer: RendererConfig = AutoRendererConfig()
+
+
+class OrchestratorConfig(ModelConfig):
+    """The table `[orchestrator]`, as far as it is about renderers."""
 
     @model_validator(mode="after")
     def _resolves(self) -> OrchestratorConfig:
@@ -30,13 +34,8 @@ class OrchestratorConfig(BaseModel):
         return self
 
 
-class FinetuningConfig(BaseModel):
+class FinetuningConfig(ModelConfig):
     """A configuration of supervised fine-tuning, as far as it is about renderers."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    model: str
-    renderer: RendererConfig = AutoRendererConfig()
 
     @model_validator(mode="after")
     def _typed(self) -> FinetuningConfig:

@@ -10,8 +10,6 @@ import sys
 from importlib.util import find_spec
 from types import ModuleType
 
-import pytest
-
 PACKAGE = "torchtitan.experiments.rl"
 
 
@@ -26,12 +24,3 @@ def enter() -> None:
 
 if PACKAGE not in sys.modules:
     enter()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """Profiles that tests write are thrown away."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TITO_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield

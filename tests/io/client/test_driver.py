@@ -48,8 +48,8 @@ async def test_only_long_messages_are_rendered_in_a_thread(size: int, *, here: b
     messages = [{"role": "user", "content": "a" * size}]
     assert await render(messages, add_generation_prompt=True) == [1]
     assert await render.since(messages, "a", add_generation_prompt=True) == [1]
-    told = await render.rendered(messages, "a", add_generation_prompt=True, ids=True)
-    assert told == Rendered("a", [1])
+    found = await render.rendered(messages, "a", add_generation_prompt=True, ids=True)
+    assert found == Rendered("a", [1])
     assert [one == threading.get_ident() for one in threads.used] == [here] * 3
 
 

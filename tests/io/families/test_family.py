@@ -258,8 +258,23 @@ def test_a_render_is_cut_at_a_text_that_stands_there_once(families: dict[str, Fa
         )
 
 
+def with_notes(family: Family) -> tuple[Family, list[str]]:
+    """Return a family, and the list to which it adds each text that it encodes."""
+    encoded: list[str] = []
+
+    class Noting:
+        def encode(self, text: str, **options: Any) -> Any:
+            encoded.append(text)
+            return family.tokenizer.encode(text, **options)
+
+        def get_added_tokens_decoder(self) -> Any:
+            return family.tokenizer.get_added_tokens_decoder()
+
+    return evolve(family, tokenizer=cast("Tokenizer", Noting())), encoded
+
+
 @pytest.mark.parametrize("since", ["Zephyr", "nowhere", None])
-def test_a_text_is_told_with_its_ids(families: dict[str, Family], since: str | None) -> None:
+def test_a_text_is_returned_with_its_ids(families: dict[str, Family], since: str | None) -> None:
     tokenize = families["chatml"].tokenize_fn()
     said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
     found = tokenize.rendered(said, since, add_generation_prompt=True, ids=True)
@@ -271,23 +286,15 @@ def test_a_text_is_told_with_its_ids(families: dict[str, Family], since: str | N
 
 
 def test_new_messages_of_a_known_case_are_encoded_once(families: dict[str, Family]) -> None:
-    family, encoded = families["chatml"], list[str]()
-
-    class Telling:
-        def encode(self, text: str, **options: Any) -> Any:
-            encoded.append(text)
-            return family.tokenizer.encode(text, **options)
-
-        def get_added_tokens_decoder(self) -> Any:
-            return family.tokenizer.get_added_tokens_decoder()
-
+    family = families["chatml"]
     bridge = family.bridge(spans=False)
     close = bridge.suffix or ()
     turn = {"role": "assistant", "content": "lo"}
     ids = [*family.ids([USER], add_generation_prompt=True), *family.encode("lo"), *close]
     known: dict[str, Any] = {"turn": turn, "history": [USER], "sampled": 1 + len(close)}
     bridge.extend(ids, [{"role": "user", "content": "hel"}], **known)  # it certifies the case
-    bridge.tokenize_fn = evolve(family, tokenizer=cast("Tokenizer", Telling())).tokenize_fn()
+    noting, encoded = with_notes(family)
+    bridge.tokenize_fn = noting.tokenize_fn()
     found = bridge.extend(ids, [{"role": "user", "content": "hello o lo"}], **known)
     assert isinstance(found, Extension)
     assert sum("hello o lo" in text for text in encoded) == 1
@@ -295,18 +302,8 @@ def test_new_messages_of_a_known_case_are_encoded_once(families: dict[str, Famil
 
 
 def test_a_text_that_renders_are_cut_at_is_encoded_once(tmp_path: Path) -> None:
-    family = load(tiny_folder(tmp_path / "closed", CLOSED))
-    encoded: list[str] = []
-
-    class Telling:
-        def encode(self, text: str, **options: Any) -> Any:
-            encoded.append(text)
-            return family.tokenizer.encode(text, **options)
-
-        def get_added_tokens_decoder(self) -> Any:
-            return family.tokenizer.get_added_tokens_decoder()
-
-    tokenize = evolve(family, tokenizer=cast("Tokenizer", Telling())).tokenize_fn()
+    noting, encoded = with_notes(load(tiny_folder(tmp_path / "closed", CLOSED)))
+    tokenize = noting.tokenize_fn()
     for words in ("Why?", "When?"):
         said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": words}]
         tokenize.since(said, "Zephyr", add_generation_prompt=True)

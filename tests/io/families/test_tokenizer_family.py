@@ -126,10 +126,10 @@ def test_a_cut_render_is_the_text_from_there_on(
     whole = tokenize.text(messages, add_generation_prompt=True)
     cut = whole[whole.index(mark) :] if whole.count(mark) == 1 else whole
     assert tokenize.since(messages, mark, add_generation_prompt=True) == family.encode(cut)
-    told = partial(tokenize.rendered, messages, add_generation_prompt=True)
-    assert told(mark, ids=True) == Rendered(whole, family.encode(cut))
-    assert told(None, ids=True) == Rendered(whole, family.encode(whole))
-    assert told(mark, ids=False) == Rendered(whole)
+    rendered = partial(tokenize.rendered, messages, add_generation_prompt=True)
+    assert rendered(mark, ids=True) == Rendered(whole, family.encode(cut))
+    assert rendered(None, ids=True) == Rendered(whole, family.encode(whole))
+    assert rendered(mark, ids=False) == Rendered(whole)
 
 
 def test_a_processor_is_asked_for_text_and_its_tokenizer_for_ids(tokenizer: Any) -> None:
@@ -352,8 +352,8 @@ def test_nothing_is_cut_where_it_is_not_known_how_ids_are_made() -> None:
     ids = tokenize(said, add_generation_prompt=False)
     assert tokenize.since(said, "Zephyr", add_generation_prompt=False) == ids
     for wanted in (True, False):
-        told = tokenize.rendered(said, "Zephyr", add_generation_prompt=False, ids=wanted)
-        assert told == Rendered(None, ids)
+        found = tokenize.rendered(said, "Zephyr", add_generation_prompt=False, ids=wanted)
+        assert found == Rendered(None, ids)
 
 
 def test_what_an_unknown_object_answers_is_written_to_no_file(

@@ -25,12 +25,13 @@ from tests.io.families.family_folder import load, tiny_folder
 from tests.io.serve.gateway import chat, client, opened, served, user
 from tito_core import InputError
 from tito_core.ledger import Origin
+from tito_io.engines.protocol import InvalidReplyError
 from tito_io.serve.app import app
 from tito_io.serve.commit import Commit, decode, encode
 from tito_io.serve.fetch import MOST_IMAGES, FetchError, ImageFetcher, is_public
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.media import MediumBytes, addresses_in, named_media, restored
-from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
+from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused, error_reply
 from tito_io.serve.sqlite import SqliteStore
 from tito_io.serve.store import MemoryStore, Store
 
@@ -433,8 +434,15 @@ async def test_a_turn_is_continued_after_its_images(
 
 
 async def test_a_turn_whose_images_look_otherwise_now_is_not_continued(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    errors: list[Exception] = []
+
+    def noted(error: Exception, *given: Any) -> Any:
+        errors.append(error)
+        return error_reply(error, *given)
+
+    monkeypatch.setattr("tito_io.serve.turn_handler.error_reply", noted)
     name = await opened(http)
     first = said(await chat(http, name, [CAT]))
     engine.spoils = True
@@ -443,6 +451,10 @@ async def test_a_turn_whose_images_look_otherwise_now_is_not_continued(
     assert answer.status_code == 502
     assert "seeing: the engine saw other images than before" in answer.text
     assert len(await commits(gateway, name)) == 1
+    (error,) = errors
+    assert isinstance(error, InvalidReplyError)
+    assert error.partial is not None
+    assert error.partial.completion_ids
 
 
 async def test_an_id_of_a_response_stands_for_its_images(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def test_letters_have_no_token_that_a_tokenizer_adds_at_the_beginning(guard: Spe
 @pytest.mark.anyio
 async def test_tools_and_arguments_are_rendered_by_a_guard_too(guard: SpecialTokenGuard) -> None:
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-    messages, found = [user("hi")], list[list[int]]()
+    messages, found = [user("hi")], list[Sequence[int]]()
     for tools in ((), (tool,)):
         render = guard.tokenize_fn(Rendering(tools=tools))
         found.append(await render(messages, add_generation_prompt=True))
@@ -205,10 +206,10 @@ async def test_tools_and_arguments_are_rendered_by_a_guard_too(guard: SpecialTok
         text = "hi"
         since = await render.since(messages, text, add_generation_prompt=True)
         assert found[-1][-len(since) :] == since
-        told = await render.rendered(messages, text, add_generation_prompt=True, ids=True)
-        assert told == Rendered(plain.text(messages, add_generation_prompt=True), since)
+        both = await render.rendered(messages, text, add_generation_prompt=True, ids=True)
+        assert both == Rendered(plain.text(messages, add_generation_prompt=True), since)
         alone = await render.rendered(messages, text, add_generation_prompt=True, ids=False)
-        assert alone == Rendered(told.text, [])
+        assert alone == Rendered(both.text, [])
     assert len(found[1]) > len(found[0])
 
 
