@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from tito_core import InputError, Message
+from tito_io.engines.family_render import with_objects
 from tito_io.families.family import Bound, Family
 
 MOST_KEYS = 64
@@ -69,13 +70,17 @@ class FamilyRenderer:
     def ids(
         self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
     ) -> Sequence[int]:
-        """Return ids; raises `TemplateRefused`, and `InputError` for a key without tools and arguments."""
+        """Return ids; raises `TemplateRefused`, and `InputError` for a key without tools and arguments.
+
+        Templates get the arguments of calls as objects, as they do in engines.
+        """
         if key not in self.bound:
             tools, args = (self.defaults.tools, self.defaults.template_args) if key is None else read_key(key)
             if len(self.bound) >= MOST_KEYS:
                 self.bound.clear()
             self.bound[key] = self.family.tokenize_fn(tools=tools or None, **args)
-        return self.bound[key](messages, add_generation_prompt=add_generation_prompt)
+        render = partial(self.bound[key], add_generation_prompt=add_generation_prompt)
+        return with_objects(messages, render)
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens included."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
 
-from tito_core import InputError, Message, TemplateRefused, TokenizeFn
+from tito_core import InputError, Message, TemplateRefused
 from tito_core.normalization.canonical import calls_in, function_of
 
 from .protocol import Rendering
@@ -46,17 +46,13 @@ async def family_ids(
     *,
     add_generation_prompt: bool,
 ) -> list[int]:
-    """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
-    template = template_of(family, rendering)
-    return await ids_in_thread(template, messages, add_generation_prompt=add_generation_prompt)
+    """Return the ids of messages, rendered in a thread: other turns go on meanwhile.
 
-
-async def ids_in_thread(
-    tokenize_fn: TokenizeFn, messages: Sequence[Message], *, add_generation_prompt: bool
-) -> list[int]:
-    """Return what a `tokenize_fn` makes of messages, in a thread: other turns go on meanwhile."""
-    work = partial(tokenize_fn, messages, add_generation_prompt=add_generation_prompt)
-    return list(await anyio.to_thread.run_sync(work))
+    The arguments of calls are objects for the template; see `with_objects`. Raises `TemplateRefused` where
+    the template rejects the messages.
+    """
+    render = partial(template_of(family, rendering), add_generation_prompt=add_generation_prompt)
+    return list(await anyio.to_thread.run_sync(with_objects, messages, render))
 
 
 def with_objects(messages: Sequence[Message], render: Callable[[Sequence[Message]], T]) -> T:

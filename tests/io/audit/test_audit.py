@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.io.audit.audited import KEEPING, Speaker, family_folder, replace, store
-from tito_core import InputError, render_key
+from tests.io.audit.audited import KEEPING, Speaker, family_folder, replace, store, user
+from tito_core import InputError, Message, Step, render_key
 from tito_core.drift.breaks import Break, BreakSelection
 from tito_core.drift.tally import Tally
-from tito_core.samples import Forest
+from tito_core.samples import Forest, StoredCall
 from tito_io.audit.distributed import AuditWork, audit_places
 from tito_io.audit.rendering import AuditRendering, FamilyRenderer, read_key
 from tito_io.audit.report import FIRST, AuditReport, audit_each, break_to_json, summary
@@ -161,6 +161,29 @@ def test_tools_and_arguments_are_those_of_the_calls_key(tmp_path: Path) -> None:
     for number in range(200):
         text(render_key([{"name": str(number)}]))
     assert len(given.bound) <= 64
+
+
+def test_a_call_whose_arguments_are_text_is_rendered_as_an_engine_renders_it(tmp_path: Path) -> None:
+    quoting = KEEPING.replace("{{ m.content }}", "{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}")
+    renderer = AuditRendering(
+        family=replace(family_folder(tmp_path / "family"), chat_template__jinja=quoting)
+    ).load()
+
+    def history(arguments: object) -> list[Message]:
+        called = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+        return [user("hi"), {"role": "assistant", "content": "", "tool_calls": [called]}, user("and?")]
+
+    sent = renderer.family.ids(history({"x": 3}), add_generation_prompt=True)
+    step = Step(
+        prompt=history('{"x": 3}'),
+        completion=[{"role": "assistant", "content": "yes"}],
+        prompt_ids=sent,
+        completion_ids=renderer.family.encode("yes<|done|>"),
+        key=render_key(),
+    )
+    forest = Forest.of([StoredCall(name="t0", order=0, step=step)])
+    tally = audit_each([StoredConversation(name="c", forest=forest, first=1, last=1)], renderer).tally
+    assert (tally.compared_prompts, tally.breaks) == (1, 0)
 
 
 @pytest.mark.parametrize("key", ["", "{}", "[1, 2]", "[[], {}, 3]", "gpt"])

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from tito_core import InputError, Message, TemplateRefused
+from tito_io.embedded import write_family
+from tito_io.engines.dynamo import Dynamo
 from tito_io.engines.family_render import with_objects
 from tito_io.engines.in_process import TransformersModel
 from tito_io.engines.llamacpp import LlamaCpp
 from tito_io.engines.lmdeploy import LMDeploy
+from tito_io.engines.protocol import Rendering
 from tito_io.engines.tensorrt_llm import TensorRTLLM
+from tito_io.families.family import Family
 
 
 @pytest.mark.parametrize("family", ["MODEL", Path("MODEL")])
@@ -78,3 +82,18 @@ def test_a_template_that_rejects_objects_gets_texts_once(arguments: str, renders
     else:
         assert with_objects([calling(arguments)], render) == "rendered"
     assert len(asked) == renders
+
+
+QUOTING = "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}"
+"""A template that quotes the text of arguments once more, as those of Llama 3 and Kimi-K2 do."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", [Dynamo, LlamaCpp, LMDeploy, TensorRTLLM])
+async def test_arguments_that_come_as_text_are_objects_for_the_template(kind: Any, tmp_path: Path) -> None:
+    folder = write_family(tmp_path / "family")
+    (folder / "chat_template.jinja").write_text(QUOTING)
+    family = Family.load(folder)
+    async with kind("http://127.0.0.1:9", family=family) as engine:
+        ids = await engine.render([calling('{"x": 3}')], Rendering(), add_generation_prompt=False)
+    assert family.decode(ids) == '{"x": 3}'

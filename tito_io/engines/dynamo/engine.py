@@ -15,12 +15,14 @@ folder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack, get_args
 
+import anyio.to_thread
 import attrs
 
 from tito_core import Ids, InputError, Message, TokenizeFn
-from tito_io.engines.family_render import ids_in_thread, template_of
+from tito_io.engines.family_render import family_ids
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
 from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
 from tito_io.engines.replies.output_parser import OutputParser
@@ -97,17 +99,18 @@ class Dynamo(HttpEngine):
             TemplateRefused: The chat template rejects them.
             UnsupportedError: There is neither a `family` nor a `tokenize_fn`.
         """
-        renderer = self._tokenize_fn
-        if renderer is None and self.family is not None:
-            renderer = template_of(self.family, rendering)
-        if renderer is None:
-            raise UnsupportedError(
-                "Dynamo has no route that renders messages: pass the model's folder as `family`. Nothing was "
-                "sent",
-                parameter="family",
-                hint="or pass a `tokenize_fn`",
-            )
-        return await ids_in_thread(renderer, messages, add_generation_prompt=add_generation_prompt)
+        speaking = add_generation_prompt
+        if self._tokenize_fn is not None:
+            render = partial(self._tokenize_fn, messages, add_generation_prompt=speaking)
+            return list(await anyio.to_thread.run_sync(render))
+        if self.family is not None:
+            return await family_ids(self.family, messages, rendering, add_generation_prompt=speaking)
+        raise UnsupportedError(
+            "Dynamo has no route that renders messages: pass the model's folder as `family`. Nothing was "
+            "sent",
+            parameter="family",
+            hint="or pass a `tokenize_fn`",
+        )
 
     async def from_messages(
         self,

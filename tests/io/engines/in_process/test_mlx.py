@@ -193,7 +193,8 @@ async def test_a_cancelled_turn_is_taken_no_further() -> None:
         async def cancel(_: Delta) -> None:
             scope.cancel()
 
-        await engine([endless]).from_ids(PROMPT, Sampling(), watch=cancel)
+        # As many ids as cannot have been sampled before it is cancelled.
+        await engine([endless], context_length=10**6).from_ids(PROMPT, Sampling(), watch=cancel)
     assert scope.cancelled_caught
     assert BatchGenerator.made[0].rows  # it would have gone on
     again = engine()
