@@ -28,7 +28,7 @@ from .logs import LOG, SESSION, short_id
 from .media import MediumBytes
 from .metrics import CONTENT_TYPE
 from .payload import SamplesPayload
-from .records import session_metadata, session_records
+from .records import session_calls, session_metadata, session_records
 from .refusals import RequestRefused, bad_request, error_body, error_reply, no_route, no_websocket, not_found
 from .session import SessionHead
 from .sglang_fields import session_defaults
@@ -40,6 +40,7 @@ BY_ID = "/sessions/{session}"
 BY_KEY = "/session"
 """The session that a header or an API key names. A key does not belong in a path, which logs keep."""
 BINARY = "application/octet-stream"
+JSON_LINES = "application/x-ndjson"
 FORWARDED = BY_ID + "/{path:path}"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SAFE = {
@@ -109,7 +110,7 @@ def _routes(gateway: Gateway) -> list[Route]:
     ]
     for at in (BY_ID, BY_KEY):
         own += [("GET", at, _records), ("DELETE", at, _delete), ("GET", f"{at}/view", _view)]
-        own += [("GET", f"{at}/media/{{digest}}", _medium)]
+        own += [("GET", f"{at}/calls", _calls), ("GET", f"{at}/media/{{digest}}", _medium)]
         own += [(method, f"{at}/samples", _samples) for method in ("POST", "GET")]
     of_clients: list[tuple[str, str, Endpoint]] = []
     for at in ("", BY_ID):
@@ -225,14 +226,19 @@ async def _open(gateway: Gateway, request: Request) -> Response:
 async def _records(gateway: Gateway, request: Request) -> Response:
     """Answer with a session's records, one after the other; other requests are answered between them."""
     async with gateway.sessions.using(await gateway.session_name(request)) as session:
-        parts = session_records(session)
+        return StreamingResponse(_parts(session_records(session)), media_type=JSON)
 
-    async def sent() -> AsyncIterator[bytes]:
-        for part in parts:
-            yield part
-            await anyio.lowlevel.checkpoint()
 
-    return StreamingResponse(sent(), media_type=JSON)
+async def _calls(gateway: Gateway, request: Request) -> Response:
+    """Answer with the turns of all branches of a session, a line each; likewise."""
+    async with gateway.sessions.using(await gateway.session_name(request)) as session:
+        return StreamingResponse(_parts(session_calls(session)), media_type=JSON_LINES)
+
+
+async def _parts(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+        await anyio.lowlevel.checkpoint()
 
 
 async def _delete(gateway: Gateway, request: Request) -> Response:

@@ -1,7 +1,9 @@
-"""What `GET /sessions/ID` shows: the turns up to the newest one, as the session protocol records them.
+"""A session as JSON: its records (`GET /sessions/ID`), and its calls (`/sessions/ID/calls`).
 
-Each record repeats the whole conversation and all ids, so records grow with the square of the turns. They are
-written one after the other, and what a record repeats is copied as text.
+Records are those of the session protocol, for the turns up to the newest one: each repeats the whole
+conversation and all ids, so they grow with the square of the turns. They are written one after the other, and
+what a record repeats is copied as text. Calls are the turns of all branches, a line each in tito's own format
+with what is new in it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from typing import Any
 import orjson
 
 from tito_core import Message
+from tito_core.samples import StoredCall
 from tito_io.dialects import Chat
 from tito_io.dialects.protocol import ParsedRequest, TurnAnswer
 from tito_io.dialects.wire import dumps
 from tito_io.engines.digits import Digits
 from tito_io.engines.protocol import Reply, Usage
+from tito_io.samples.forms.tito import line
 
 from .commit import Commit
 from .session import Session
@@ -39,6 +43,23 @@ def session_records(session: Session) -> Iterator[bytes]:
     metadata = dumps(session_metadata(session))
     head = b'{"session_id":%b,"records":[' % orjson.dumps(session.name)
     return _joined(head, _records(session.path(session.newest)), b'],"metadata":%b}' % metadata)
+
+
+def session_calls(session: Session) -> Iterator[bytes]:
+    """Return the turns of all branches in tito's own format, a line each, as `tito samples` reads them.
+
+    It is the session at the time of the call, whatever becomes of it while the lines are read.
+    """
+    turns = [(session.commits[node.name].call, node.parent) for node in session.forest.nodes]
+    return _lines(session.name, turns)
+
+
+def _lines(session: str, turns: Sequence[tuple[StoredCall, str | None]]) -> Iterator[bytes]:
+    """Yield the lines of calls, each with the name of the one that it continues."""
+    written = dict[str | None, StoredCall]()
+    for call, parent in turns:
+        yield line(session, call, written.get(parent))
+        written[call.name] = call
 
 
 def _joined(head: bytes, records: Iterator[bytes], end: bytes) -> Iterator[bytes]:

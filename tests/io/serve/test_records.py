@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,7 +12,9 @@ import orjson
 import pytest
 
 from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
+from tito_core.samples import make_rows
 from tito_io.dialects.wire import dumps
+from tito_io.samples.read import StoredConversation, conversations
 from tito_io.serve import records
 from tito_io.serve.records import session_records
 
@@ -59,6 +62,45 @@ async def test_a_branch_has_the_records_of_its_own_path() -> None:
         found = (await http.get(f"/sessions/{name}")).json()
     assert [one["request"]["messages"] for one in found["records"]] == [other]
     assert len(found["metadata"]["tree"]["leaves"]) == 2
+
+
+async def test_calls_are_those_of_all_branches_and_make_the_same_rows(tmp_path: Path) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        messages = await conversation(http, name)
+        await chat(http, name, [*messages[:-1], user("Or else?")])
+        await chat(http, name, [user("Another.")])
+        answered = await http.get(f"/sessions/{name}/calls")
+        rows = (await http.get(f"/sessions/{name}/samples", headers={"accept": "application/json"})).json()
+        by_key = await http.get("/session/calls", headers={"x-tito-session": name})
+    assert answered.headers["content-type"] == "application/x-ndjson"
+    assert by_key.content == answered.content
+    assert len(answered.content.splitlines()) == TURNS + 2
+    file = tmp_path / "calls.jsonl"
+    file.write_bytes(answered.content)
+    (stored,) = conversations(file)
+    assert isinstance(stored, StoredConversation)
+    assert stored.name == name
+    assert [(row.ids.tolist(), sum(row.loss_mask)) for row in make_rows(stored.forest).rows] == [
+        (one["tokens"], sum(one["loss_mask"])) for one in rows["samples"]
+    ]
+    assert len(rows["samples"]) == 3
+
+
+async def test_a_call_has_only_what_is_new_in_it() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        await conversation(http, name)
+        lines = (await http.get(f"/sessions/{name}/calls")).content.splitlines()
+    sizes = [len(orjson.loads(one)["call"]["step"]["prompt"]) for one in lines]
+    assert sizes == [len(HELLO), *[1] * (TURNS - 1)]
+
+
+async def test_an_empty_session_has_no_calls_and_an_unknown_one_is_not_found() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        assert (await http.get(f"/sessions/{name}/calls")).content == b""
+        assert (await http.get("/sessions/unknown/calls")).status_code == 404
 
 
 async def test_an_empty_session_has_no_records() -> None:

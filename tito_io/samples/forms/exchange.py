@@ -171,7 +171,7 @@ def _session(record: Record, _: int) -> Iterator[Batch]:
 def _missing_branches(count: int, _: CallPlace) -> NoReturn:
     raise InputError(
         f"the records leave out the session's other branches, {count} of them; "
-        "/sessions/ID/samples has the rows of all"
+        "/sessions/ID/calls has those of all"
     )
 
 
