@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
 import orjson
 
 from tito_core import Message
@@ -48,10 +49,16 @@ def session_records(session: Session) -> Iterator[bytes]:
 def session_calls(session: Session) -> Iterator[bytes]:
     """Return the turns of all branches in tito's own format, a line each, as `tito samples` reads them.
 
-    It is the session at the time of the call, whatever becomes of it while the lines are read.
+    A turn that no client is known to have says so in its metadata. It is the session at the time of the call,
+    whatever becomes of it while the lines are read.
     """
-    turns = [(session.commits[node.name].call, node.parent) for node in session.forest.nodes]
+    turns = [(_with_received(node.call, session), node.parent) for node in session.forest.nodes]
     return _lines(session.name, turns)
+
+
+def _with_received(call: StoredCall, session: Session) -> StoredCall:
+    unreceived = call.name in session.unreceived
+    return attrs.evolve(call, metadata={**call.metadata, "received": False}) if unreceived else call
 
 
 def _lines(session: str, turns: Sequence[tuple[StoredCall, str | None]]) -> Iterator[bytes]:

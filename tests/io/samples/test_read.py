@@ -26,7 +26,7 @@ from tests.io.samples.test_exchange import DYNAMO, EXPERTS, GENERATED, LEGACY
 from tests.io.samples.test_verifiers import RESULT, TRACES
 from tests.io.samples.test_written_forms import written
 from tests.profiles import tries
-from tito_core import InputError, Step
+from tito_core import InputError, Ledger, Origin, Step
 from tito_core.samples import Forest, StoredCall
 from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples import lines as reading_lines
@@ -103,6 +103,27 @@ def test_a_long_conversation_costs_what_is_new_in_each_turn(tmp_path: Path) -> N
     assert len(content) < 60 * 2500
     (stored,), _ = read(put(tmp_path, content))
     assert stored.forest == Forest.of(calls)
+
+
+def test_the_ledger_that_two_turns_share_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Ledger.of([(Origin.PROMPT, 1)] * 50)
+    first = attrs.evolve(TALK[0].step, prompt_ids=range(50), prompt_ledger=shared)
+    ledger = shared.then((Origin.SAMPLED, 2), (Origin.PROMPT, 2))
+    second = attrs.evolve(TALK[1].step, prompt_ids=[*first.ids, 5, 6], prompt_ledger=ledger)
+    calls = [attrs.evolve(call, step=step) for call, step in zip(TALK, (first, second), strict=True)]
+    read, runs = list[int](), Ledger.runs.fget
+    assert runs is not None
+    monkeypatch.setattr(Ledger, "runs", property(lambda one: read.append(len(one.part) // 2) or runs(one)))
+    assert b'"after":"a"' in line("c", calls[1], calls[0])
+    assert max(read) == 1
+
+
+@pytest.mark.parametrize("runs", [[(Origin.PROMPT, 6)], [(Origin.PROMPT, 2), (Origin.SAMPLED, 4)]])
+def test_a_ledger_that_differs_is_written_whole(runs: list[tuple[Origin, int]], tmp_path: Path) -> None:
+    for ledger in (Ledger.of(runs), TALK[0].step.prompt_ledger.then((Origin.PROMPT, 4))):
+        second = attrs.evolve(TALK[1], step=attrs.evolve(TALK[1].step, prompt_ledger=ledger))
+        (stored,), problems = read(put(tmp_path, own("c", [TALK[0], second])))
+        assert (problems, stored.forest.calls[1].step.prompt_ledger) == ([], ledger)
 
 
 def test_calls_of_two_conversations_under_one_name_are_not_grafted(tmp_path: Path) -> None:

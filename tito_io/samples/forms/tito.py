@@ -116,9 +116,8 @@ def line(conversation: str, call: StoredCall, after: StoredCall | None = None) -
     record = {"conversation": conversation, "after": None if parent is None else parent.name, "call": data}
     if parent is not None:
         record["joins"] = fingerprint(parent.step)
-        ledger = call.step.prompt_ledger
-        if parent.step.ledger.then(*ledger.since(len(parent.step.ids))) != ledger:
-            record["ledger"] = plain_runs(ledger.runs)
+        if not _continues_ledger(call.step, parent.step):
+            record["ledger"] = plain_runs(call.step.prompt_ledger.runs)
     try:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as error:
@@ -136,6 +135,13 @@ def _continues(step: Step, older: Step) -> bool:
             or orjson.dumps([*islice(step.prompt, len(messages))]) == orjson.dumps([*messages])
         )
     )
+
+
+def _continues_ledger(step: Step, older: Step) -> bool:
+    """Tell whether a prompt's ledger begins with the runs of an older step; what both share is not read."""
+    ledger, shared = step.prompt_ledger, older.prompt_ledger
+    start = len(shared) if ledger.extends(shared) else 0
+    return older.ledger.then(*ledger.since(len(older.ids))).since(start) == ledger.since(start)
 
 
 def fingerprint(step: Step) -> list[int]:
