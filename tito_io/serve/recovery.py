@@ -27,7 +27,7 @@ from tito_io.engines.protocol import Reply
 from .commit import Commit
 from .prompt import AnsweredPrompt, SessionPrompt
 from .records import stored_reply
-from .resume import last_step, without_stop
+from .resume import last_step, new_part, without_stop
 from .session import Session
 from .store import StoreError
 from .turns import RequestStamp, TurnTaker, UnreceivedTurn, own_fields
@@ -73,7 +73,8 @@ async def recover(
     key = turns.rendering(prompt.tools, args.template_args).key
     if request.continue_final_message:
         last = last_step(session.trajectory, prompt, key, turns.policy.forgive)
-        asked = _Asked(prompt, list(last.prompt), without_stop(last)[0])
+        ids, _ = without_stop(last)
+        asked = _Asked(prompt, list(last.prompt), ids, before=last.completion[0])
     else:
         matched = turns.matched(session, prompt, args, key)
         asked = _Asked(prompt, list(matched.messages), forgiven=matched.forgiven)
@@ -81,7 +82,7 @@ async def recover(
         origin, step = commit.origin, commit.step
         same = step.key == key and origin.dialect == stamp.dialect and origin.request == fields
         if same and asked.is_of(step):
-            return await _handed_out(session, commit, args.sampling.n, asked.answered(commit))
+            return await _handed_out(session, commit, args.sampling.n, asked)
     return None
 
 
@@ -93,12 +94,14 @@ class _Asked:
         prompt: The request's conversation.
         messages: The prompt's messages as its turn has them.
         ids: The ids that are continued, where the last message is.
+        before: The last message as the session has it, where it is continued.
         forgiven: Differences that were ignored.
     """
 
     prompt: SessionPrompt
     messages: list[Message]
     ids: Ids | None = None
+    before: Message | None = None
     forgiven: tuple[str, ...] = ()
 
     def is_of(self, step: Step) -> bool:
@@ -118,16 +121,15 @@ def _candidates(session: Session, retry_key: str | None) -> Iterator[Commit]:
             yield commit
 
 
-async def _handed_out(
-    session: Session, commit: Commit, count: int, answered: AnsweredPrompt | None
-) -> UnreceivedTurn | None:
+async def _handed_out(session: Session, commit: Commit, count: int, asked: _Asked) -> UnreceivedTurn | None:
     """Return the turns of a response; undo them where the gateway ended before it had stored all of them."""
     commits = tuple(one for one in session.commits.values() if one.response == commit.response)
     if len(commits) != count:
         await session.take_back(commits)
         return None
     session.unreceived -= _reserved(commits)
-    return UnreceivedTurn(reply=_reply(commits), commits=commits, prompt=answered, stored=True)
+    reply, answered = _reply(commits, asked.before), asked.answered(commit)
+    return UnreceivedTurn(reply=reply, commits=commits, prompt=answered, stored=True)
 
 
 def put_back(session: Session, turn: UnreceivedTurn) -> None:
@@ -140,8 +142,16 @@ def _reserved(commits: tuple[Commit, ...]) -> set[str]:
     return {one.name for one in commits if one.origin.retry_key is None}
 
 
-def _reply(commits: tuple[Commit, ...]) -> Reply:
-    first, *others = map(stored_reply, commits)
+def _reply(commits: tuple[Commit, ...], before: Message | None) -> Reply:
+    """Return the engine's reply; of a turn that continued the message `before`, what is new in it."""
+    first, *others = (_continuation(stored_reply(one), before) for one in commits)
     sampled = sum(len(one.step.completion_ids) for one in commits)
     usage = attrs.evolve(first.usage, completion_tokens=sampled)
     return attrs.evolve(first, usage=usage, siblings=tuple(others))
+
+
+def _continuation(reply: Reply, before: Message | None) -> Reply:
+    if before is None or reply.message is None:
+        return reply
+    message = new_part(before, reply.message)
+    return attrs.evolve(reply, message=message, text=message["content"])

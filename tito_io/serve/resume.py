@@ -141,3 +141,17 @@ def _joined(before: Message, after: Message) -> Message:
     reasoning = f"{before.get('reasoning') or ''}{after.get('reasoning') or ''}"
     calls = {"tool_calls": after["tool_calls"]} if after.get("tool_calls") else {}
     return {**joined, **({"reasoning": reasoning} if reasoning else {}), **calls}
+
+
+def new_part(before: Message, joined: Message) -> Message:
+    """Return the message that a client received: what a continued turn adds to the message before it.
+
+    >>> new_part({"role": "assistant", "content": "He", "reasoning": "h"},
+    ...          {"role": "assistant", "content": "Hello", "reasoning": "h"})
+    {'role': 'assistant', 'content': 'llo'}
+    """
+    texts = {name: str(joined.get(name) or "") for name in ("content", "reasoning")}
+    new = {name: text.removeprefix(str(before.get(name) or "")) for name, text in texts.items()}
+    reasoning = {"reasoning": new["reasoning"]} if new["reasoning"] else {}
+    others = {name: value for name, value in joined.items() if name not in texts}
+    return {**others, "content": new["content"], **reasoning}

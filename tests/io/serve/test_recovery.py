@@ -392,6 +392,22 @@ async def test_a_lost_turn_that_continued_a_message_is_the_answer_to_the_same_on
     assert len(engine.asked) == (0 if said == "ok" else 1)
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_continued_message_is_answered_again_with_what_was_new(streamed: bool) -> None:
+    """Clients append the answer to the message that they sent."""
+    words = iter(["one", " two"])
+    async with client(scripted_gateway(Scripted(each=lambda _: next(words)))) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        body = {"messages": [*HELLO, said], "continue_final_message": True, "stream": streamed, "n": 1}
+        headers = {KEY: "a"}
+        first, again = [
+            await http.post(f"/sessions/{name}{CHAT}", json=body, headers=headers) for _ in range(2)
+        ]
+        assert " two" in first.text
+        assert texts(again) == texts(first)
+
+
 async def test_a_lost_turn_with_a_key_is_only_for_that_key() -> None:
     store, name = await left(BODY, headers={KEY: "a"})
     engine, gateway = restarted(store)
