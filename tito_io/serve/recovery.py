@@ -27,7 +27,7 @@ from tito_io.engines.protocol import Reply
 from .commit import Commit
 from .prompt import AnsweredPrompt, SessionPrompt
 from .records import stored_reply
-from .resume import last_step, new_part, without_stop
+from .resume import last_steps, new_part, without_stop
 from .session import Session
 from .store import StoreError
 from .turns import RequestStamp, TurnTaker, UnreceivedTurn, own_fields
@@ -72,17 +72,18 @@ async def recover(
     args, fields = parse_sampling(request.sampling), own_fields(request)
     key = turns.rendering(prompt.tools, args.template_args).key
     if request.continue_final_message:
-        last = last_step(session.trajectory, prompt, key, turns.policy.forgive)
-        ids, _ = without_stop(last)
-        asked = _Asked(prompt, list(last.prompt), ids, before=last.completion[0])
+        # All of them: another turn with the same words may have come since the request was first made.
+        lasts = last_steps(session.trajectory, prompt, key, turns.policy.forgive)
+        asked = [_Asked.continuing(prompt, step) for step in lasts]
     else:
         matched = turns.matched(session, prompt, args, key)
-        asked = _Asked(prompt, list(matched.messages), forgiven=matched.forgiven)
+        asked = [_Asked(prompt, list(matched.messages), forgiven=matched.forgiven)]
     for commit in candidates:
         origin, step = commit.origin, commit.step
         same = step.key == key and origin.dialect == stamp.dialect and origin.request == fields
-        if same and asked.is_of(step):
-            return await _handed_out(session, commit, args.sampling.n, asked)
+        found = next((one for one in asked if same and one.is_of(step)), None)
+        if found is not None:
+            return await _handed_out(session, commit, args.sampling.n, found)
     return None
 
 
@@ -103,6 +104,11 @@ class _Asked:
     ids: Ids | None = None
     before: Message | None = None
     forgiven: tuple[str, ...] = ()
+
+    @classmethod
+    def continuing(cls, prompt: SessionPrompt, step: Step) -> _Asked:
+        """Return what is asked of a prompt whose last message is a step's."""
+        return cls(prompt, list(step.prompt), without_stop(step)[0], before=step.completion[0])
 
     def is_of(self, step: Step) -> bool:
         """Return whether a step is a turn that was asked for with these words."""

@@ -7,7 +7,7 @@ text and the new text together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajectory
 from tito_core.locate import matches
@@ -93,14 +93,22 @@ async def _sampled(  # as `continue_turn`
 
 def last_step(steps: Trajectory, prompt: SessionPrompt, key: str, forgive: frozenset[Forgiveness]) -> Step:
     """Return the step that ends with the prompt's last message, white space included: it goes on there."""
+    for step in last_steps(steps, prompt, key, forgive):
+        if not step.completion[0].get("tool_calls"):
+            return step
+        raise _refused("the last message calls tools", "send their results")
+    raise _refused("the last message is not, word for word, a turn that was sampled in this session")
+
+
+def last_steps(
+    steps: Trajectory, prompt: SessionPrompt, key: str, forgive: frozenset[Forgiveness]
+) -> Iterator[Step]:
+    """Yield all steps that end with the prompt's last message, the preferred one first."""
     exact = forgive - {Forgiveness.OUTER_WHITESPACE}
     for match in matches(steps, prompt.messages, forgive, frozenset(), len(prompt.messages)):
         last = match.step.messages.length == len(prompt.messages) and match.step.key == key
         if last and same(match.step.completion[0], prompt.messages[-1], exact) is not None:
-            if not match.step.completion[0].get("tool_calls"):
-                return match.step
-            raise _refused("the last message calls tools", "send their results")
-    raise _refused("the last message is not, word for word, a turn that was sampled in this session")
+            yield match.step
 
 
 def _refused(why: str, instead: str = "leave it out") -> RequestRefused:

@@ -408,6 +408,19 @@ async def test_a_continued_message_is_answered_again_with_what_was_new(streamed:
         assert texts(again) == texts(first)
 
 
+async def test_a_continued_message_is_known_by_its_key_after_another_turn_with_the_same_words() -> None:
+    engine = Scripted()
+    async with client(scripted_gateway(engine)) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        body = {"messages": [*HELLO, said], "continue_final_message": True}
+        first = (await http.post(f"/sessions/{name}{CHAT}", json=body, headers={KEY: "a"})).json()
+        await chat(http, name, HELLO)
+        again = (await http.post(f"/sessions/{name}{CHAT}", json=body, headers={KEY: "a"})).json()
+    assert again["id"] == first["id"]
+    assert len(engine.asked) == 3
+
+
 async def test_a_lost_turn_with_a_key_is_only_for_that_key() -> None:
     store, name = await left(BODY, headers={KEY: "a"})
     engine, gateway = restarted(store)
