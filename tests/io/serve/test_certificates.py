@@ -27,8 +27,8 @@ from tito_io.serve.gateway import Gateway
 pytestmark = pytest.mark.anyio
 
 
-async def renders(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return how many questions each of three turns of a new gateway took."""
+async def renders(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> list[int]:
+    """Return how many questions each of three turns with such fields of a new gateway took."""
     counts, guard = [0], gateway.turns.guard
     assert guard is not None
     plain = type(guard).tokenize_fn
@@ -47,7 +47,7 @@ async def renders(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> list[int
     async with client(gateway) as http:
         name, messages = await opened(http), list(HELLO)
         for _ in range(3):
-            answer = await chat(http, name, messages, tools=[WEATHER], max_tokens=20)
+            answer = await chat(http, name, messages, max_tokens=20, **fields)
             messages = [*messages, answer["choices"][0]["message"], user()]
             counts.append(0)
     monkeypatch.undo()
@@ -61,10 +61,12 @@ async def test_a_second_gateway_knows_what_the_first_has_learned(
     with pytest.MonkeyPatch.context() as fresh:
         fresh.setenv("TITO_CACHE", str(tmp_path / "cache"))
         fresh.setattr(gateways, "family", lambda: Family.load(folder))  # a family remembers by itself, too
-        first = await renders(embedded_gateway(), monkeypatch)
-        second = await renders(embedded_gateway(), monkeypatch)
+        first = await renders(embedded_gateway(), monkeypatch, tools=[WEATHER])
+        second = await renders(embedded_gateway(), monkeypatch, tools=[WEATHER])
+        without = await renders(embedded_gateway(), monkeypatch)
     assert max(first) > 30
     assert max(second) <= 3
+    assert max(without) > 20  # a template may end turns in another way where there are tools
 
 
 def test_equal_tools_and_arguments_are_one_rendering_and_the_oldest_goes() -> None:

@@ -110,6 +110,11 @@ def test_what_is_no_thought_before_the_content_stays(content: str) -> None:
     assert undone(mine, ()) is mine  # without calls it is an answer
 
 
+def test_the_thought_ends_at_the_first_mark_that_closes_it() -> None:
+    quoting = assistant("\n<think>hm</think>The tag is </think>.")
+    assert undone(quoting, ()) == {**assistant("The tag is </think>."), "reasoning": "hm"}
+
+
 CODE = "print(1)"
 REPEATED = f"<code>\n{CODE}\n</code>\nCalling tools:\n" + str([call(CODE, "python_interpreter")])
 

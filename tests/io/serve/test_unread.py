@@ -83,6 +83,8 @@ async def test_what_is_left_is_discarded_before_an_error_alone() -> None:
 async def test_no_client_keeps_a_request_for_ever() -> None:
     with anyio.fail_after(5):
         assert await run(endless(), 413, most=10) == [413, 3]
+        assert await run(endless(), 413, most=9) == [413, 3]
+        assert await run(endless(), 413, most=8) == [413, 2]
         assert (await run(endless(), 413, most=1 << 60, seconds=0.05))[0] == 413
 
     async def never() -> Message:
