@@ -54,6 +54,7 @@ OF_SESSION = [
         *OF_SESSION,
         ("POST", "/v1/chat/completions"),
         ("POST", "/v1/responses"),
+        ("POST", "/v1/messages/count_tokens"),
         ("GET", "/v1/models"),
     ],
 )

@@ -132,6 +132,16 @@ def test_media_and_odd_parts_stay_as_they_are() -> None:
     assert NoiseFilter().clean([message], []).messages == [message]
 
 
+def test_a_message_without_a_content_gets_none() -> None:
+    message = {"role": "assistant", "tool_calls": [{"id": "a", "cache_control": {}}]}
+    assert NoiseFilter().clean([message], []).messages == [{"role": "assistant", "tool_calls": [{"id": "a"}]}]
+
+
+def test_parts_of_a_system_text_may_be_texts_alone() -> None:
+    message = {"role": "system", "content": ["Be kind.", {"type": "text", "text": "Be brief."}]}
+    assert NoiseFilter().clean([message], []).messages == [message]
+
+
 def test_without_rules_nothing_changes() -> None:
     messages = [billed(1), marked("x"), {"role": "developer", "content": "y"}]
     assert NoiseFilter(frozenset()).clean(messages, []).messages == messages

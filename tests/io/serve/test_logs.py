@@ -281,11 +281,18 @@ def test_what_is_logged_is_one_line_each_of_a_level(capsys: pytest.CaptureFixtur
     assert lines[-1] == r"  ValueError: invalid literal for int() with base 10: 'a\nb'"
 
 
+def test_a_path_is_shown_up_to_a_length() -> None:
+    """The longest part of a route has fewer than 24 characters; a key has more."""
+    assert short_path(f"/{'a' * 24}/{'b' * 25}") == f"/{'a' * 24}/..."
+    assert short_path("/a" * 101) == "/a" * 100
+
+
 @pytest.mark.anyio
 async def test_sessions_that_come_and_go_are_logged_for_who_looks(caplog: pytest.LogCaptureFixture) -> None:
     gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(loaded_seconds=0.0)))
     async with client(gateway) as http:
-        name = await opened(http)
+        with caplog.at_level(logging.INFO, "tito.serve"):
+            name = await opened(http)
         await chat(http, name, HELLO)
         await anyio.sleep(0.01)
         with caplog.at_level(logging.DEBUG, "tito.serve"):
@@ -293,6 +300,7 @@ async def test_sessions_that_come_and_go_are_logged_for_who_looks(caplog: pytest
             await http.get(f"/sessions/{name}")
             await http.delete(f"/sessions/{name}")
     assert [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "tito.serve"] == [
+        ("INFO", f"session {name[:8]}: opened"),
         ("DEBUG", f"session {name[:8]}: unloaded, idle"),
         ("DEBUG", f"session {name[:8]}: loaded, turns: 1"),
         ("INFO", f"session {name[:8]}: deleted"),

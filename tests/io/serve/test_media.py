@@ -380,7 +380,7 @@ async def test_a_digest_alone_stands_for_an_image_of_the_session(
 
 
 async def test_a_session_holds_so_many_bytes_of_images(engine: Seeing, folder: Path) -> None:
-    limits = GatewayLimits(media_bytes=16)
+    limits = GatewayLimits(media_bytes=len(b"image/png\ncat"))  # each is kept with its type
     async with client(gateway_of(engine, folder, limits=limits)) as http:
         name = await opened(http)
         first = said(await chat(http, name, [CAT]))
@@ -803,7 +803,7 @@ async def test_bytes_have_a_type_that_can_stand_in_a_header(head: str, mime: str
     assert MediumBytes.decoded(found.encoded()) == found
 
 
-@pytest.mark.parametrize("body", ["aGk", "a Gk=", "aGk=x", "é"])
+@pytest.mark.parametrize("body", ["aGk", "a Gk=", "aGk=x", "aGk=,aGk=", "é"])
 async def test_bytes_that_are_not_base64_are_an_error(body: str) -> None:
     with pytest.raises(InputError, match="give its bytes in base64"):
         MediumBytes.of_url(f"data:image/png;base64,{body}")
@@ -836,6 +836,12 @@ async def test_another_medium_with_a_key_has_its_bytes(part: dict[str, Any]) -> 
     if part["type"] == "video_url":
         with pytest.raises(RequestRefused, match="one video of the prompt has a `uuid`"):
             named_media([asking("What?", alone)], {DIGEST})
+
+
+async def test_a_key_beside_fields_without_a_value_stands_for_its_image() -> None:
+    part = {"type": "image_url", "image_url": {"detail": "low"}, "path": None, "uuid": DIGEST}
+    (message,) = named_media([asking("What?", part)], {DIGEST}).messages
+    assert {**part, "image_url": {"detail": "low", "url": DIGEST}} in message["content"]
 
 
 @pytest.mark.parametrize("more", [{"image": "https://example.org/cat.png"}, {"type": "video_url"}])

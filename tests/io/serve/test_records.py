@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tito_io.dialects.wire import dumps
 from tito_io.samples.read import StoredConversation, conversations
 from tito_io.serve import records
 from tito_io.serve.records import session_records
+from tito_io.serve.session import Session
 
 pytestmark = pytest.mark.anyio
 TURNS = 6
@@ -142,6 +144,30 @@ async def test_turns_go_on_while_records_are_read() -> None:
             await chat(http, name, [*messages, {"role": "user", "content": "More."}])
     found = orjson.loads(b"".join((*begun, *parts)))
     assert (len(found["records"]), len(found["metadata"]["tree"]["nodes"])) == (TURNS, TURNS)
+
+
+async def test_others_are_answered_between_two_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, others = list[int](), [0]
+
+    def noting(session: Session) -> Iterator[bytes]:
+        for part in session_records(session):
+            seen.append(others[0])
+            yield part
+
+    async def work() -> None:
+        while True:
+            others[0] += 1
+            await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr("tito_io.serve.app.session_records", noting)
+    async with client(scripted_gateway(Scripted())) as http, anyio.create_task_group() as group:
+        name = await opened(http)
+        await conversation(http, name)
+        group.start_soon(work)
+        await http.get(f"/sessions/{name}")
+        group.cancel_scope.cancel()
+    assert len(seen) == TURNS + 2
+    assert seen[-1] - seen[0] >= TURNS
 
 
 async def test_a_record_says_all_that_is_known_of_its_turn() -> None:

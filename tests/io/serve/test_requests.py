@@ -202,6 +202,26 @@ def test_a_body_may_be_just_as_long_as_the_limit(coding: str) -> None:
             decoded(b"no", coding, 10)
 
 
+@pytest.mark.parametrize("headers", [[], [(b"content-length", b"20")]])
+async def test_a_request_may_be_just_as_long_as_the_limit(headers: list[tuple[bytes, bytes]]) -> None:
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(body_bytes=20)))
+
+    async def read(length: int) -> bytes:
+        parts = [
+            {"type": "http.request", "body": b" ", "more_body": True},
+            {"type": "http.request", "body": b" " * (length - 1)},
+        ]
+
+        async def receive() -> dict[str, Any]:
+            return parts.pop(0)
+
+        return await gateway.body(Request({"type": "http", "headers": headers}, receive))
+
+    assert await read(20) == b" " * 20
+    with pytest.raises(RequestRefused, match="at most 20 bytes are read"):
+        await read(21)
+
+
 @pytest.mark.parametrize("name", [name for name in CODINGS if name != "none"])
 def test_what_is_too_long_is_not_decoded_whole(name: str) -> None:
     """A few bytes may stand for gigabytes."""
@@ -492,6 +512,7 @@ async def test_all_parts_are_closed_at_the_end() -> None:
 
     def noting(name: str) -> Any:
         async def close() -> None:
+            await anyio.lowlevel.checkpoint()  # a part that is closed may wait, for its server or a thread
             closed.append(name)
 
         return SimpleNamespace(aclose=close)
