@@ -101,6 +101,15 @@ def test_truth_is_not_one() -> None:
     assert read_prompt(NoiseFilter(), said, [], heard).previous is None
 
 
+def test_a_retry_is_read_from_its_beginning() -> None:
+    """What was removed from it counts as often as it was sent."""
+    said: list[Any] = [{"role": "user", "content": "a", "cache_control": {}}]
+    first = read_prompt(NoiseFilter(), said, [], None)
+    again = read_prompt(NoiseFilter(), said, [], AnsweredPrompt(first, "r", ()))
+    assert again == first
+    assert again.removed == {"cache-control": 1}
+
+
 @pytest.mark.anyio
 async def test_a_loop_compares_its_history_once_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
@@ -151,6 +160,13 @@ def test_a_turn_that_was_rendered_otherwise_is_not_met_where_another_was_rendere
     assert base(found.messages) is steps[0].messages
 
 
+def test_an_answer_that_was_taken_back_is_not_continued() -> None:
+    said = [*HELLO, {"role": "assistant", "content": "a"}, user()]
+    heard = AnsweredPrompt(read_prompt(NoiseFilter(), HELLO, [], None), "gone", ())
+    prompt = read_prompt(NoiseFilter(), said, [], heard)
+    assert match_prompt(prompt, Trajectory(), {}, KEY, frozenset()).messages == said
+
+
 def calling(name: str) -> dict[str, Any]:
     function = {"name": "f", "arguments": "{}"}
     return {"role": "assistant", "content": "", "tool_calls": [{"id": name, "function": function}]}
@@ -181,6 +197,17 @@ def test_results_name_the_calls_as_the_session_has_them() -> None:
     assert base(found.messages) is steps[0].messages
     assert list(found.messages)[-1] == {**theirs, "tool_call_id": "ours"}
     assert found.forgiven == ("RENAMED_TOOL_IDS",)
+
+
+def test_an_echo_behind_another_turn_is_looked_for() -> None:
+    """What was found as it came ends just before the echo."""
+    first, second = ({"role": "assistant", "content": text} for text in ("a", "b"))
+    made = [commit("r0", HELLO, first), commit("r1", [*HELLO, first], second)]
+    steps = Trajectory(one.step for one in made)
+    said = [*HELLO, first, {**second, "content": "b|"}, user()]
+    prompt = read_prompt(NoiseFilter(), said, [], None)
+    found = match_prompt(prompt, steps, {one.name: one for one in made}, KEY, frozenset(), ("|",))
+    assert (base(found.messages) is steps[1].messages, found.forgiven) == (True, ("TEXT_ECHO",))
 
 
 def test_only_what_helped_to_find_a_history_counts_as_ignored() -> None:

@@ -11,6 +11,7 @@ import anyio
 import httpx2
 import orjson
 import pytest
+from starlette.datastructures import Headers
 
 from tests.io.serve.gateway import (
     HELLO,
@@ -25,6 +26,7 @@ from tests.io.serve.gateway import (
 from tests.io.serve.gateway_process import started
 from tests.io.serve.redis_server import redis_process, wanted
 from tito_io.serve.gateway import Gateway
+from tito_io.serve.recovery import retry_key
 from tito_io.serve.store import GoneError, MemoryStore, StoreError
 from tito_io.serve.turn_handler import ClientConnection
 
@@ -52,6 +54,13 @@ ROUTES: list[tuple[str, dict[str, Any]]] = [
     ("/v1/responses", {"input": "Where is the bridge today?", "max_output_tokens": 20}),
     ("/v1/responses", {"input": "Where is the bridge today?", "max_output_tokens": 20, "stream": True}),
 ]
+
+
+def test_a_key_is_stored_under_the_same_name_in_every_version() -> None:
+    """A newer gateway answers the retry of a request that an older one answered."""
+    assert retry_key(Headers({KEY: "mine"})) == "3fd30542fe3f61b14bd4a4b2dc0b6fb3"
+    assert retry_key(Headers()) is None
+
 
 
 STORES = pytest.mark.parametrize("address", KINDS, indirect=True)
