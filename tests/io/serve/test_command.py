@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import subprocess
 import sys
@@ -658,36 +657,6 @@ def test_a_system_without_fcntl_has_sqlite_sessions_too(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"--store sqlite:{store} belongs to another gateway that runs; ")
-
-
-WITHOUT_RECEIVER = """
-import sys
-from tito_io.serve import server
-from tito_io.cli.main import main
-server.OWN_SIGNALS = False
-sys.argv[1:] = ["serve", "--store", sys.argv[1], "--port", "0"]
-main()
-"""
-
-
-def test_a_system_whose_event_loop_receives_no_signals_is_served_too(tmp_path: Path) -> None:
-    """As on Windows: uvicorn receives the interrupt there, and ends what is in flight."""
-    store = f"sqlite:{tmp_path / 's.db'}"
-    command = [sys.executable, "-c", WITHOUT_RECEIVER, store]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            with httpx2.Client(base_url=process.stdout.readline().strip(), timeout=60) as http:
-                body = {"messages": HELLO, "max_tokens": 5}
-                key = {"x-api-key": "k"}
-                assert http.post("/v1/chat/completions", json=body, headers=key).status_code == 200
-            process.send_signal(signal.SIGINT)
-            _, stderr = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert (process.returncode, stderr) == (130, "tito: interrupted\n")
-    with started("--store", store) as again, httpx2.Client(base_url=again.url) as http:
-        assert len(http.get("/session", headers=key).json()["records"]) == 1
 
 
 ANOTHER = """

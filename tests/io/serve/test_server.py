@@ -1,8 +1,18 @@
-"""The server's settings that pages state."""
+"""The server: its settings that pages state, what it says of requests, and how it ends."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
 from tests.faults.fault import ROOT
+from tests.io.serve.gateway import HELLO
+from tests.io.serve.gateway_process import started
 from tito_io.serve.server import KEEP_ALIVE_SECONDS
 
 
@@ -10,3 +20,42 @@ def test_a_page_says_when_idle_connections_are_closed() -> None:
     """A proxy that keeps them longer gets 502 for some requests."""
     page = (ROOT / "docs/howto/deploy.md").read_text()
     assert f"before the gateway does so, after {KEEP_ALIVE_SECONDS} seconds" in page
+
+
+@pytest.mark.parametrize("options", [("--access-log",), ("--log-level", "debug")])
+def test_a_server_logs_requests_only_if_asked_to(options: tuple[str, ...], tmp_path: Path) -> None:
+    with started("--store", "memory", *options, complaints=tmp_path / "log") as process:
+        assert httpx2.get(f"{process.url}/health", timeout=60).status_code == 200
+        assert process.stop() == 0
+        lines = [line for line in process.warnings() if "tito.access: GET /health 200 " in line]
+    assert len(lines) == ("--access-log" in options)
+
+
+WITHOUT_RECEIVER = """
+import sys
+from tito_io.serve import server
+from tito_io.cli.main import main
+server.OWN_SIGNALS = False
+sys.argv[1:] = ["serve", "--store", sys.argv[1], "--port", "0"]
+main()
+"""
+
+
+def test_a_system_whose_event_loop_receives_no_signals_is_served_too(tmp_path: Path) -> None:
+    """As on Windows: uvicorn receives the interrupt there, and ends what is in flight."""
+    store = f"sqlite:{tmp_path / 's.db'}"
+    command = [sys.executable, "-c", WITHOUT_RECEIVER, store]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            with httpx2.Client(base_url=process.stdout.readline().strip(), timeout=60) as http:
+                body = {"messages": HELLO, "max_tokens": 5}
+                key = {"x-api-key": "k"}
+                assert http.post("/v1/chat/completions", json=body, headers=key).status_code == 200
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, stderr) == (130, "tito: interrupted\n")
+    with started("--store", store) as again, httpx2.Client(base_url=again.url) as http:
+        assert len(http.get("/session", headers=key).json()["records"]) == 1
