@@ -207,7 +207,7 @@ async def test_a_request_may_be_just_as_long_as_the_limit(headers: list[tuple[by
     gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(body_bytes=20)))
 
     async def read(length: int) -> bytes:
-        parts = [
+        parts: list[dict[str, Any]] = [
             {"type": "http.request", "body": b" ", "more_body": True},
             {"type": "http.request", "body": b" " * (length - 1)},
         ]
