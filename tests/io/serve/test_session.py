@@ -10,7 +10,7 @@ import pytest
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
 from tito_io.serve.gateway import Gateway, GatewayOptions
-from tito_io.serve.media import MediumBytes
+from tito_io.serve.media import MediumBytes, NamedMedia
 from tito_io.serve.records import session_metadata
 from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
 from tito_io.serve.session import Session
@@ -89,6 +89,17 @@ async def test_images_at_once_do_not_exceed_a_limit() -> None:
             await session._add_media({"sha256:b": MediumBytes("image/png", bytes(MIB - 20))})
             assert list(session.media) == ["sha256:b"]
             assert list((await session.store.load(name)).media) == ["sha256:b"]
+
+
+async def test_an_image_that_two_requests_bring_at_once_counts_once() -> None:
+    gateway = limited(media_bytes=25)
+    image = MediumBytes("image/png", bytes(10))
+    async with client(gateway) as http:
+        name = await opened(http)
+        async with gateway.sessions.using(name) as session:
+            for _ in range(2):
+                await session.commit((), NamedMedia(messages=(), new={"sha256:a": image}))
+            assert session.media == {"sha256:a": len(image.encoded())}
 
 
 async def branched(gateway: Gateway, http: httpx2.AsyncClient, name: str) -> Session:

@@ -206,6 +206,16 @@ async def fleet(url: str, **options: float) -> AsyncIterator[list[tuple[Gateway,
         await gateway.sessions.store.aclose()
 
 
+async def test_each_request_is_one_use_of_its_session() -> None:
+    """A client that knows the number of uses deletes a session only if nobody has used it since."""
+    async with client(scripted_gateway(Scripted())) as http:
+        path, generation = f"/sessions/{await opened(http)}", "x-miles-session-generation"
+        uses = [(await http.get(f"{path}/samples")).headers[generation] for _ in range(3)]
+        assert uses == ["1", "2", "3"]
+        assert (await http.delete(path, headers={generation: "2"})).status_code == 412
+        assert (await http.delete(path, headers={generation: "3"})).status_code == 204
+
+
 @needs_redis
 async def test_a_session_moves_between_gateways_and_keeps_every_id(redis_url: str) -> None:
     async with fleet(redis_url) as both:
@@ -649,13 +659,18 @@ async def test_a_lease_is_renewed_in_time_and_waited_for_to_its_end() -> None:
     assert 3 * RENEW_SECONDS < LEASE_SECONDS < PATIENCE_SECONDS
 
 
-async def test_a_turn_without_new_images_writes_none() -> None:
+async def test_a_turn_without_images_reads_and_writes_none() -> None:
     class NoMedia(MemoryStore):
+        async def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
+            raise AssertionError(f"{len(digests)} media of {name}")
+
         async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
             raise AssertionError(f"{len(media)} media of {name} in {epoch}")
 
     async with client(scripted_gateway(Scripted(), NoMedia())) as http:
-        await chat(http, await opened(http), HELLO)
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        assert (await http.get(f"/sessions/{name}/view")).status_code == 200
 
 
 async def test_a_lease_that_cannot_be_renewed_keeps_no_other_from_it() -> None:
