@@ -673,6 +673,24 @@ async def test_a_turn_without_images_reads_and_writes_none() -> None:
         assert (await http.get(f"/sessions/{name}/view")).status_code == 200
 
 
+async def test_a_lease_ends_with_the_last_request_that_needs_it() -> None:
+    class Counting(MemoryStore):
+        released = 0
+
+        async def release(self, name: str, epoch: int) -> None:
+            Counting.released += 1
+
+    store = Counting()
+    store.shared = True
+    sessions = Sessions(store, GatewayLimits(), Metrics())
+    name = await sessions.open(SessionHead(created=0.0))
+    async with sessions.using(name):
+        async with sessions.using(name):
+            pass
+        assert Counting.released == 0
+    assert Counting.released == 1
+
+
 async def test_a_lease_that_cannot_be_renewed_keeps_no_other_from_it() -> None:
     class Failing(MemoryStore):
         fails = ""

@@ -43,8 +43,9 @@ from tito_core import InputError
 from tito_io.embedded import MODEL
 from tito_io.engines.protocol import OverlongError
 from tito_io.serve.app import app
-from tito_io.serve.gateway import GatewayOptions
+from tito_io.serve.gateway import GatewayOptions, build_gateway
 from tito_io.serve.spans import MODEL_LENGTH, TurnSpans
+from tito_io.serve.store import MemoryStore
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -90,6 +91,19 @@ def test_a_turn_that_is_handed_out_again_says_so_and_has_its_own_id() -> None:
     found = [dict(span.attributes or {}) for span in seen.spans]
     assert [one["gen_ai.response.id"] for one in found] == [first, again] == [first, first]
     assert [one.get("tito.handed_out_again") for one in found] == [None, True]
+
+
+def test_a_model_that_the_engine_has_not_named_yet_is_left_out() -> None:
+    seen = collected()
+
+    async def run() -> None:
+        gateway = build_gateway(Scripted(), MemoryStore(), model="", options=seen.options)
+        async with client(gateway) as http:
+            await chat(http, await opened(http), HELLO, model="m")
+
+    anyio.run(run)
+    assert seen.attributes["gen_ai.request.model"] == "m"
+    assert "gen_ai.response.model" not in seen.attributes
 
 
 def test_a_span_says_what_a_turn_was() -> None:

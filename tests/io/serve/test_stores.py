@@ -253,6 +253,27 @@ async def test_a_row_is_unreceived_until_a_client_has_it(store: Store) -> None:
 # One file, one gateway.
 
 
+async def test_a_closed_store_is_one_file(tmp_path: Path) -> None:
+    """It can be copied: the log is in it, and the file beside it has nothing in it."""
+    store = SqliteStore.open(tmp_path / "s.db")
+    await store.create(A, b"head")
+    assert (tmp_path / "s.db-wal").stat().st_size
+    await store.aclose()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.db", "s.db.lock"]
+    assert not store.shared  # it is still referred to
+
+
+async def test_a_file_that_was_refused_is_nobody_s(tmp_path: Path) -> None:
+    """Who names a better one need not start again."""
+    file = tmp_path / "s.db"
+    file.write_text("something else, and longer than the header of a database " * 9)
+    with pytest.raises(InputError, match="file is not a database; name another file") as refused:
+        SqliteStore.open(file)
+    file.unlink()
+    await SqliteStore.open(file).aclose()
+    assert refused.tb is not None  # which keeps what was opened first
+
+
 async def test_a_file_says_which_version_it_is(tmp_path: Path) -> None:
     await SqliteStore.open(tmp_path / "s.db").aclose()
     file = sqlite3.connect(tmp_path / "s.db")
