@@ -23,7 +23,9 @@ def test_a_page_says_when_idle_connections_are_closed() -> None:
 
 
 @pytest.mark.parametrize("options", [("--access-log",), ("--log-level", "debug")])
-def test_a_server_tells_of_requests_only_if_asked_to_and_not_of_itself(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_server_logs_requests_only_if_asked_to_and_has_no_name(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
     with started("--store", "memory", *options, complaints=tmp_path / "log") as process:
         answer = httpx2.get(f"{process.url}/health", timeout=60)
         assert (answer.status_code, "server" in answer.headers) == (200, False)

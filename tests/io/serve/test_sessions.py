@@ -679,6 +679,7 @@ async def test_a_lease_ends_with_the_last_request_that_needs_it() -> None:
 
         async def release(self, name: str, epoch: int) -> None:
             Counting.released += 1
+            await super().release(name, epoch)
 
     store = Counting()
     store.shared = True

@@ -186,7 +186,7 @@ async def test_tokens_that_an_earlier_turn_had_are_not_counted_again() -> None:
 
 def test_a_vocabulary_that_cannot_spell_its_special_tokens_is_refused() -> None:
     (letter,) = family().tokenizer.encode("x", add_special_tokens=False).ids
-    plain = Tokenizer(WordLevel({"x": letter}, unk_token="x"))  # it knows no other letter
+    plain = Tokenizer(WordLevel({"x": letter}, "x"))  # all that it does not know becomes an x
     with pytest.raises(InputError, match=r"its vocabulary cannot spell .<\|im_end\|>. in letters"):
         _letters(plain, family(), "<|im_end|>")
 

@@ -123,6 +123,13 @@ def test_code_that_the_text_holds_is_repeated_and_no_call() -> None:
     assert undone(assistant(REPEATED), STOPS) == assistant(f"<code>\n{CODE}\n")
 
 
+@pytest.mark.parametrize("arguments", ["print(2)", {"code": CODE}, " "])
+def test_code_that_the_text_does_not_hold_is_a_call(arguments: Any) -> None:
+    called = call(arguments, "python_interpreter")
+    text = f"<code>\n{CODE}\nCalling tools:\n{[called]}"
+    assert undone(assistant(text), STOPS) == assistant(f"<code>\n{CODE}", [called])
+
+
 def test_the_last_list_of_calls_is_read_where_the_text_has_one_too() -> None:
     """A turn that quotes an earlier one."""
     quoted = "Calling tools:\n[]\nso"
@@ -137,6 +144,8 @@ def test_the_last_list_of_calls_is_read_where_the_text_has_one_too() -> None:
         "Calling tools:\n[1, 2]",
         "Calling tools:\n[]",
         "Calling tools:\n[{'id': 'c1', 'function': {}}]",
+        "Calling tools:\n[{'id': 'c1', 'type': 'function', 'function': 'f'}]",
+        "Calling tools:\n[{'id': 'c1', 'type': 'function', 'function': {'name': 'f'}}]",
         f"Calling tools:\n[{'(' * 5000}",
         "Calling tools:\n__import__('os')",
         f"Calling tools:\n[{call('x' * LONGEST)}]",
