@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import anyio
@@ -145,6 +146,17 @@ def test_dashboards_find_these_buckets() -> None:
     bounds = re.findall(r'tito_turn_seconds_bucket\{le="(.+?)"\}', Metrics().text().decode())
     seconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]
     assert bounds == [*map(str, seconds), "+Inf"]
+
+
+@pytest.mark.anyio
+async def test_a_turn_takes_as_long_as_it_is_sampled() -> None:
+    gateway = scripted_gateway(Scripted())
+    begun = time.perf_counter()
+    async with client(gateway) as http:
+        await chat(http, await opened(http), HELLO)
+    most = time.perf_counter() - begun
+    (seconds,) = re.findall(r"(?m)^tito_turn_seconds_sum (.+)$", gateway.metrics.text().decode())
+    assert 0 < float(seconds) < most
 
 
 def test_workers_beyond_256_are_counted_together() -> None:

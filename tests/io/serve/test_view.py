@@ -497,6 +497,9 @@ def test_what_is_shown_of_a_message_is_bounded() -> None:
     roles = ("system", "developer", "user", "tool", "assistant")
     assert [_line({"role": role, "content": None}).kind for role in roles] == list(roles)
     assert _line({"role": "user", "tool_calls": 7}).calls == ()
+    assert _line({"role": "user", "content": "a"}).more == 0
+    spaced = [{"function": {"name": " " * 999 + "f"}}, {"function": {"name": "g" * 159, "arguments": "{}"}}]
+    assert _line({"role": "user", "tool_calls": spaced}).calls == ("f", "g" * 159 + "…")
     exact = "y" * 158
     (shown,) = _line({"role": "user", "tool_calls": [{"function": {"name": "f", "arguments": exact}}]}).calls
     assert shown == f"f {exact}"
@@ -551,3 +554,23 @@ def test_the_turns_up_to_the_shown_one_are_one_chain_however_small_it_is() -> No
     assert [turn.name for turn in shown] == ["a", "x"]
     (side,) = shown[0].branches
     assert [turn.name for turn in side] == ["b", "c", "d", "e"]
+
+
+@pytest.mark.anyio
+async def test_a_retry_of_the_first_turn_continues_none() -> None:
+    gateway = scripted_gateway(Scripted())
+    async with client(gateway) as http:
+        name = await opened(http)
+        for _ in range(2):
+            await chat(http, name, HELLO)
+        async with gateway.sessions.using(name) as session:
+            assert list(TurnTree.of(session.forest).above.values()) == [None, None]
+
+
+@pytest.mark.anyio
+async def test_a_clock_that_went_back_makes_no_time_negative() -> None:
+    gateway = scripted_gateway(Scripted(), clock=lambda: time.time() + 60)
+    async with client(gateway) as http:
+        name = await opened(http)
+        await chat(http, name, HELLO)
+        assert "sampled 3 in 0.0 s" in (await http.get(f"/sessions/{name}/view")).text
