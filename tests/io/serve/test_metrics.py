@@ -95,9 +95,11 @@ def test_what_an_earlier_turn_had_is_expected_and_the_rest_of_a_prompt_is_not() 
     """The first prompt has nothing to expect, the second the first's ids, the third all that it has."""
     turns: list[tuple[str, float | None]] = [("begin", 1.0), ("go on", 1.0), ("resume", 0.5)]
     engine, counters = anyio.run(counted, turns)
-    (first, _), (_, _), (third, half) = engine.found
+    (first, _), (second, _), (third, half) = engine.found
     assert [one["tito_expected_ids_total"] for one in counters] == [0, first + 2, first + 2 + third]
     assert [one["tito_cached_ids_total"] for one in counters] == [0, first + 2, first + 2 + half]
+    reused, new = (counters[-1][f'tito_prompt_ids_total{{source="{name}"}}'] for name in ("reused", "new"))
+    assert (reused, reused + new) == (first + 2 + third, first + second + third)
 
 
 async def counted_kinds(choices: list[dict[str, Any]]) -> dict[str, float]:

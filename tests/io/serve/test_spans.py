@@ -104,6 +104,8 @@ def test_a_model_that_the_engine_has_not_named_yet_is_left_out() -> None:
     anyio.run(run)
     assert seen.attributes["gen_ai.request.model"] == "m"
     assert "gen_ai.response.model" not in seen.attributes
+    assert seen.only.instrumentation_scope is not None
+    assert seen.only.instrumentation_scope.name == "tito"
 
 
 def test_a_span_says_what_a_turn_was() -> None:
