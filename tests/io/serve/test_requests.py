@@ -270,6 +270,17 @@ async def test_a_model_is_found_by_its_name() -> None:
     assert listed == {"object": "list", "data": [card]}
 
 
+async def test_an_upgrade_is_refused_with_the_protocol_that_is_served() -> None:
+    """As an option of this connection: RFC 9110, 15.5.22 and 7.6.1."""
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.get("/v1/responses", headers={"upgrade": "websocket", "connection": "upgrade"})
+    assert (answer.status_code, answer.headers["upgrade"], answer.headers["connection"]) == (
+        426,
+        "HTTP/1.1",
+        "upgrade",
+    )
+
+
 @pytest.mark.parametrize("in_session", [False, True])
 def test_an_upgrade_to_a_websocket_is_answered_so_that_codex_uses_http(
     tmp_path: Path, in_session: bool
