@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.core.drift.conversations import (
     END,
+    START,
     TOY,
     Conversation,
     Family,
@@ -19,7 +20,7 @@ from tests.core.drift.conversations import (
     turns,
 )
 from tests.core.drift.random_turns import FAMILIES, TURNS, Turn, calls_of, replayed
-from tito_core import InputError, Step
+from tito_core import InputError, Message, Step
 from tito_core.drift import Cause, Tally, audit
 from tito_core.drift.audit import Auditor
 from tito_core.drift.counters import DriftCounters
@@ -76,11 +77,15 @@ def test_a_long_break_is_cut_for_showing_and_counted_whole() -> None:
     assert (one.used_ids, len(one.used), one.rendered_ids, len(one.rendered)) == (120, 48, 60, 48)
 
 
-@given(TURNS, FAMILIES)
-def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
-    turns: list[Turn], family: Family
-) -> None:
-    """What is taken over from the prompt before, and what is new, are together all that differs."""
+def test_a_break_is_shown_with_twelve_tokens_before_and_after_it() -> None:
+    (one,) = turns(3, spelled=1).audit().breaks
+    assert one.before == f"go on 1{END}\n{START}assistant\n"
+    assert one.used_after == one.rendered_after == f"{END}\n{START}user\ngo on 2"
+    assert len(TOY.encode(one.before)) == len(TOY.encode(one.used_after)) == 12
+
+
+def compared_prompts(calls: Sequence[StoredCall], family: Family) -> list[tuple[ComparedRendering, bool]]:
+    """Audit calls, and return the compared rendering of each prompt, and whether its end is open."""
     compared: list[tuple[ComparedRendering, bool]] = []
 
     class Watched(Auditor):
@@ -90,15 +95,40 @@ def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
                 compared.append((found[0], renderings.open_end))
             return found
 
-    forest = Forest.of(calls_of(turns))
+    forest = Forest.of(calls)
     list(
         Watched(forest, NumberedMedia(family), "", DriftCounters(forest, find_predecessors(forest), 16)).run()
     )
+    return compared
+
+
+@given(TURNS, FAMILIES)
+def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
+    turns: list[Turn], family: Family
+) -> None:
+    """What is taken over from the prompt before, and what is new, are together all that differs."""
+    compared = compared_prompts(calls_of(turns), family)
     assert len(compared) == len(turns)
     for rendering, open_end in compared:
         ids = replayed(rendering.used.tolist(), rendering.rendered.tolist(), rendering.hunks)
         assert ids == rendering.rendered.tolist()[: len(ids)]
         assert open_end or ids == rendering.rendered.tolist()
+
+
+def test_a_difference_that_changes_with_each_prompt_is_compared_again() -> None:
+    """The template inserts a message behind the first turn, which differs in its end alone."""
+
+    class Counting(Family):
+        def write(self, messages: Sequence[Message], key: str | None, *, opener: bool) -> str:
+            first = super().write(messages[:2], key, opener=opener and len(messages) == 1)
+            if len(messages) == 1:
+                return first
+            reminder = f"{START}system\n{'be brief ' * 9}{len(messages)}{END}\n"
+            return first + reminder + super().write(messages[2:], key, opener=opener)
+
+    for rendering, _ in compared_prompts(turns(4, spelled=0).calls, Counting()):
+        used, rendered = rendering.used.tolist(), rendering.rendered.tolist()
+        assert replayed(used, rendered, rendering.hunks) == rendered
 
 
 @given(TURNS, FAMILIES)

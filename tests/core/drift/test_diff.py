@@ -70,6 +70,7 @@ def test_a_turn_ends_with_the_first_id_of_the_close_and_no_other() -> None:
     longer, shorter = [6, 2, 4, 9, 2, 5, 2], [4, 9, 2, 5, 2]
     assert count_changed_ids(longer, shorter, close=[2, 9]) == 2
     assert count_changed_ids(shorter, longer, close=[2, 9]) == 0
+    assert count_changed_ids([5, 9, 6, 2, 9], [7, 9, 8, 2, 9], close=[2, 9]) == 3
 
 
 def test_hundreds_of_equal_turns_are_equal() -> None:

@@ -19,7 +19,7 @@ from tests.core.drift.test_media import (
     the_break,
 )
 from tito_core import Message
-from tito_core.drift.numbered import SIGN, NumberedMedia
+from tito_core.drift.numbered import NumberedMedia
 from tito_core.samples import Forest
 
 
@@ -59,4 +59,4 @@ def test_numbers_are_runs_and_text_is_one_word_per_image() -> None:
     assert len(set(ids[first.step.media[0].offset :][:SIZE])) == 1
     assert numbered.medium_at(ids, second.step.media[1].offset + 7) == second.step.media[1]
     assert numbered.shown(ids.tolist()).count("[image]") == 2
-    assert numbered.text(ids.tolist()) == numbered.shown(ids.tolist()).replace("[image]", SIGN * SIZE)
+    assert numbered.text(ids.tolist()) == numbered.shown(ids.tolist()).replace("[image]", "\ufffc" * SIZE)

@@ -15,7 +15,7 @@ from tests.core.drift.conversations import (
 )
 from tests.core.drift.random_turns import TEXTS, replayed
 from tito_core.drift.diff import Hunk, packed
-from tito_core.drift.text import compare, text_difference
+from tito_core.drift.text import compare, split_affixes, text_difference
 
 
 @given(
@@ -54,6 +54,16 @@ def test_an_id_is_read_with_what_follows_it() -> None:
     assert (difference.used, difference.rendered) == ("\u00e9", "\u0129")
     other = packed([rendered[0], ord("A")])
     assert text_difference(text, used, other, Hunk(0, 1, 0, 1)).same  # here other ids follow: it is not known
+
+
+def test_a_hunk_is_split_between_characters_and_not_inside_one() -> None:
+    """Bytes are ids here. Id 300 is `é`, which has two bytes."""
+
+    def text(ids: Iterable[int]) -> str:
+        return b"".join("é".encode() if one == 300 else bytes([one]) for one in ids).decode(errors="replace")
+
+    used, rendered = packed([*"aéb".encode()]), packed([ord("a"), 300, ord("c")])
+    assert split_affixes(text, used, rendered, Hunk(0, 4, 0, 3)) == [Hunk(1, 3, 1, 2), Hunk(3, 4, 2, 3)]
 
 
 def test_a_last_id_whose_text_is_on_both_sides_is_spelled_otherwise() -> None:

@@ -592,6 +592,13 @@ def test_a_placeholder_that_leaves_its_range_stands_for_no_medium() -> None:
     assert placeholders.stray(Ids.of([7, 8, 7, 8, 9]), Media.of([cat(0, 4, (7, 8))])) is None
 
 
+def test_placeholders_of_images_side_by_side_are_inside_their_ranges() -> None:
+    placeholders = Placeholders.of({"image": [7]})
+    assert placeholders is not None
+    side_by_side = Media.of([cat(0, 1, (7,)), cat(1, 1, (7,))])
+    assert placeholders.stray(Ids.of([7, 7, 9]), side_by_side) is None
+
+
 def test_a_replaced_stop_leaves_images_in_the_ledger() -> None:
     """Also where the caller does not say how many ids were sampled."""
     step = first_step(showing("?", "cat"), keys=["cat"])

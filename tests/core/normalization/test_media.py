@@ -41,6 +41,11 @@ def test_details_count_wherever_a_client_puts_them() -> None:
     )
 
 
+def test_what_is_no_image_video_or_audio_is_a_file() -> None:
+    kinds = ("input_file", "document", "prompt_embeds")
+    assert [medium_of({"type": kind}).modality for kind in kinds] == ["file"] * 3
+
+
 @pytest.mark.parametrize("body", ["abcd-_-_", "aGk=AAAA", "", "a"])
 def test_bytes_that_cannot_be_read_are_no_identity(body: str) -> None:
     assert medium_of({"type": "image", "url": f"data:image/png;base64,{body}"}).identity is None

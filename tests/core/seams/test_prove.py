@@ -11,6 +11,7 @@ import pytest
 from tests.core import example
 from tito_core import Message, Reason, Refusal, Stitched, TemplateRefused, answer, stitch, stitch_questions
 from tito_core.bridge import ANYWHERE
+from tito_core.media.ranges import Placeholders
 from tito_core.seams.prove import (
     CallClose,
     Cut,
@@ -461,6 +462,17 @@ def test_a_turn_whose_history_is_unknown_stands_in_every_kind_that_templates_tel
         contexts("user", ["x", "c"]).unlike,
         *((history,) for history in SWITCHED),
     ]
+
+
+@pytest.mark.parametrize(("shown", "most"), [(0, 1), (1, 1), (5, 5), (64, 64), (65, 64)])
+def test_a_stand_in_history_shows_as_many_images_as_the_real_one_and_64_at_most(
+    shown: int, most: int
+) -> None:
+    asked = turn(placeholders=Placeholders.of({"image": [7]}), shown=shown)
+    for histories in ([asked.unlike], asked.histories()):
+        contents = [message["content"] for group in histories for one in group for message in one]
+        images = [sum(part["type"] == "image" for part in one) for one in contents if isinstance(one, list)]
+        assert max(images) == most
 
 
 @pytest.mark.parametrize(
