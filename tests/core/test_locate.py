@@ -26,7 +26,7 @@ from tito_core import (
     continue_questions,
     locate,
 )
-from tito_core.locate import turn_after
+from tito_core.locate import answered, turn_after
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -49,6 +49,30 @@ def test_a_place_knows_what_stands_around_it(shared: bool) -> None:
     assert (place.turn.message, place.environment) == (example.assistant("b"), (example.user("c"),))
     assert place.turn.past == tuple(step.prompt)
     assert place.turn.history == (SYSTEM, example.user("a"))
+
+
+def test_a_prompt_that_shares_the_messages_of_a_step_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_equal", "same_copies"):
+        monkeypatch.setattr(f"tito_core.match.{name}", lambda *_: pytest.fail("compared"))
+    step = example.step([SYSTEM, example.user("a")], "b")
+    assert located(step, example.user("c"), shared=True).match.step is step
+
+
+def test_a_longer_step_that_ends_with_no_turn_does_not_hide_a_shorter_one() -> None:
+    step = example.step([SYSTEM, example.user("a")], "b")
+    longer = Step(
+        prompt=step.messages, completion=[example.user("c")], prompt_ids=step.ids, completion_ids=[1]
+    )
+    prompt = [*longer.messages, example.assistant("d"), example.user("e")]
+    for steps in ([step, longer], [longer, step]):
+        found = locate(steps, prompt)
+        assert isinstance(found, Located)
+        assert found.match.step is step
+
+
+def test_a_prompt_without_an_answer_continues_no_messages() -> None:
+    assert answered([]) == answered([SYSTEM, example.user("a")]) == 0
+    assert answered([SYSTEM, example.user("a"), CALLING, RESULT]) == 3
 
 
 @pytest.mark.parametrize("shared", [False, True])

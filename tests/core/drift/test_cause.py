@@ -16,6 +16,15 @@ def seen(part: TurnPart, used: str, rendered: str, **more: object) -> list[str]:
     return [cause.name for cause, _ in find_causes(evidence)]
 
 
+@pytest.mark.parametrize(
+    ("used", "causes"),
+    [("<think>7</think>so ", ["THINKING"]), ("<think>7</think>7 so ", ["THINKING", "REWRITTEN"])],
+)
+def test_a_text_that_repeats_the_reasoning_is_not_lost_with_it(used: str, causes: list[str]) -> None:
+    message = assistant("7 so ", reasoning="7")
+    assert seen(TurnPart.REASONING, used, "so", message=message, verbatim=False) == causes
+
+
 CALLED = {
     "role": "assistant",
     "content": "",
@@ -67,3 +76,4 @@ def test_reading_a_message() -> None:
     )
     assert part_at(None, "text", 2) is TurnPart.CONTENT
     assert part_at(CALLED, "<tool_call>", 0) is TurnPart.CALLS
+    assert part_at({**CALLED, "content": "yes"}, "yes<tool_call>", 0) is TurnPart.CONTENT

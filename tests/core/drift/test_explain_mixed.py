@@ -8,6 +8,7 @@ from tests.core.drift.conversations import (
     END,
     OTHER_END,
     TOOLS,
+    TOY,
     Conversation,
     Family,
     assistant,
@@ -68,6 +69,11 @@ def test_white_space_and_other_ids() -> None:
 def test_another_stop_after_other_ids() -> None:
     audited = Conversation().turn("", assistant("ab"), ids=letters("ab" + OTHER_END)).turn("so").audit()
     assert causes_of(audited) == [("t0", "CONTENT", "RETOKENIZED"), ("t0", "CLOSE", "SEAM")]
+
+
+def test_white_space_before_another_stop() -> None:
+    audited = Conversation().turn("", assistant("ab"), ids=TOY.encode("ab " + OTHER_END)).turn("so").audit()
+    assert causes_of(audited) == [("t0", "CONTENT", "SEAM+WHITESPACE")]
 
 
 def test_an_edit_and_other_ids_in_one_turn() -> None:

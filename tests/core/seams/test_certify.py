@@ -8,7 +8,7 @@ import pytest
 
 from tito_core import Question, Reason, TemplateRefused, answer
 from tito_core.seams.case import TurnKind
-from tito_core.seams.certify import RenderCount, certify_questions
+from tito_core.seams.certify import CaseToShow, RenderCount, certify_questions
 from tito_core.seams.probe import kinds
 from tito_core.seams.profile import Case, Mode
 from tito_core.testing.toys import TOYS, Message, Toy
@@ -84,6 +84,14 @@ def test_an_unproven_case_is_refused_with_its_reason(  # one row of the table
 ) -> None:
     refused = Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=reason, detail=detail, renders=renders)
     assert certified(BY_NAME[name], kind, *shape) == refused
+
+
+def test_calls_of_one_name_are_shown_and_calls_of_two() -> None:
+    to_show = CaseToShow(CALLS, ("tool+",), suffix=(2,), stop_ids=())
+    turns = [sample.turn.message for sample in to_show.samples()]
+    names = [{call["function"]["name"] for call in turn["tool_calls"]} for turn in turns]
+    assert [len(one) for one in names] == [1, 2]
+    assert not names[0] & names[1]
 
 
 @pytest.mark.parametrize("kind", [PLAIN, CALL])

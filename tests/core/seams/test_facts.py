@@ -122,6 +122,19 @@ def test_the_opening_is_without_a_system_text_where_none_is_taken() -> None:
     assert (found.default_system, found.random) == (False, False)
 
 
+def test_a_template_that_writes_nothing_for_an_empty_system_text_has_no_default() -> None:
+    def joining(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        first, *rest = messages
+        if first["role"] == "system" and first["content"]:
+            rest[0] = {**rest[0], "content": f"{first['content']} ({rest[0]['content']})"}
+        shown = rest if first["role"] == "system" else messages
+        return BY_NAME["chatml"](shown, add_generation_prompt=add_generation_prompt)
+
+    found = answer(facts_questions(BY_NAME["chatml"].suffix), joining)
+    assert found.default_system is False
+    assert "Be brief. (Hello.)" in BY_NAME["chatml"].tokenizer.decode(found.opening)
+
+
 @pytest.mark.parametrize(
     ("name", "openers"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from tests.core import example
 from tito_core import Message, Reason, Refusal, TemplateRefused, answer
+from tito_core.message import texts_in
 from tito_core.seams.prove import Proof, SampledTurn, prove_questions
 from tito_core.seams.spans import TEXTS, MessageSpan, spans_questions
 from tito_core.testing.toys import TOYS, Toy
@@ -254,6 +255,15 @@ def test_a_content_that_begins_or_ends_as_a_stand_in_does_is_found_whole(text: s
     (span,) = spans([example.user(text)])
     assert span.content_stop - span.content_start == len(text)
     assert len({word[0] for word in TEXTS}) == len({word[-1] for word in TEXTS}) == len(TEXTS) == 3
+
+
+def test_an_empty_part_beside_such_a_text_changes_nothing() -> None:
+    def joined(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        texts = [{**one, "content": "".join(texts_in(one))} for one in messages]
+        return example.tokenize(texts, add_generation_prompt=add_generation_prompt)
+
+    in_parts = {"role": "user", "content": [part(""), part("4z")]}
+    assert spans([in_parts], joined) == spans([example.user("4z")])
 
 
 @pytest.mark.parametrize(
