@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.core import example
 from tito_core import Ids, InputError, Step, Trajectory
+from tito_core.trajectory import longest_first
 
 FIRST = example.step()
 CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
@@ -88,6 +90,15 @@ def test_a_trajectory_is_a_sequence_of_steps() -> None:
         hash(trajectory)
     with pytest.raises(InputError, match="step is a dict: give a Step"):
         trajectory.append({})  # type: ignore[arg-type]  # what a newcomer tries
+
+
+def test_the_newest_step_is_given_without_a_search_if_none_can_be_longer() -> None:
+    class Unsearched(list[Step]):
+        def __iter__(self) -> Iterator[Step]:
+            pytest.fail("searched")
+
+    longer = later()
+    assert next(longest_first(Unsearched([FIRST, longer]), longer.messages.length)) is longer
 
 
 def test_a_step_whose_sampled_ids_are_packed_shares_its_prompt_too() -> None:
