@@ -13,7 +13,7 @@ def reached(seconds: float, *lines: int, file: str = "src/a.py") -> ReachedLines
     return ReachedLines(seconds, {file: list(lines)} if lines else {})
 
 
-def test_a_file_s_own_tests_come_first_and_those_that_see_it_elsewhere_too() -> None:
+def test_a_file_s_own_tests_come_first_and_its_others_that_reach_another_line_last() -> None:
     tests = {
         "tests/test_a.py::near": reached(9.0, 2),
         "tests/test_a.py::other_line": reached(1.0, 1),
@@ -21,9 +21,10 @@ def test_a_file_s_own_tests_come_first_and_those_that_see_it_elsewhere_too() -> 
         **{f"test_b.py::{number}": reached(1.0, 2) for number in range(5)},
         "test_b.py::other_line": reached(0.1, 3),
     }
-    own, others = rounds_of(MUTANT, tests, most=3.0)
+    own, others, last = rounds_of(MUTANT, tests, most=3.0)
     assert own == {"tests/test_a.py::near": 9.0, "tests/test_a.py::in_a_process": 50.0}
     assert list(others) == [f"test_b.py::{number}" for number in range(3)]
+    assert last == {"tests/test_a.py::other_line": 1.0}
 
 
 def test_fast_tests_leave_room_for_those_of_other_files() -> None:

@@ -42,6 +42,9 @@ def rounds_of(
 ) -> list[dict[str, float]]:
     """Return the tests that reach a mutant's line, with their seconds: the file's own, then the others.
 
+    The rest of the file's own come last: coverage does not see the lines that a generator runs after an error
+    was thrown into one that it yields from.
+
     What runs on import belongs to no test: for such lines it is every test that reaches the file. If few
     tests reach a line, it is those of `unseen` files, too. A test of the file's own that reaches no line of
     it runs it in another process. Of others up to `most` seconds, those that are fast, and those that few of
@@ -58,7 +61,8 @@ def rounds_of(
         chosen |= own
     others = _mixed({name: tests[name].seconds for name in chosen - own})
     spent = accumulate(tests[name].seconds for name in others)
-    rounds = [chosen & own, [name for name, end in zip(others, spent, strict=True) if end <= most]]
+    fast = [name for name, end in zip(others, spent, strict=True) if end <= most]
+    rounds = [chosen & own, fast, own - chosen]
     return [{name: tests[name].seconds for name in names} for names in rounds if names]
 
 
