@@ -62,6 +62,17 @@ def test_marks_of_thinking_in_a_generation_prompt() -> None:
     assert seen(TurnPart.OPENER, "<think>\n", "") == ["THINKING"]
 
 
+@pytest.mark.parametrize(
+    ("used", "rendered", "cause"),
+    [("<think></think>", "", "THINKING"), ("", "<think></think>", "REWRITTEN")],
+)
+def test_marks_of_empty_reasoning_that_the_template_adds_are_not_dropped(
+    used: str, rendered: str, cause: str
+) -> None:
+    message = assistant("yes")
+    assert seen(TurnPart.CONTENT, used, rendered, message=message, verbatim=False) == [cause]
+
+
 def test_reading_a_message() -> None:
     assert reasoning_of(assistant("a", reasoning=" b c ")) == "bc"
     assert (

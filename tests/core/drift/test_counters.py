@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from tests.core.drift.conversations import (
     SPELLED,
     TOY,
     Conversation,
+    Family,
     assistant,
     turns,
     user,
 )
+from tito_core import Message
 from tito_core.drift import audit
 from tito_core.samples import Forest
 
@@ -62,6 +66,17 @@ def test_changed_ids_are_counted_once_however_many_prompts_show_them() -> None:
     assert (tally.changed_ids, tally.restated_ids) == (4, 5 + 4 * 3)
     assert (tally.broken_turns, tally.restated_turns) == (1, 5)
     assert (tally.drifted_conversations, tally.conversations) == (1, 1)
+
+
+def test_each_turn_that_a_break_covers_is_broken() -> None:
+    """The template leaves out all but the last message of a long prompt."""
+
+    class Forgetting(Family):
+        def write(self, messages: Sequence[Message], key: str | None, *, opener: bool) -> str:
+            return super().write(messages if len(messages) < 4 else messages[-1:], key, opener=opener)
+
+    tally = turns(3, spelled=-1).audit(Forgetting()).tally
+    assert (tally.breaks, tally.broken_turns, tally.changed_ids) == (1, 2, 3 + 3)
 
 
 def test_the_last_id_of_a_prompt_is_never_cached() -> None:

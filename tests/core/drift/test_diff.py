@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.drift.random_turns import replayed
-from tito_core.drift.diff import MOST, count_changed_ids, find_hunks, packed
+from tito_core.drift.diff import MOST, Hunk, count_changed_ids, find_hunks, packed, split
 
 IDS = st.lists(st.integers(1, 4), max_size=14)
 
@@ -76,6 +76,12 @@ def test_a_turn_ends_with_the_first_id_of_the_close_and_no_other() -> None:
 def test_hundreds_of_equal_turns_are_equal() -> None:
     same = [1, 5, 2] * 300
     assert count_changed_ids([7, 2, *same, 8, 2], same, close=[2]) == 4
+
+
+def test_ids_that_occur_often_agree_as_others_do() -> None:
+    same = [1, 2, 3, 4] * 60
+    hunks = split(packed([9, *same, 7]), packed([*same, 8]), Hunk(0, 242, 0, 241))
+    assert hunks == [Hunk(0, 1, 0, 0), Hunk(241, 242, 240, 241)]
 
 
 def test_a_long_conversation_is_aligned_at_turns_that_occur_once() -> None:

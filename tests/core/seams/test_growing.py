@@ -46,6 +46,7 @@ class Counting:
     def __init__(self, tokenize: Any = example.tokenize) -> None:
         self.count = 0
         self.tokenize = tokenize
+        self.certifying: Counting = self
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         self.count += 1
@@ -71,6 +72,14 @@ def test_a_case_is_certified_when_it_is_first_asked_for_and_known_from_then_on()
     (case,) = one.profile.cases
     assert counts == [case.renders + 2, 2, 2]
     assert case == answer(certify_questions(case.kind, case.shape, SUFFIX), example.tokenize)
+
+
+def test_a_certificate_is_asked_of_the_function_that_is_given_for_certificates() -> None:
+    one, counting = growing(), Counting()
+    counting.certifying = Counting()
+    assert isinstance(answer(one.known_tail_questions(ASKED, (example.user("a"),)), counting), Proof)
+    (case,) = one.profile.cases
+    assert (counting.certifying.count, counting.count) == (case.renders, 2)
 
 
 def test_each_case_is_certified_by_itself() -> None:
