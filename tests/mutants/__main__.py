@@ -61,7 +61,12 @@ def tried(room: str, mutants: list[Mutant], most: float, console: Console) -> in
         console.print("trying what changes functions alone, in forks of one process", style="dim")
         known = judged_in_forks(mutants, rounds, home, folder, children)
         for number, mutant in enumerate(mutants, 1):
-            verdict = known.get(number - 1) or judged(mutant, rounds[number - 1], home, folder, children)
+            verdict = known.get(number - 1)
+            if verdict is None or not verdict.killed:
+                # What a function did on import is done in a fork: a survivor is loaded once more.
+                chosen = rounds[number - 1] if verdict is None else rounds[number - 1][:1]
+                again = judged(mutant, chosen, home, folder, children)
+                verdict = again if verdict is None or again.killed else verdict
             killed += verdict.killed
             word = "killed  " if verdict.killed else "SURVIVED"
             console.print(
