@@ -1,9 +1,10 @@
-"""A default is of the type that its field has."""
+"""A default is of the type that its field has, and says nothing unless it is listed here."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from enum import Enum
 from importlib import import_module
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -11,6 +12,21 @@ import attrs
 import pytest
 
 from tests.faults.fault import ROOT
+from tito_core import OddStop, Truncated
+from tito_core.samples import (
+    AuxiliaryRule,
+    ConversationScope,
+    Cut,
+    EdgeKind,
+    MissingRow,
+    Owner,
+    Retries,
+    Rewards,
+    RowPer,
+    TurnRule,
+)
+from tito_io.engines.aborted_turns import OnAbort
+from tito_io.samples.line_groups import Group
 
 ROOMS = ("tito_core", "tito_io/samples", "tito_io/serve")
 
@@ -38,6 +54,73 @@ def fits(value: object, kind: Any) -> bool:
     return isinstance(value, kind) and (type(value) is bool) <= (kind is bool)
 
 
+STATED: dict[str, dict[str, Any]] = {
+    "tito_core.drift.breaks.BreakText": {"ids": 1},
+    "tito_core.policy.Policy": {"truncated": Truncated.CLOSE, "odd_stop": OddStop.REFUSE},
+    "tito_core.questions.Question": {"add_generation_prompt": True, "ids": True},
+    "tito_core.samples.node.Node": {"kind": EdgeKind.UNRELATED},
+    "tito_core.samples.options.SampleOptions": {
+        "rows": RowPer.LEAF,
+        "owner": Owner.FIRST,
+        "cut": Cut.AT_TURN,
+        "rewards": Rewards.BROADCAST,
+        "conversation": ConversationScope.FOREST,
+        "truncated": TurnRule.KEEP,
+        "aborted": TurnRule.KEEP,
+        "empty": TurnRule.DROP,
+        "retries": Retries.ALL,
+        "auxiliary": AuxiliaryRule.KEEP,
+        "missing_row": MissingRow.SHORTER,
+    },
+    "tito_core.seams.profile.Profile": {"version": 2},
+    "tito_core.seams.prove.SampledTurn": {"after": "user", "history_known": True},
+    "tito_io.samples.line_groups.LineGrouper": {"make_calls": True},
+    "tito_io.samples.line_groups.ReadOptions": {"group": Group.ID, "max_line": 256 << 20},
+    "tito_io.serve.fetch.ImageFetcher": {"most_bytes": 20 << 20, "most_together": 64 << 20, "seconds": 20.0},
+    "tito_io.serve.gateway.GatewayOptions": {
+        "guarded": True,
+        "on_abort": OnAbort.RAISE,
+        "later_wire": True,
+        "ping_seconds": 10.0,
+    },
+    "tito_io.serve.prompt.SessionPrompt": {"only_texts": True},
+    "tito_io.serve.redis.RedisStore": {
+        "shared": True,
+        "lease_seconds": 10.0,
+        "life_seconds": 30 * 24 * 3600.0,
+    },
+    "tito_io.serve.refusals.GatewayLimits": {
+        "body_bytes": 64 << 20,
+        "header_bytes": 32 << 10,
+        "turns": 4096,
+        "nodes": 16384,
+        "tokens": 16_000_000,
+        "images": 999,
+        "media_bytes": 256 << 20,
+        "sessions": 100_000,
+        "idle_seconds": 24 * 3600.0,
+        "loaded_seconds": 600.0,
+        "calls": 256,
+    },
+    "tito_io.serve.sessions.Sessions": {"patience": 15.0},
+    "tito_io.serve.turn_engine.TurnEngine": {"by_messages": True},
+    "tito_io.serve.turns.TurnTaker": {"on_abort": OnAbort.RAISE},
+    "tito_io.serve.unread.DiscardUnread": {"most": 256 << 20, "seconds": 10.0},
+    "tito_io.serve.unread._Body": {"more": True},
+}
+"""Defaults of each class that are neither None, nor zero, nor false, nor empty."""
+
+
+def said(kind: type) -> dict[str, Any]:
+    """Return the defaults of a class that say something, of plain values and choices."""
+    defaults = {field.name: field.default for field in attrs.fields(kind)}
+    return {
+        name: value
+        for name, value in defaults.items()
+        if isinstance(value, bool | int | float | str | bytes | Enum) and value
+    }
+
+
 @pytest.mark.parametrize("kind", sorted(set(classes()), key=str), ids=str)
 def test_defaults_are_of_their_type(kind: type) -> None:
     try:
@@ -47,3 +130,16 @@ def test_defaults_are_of_their_type(kind: type) -> None:
     for field in attrs.fields(kind):
         if field.default is not attrs.NOTHING and not isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a class
             assert fits(field.default, hints[field.name]), field
+
+
+@pytest.mark.parametrize("kind", sorted(set(classes()), key=str), ids=str)
+def test_a_default_says_nothing_unless_it_is_listed(kind: type) -> None:
+    """Where it can be None, it is: an empty text or tuple, a zero and False would say something."""
+    assert said(kind) == STATED.get(f"{kind.__module__}.{kind.__qualname__}", {})
+    for field in attrs.fields(kind):
+        if str(field.type).endswith("| None") and not isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a class
+            assert field.default in (attrs.NOTHING, None), field
+
+
+def test_all_classes_whose_defaults_are_listed_exist() -> None:
+    assert set(STATED) <= {f"{kind.__module__}.{kind.__qualname__}" for kind in classes()}

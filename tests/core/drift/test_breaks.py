@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.drift.conversations import (
     Family,
     forgetful,
-    turns,
 )
 from tests.core.drift.random_turns import TURNS, Turn, calls_of
 from tito_core.drift import Audited, Break, BreakSelection, Cause, Tally, audit
@@ -22,14 +20,6 @@ def _audits(lists: Sequence[Sequence[Turn]]) -> list[Audited]:
     return [
         audit(Forest.of(calls_of(turns)), Family(forgetful), name=f"c{i}") for i, turns in enumerate(lists)
     ]
-
-
-def test_a_break_has_no_other_causes_and_no_detail_unless_they_are_given() -> None:
-    (one,) = turns(2, spelled=0).audit().breaks
-    fields = attrs.asdict(one, recurse=False)
-    del fields["also"], fields["detail"]
-    bare = Break(**fields)
-    assert (bare.also, bare.detail) == ((), "")
 
 
 @given(st.lists(TURNS, min_size=1, max_size=3), st.integers(1, 4))

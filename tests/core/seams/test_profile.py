@@ -135,12 +135,6 @@ def test_a_profile_holds_a_case_once() -> None:
     assert Profile(suffix=(2,), cases=(case,)).then(later).cases == (later,)
 
 
-def test_a_case_of_which_nothing_else_is_known_rests_on_no_render() -> None:
-    case = Case(kind=ONE_CALL, shape=("tool",), mode=Mode.REFUSED)
-    assert (case.recipe, case.reason, case.detail, case.rewritten) == (None, None, "", False)
-    assert (case.renders, case.histories) == (0, 0)
-
-
 def test_a_profile_of_another_form_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"^version is 1, and this library reads 2: probe the template again$"
