@@ -54,6 +54,19 @@ def test_a_cut_turn_that_loses_its_text_is_no_truncation() -> None:
     ]
 
 
+def test_reasoning_that_the_rendering_has_in_another_place_is_not_dropped() -> None:
+    message = assistant("so", reasoning="7")
+    used, rendered = "<think>7</think>so", "so 7"
+    assert seen(TurnPart.REASONING, used, rendered, message=message, verbatim=False) == ["REWRITTEN"]
+
+
+@pytest.mark.parametrize(
+    ("part", "causes"), [(TurnPart.CLOSE, ["RETOKENIZED"]), (TurnPart.CONTENT, ["SEAM", "RETOKENIZED"])]
+)
+def test_a_close_of_the_same_text_is_only_spelled_otherwise(part: TurnPart, causes: list[str]) -> None:
+    assert seen(part, "a", "a", seam=True) == causes
+
+
 def test_white_space_between_turns_is_the_templates() -> None:
     assert seen(TurnPart.ENVIRONMENT, "\n", "\n\n") == ["WHITESPACE"]
 

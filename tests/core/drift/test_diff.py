@@ -84,6 +84,14 @@ def test_ids_that_occur_often_agree_as_others_do() -> None:
     assert hunks == [Hunk(0, 1, 0, 0), Hunk(241, 242, 240, 241)]
 
 
+@pytest.mark.parametrize(("count", "is_split"), [(498, True), (499, False)])
+def test_longer_hunks_are_not_split(count: int, is_split: bool) -> None:
+    same = range(1_000, 1_000 + count)
+    whole = Hunk(0, count + 2, 0, count + 2)
+    parts = [Hunk(0, 1, 0, 1), Hunk(count + 1, count + 2, count + 1, count + 2)]
+    assert split(packed([1, *same, 2]), packed([3, *same, 4]), whole) == (parts if is_split else [whole])
+
+
 def test_a_long_conversation_is_aligned_at_turns_that_occur_once() -> None:
     """One turn is missing at the beginning; the others differ in one id each, or in none."""
     turns = [[1, 100 + number, 7, 2] for number in range(1_200)]

@@ -95,6 +95,7 @@ def test_reasoning_that_was_lost_in_the_parse_and_would_be_dropped_as_well() -> 
 def test_a_message_with_text_that_was_never_sampled() -> None:
     audited = Conversation().turn("yes", assistant("yes indeed")).turn("so").audit()
     assert causes_of(audited) == [("t0", "CONTENT", "PARSE")]
+    assert audited.breaks[0].detail == "the message spells it differently"
 
 
 def test_the_template_writes_history_differently() -> None:

@@ -25,7 +25,8 @@ from tito_core.samples import Forest
 
 @pytest.mark.parametrize("lists", ["refused", "blank", "any"])
 def test_texts_are_given_as_lists_to_templates_that_take_only_those(lists: str) -> None:
-    assert audited(by_ids(), Seeing(lists=lists)).breaks == ()
+    found = audited(by_ids(), Seeing(lists=lists))
+    assert (found.breaks, found.tally.compared_prompts) == ((), 2)
 
 
 def test_texts_stay_texts_where_a_template_writes_lists_otherwise() -> None:

@@ -66,6 +66,24 @@ def test_a_hunk_is_split_between_characters_and_not_inside_one() -> None:
     assert split_affixes(text, used, rendered, Hunk(0, 4, 0, 3)) == [Hunk(1, 3, 1, 2), Hunk(3, 4, 2, 3)]
 
 
+def test_a_hunk_is_not_split_where_its_ids_have_another_text_alone() -> None:
+    """Some decoders leave white space out at the ends of a text."""
+
+    def text(ids: Iterable[int]) -> str:
+        return "".join("_a bc"[one] for one in ids).strip()
+
+    used, rendered = packed([1, 2, 3]), packed([1, 2, 4])
+    assert split_affixes(text, used, rendered, Hunk(0, 3, 0, 3)) == [Hunk(0, 3, 0, 3)]
+
+
+def test_a_beginning_that_ends_inside_a_later_id_is_cut_first() -> None:
+    def text(ids: Iterable[int]) -> str:
+        return "".join({1: "a", 2: "bcb", 3: "b"}[one] for one in ids)
+
+    difference = text_difference(text, packed([1, 2]), packed([1, 3]), Hunk(0, 2, 0, 2))
+    assert (difference.used, difference.rendered) == ("cb", "")
+
+
 def test_a_last_id_whose_text_is_on_both_sides_is_spelled_otherwise() -> None:
     letters = {1: "a", 2: "b", 3: "c", 4: "b"}
     found = text_difference(
