@@ -54,6 +54,11 @@ def test_a_cut_turn_that_loses_its_text_is_no_truncation() -> None:
     ]
 
 
+def test_a_part_of_the_reasoning_that_is_gone_is_dropped() -> None:
+    message = assistant("so", reasoning="three")
+    assert seen(TurnPart.REASONING, "ree", "", message=message, verbatim=False) == ["THINKING"]
+
+
 def test_reasoning_that_the_rendering_has_in_another_place_is_not_dropped() -> None:
     message = assistant("so", reasoning="7")
     used, rendered = "<think>7</think>so", "so 7"
@@ -100,4 +105,7 @@ def test_reading_a_message() -> None:
     )
     assert part_at(None, "text", 2) is TurnPart.CONTENT
     assert part_at(CALLED, "<tool_call>", 0) is TurnPart.CALLS
+    for name in ("reasoning", "reasoning_content"):
+        thinking = assistant("yes", **{name: "hm"})
+        assert [part_at(thinking, "hm yes", place).name for place in (1, 3)] == ["REASONING", "CONTENT"]
     assert part_at({**CALLED, "content": "yes"}, "yes<tool_call>", 0) is TurnPart.CONTENT

@@ -29,6 +29,42 @@ def test_hunks_are_all_that_differs_and_only_that(
         assert left[-1:] != right[-1:] or not (left and right)
 
 
+def test_a_conversation_too_long_to_align_at_once_is_aligned_between_turns_that_occur_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the first turn none is left, and of two equal ones at the end one is."""
+    monkeypatch.setattr("tito_core.drift.diff.MOST", 2)
+    used, rendered = [6, 2, 5, 2, 6, 2, 7, 2, 7, 2], [5, 2, 6, 2, 7, 2]
+    hunks = find_hunks(packed(used), packed(rendered), {2})
+    assert hunks == [Hunk(0, 2, 0, 0), Hunk(6, 8, 4, 4)]
+
+
+def test_as_many_turns_are_compared_one_by_one() -> None:
+    hunks = find_hunks(packed([5, 2, 6, 2]), packed([6, 2, 7, 2]), {2})
+    assert hunks == [Hunk(0, 1, 0, 1), Hunk(2, 3, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ((1, 3), (2, 4), True),
+        ((1, 3), (3, 4), False),
+        ((1, 4), (2, 3), True),
+        ((3, 3), (1, 3), True),
+        ((1, 1), (1, 3), True),
+        ((2, 2), (1, 3), True),
+        ((2, 2), (2, 2), True),
+        ((4, 4), (1, 3), False),
+        ((0, 0), (1, 3), False),
+    ],
+)
+def test_hunks_overlap_where_they_share_an_id_or_one_is_empty_and_touches(
+    one: tuple[int, int], other: tuple[int, int], overlap: bool
+) -> None:
+    left, right = Hunk(*one, 0, 0), Hunk(*other, 0, 0)
+    assert left.overlaps(right) == right.overlaps(left) == overlap
+
+
 @given(IDS, IDS, IDS, st.sets(st.integers(1, 2)))
 def test_an_open_end_compares_no_further_than_the_ids_in_use(
     used: list[int], rendered: list[int], more: list[int], markers: set[int]

@@ -123,3 +123,17 @@ def test_every_turn_has_its_own_break_and_is_reported_once() -> None:
         conversation.turn("", assistant("ab"), ids=letters("ab" + END))
     assert causes_of(conversation.audit()) == [(f"t{i}", "CONTENT", "RETOKENIZED") for i in range(4)]
     assert [one.call for one in conversation.audit().breaks] == ["t1", "t2", "t3", "t4"]
+
+
+def test_two_turns_that_one_prompt_shows_have_a_break_each() -> None:
+    class Late(Family):
+        """Writes answers in capitals in a prompt of five messages."""
+
+        def write(self, messages: Sequence[Message], key: str | None, *, opener: bool) -> str:
+            late = [{**one, "content": one["content"].upper()} for one in messages]
+            return super().write(late if len(messages) == 5 else messages, key, opener=opener)
+
+    conversation = Conversation()
+    for _ in range(3):
+        conversation.turn("yes", new=[user("7")])
+    assert causes_of(conversation.audit(Late())) == [(f"t{i}", "CONTENT", "REWRITTEN") for i in range(2)]

@@ -35,6 +35,7 @@ def test_what_was_said_between_turns_is_written_differently_later() -> None:
     conversation = Conversation().turn("yes").turn("so").turn("then")
 
     audited = conversation.audit(Hiding())
+    assert audited.breaks[0].detail == "earlier messages are written differently"
     assert causes_of(audited) == [("t0", "PROMPT", "REWRITTEN"), ("t1", "ENVIRONMENT", "REWRITTEN")]
 
 

@@ -7,6 +7,7 @@ from tests.core.drift.conversations import (
     TOY,
     Conversation,
     Family,
+    assistant,
     causes_of,
     forgetful,
     letters,
@@ -43,6 +44,18 @@ def test_by_messages_it_happened() -> None:
     assert causes_of(audited) == [("t0", "CONTENT", "RETOKENIZED")]
     assert audited.breaks[0].happened
     assert audited.tally.actual_breaks == 1
+
+
+def test_a_turn_is_rendered_as_it_was_sampled_once() -> None:
+    """In the place of its message: two prompts, one of them with the text that was sampled, and one whole."""
+    family, conversation = Family(), Conversation().turn("yes \n ab ", assistant("yes\nab")).turn("so")
+    assert {cause for _, _, cause in causes_of(conversation.audit(family))} == {"WHITESPACE"}
+    assert family.rendered == [1, 3, 3, 4]
+
+
+def test_a_turn_that_was_cut_is_rendered_with_its_last_id() -> None:
+    conversation = Conversation().turn("yes no", assistant("yes"), truncated=True).turn("so")
+    assert causes_of(conversation.audit()) == [("t0", "CONTENT", "PARSE")]
 
 
 def test_each_prompt_is_rendered_once_where_nothing_differs() -> None:

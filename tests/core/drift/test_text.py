@@ -84,6 +84,14 @@ def test_a_beginning_that_ends_inside_a_later_id_is_cut_first() -> None:
     assert (difference.used, difference.rendered) == ("cb", "")
 
 
+def test_an_id_is_read_with_what_stands_before_it() -> None:
+    used, rendered = packed([*"\u00e9".encode()]), packed([*"\u00e8".encode()])
+    difference = text_difference(
+        lambda ids: bytes(ids).decode(errors="replace"), used, rendered, Hunk(1, 2, 1, 2)
+    )
+    assert (difference.used, difference.rendered) == ("\u00e9", "\u00e8")
+
+
 def test_a_last_id_whose_text_is_on_both_sides_is_spelled_otherwise() -> None:
     letters = {1: "a", 2: "b", 3: "c", 4: "b"}
     found = text_difference(
