@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from tests.core.pictures import (
     CLOSE,
+    END,
     PAD,
     PLACEHOLDERS,
+    START,
     first_step,
     image,
     numbering,
@@ -293,6 +295,44 @@ def test_images_in_another_order_than_the_parts_are_refused() -> None:
         "content": [image("dog"), {"type": "text", "text": "x"}, image("cow")],
     }
     assert refused(STEP, new, tokenize_fn=backwards).reason is Reason.PLACEHOLDERS
+
+
+def test_a_placeholder_without_marks_around_it_is_found() -> None:
+    def unmarked(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return [index for index in ids if index not in (START, END)]
+
+    step = first_step({"role": "user", "content": "?"})
+    prompt = [*step.messages, showing("x", "dog", "cow")]
+    found = try_stitch([step], prompt, SUFFIX, unmarked, media=PLACEHOLDERS)
+    assert isinstance(found, Stitched)
+    assert [found.ids[one.offset] for one in found.media] == [PAD, PAD]
+
+
+def test_an_image_in_the_result_of_a_call_is_found() -> None:
+    """What the template writes after the arguments of a call is no part of the turn's close."""
+
+    def calling(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        texts = [
+            {**one, "content": "".join(f"({call['function']['arguments']})" for call in one["tool_calls"])}
+            if "tool_calls" in one
+            else one
+            for one in messages
+        ]
+        return tokenize(texts, add_generation_prompt=add_generation_prompt)
+
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = {"role": "user", "content": "?"}
+    step = Step(
+        prompt=[asked],
+        completion=[{"role": "assistant", "content": "", "tool_calls": [call]}],
+        prompt_ids=tokenize([asked], add_generation_prompt=True),
+        completion_ids=[*b"({})", CLOSE],
+    )
+    prompt = [*step.messages, {**showing("y", "dog", role="tool"), "tool_call_id": "c"}]
+    found = try_stitch([step], prompt, SUFFIX, calling, media=PLACEHOLDERS)
+    assert isinstance(found, Stitched), found
+    assert [found.ids[one.offset] for one in found.media] == [PAD]
 
 
 def test_numbered_images_depend_on_the_history() -> None:

@@ -56,6 +56,7 @@ NAMELESS = {
     "after another answer": (assistant(content="hi"), "assistant"),
     "blank": (assistant(content=" \n"), "user"),
     "in parts": (assistant(content=[{"type": "text", "text": "hi"}]), "user"),
+    "of another type": (assistant(content=7), "user"),
     "spoken aloud": (assistant(content="hi", audio={"id": "a"}), "user"),
     "named": (assistant(content="hi", name="x"), "user"),
     "a call that is no object": (assistant(tool_calls=["f"]), "user"),

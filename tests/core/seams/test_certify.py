@@ -54,13 +54,15 @@ def test_a_case_is_shown_in_unlike_histories(  # one row of the table
     assert (case.renders, case.histories) == rests
     assert case.rewritten == rewritten
     assert case.recipe is not None
-    assert (case.recipe.place, case.recipe.as_object) == form
+    assert (case.recipe.place, case.recipe.as_object, case.recipe.cut) == (*form, False)
 
 
 LOST = "the template loses, repeats or merges the turn's text"
 WORDS = "the tail depends on what the turn says"
 NO_TRACE = "a system message leaves no trace after the turn"
+TWO_WAYS = "the tail is not found in one way"
 REFUSED = [
+    ("repeats_answer", PLAIN, ("assistant", "user"), Reason.UNPROVEN_TAIL, TWO_WAYS, 188),
     ("empty", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
     ("empty", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST, 16),
     ("nonce", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),

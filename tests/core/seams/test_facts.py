@@ -172,6 +172,15 @@ def test_a_template_that_takes_one_conversation_only_has_no_facts() -> None:
     assert found.opening
 
 
+def test_a_null_content_and_a_missing_one_are_two_facts() -> None:
+    def printing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        texts = [{**one, "content": str(one.get("content", ""))} for one in messages]
+        return BY_NAME["chatml"](texts, add_generation_prompt=add_generation_prompt)
+
+    found = answer(facts_questions(BY_NAME["chatml"].suffix), printing)
+    assert (found.null_content, found.absent_content) == ("differs", "same")
+
+
 @pytest.mark.parametrize(("form", "taken"), [("object", dict), ("text", str)])
 def test_the_accepted_form_of_arguments_is_a_fact(form: str, taken: type) -> None:
     def picky(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -81,6 +82,17 @@ def test_a_policy_names_keys_that_must_be_equal_whatever_the_template_does() -> 
 )
 def test_the_template_is_asked(ours: dict[str, Any], theirs: dict[str, Any], key: str | None) -> None:
     assert answer(read_key_questions([(ours, theirs)]), reading) == key
+
+
+def test_an_answer_is_asked_about_after_a_question() -> None:
+    def alternating(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        roles = [one["role"] for one in messages]
+        if any(one == other for one, other in pairwise(roles)):
+            raise TemplateRefused("roles alternate")
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    pair = ({"role": "assistant", "content": "x", "id": 1}, {"role": "assistant", "content": "x", "id": 2})
+    assert answer(read_key_questions([pair]), alternating) is None
 
 
 def test_a_message_that_the_template_never_takes_shows_nothing() -> None:

@@ -447,6 +447,12 @@ def test_a_turn_whose_history_is_known_stands_in_an_unlike_one_and_in_one_akin_t
     ]
 
 
+def test_a_system_text_after_a_result_is_asked_about_in_a_loop_of_the_earlier_calls() -> None:
+    prompt = [example.user(), CALLING, RESULT, {"role": "system", "content": "s"}]
+    asked = attrs.evolve(turn(message=CALLING, prompt=prompt, place=4), after="system")
+    assert list(asked.histories(["x"]))[1] == contexts("system", ["x"]).looped
+
+
 def test_an_id_that_an_earlier_call_may_have_is_called_in_one_more_history() -> None:
     asked = turn(message=CALLING, reused=("c", "d"))
     assert list(asked.histories(["x"]))[1] == contexts("user", ["x", "c", "d"]).unlike

@@ -237,3 +237,8 @@ def test_a_refused_question_is_the_callers() -> None:
 
     with pytest.raises(TemplateRefused, match=r"^no$"):
         answer(seam_questions(lambda text: [example.assistant(text)]), refusing)
+
+
+def test_a_text_that_left_no_id_before_it_has_no_seam() -> None:
+    assert find_seam([9, 2], [50, 9, 2]) is None
+    assert find_seam([1, 9, 2], [1, 50, 9, 2]) == Seam((1, 9, 2), 1)
