@@ -309,7 +309,7 @@ def test_a_placeholder_without_marks_around_it_is_found() -> None:
     assert [found.ids[one.offset] for one in found.media] == [PAD, PAD]
 
 
-def test_an_image_in_the_result_of_a_call_is_found() -> None:
+def test_images_in_the_result_of_a_call_are_found() -> None:
     """What the template writes after the arguments of a call is no part of the turn's close."""
 
     def calling(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -329,10 +329,25 @@ def test_an_image_in_the_result_of_a_call_is_found() -> None:
         prompt_ids=tokenize([asked], add_generation_prompt=True),
         completion_ids=[*b"({})", CLOSE],
     )
-    prompt = [*step.messages, {**showing("y", "dog", role="tool"), "tool_call_id": "c"}]
+    prompt = [*step.messages, {**showing("y", "dog", "cow", role="tool"), "tool_call_id": "c"}]
     found = try_stitch([step], prompt, SUFFIX, calling, media=PLACEHOLDERS)
     assert isinstance(found, Stitched), found
-    assert [found.ids[one.offset] for one in found.media] == [PAD]
+    assert [found.ids[one.offset] for one in found.media] == [PAD, PAD]
+
+
+def test_texts_beside_an_image_stay_texts_where_a_template_writes_lists_otherwise() -> None:
+    def marking(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        texts = [
+            {**one, "content": f"*{one['content'][0]['text']}"}
+            if isinstance(one["content"], list) and len(one["content"]) == 1
+            else one
+            for one in messages
+        ]
+        return tokenize(texts, add_generation_prompt=add_generation_prompt)
+
+    text = {"role": "user", "content": "y"}
+    prompt = [*STEP.messages, text, showing("x", "dog"), showing("x", "cow"), text]
+    assert isinstance(try_stitch([STEP], prompt, SUFFIX, marking, media=PLACEHOLDERS), Stitched)
 
 
 def test_numbered_images_depend_on_the_history() -> None:

@@ -124,4 +124,4 @@ def test_the_questions_are_few_however_many_messages_differ() -> None:
 
 def test_keys_of_the_identity_are_left_to_the_comparison() -> None:
     assert differing_keys({"role": "user", "content": "a"}, {"role": "user", "content": "b"}) == frozenset()
-    assert differing_keys({"role": "user", "x": 1}, {"role": "user", "x": 1.0}) == {"x"}
+    assert differing_keys({"role": "user", "x": 1, "y": 2}, {"role": "user", "x": 1.0, "y": 2}) == {"x"}

@@ -188,6 +188,7 @@ def test_a_lookup_in_an_unlike_history_is_another() -> None:
     function = {"name": UNLIKELY, "arguments": {"x": "25"}}
     richest = contexts("user", ["real"]).unlike[0]
     assert calls_of(richest[2]) == [{"id": "real", "type": "function", "function": function}]
+    assert richest[2]["content"] == ""
     assert richest[3] == {"role": "tool", "tool_call_id": "real", "name": UNLIKELY, "content": "Now: 29"}
 
 
