@@ -8,12 +8,14 @@ import pickle
 import zlib
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.core import example
 from tests.trajectories import sharing
 from tito_core import InputError, Origin, Step, Trajectory
 from tito_core.data import from_data, to_data
+from tito_core.delta import deltas
 from tito_core.testing.strategies.trajectory import built
 
 WIDTH = 100
@@ -68,6 +70,12 @@ def test_branches_of_a_step_that_is_absent_share_it_once() -> None:
     assert sharing(again) == sharing(trajectory)
 
 
+def test_what_a_step_adds_comes_back_from_a_pickle() -> None:
+    for one in deltas(rollout(3)):
+        valued = attrs.evolve(one, logprobs=(-0.5, None))
+        assert pickle.loads(pickle.dumps(valued)) == valued  # noqa: S301  # our own bytes
+
+
 def test_a_step_that_stands_twice_comes_back_twice() -> None:
     trajectory = Trajectory([example.step()])
     twice = trajectory.append(trajectory[0])
@@ -117,6 +125,17 @@ def test_an_old_pickle_is_read() -> None:
 def data_of_two() -> dict[str, Any]:
     data: dict[str, Any] = to_data(built([("root", 0, "b"), ("turn", 0, "b")]))
     return data
+
+
+def test_other_digits_of_log_probabilities_are_read() -> None:
+    data = data_of_two()
+    count = len(from_data(data, Trajectory)[0].completion_ids)
+    data["steps"][0]["logprobs"] = [-0.25] * count
+    assert from_data(data, Trajectory)[0].logprobs == (-0.25,) * count
+
+
+def test_a_stored_trajectory_has_the_same_checks_in_all_versions() -> None:
+    assert data_of_two()["checks"] == [2608501463, 1104003111]
 
 
 @pytest.mark.parametrize(

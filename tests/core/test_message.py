@@ -12,7 +12,7 @@ import pytest
 
 from tests.core import example
 from tito_core import InputError, Messages
-from tito_core.message import MAX_DEPTH, copied, is_multimodal
+from tito_core.message import MAX_DEPTH, copied, is_multimodal, media_in
 
 
 @dataclass
@@ -300,3 +300,9 @@ def test_switches_after_the_opening_are_known_by_their_roles() -> None:
     assert asked.switched == {"user"}
     assert asked.then([later]).switched == asked.then([later]).then([opening]).switched == {"user", "system"}
     assert Messages.of([opening, {"role": "user", "content": "a"}, later]).switched == {"system"}
+
+
+@pytest.mark.parametrize(("key", "kind"), [("images", "image"), ("videos", "video"), ("audio", "audio")])
+def test_media_beside_the_content_are_of_their_kind(key: str, kind: str) -> None:
+    assert media_in({"role": "user", "content": "?", key: ["x"]}) == [{"type": kind}]
+    assert media_in({"role": "user", "content": "?", key: None}) == []

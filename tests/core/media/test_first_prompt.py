@@ -82,6 +82,16 @@ def test_a_dropped_image_is_refused_although_a_text_spells_one() -> None:
     assert refused(prompt, tokenize_fn=dropping) is Reason.PLACEHOLDERS
 
 
+def test_placeholders_are_as_many_as_media() -> None:
+    def dropping(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return [index for index in ids if index != PAD]
+
+    prompt = first_prompt([showing("What?", "cat")], dropping, PLACEHOLDERS)
+    detail = "0 placeholders stand for 1 media of the prompt"
+    assert prompt == Refusal(Reason.PLACEHOLDERS, detail)
+
+
 def test_images_in_another_order_than_the_parts_are_refused() -> None:
     def backwards(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         turned = [{**m, "content": m["content"][::-1]} for m in messages]

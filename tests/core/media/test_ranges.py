@@ -421,7 +421,8 @@ def test_a_step_without_ranges_is_not_continued() -> None:
         prompt_ids=STEP.prompt_ids,
         completion_ids=STEP.completion_ids,
     )
-    assert refused(step, {"role": "user", "content": "Sure?"}).reason is Reason.MULTIMODAL
+    detail = "the step has the ranges of 0 media, its messages 1"
+    assert refused(step, {"role": "user", "content": "Sure?"}) == Refusal(Reason.MULTIMODAL, detail)
 
 
 def test_the_range_of_another_image_is_an_error() -> None:
@@ -460,6 +461,18 @@ def test_ranges_survive_storage() -> None:
         assert [one.media for one in loaded] == [STEP.media, STEP.media]
         assert loaded[1].media.parent is not None or loaded[1].media is loaded[0].media
     assert from_data(to_data(STEP), Step) == STEP
+
+
+def test_branches_of_a_step_that_is_absent_share_its_ranges_in_storage() -> None:
+    branches = []
+    for key in ("dog", "cow"):
+        prompt = expanded_prompt(stitched(STEP, showing("And this?", key)), [(PAD,) * 3])
+        branches.append(prompt.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[46]))
+    steps = Trajectory(branches)
+    for loaded in (pickle.loads(pickle.dumps(steps)), from_data(to_data(steps), Trajectory)):  # noqa: S301  # our own bytes
+        assert loaded == steps
+        assert [[one.identity for one in step.media] for step in loaded] == [["cat", "dog"], ["cat", "cow"]]
+        assert loaded[0].media.parent is loaded[1].media.parent is not None
 
 
 def test_steps_without_media_are_stored_as_before() -> None:
@@ -530,8 +543,14 @@ def test_placeholders_are_checked() -> None:
         Placeholders.of({"image": []})
     with pytest.raises(InputError, match=r"media\['image'\]\[0\] is -1"):
         Placeholders.of({"image": [-1]})
+    assert [Placeholders(runs).longest for runs in ((), (("image", (7, 8)),))] == [0, 2]
     with pytest.raises(InputError, match="media is a list"):
         Placeholders.of([5])  # type: ignore[arg-type]
+
+
+def test_a_placeholder_of_a_range_is_made_of_ids() -> None:
+    with pytest.raises(InputError, match=r"^collapsed\[1\] is -1"):
+        cat(0, 1, (7, -1))
 
 
 @pytest.mark.parametrize("name", ["images", "img", "", 7, None])
@@ -613,7 +632,7 @@ def test_malformed_ranges_are_an_input_error(ranges: object) -> None:
 @pytest.mark.parametrize("ids", [None, [1.0], [-1], "ab"])
 def test_malformed_ids_are_an_input_error(ids: object) -> None:
     found = stitched(STEP, showing("And this?", "dog"))
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"^ids"):
         echoed(found, ids)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"pieces\[0\]"):
         expanded_prompt(found, [ids])  # type: ignore[list-item]

@@ -13,7 +13,7 @@ from tests.core.pictures import CLOSE, PLACEHOLDERS, first_step, showing, tokeni
 from tito_core import Bridge, Extension, Origin
 from tito_core.media.expansion import collapse, expand, first_media
 from tito_core.media.ranges import Media, MediaRange
-from tito_core.media.wider_ranges import _around, ranges_seen, widened
+from tito_core.media.wider_ranges import _around, ranges_seen, widened, wider_ranges
 from tito_core.seams.spans import MessageSpan
 
 PAD = 7
@@ -64,6 +64,23 @@ def test_every_id_that_the_engine_saw_is_an_image_s_or_was_sent(
 )
 def test_other_changes_are_not_an_image_s(seen: list[int], found: list[tuple[int, int]]) -> None:
     assert ranges_seen([5, 4, 7, 6], [image(2)], seen, found) is None
+
+
+@pytest.mark.parametrize(
+    ("ids", "offsets", "found"),
+    [
+        ([5, 7, 6], [1], [[(1, 2)], [(0, 2)], [(1, 3)], [(0, 3)]]),
+        ([5, 7], [1], [[(1, 2)], [(0, 2)]]),
+        ([7, 6], [0], [[(0, 1)], [(0, 2)]]),
+        ([5, 7, 6, 7, 5], [1, 3], [[(1, 2), (3, 4)], [(0, 2), (2, 4)], [(1, 3), (3, 5)]]),
+        ([5, 7, 7, 5], [1, 2], [[(1, 2), (2, 3)]]),
+    ],
+)
+def test_wider_ranges_stay_inside_of_the_ids_and_apart(
+    ids: list[int], offsets: list[int], found: list[list[tuple[int, int]]]
+) -> None:
+    wider = wider_ranges(ids, [image(offset) for offset in offsets])
+    assert [[(one.offset, one.stop) for one in ranges] for ranges in wider] == found
 
 
 def test_ranges_that_overlap_are_none() -> None:
