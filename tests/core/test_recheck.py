@@ -92,6 +92,16 @@ def test_a_developer_message_that_a_template_drops_is_tried_as_a_system_message(
     assert checked(lost, DEVELOPER, example.user("more"), tokenize=dropping) is True  # it is what is rendered
 
 
+def test_a_developer_message_that_a_template_refuses_is_tried_as_a_system_message() -> None:
+    def refusing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if any(message["role"] == "developer" for message in messages):
+            raise TemplateRefused("no developers")
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    found = stitched(example.step(), DEVELOPER, tokenize=refusing)
+    assert checked(found, DEVELOPER, tokenize=refusing) is True
+
+
 def test_another_reading_counts_only_where_the_template_is_seen_to_drop_the_first() -> None:
     """A template that writes developers is not asked about systems, nor one that will not say."""
     found = stitched(example.step(), DEVELOPER, tokenize=dropping)

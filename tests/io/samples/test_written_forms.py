@@ -305,7 +305,10 @@ BAD_TRAJECTORIES: list[tuple[dict[str, Any], str]] = [
     ({"steps": [{"source": "user"}]}, "`step_id` is null or missing"),
     ({"steps": [{"step_id": "1", "source": "user"}]}, "`step_id` is str"),
     ({"steps": [{"step_id": 1}]}, "`source` is null or missing"),
-    ({"steps": [{"step_id": 1, "source": "tool"}]}, "steps[0].source is 'tool'"),
+    (
+        {"steps": [{"step_id": 1, "source": "tool"}]},
+        "steps[0].source is 'tool': expected system, user, agent",
+    ),
     ({"steps": [{"step_id": 1, "source": "user", "tool_calls": [1]}]}, "steps[0].tool_calls"),
     ({"steps": [{"step_id": 1, "source": "user", "tool_calls": 1}]}, "`tool_calls` is int"),
     ({"steps": [{"step_id": 1, "source": "user", "observation": 1}]}, "`observation` is int"),
