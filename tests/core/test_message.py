@@ -129,6 +129,17 @@ def test_nesting_ends_at_a_known_depth() -> None:
         copied([deep(MAX_DEPTH + 1)], "prompt")
 
 
+def test_an_object_counts_as_two_levels() -> None:
+    """Itself, and the object of its fields."""
+
+    def nested(count: int) -> Any:
+        return Data("user", None if count == 1 else nested(count - 1))
+
+    assert copied([nested(MAX_DEPTH // 2)], "prompt")
+    with pytest.raises(InputError, match=rf"prompt\[0\] nests deeper than {MAX_DEPTH} levels"):
+        copied([nested(MAX_DEPTH // 2 + 1)], "prompt")
+
+
 def test_the_deepest_allowed_nesting_can_be_read() -> None:
     assert Messages.of([deep(MAX_DEPTH)])[0] == deep(MAX_DEPTH)
 

@@ -54,6 +54,7 @@ def test_a_turn_that_one_of_two_branches_keeps_is_not_lost() -> None:
 
 def test_a_prefix_cache_has_what_came_before_the_break_in_whole_blocks() -> None:
     conversation = turns(3, spelled=0)
+    assert conversation.audit() == conversation.audit(block=16) != conversation.audit(block=17)
     for block in (1, 4, 16, 1000):
         tally = conversation.audit(block=block).tally
         first, second, third = conversation.calls

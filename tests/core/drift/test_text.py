@@ -92,6 +92,16 @@ def test_an_id_is_read_with_what_stands_before_it() -> None:
     assert (difference.used, difference.rendered) == ("\u00e9", "\u00e8")
 
 
+def test_four_replacement_characters_are_no_incomplete_one() -> None:
+    """No character has more than four bytes."""
+
+    def text(ids: Iterable[int]) -> str:
+        return "".join({1: "a", 2: "b"}.get(one, "\ufffd") for one in ids)
+
+    hunks = split_affixes(text, packed([7, 7, 7, 7, 1]), packed([8, 8, 8, 8, 2]), Hunk(0, 5, 0, 5))
+    assert hunks == [Hunk(0, 4, 0, 4), Hunk(4, 5, 4, 5)]
+
+
 def test_a_last_id_whose_text_is_on_both_sides_is_spelled_otherwise() -> None:
     letters = {1: "a", 2: "b", 3: "c", 4: "b"}
     found = text_difference(

@@ -132,7 +132,9 @@ def test_a_profile_holds_a_case_once() -> None:
     with pytest.raises(InputError, match=r"^cases has two entries for one kind and shape: keep one$"):
         Profile(suffix=(2,), cases=(case, case))
     later = attrs.evolve(case, renders=7)
-    assert Profile(suffix=(2,), cases=(case,)).then(later).cases == (later,)
+    profile = Profile(suffix=(2,), cases=(case,)).then(later)
+    assert profile.cases == (later,)
+    assert repr(profile).count("Case(") == 1
 
 
 def test_a_profile_of_another_form_is_refused() -> None:
