@@ -137,12 +137,15 @@ def test_a_call_that_is_written_only_when_the_model_speaks_has_no_known_end() ->
     assert (call.shared, call.end, call.ids) == (4, -1, ())
 
 
-def test_a_generation_prompt_that_changes_the_close_is_unknown() -> None:
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_generation_prompt_that_changes_the_close_is_unknown(kept: int) -> None:
     """Whatever follows the turn then counts as environment: nothing shows where the prompt begins."""
 
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        return ids if add_generation_prompt else [9 if index == example.CLOSE else index for index in ids]
+        closes = [place for place, index in enumerate(ids) if index == example.CLOSE][kept:]
+        changed = [9 if place in closes else index for place, index in enumerate(ids)]
+        return ids if add_generation_prompt else changed
 
     proof = proved(turn((example.CLOSE,)), [example.user("more")], tokenize)
     assert isinstance(proof, Proof)
