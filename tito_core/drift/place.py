@@ -148,5 +148,5 @@ def _in_generation_prompt(used: Packed, region: Region, place: int, markers: Col
 
 def _sampled_part(turn: StoredCall, start: int, text: Callable[[Sequence[int]], str]) -> TurnPart:
     ids = turn.step.completion_ids.tolist()
-    place = len(text(ids[: max(start - turn.start, 0)])) if start > turn.start else 0
+    place = len(text(ids[: start - turn.start])) if start > turn.start else 0
     return part_at(message_of(turn), text(ids), place)
