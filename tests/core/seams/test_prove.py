@@ -681,6 +681,11 @@ def test_a_template_that_takes_only_lists_of_parts_is_asked_in_parts(
     assert (texts.ids, texts.parts) == (proof.ids, False)
 
 
+def test_what_a_template_refuses_in_parts_too_is_refused() -> None:
+    refusal = proved(turn((40, example.CLOSE)), [{"role": "critic", "content": "x"}], only_parts)
+    assert refusal == Refusal(Reason.TEMPLATE_REFUSED, "a content is a list of parts")
+
+
 def test_a_template_that_takes_texts_is_not_asked_in_parts() -> None:
     """It refuses, or loses the turn, for another reason: that is seen with two short questions."""
     recorder = Recorder()
