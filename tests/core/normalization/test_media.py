@@ -41,6 +41,19 @@ def test_details_count_wherever_a_client_puts_them() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("part", "modality"),
+    [
+        ({"type": "video_url", "video_url": "x"}, "video"),
+        ({"type": "picture", "image_url": "x"}, "image"),
+        ({"image": "x"}, "image"),
+        ({"image": None, "audio": "x"}, "audio"),
+    ],
+)
+def test_the_type_names_the_modality_or_else_a_key(part: dict[str, Any], modality: str) -> None:
+    assert medium_of(part).modality == modality
+
+
 def test_what_is_no_image_video_or_audio_is_a_file() -> None:
     kinds = ("input_file", "document", "prompt_embeds")
     assert [medium_of({"type": kind}).modality for kind in kinds] == ["file"] * 3
