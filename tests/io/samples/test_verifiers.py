@@ -163,6 +163,17 @@ def test_routed_experts_begin_where_their_number_says(tmp_path: Path, rows: int,
     assert experts.data[:8] == bytes((0, 0, 0, 0, 1, 0, 0, 0))
 
 
+def test_routed_experts_of_two_sampled_ids_may_be_one_row(tmp_path: Path) -> None:
+    routed = copy.deepcopy(RESULT)
+    tokens = routed["trajectory"][0]["response"]["message"]["tokens"]
+    tokens |= {name: value[:2] for name, value in tokens.items() if name.startswith("completion_")}
+    tokens["routed_experts"] = [[[0, 1]]]
+    (stored,), _ = read(put(tmp_path, dumped(routed)))
+    experts = stored.forest.calls[0].routed_experts
+    assert experts is not None
+    assert (experts.shape, experts.start) == ((1, 1, 2), 3)
+
+
 @pytest.mark.parametrize(
     ("table", "told"),
     [
