@@ -442,3 +442,9 @@ def test_chunks_that_do_not_fit_each_other_are_one_problem(tmp_path: Path, chunk
     begun = {"id": "s", "prompt_token_ids": [1], "usage": "abc", "choices": [first]}
     record = {"request": {}, "response": [begun, chunk, "[DONE]"]}
     assert "a chunk has values of other types than the chunks before it" in wrong(tmp_path, record)
+
+
+def test_a_choice_whose_index_is_no_number_is_named(tmp_path: Path) -> None:
+    choices = [{"index": index, "text": "a", "finish_reason": "stop"} for index in ("a", 1.5)]
+    record = {"request": {"prompt": "hello"}, "response": [{"choices": choices}]}
+    assert "`index` is str" in wrong(tmp_path, record)

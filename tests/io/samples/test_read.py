@@ -552,6 +552,10 @@ ODD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"steps": [7], "schema_version": "ATIF-v1.8"}, "trajectory line-1: the answer's `steps[0]` is int"),
     ({"steps": [], "schema_version": 7}, "the trajectory: the answer's `schema_version` is int"),
+    (
+        {"steps": [], "schema_version": f"ATIF-v1.{'9' * 5_000}"},
+        "the trajectory: schema_version is",
+    ),
     ({"records": 7}, "the session: the answer's `records` is int"),
     ({"records": [7]}, "the session: the answer's `record` is int"),
     ({"response": 7}, "the reply: the answer's `choices` is null or missing"),

@@ -179,6 +179,7 @@ def test_routed_experts_of_two_sampled_ids_may_be_one_row(tmp_path: Path) -> Non
     [
         ([[[1]]], "1 rows of routed experts for 3 prompt and 3 sampled ids"),
         ([[["a"]]] * 6, "is not a table"),
+        ([[{"a": 1}]] * 6, "is not a table"),
         ([[[]]] * 6, "shape"),
         ([[[1]], [[1, 2]]] * 3, "needs"),
         ({"data": "x"}, "`routed_experts` is dict"),

@@ -109,7 +109,7 @@ def described_experts(check: Check, fields: object, ids: int) -> RoutedExperts:
         check.fail(f"{shape[0]} rows of routed experts from position {start!r:.20} on, of {ids} ids")
     try:
         data = b64decode(check.get(fields, "data", str), validate=True)
-    except binascii.Error:
+    except ValueError:  # also for letters that are not ASCII
         check.fail("the data of routed experts is not base64")
     check.count("bytes of routed experts", len(data), "expected ones", math.prod(shape) * WIDTHS[dtype])
     return RoutedExperts(data=data, dtype=dtype, shape=tuple(shape), start=start)
@@ -127,7 +127,7 @@ def bare_experts(
         return None
     try:
         raw = b64decode(check.typed(data, str, "routed_experts"), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         check.fail(f"`routed_experts` is unreadable: {error}")
     rows = positions - 1 - start
     shape = _shape(len(raw) // WIDTHS["int32"], rows, routing)

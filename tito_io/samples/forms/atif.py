@@ -171,7 +171,7 @@ def _trajectories(record: Record) -> Iterator[Record]:
     """Yield a trajectory and those of its subagents, all of known versions."""
     check = record_check("the trajectory", record)
     version = check.get(record, "schema_version", str)
-    match = re.fullmatch(r"ATIF-v1\.(\d+)", version)
+    match = re.fullmatch(r"ATIF-v1\.(\d{1,4})", version)
     if match is None or int(match[1]) > NEWEST:
         check.fail(f"schema_version is {version!r:.40}: ATIF-v1.0 to {VERSION} are known")
     yield record

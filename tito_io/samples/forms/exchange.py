@@ -102,6 +102,8 @@ def _assembled(check: Check, events: Sequence[object]) -> dict[str, Any]:
             assembly.add(chunk)
         except (AttributeError, TypeError, ValueError):
             check.fail("a chunk has values of other types than the chunks before it")
+    for index in assembly.choices:
+        check.typed(index, int, "index")
     return assembly.body()
 
 

@@ -120,7 +120,7 @@ def _experts(check: Check, value: object, prompt: int, sampled: int) -> RoutedEx
     try:
         shape = (len(rows), len(rows[0]), len(rows[0][0]))
         numbers = array("i", [number for row in rows for layer in row for number in layer])
-    except (TypeError, OverflowError, IndexError):
+    except (TypeError, OverflowError, LookupError):
         check.fail("`routed_experts` is not a table of positions, layers and experts")
     return RoutedExperts(data=numbers.tobytes(), dtype="int32", shape=shape, start=start)
 

@@ -290,6 +290,7 @@ GOOD = saved("|u1", (2, 1, 3), b"abcdef")
     ("text", "told"),
     [
         ("###", "not base64"),
+        ("e\u0301", "not base64"),
         (base64.b64encode(b"PK\x03\x04zip").decode(), "not a .npy"),
         (base64.b64encode(base64.b64decode(GOOD)[:9]).decode(), "ends in its header"),
         (base64.b64encode(base64.b64decode(GOOD)[:40]).decode(), "header is longer"),
