@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 
 PROFILED = ("tests/core/seams/test_profile.py", "tests/property/test_profiled.py")
+CERTIFIED = ("tests/core/seams/test_certify.py",)
 KNOWN = ("tests/model/compare/test_known.py",)
 
 FAULTS = (
@@ -21,6 +22,13 @@ FAULTS = (
         "        if not proof.ends(ids):\n            return Refusal(Reason.UNPROVEN_TAIL, HISTORY)\n",
         "",
         PROFILED,
+    ),
+    Fault(
+        "only one id before a tail is compared in other histories",
+        "seams/prove.py",
+        "return self.located.seam.ends(ids, 0 if same_turn else self.cut.place)",
+        "return self.located.seam.ends(ids, self.cut.place)",
+        KNOWN,
     ),
     Fault(
         "a case that depends on the history is asked in a short one",
@@ -78,7 +86,7 @@ FAULTS = (
         "return True",
         PROFILED,
     ),
-    Fault("short histories are enough", "seams/certify.py", "    if not unlike:", "    if False:", PROFILED),
+    Fault("short histories are enough", "seams/certify.py", "    if not unlike:", "    if False:", CERTIFIED),
     Fault("a profile serves any key", "locate.py", "profile.key in {None, self.key}", "True", PROFILED),
     Fault(
         "what a turn sampled of its close is not compared",

@@ -207,9 +207,13 @@ class Proof:
         """The close, the environment and the generation prompt."""
         return self.located.seam.tail[self.cut.place :]
 
-    def ends(self, ids: Sequence[int]) -> bool:
-        """Return whether another render ends with these ids, and with the id before them."""
-        return self.located.seam.ends(ids, self.cut.place)
+    def ends(self, ids: Sequence[int], *, same_turn: bool = True) -> bool:
+        """Return whether another render ends with these ids, and with what stands before them.
+
+        After the same turn that is the rest of a call, from its text on: where a template writes something
+        between a call and the next message in some histories only, its last id may be that of a call, too.
+        """
+        return self.located.seam.ends(ids, 0 if same_turn else self.cut.place)
 
 
 def prove_questions(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
@@ -290,7 +294,7 @@ def agrees_questions(turn: SampledTurn, proof: Proof) -> Questions[bool]:
         taken = 0
         for histories in turn.histories(call_ids):
             found = yield from first_taken(proof.located, histories, message)
-            if found is not None and not proof.ends(found.ids):
+            if found is not None and not proof.ends(found.ids, same_turn=message is None):
                 return False
             taken += found is not None
             if found is None and message is None and turn.history_known:

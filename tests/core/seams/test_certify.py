@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tito_core import Question, Reason, TemplateRefused, answer
+from tito_core import Question, Reason, TemplateRefused, TokenizeFn, answer
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import CaseToShow, RenderCount, certify_questions
 from tito_core.seams.probe import kinds
@@ -96,20 +96,31 @@ def test_calls_of_one_name_are_shown_and_calls_of_two() -> None:
     assert not names[0] & names[1]
 
 
-@pytest.mark.parametrize("kind", [PLAIN, CALL])
-def test_a_case_that_only_one_history_takes_is_refused(kind: TurnKind) -> None:
-    """What holds in one history alone was not shown to hold in others."""
+def at_most(count: int) -> TokenizeFn:
+    """Return ChatML as a template that takes so many messages."""
     toy = BY_NAME["chatml"]
 
-    def short(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if len(messages) > 3:
-            raise TemplateRefused("three messages at most")
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if len(messages) > count:
+            raise TemplateRefused(f"{count} messages at most")
         return toy(messages, add_generation_prompt=add_generation_prompt)
 
-    shape = "tool" if kind is CALL else "user"
-    case = answer(certify_questions(kind, (shape,), toy.suffix, toy.stop_ids), short)
+    return tokenize
+
+
+@pytest.mark.parametrize(("kind", "detail"), [(PLAIN, "too few histories are taken"), (CALL, WORDS)])
+def test_a_case_that_only_one_history_takes_is_refused(kind: TurnKind, detail: str) -> None:
+    """What holds in one history alone was not shown to hold in others."""
+    toy, shape = BY_NAME["chatml"], "tool" if kind is CALL else "user"
+    case = answer(certify_questions(kind, (shape,), toy.suffix, toy.stop_ids), at_most(3))
     assert (case.mode, case.reason, case.recipe) == (Mode.REFUSED, Reason.UNPROVEN_TAIL, None)
-    assert case.detail == "too few histories are taken"
+    assert case.detail == detail
+
+
+def test_a_case_that_only_short_histories_take_is_asked_with_its_own() -> None:
+    toy = BY_NAME["chatml"]
+    case = answer(certify_questions(PLAIN, ("user",), toy.suffix, toy.stop_ids), at_most(4))
+    assert case.mode is Mode.HISTORY
 
 
 def test_the_usual_cases() -> None:

@@ -167,8 +167,11 @@ def test_a_proof_is_the_tail_from_its_cut_on() -> None:
     located = LocatedTurn(context=(), form=TurnForm({}), environment=(), seam=seam)
     proof = Proof(located=located, cut=Cut(1, 1), generation_prompt=1)
     assert proof.ids == (2, 9)
-    assert proof.ends((8, 7, 2, 9))
-    assert not proof.ends((8, 8, 2, 9))  # the id before the close may be half of a merge
+    assert proof.ends((8, 50, 7, 2, 9))
+    assert not proof.ends((8, 50, 6, 7, 2, 9))  # something more stands between the call and its close
+    assert not proof.ends((8, 8, 7, 2, 9))  # the id before may be half of a merge
+    assert proof.ends((8, 7, 2, 9), same_turn=False)
+    assert not proof.ends((8, 8, 2, 9), same_turn=False)
 
 
 def proved(asked: SampledTurn, environment: Any, tokenize: Any = example.tokenize) -> Proof | Refusal:

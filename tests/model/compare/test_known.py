@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.model.compare.quirks import Family, Quirky
+from tests.model.messages import Message
 from tests.model.tokenizers import Tokenizer
-from tito_core import Bridge, Extension, Reason, Refusal
+from tito_core import Bridge, Extension, OddStop, Policy, Reason, Refusal
 from tito_core.testing.toys import toy_named
 
-CALL = {"id": "callaaaa1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-TURN = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-RESULT = {"role": "tool", "tool_call_id": "callaaaa1", "content": "7"}
+CALL: Message = {"id": "callaaaa1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+TURN: Message = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+RESULT: Message = {"role": "tool", "tool_call_id": "callaaaa1", "content": "7"}
 
 
 def test_a_call_that_was_cut_after_its_last_word_is_not_written_further() -> None:
@@ -37,3 +40,17 @@ def test_a_longer_call_does_not_hide_that_another_text_is_dropped() -> None:
     assert whole[: len(prompt)] == prompt
     assert isinstance(found, Refusal)
     assert found.reason is Reason.SWALLOWED
+
+
+@pytest.mark.parametrize("stop", ["", "[", "<|tool|>", "<|endoftext|>"])
+def test_a_text_that_ends_like_a_call_does_not_hide_that_it_depends_on_the_history(stop: str) -> None:
+    """After a tool result the template writes `[after a tool]` before all; a call ends with `]`, too."""
+    specials = ("<|user|>", "<|assistant|>", "<|tool|>", "<|endoftext|>")
+    family = Family(Quirky(style="marks", close="", history="tool changes heads"), Tokenizer(specials))
+    user, said = {"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}
+    history = [user, TURN, RESULT, said, user]
+    words = family([*history, TURN], add_generation_prompt=False)
+    bridge = Bridge(family, family.stop_ids, policy=Policy(odd_stop=OddStop.KEEP), suffix=family.suffix)
+    found = bridge.extend([*words, *family.tokenizer.encode(stop)], [RESULT], turn=TURN, history=history)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.UNPROVEN_TAIL
