@@ -36,10 +36,12 @@ def test_a_server_logs_requests_only_if_asked_to_and_has_no_name(
 
 
 WITHOUT_RECEIVER = """
+import signal
 import sys
 from tito_io.serve import server
 from tito_io.cli.main import main
 server.OWN_SIGNALS = False
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 sys.argv[1:] = ["serve", "--store", sys.argv[1], "--port", "0"]
 main()
 """
