@@ -90,7 +90,8 @@ class Release:
         lines, wrong = licences.checked()
         if wrong:
             raise ReleaseError("\n".join(wrong))
-        return f"{len(lines)} packages"
+        without = ", ".join(licences.LicenceRules.read().unresolved)
+        return f"{len(lines)} packages; not what these install: {without}"
 
     def sbom(self) -> str:
         """Write what the wheel installs as a CycloneDX list."""

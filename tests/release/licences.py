@@ -38,18 +38,26 @@ class LicenceRules:
         classifiers: SPDX identifiers by the ends of trove classifiers.
         reviewed: Licences of packages, read by a person.
         excepted: Packages whose licence is not allowed, each with the reason why an extra may need it.
+        unresolved: Extras of which pip can list the own packages alone, each with the reason.
     """
 
     allowed: frozenset[str]
     classifiers: Mapping[str, str]
     reviewed: Mapping[str, str]
     excepted: Mapping[str, str]
+    unresolved: Mapping[str, str] = attrs.field(factory=dict)
 
     @classmethod
     def read(cls) -> LicenceRules:
         """Read `licences.toml`."""
         data = tomllib.loads(RULES.read_text(encoding="utf-8"))
-        return cls(frozenset(data["allowed"]), data["classifiers"], data["reviewed"], data["excepted"])
+        return cls(
+            frozenset(data["allowed"]),
+            data["classifiers"],
+            data["reviewed"],
+            data["excepted"],
+            data["unresolved"],
+        )
 
     def licence(self, metadata: Mapping[str, Any]) -> str:
         """Return a package's licence as an SPDX expression, or `UNKNOWN`."""
@@ -139,7 +147,13 @@ def checked() -> tuple[dict[str, str], list[str]]:
     rules = LicenceRules.read()
     found = {extra: packages(extra) for extra in ("", *project()["optional-dependencies"])}
     lines = licences(((extra, metadata) for extra, (metadata, _) in found.items()), rules)
-    return lines, [*refused(lines, rules), *(why for _, why in found.values() if why)]
+    unresolved = {extra: why for extra, (_, why) in found.items() if why}
+    return lines, [*refused(lines, rules), *unlisted(unresolved, rules)]
+
+
+def unlisted(unresolved: Mapping[str, str], rules: LicenceRules) -> list[str]:
+    """Return why extras cannot be installed, without those of which it is known."""
+    return [why for extra, why in unresolved.items() if extra not in rules.unresolved]
 
 
 def licences(found: Iterable[tuple[str, Iterable[Mapping[str, Any]]]], rules: LicenceRules) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.release.licences import UNKNOWN, LicenceRules, direct, licences, listed, refused
+from tests.release.licences import UNKNOWN, LicenceRules, direct, licences, listed, project, refused, unlisted
 
 RULES = LicenceRules.read()
 
@@ -39,3 +39,12 @@ def test_a_package_with_another_licence_is_named_with_the_extras_that_need_it() 
     package = {"name": "Some_Package", "license_expression": "AGPL-3.0-only"}
     lines = licences([("", [package]), ("io", [package, {"name": "tito-kernel"}])], RULES)
     assert refused(lines, RULES) == ["some-package: AGPL-3.0-only  core io"]
+
+
+def test_an_extra_that_pip_cannot_resolve_is_named_unless_it_is_known() -> None:
+    rules = LicenceRules(frozenset(), {}, {}, {}, {"known": "why"})
+    assert unlisted({"known": "known: no versions", "new": "new: no versions"}, rules) == ["new: no versions"]
+
+
+def test_extras_that_cannot_be_resolved_are_extras() -> None:
+    assert RULES.unresolved.keys() <= project()["optional-dependencies"].keys()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -284,7 +285,8 @@ def _with_progress(subject: Subject, settings: LintSettings) -> LintReport:
     from rich.progress import Progress  # noqa: PLC0415  # likewise
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    progress = Progress(console=console, transient=True)
+    with progress if console.is_terminal else nullcontext():  # rich 13 writes a line of a disabled one, too
         task = progress.add_task(f"{Path(subject.path).name} {subject.template}", total=1.0)
         return lint_subject(subject, settings, lambda done: progress.update(task, completed=done))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -36,7 +36,8 @@ def loading_shown(settings: ServerSettings) -> Iterator[Callable[[subprocess.Pop
     """Lend what shows the progress of a server's start: a bar on a terminal, else two lines."""
     console, size, start = Console(stderr=True), settings.size, monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    bar = Progress(*columns, console=console, transient=True)
+    with bar if console.is_terminal else nullcontext():  # rich 13 writes a line of a disabled one, too
         task = bar.add_task(f"loading {settings.name}", total=size)
         if not console.is_terminal:
             complain(f"loading {settings.file} ({decimal(size)}) with llama.cpp")

@@ -350,7 +350,7 @@ def test_progress_shows_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_cleanly(tmp_path: Path) -> None:
-    busy = folder(tmp_path / "busy", "{% for i in range(9000) %}{% endfor %}" + EXACT)
+    busy = folder(tmp_path / "busy", "{% for i in range(40000) %}{% endfor %}" + EXACT)
     heeding = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell may ignore it
     )

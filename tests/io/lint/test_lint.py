@@ -182,7 +182,7 @@ def test_a_lost_answer_is_refused_everywhere(tmp_path: Path) -> None:
     "earlier",
     [
         "m.content | upper",  # the words are found in other letters
-        "m.content.replace('Fjord', 'It')",  # they are not found: only the end is compared
+        "(m.content or '').replace('Fjord', 'It')",  # they are not found: only the end is compared
     ],
 )
 def test_a_turn_that_history_writes_otherwise_is_exact(earlier: str, tmp_path: Path) -> None:
