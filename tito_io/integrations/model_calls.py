@@ -15,7 +15,7 @@ from uuid import uuid4
 import attrs
 
 from tito_core import InputError, Message, Reason, Trajectory
-from tito_core.checks import require
+from tito_core.checks import require, short_repr
 from tito_core.samples import Forest, RowSet, SampleOptions, StoredCall, make_rows
 from tito_io.client.token_client import CompletedTurn, TokenClient
 from tito_io.dialects.protocol import (
@@ -123,7 +123,7 @@ class ModelCalls:
         refused: How many prompts could not be continued, by the name of the reason.
 
     Raises:
-        InputError: `on_refusal` is unknown, or `client` is no `TokenClient`.
+        InputError: `on_refusal` is unknown, `client` is no `TokenClient`, or `decode` cannot be called.
 
     >>> from tito_io.dialects import Chat
     >>> from tito_io.engines.registry import embedded
@@ -149,6 +149,8 @@ class ModelCalls:
     def __attrs_post_init__(self) -> None:
         check_on_refusal(self.on_refusal, get_args(OnRefusal))
         require(self.client, TokenClient, "client", "a TokenClient, such as TokenClient(engine)")
+        if self.decode is not None and not callable(self.decode):
+            raise InputError(f"decode is {short_repr(self.decode)}: give a function, such as Family.decode")
 
     async def answer(self, dialect: Dialect, body: object) -> dict[str, Any]:
         """Return the body of the answer to a request.

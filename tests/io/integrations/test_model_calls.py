@@ -341,6 +341,11 @@ def test_an_engine_in_the_place_of_the_client_is_named() -> None:
         ModelCalls(scripted())  # type: ignore[arg-type]  # that is the point
 
 
+def test_what_cannot_decode_is_named() -> None:
+    with pytest.raises(InputError, match=r"decode is 3: give a function, such as Family\.decode"):
+        ModelCalls(TokenClient(scripted()), decode=3)  # type: ignore[arg-type]  # that is the point
+
+
 @pytest.mark.parametrize("refuses", [True, False])
 def test_a_turn_with_images_is_read_as_one_by_ids(refuses: bool) -> None:
     """Its text is the model's own; by messages a server's parser would have taken reasoning out."""
