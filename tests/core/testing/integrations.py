@@ -100,8 +100,8 @@ class CutsTurns(Integration):
     """Leaves out the last id before the stop."""
 
     def record(self, message: dict[str, Any], sampled: SampledTurn) -> None:
-        *ids, _, stop = (0, *sampled.ids)
-        super().record(message, SampledTurn([*ids[1:], stop]) if ids[1:] else sampled)
+        before, stop = sampled.ids[:-2], sampled.ids[-1:]
+        super().record(message, SampledTurn([*before, *stop]) if before else sampled)
 
 
 class CutsPrompt(Integration):

@@ -49,11 +49,7 @@ FEW = 40
 
 
 def found(
-    kind: type[integrations.Integration],
-    templates: Sequence[Toy],
-    examples: int = FEW,
-    *,
-    raises: bool = False,
+    kind: type[integrations.Integration], templates: Sequence[Toy], examples: int = FEW
 ) -> Counter[Mistake | None]:
     """Return how often each mistake is found; None counts rollouts without one."""
     counted: Counter[Mistake | None] = Counter()
@@ -71,8 +67,6 @@ def found(
         try:
             played(rollout, kind)
         except NotTokenExactError as error:
-            if raises:
-                raise
             counted[error.mistake] += 1
         else:
             counted[None] += 1
@@ -120,9 +114,8 @@ def test_a_planted_mistake_is_found_and_named(
 
 @pytest.mark.parametrize("kind", {kind: None for kind, name, _ in PLANTED if name == "chatml"})
 def test_ten_lines_find_a_mistake_with_all_templates(kind: type[integrations.Integration]) -> None:
-    """Without a choice of templates, and in the number of examples that hypothesis tries."""
-    with pytest.raises(NotTokenExactError):
-        found(kind, PLAYABLE, 60, raises=True)
+    """Without a choice of templates; a cut turn that is taken for a whole one is rare."""
+    assert any(found(kind, PLAYABLE, examples).keys() - {None} for examples in (60, 600))
 
 
 def test_what_the_bridge_refuses_may_be_refused() -> None:
