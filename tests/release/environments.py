@@ -18,11 +18,11 @@ import attrs
 from .artefacts import ROOT, ReleaseError, sdist_tree
 from .licences import direct, normal
 
-EXTRAS = "redis,zst,miles,parquet,otel,testing"
+EXTRAS = ("redis", "zst", "miles", "parquet", "otel", "testing")
 """What is tried: the core, the default install, and all extras that neither need a framework nor a model."""
 FOR_TESTS = (
     *("pytest>=8.4", "trio>=0.30", "numpy>=2", "jsonschema>=4.23", "pydantic>=2.11"),
-    *("anthropic>=2.12", "atif>=1.8", "openai>=3.0", "transformers>=5.0"),
+    *("anthropic>=2.12", "atif>=1.8", "openai>=3.0", "transformers>=4.57"),
 )
 """What the tests import beside; always the newest that goes with the rest."""
 TESTS = (
@@ -62,18 +62,25 @@ class Environment:
         (name,) = (one for one in artefacts if one.endswith(".whl"))
         wheel, bounds = self.folder / name, self.folder / "constraints.txt"
         wheel.write_bytes(artefacts[name])
-        asked = f"tito-kernel[{EXTRAS}] @ {wheel.as_uri()}"
-        chosen = uv(
-            *("pip", "compile", "-q", "--no-header", "--no-annotate", "--python-version", self.python),
-            *("--resolution", self.resolution, "-"),
-            given=asked,
-        )
-        # What the direct dependencies need beside may follow the tests' packages.
-        pinned = [line for line in chosen.splitlines() if normal(line.partition("==")[0]) in direct()]
+        pinned = self.versions()
         bounds.write_text("\n".join(pinned), encoding="utf-8")
+        asked = f"tito-kernel[{','.join(EXTRAS)}] @ {wheel.as_uri()}"
         uv("venv", "-q", "--python", self.python, str(self.folder / "venv"))
         uv("pip", "install", "-q", "--python", str(self.interpreter), "-c", str(bounds), asked, *more)
         return pinned
+
+    def versions(self) -> list[str]:
+        """Return what uv chooses for the direct dependencies.
+
+        They are asked for by the project's own table: those of a wheel would be indirect, of which uv takes
+        the newest. What the direct ones need beside may follow the tests' packages.
+        """
+        extras = (word for extra in EXTRAS for word in ("--extra", extra))
+        chosen = uv(
+            *("pip", "compile", "-q", "--no-header", "--no-annotate", "--python-version", self.python),
+            *("--resolution", self.resolution, "pyproject.toml", *extras),
+        )
+        return [line for line in chosen.splitlines() if normal(line.partition("==")[0]) in direct(EXTRAS)]
 
     def test(self, artefacts: Mapping[str, bytes], tests: Sequence[str] = TESTS) -> str:
         """Run tests of the sdist; return pytest's last line. Raises `ReleaseError` with its end."""
@@ -103,10 +110,10 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
     return "\n".join([*lines[-60:], done.stderr[-2000:]])
 
 
-def uv(*arguments: str, given: str | None = None) -> str:
+def uv(*arguments: str) -> str:
     """Run uv; return what it prints. Raises `ReleaseError` with its error."""
     command = [sys.executable, "-m", "uv", *arguments]
-    done = subprocess.run(command, input=given, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ReleaseError(f"uv {arguments[0]} {arguments[1]}: {done.stderr.strip()}")
     return done.stdout

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -101,14 +101,22 @@ def project() -> dict[str, Any]:
     return table
 
 
-def direct() -> set[str]:
-    """Return the names of all direct dependencies of all extras."""
-    table = project()
+def direct(extras: Collection[str] | None = None) -> set[str]:
+    """Return the names of all direct dependencies of some extras, and of those that these need; or of all.
+
+    >>> sorted(direct(["zst"]))[:4]
+    ['anyio', 'attrs', 'cattrs', 'click']
+    """
+    table, names, own = project(), set[str](), re.compile(r"tito-kernel\[([\w,-]+)\]")
+    groups = table["optional-dependencies"]
     texts = [
         *table["dependencies"],
-        *(one for group in table["optional-dependencies"].values() for one in group),
+        *(one for name in groups if extras is None or name in extras for one in groups[name]),
     ]
-    return {normal(re.split(r"[\s\[<>=!~;]", text)[0]) for text in texts} - {"tito-kernel"}
+    for text in texts:
+        needed = own.match(text)
+        names |= direct(needed[1].split(",")) if needed else {normal(re.split(r"[\s\[<>=!~;]", text)[0])}
+    return names
 
 
 def listed() -> dict[str, str]:
