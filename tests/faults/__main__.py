@@ -11,11 +11,11 @@ import click
 from rich.console import Console
 
 from benchmarks.command import interruptible
-from tests.faults import forests, llamacpp, seams, serving, stitching
+from tests.faults import drift, forests, llamacpp, seams, serving, stitching
 from tests.faults.children import Children
 from tests.faults.fault import Fault
 
-FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS, *serving.FAULTS)
+FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS, *serving.FAULTS, *drift.FAULTS)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -121,10 +121,11 @@ class Auditor:
             rendering = renderings.sent()
             return rendering, rendering.hunks
         try:
-            rendered = packed(self.renderer.ids(prompt, key, add_generation_prompt=True))
+            ids = self.renderer.ids(prompt, key, add_generation_prompt=True, ranges=steps[0].media)
         except TemplateRefused:
             self.counters.counts["refused_prompts"] += 1
             return None
+        rendered = packed(ids)
         kept, since, floor = _unchanged(earlier, rendered, renderings)
         text, markers = self.renderer.text, self.renderer.markers
         new = compare(text, markers, renderings.used, rendered, since=since, floor=floor)

@@ -131,9 +131,10 @@ def merged_turns(
         if last.name in continued or not has_all_ranges(step):
             continue
         try:
-            rendered = packed(renderer.ids(step.messages, step.key, add_generation_prompt=False))
+            ids = renderer.ids(step.messages, step.key, add_generation_prompt=False, ranges=step.media)
         except TemplateRefused:
             continue
+        rendered = packed(ids)
         for name, survives in _survivors(forest, predecessors, last, rendered, renderer):
             turns.add(name)
             kept |= {name} if survives else set()

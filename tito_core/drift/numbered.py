@@ -2,13 +2,14 @@
 
 Two images of one size have the same ids, and a template writes a placeholder for either. In the numbered ids
 another image is another number, and the ids of one image are one run of its number. A template's placeholders
-are given the media of the messages in turn, with as many ids as the engine made of each.
+are given the media of the messages in turn, with as many ids as the engine made of each. Where a message
+tells no identity of a medium, such as of an image by URL, the call's range at its position does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from typing import Any, TypeAlias
 
 import attrs
@@ -76,9 +77,17 @@ class NumberedMedia:
         return numbered
 
     def ids(
-        self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
+        self,
+        messages: Sequence[Message],
+        key: str | None,
+        *,
+        add_generation_prompt: bool,
+        ranges: Iterable[MediaRange] = (),
     ) -> Sequence[int]:
-        """Return ids with numbers for media; if the placeholders are not one for each, as they are."""
+        """Return ids with numbers for media; if the placeholders are not one for each, as they are.
+
+        `ranges` are the stored ones of the media in `messages`, in turn.
+        """
         media = media_of(messages) if self.known else ()
         if not media:
             return self.renderer.ids(messages, key, add_generation_prompt=add_generation_prompt)
@@ -88,7 +97,7 @@ class NumberedMedia:
         if self.lists:
             bare = list(map(_listed, bare))
         return self._numbered(
-            self.renderer.ids(bare, key, add_generation_prompt=add_generation_prompt), media
+            self.renderer.ids(bare, key, add_generation_prompt=add_generation_prompt), media, ranges
         )
 
     def text(self, ids: Sequence[int]) -> str:
@@ -130,15 +139,18 @@ class NumberedMedia:
             own = list(run)
             yield (None if number is None else self.named[number]), own, len(own)
 
-    def _numbered(self, ids: Sequence[int], media: Sequence[Medium]) -> Sequence[int]:
+    def _numbered(
+        self, ids: Sequence[int], media: Sequence[Medium], ranges: Iterable[MediaRange]
+    ) -> Sequence[int]:
         """Return rendered ids with the numbers of `media` in place of placeholders."""
         found = self.placeholders(ids)
         if [name for _, _, name in found] != [one.modality for one in media]:
             return ids
         out: list[int] = []
         end = 0
-        for (start, stop, _), one in zip(found, media, strict=True):
-            name = one.modality, one.identity
+        # Ranges may be fewer than media: an assistant's message may have media that no prompt showed.
+        for (start, stop, _), one, seen in zip(found, media, chain(ranges, repeat(None)), strict=False):
+            name = one.modality, one.identity or (seen.identity if seen else None)
             length = self.known[name].length if name in self.known else stop - start
             out += [*ids[end:start], *[self._number(name)] * length]
             end = stop

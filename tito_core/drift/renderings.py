@@ -13,7 +13,9 @@ from typing import Any
 import attrs
 
 from ..errors import TemplateRefused
+from ..media.ranges import MediaRange
 from ..message import Message
+from ..normalization.media import media_of
 from ..samples.call import StoredCall
 from ..samples.forest import Forest
 from .breaks import Cause
@@ -79,6 +81,14 @@ class PromptRenderings:
         return [*earlier[: len(self.prompt)], *self.prompt[len(earlier) :]]
 
     @property
+    def _unedited_media(self) -> list[MediaRange]:
+        """The ranges of the media in `unedited`."""
+        if self.earlier is None:
+            return list(self.call.step.media)
+        added = len(media_of(self.prompt[self.earlier.step.messages.length :]))
+        return [*self.earlier.step.media, *self.call.step.media[self.call.step.media.length - added :]]
+
+    @property
     def _earlier_key(self) -> str | None:
         return self.call.step.key if self.earlier is None else self.earlier.step.key
 
@@ -93,15 +103,15 @@ class PromptRenderings:
 
         A cause is absent where nothing changed, or where the template rejects the messages.
         """
-        key, earlier_key = self.call.step.key, self._earlier_key
-        variants: dict[Cause, tuple[Sequence[Message], str | None]] = {}
+        key, earlier_key, media = self.call.step.key, self._earlier_key, self.call.step.media
+        variants: dict[Cause, tuple[Sequence[Message], str | None, Sequence[MediaRange]]] = {}
         # A prompt that went by ids was not rendered as a whole, so no rendering of it can be wrong.
         if self.predecessor is None or self.predecessor.by is not By.IDS:
-            variants[Cause.RENDERING] = self.prompt, key
+            variants[Cause.RENDERING] = self.prompt, key, media
         if earlier_key != key:
-            variants[Cause.TOOLS] = self.prompt, earlier_key
+            variants[Cause.TOOLS] = self.prompt, earlier_key, media
         if self.unedited != self.prompt:
-            variants[Cause.EDITED] = self.unedited, earlier_key
+            variants[Cause.EDITED] = self.unedited, earlier_key, self._unedited_media
         rendered = {cause: self._render(*variant) for cause, variant in variants.items()}
         return {cause: rendering for cause, rendering in rendered.items() if rendering is not None}
 
@@ -118,7 +128,7 @@ class PromptRenderings:
             text = self.renderer.text(ids if turn.step.stop is None else ids[:-1])
             message = {"role": "assistant", "content": text}
             messages = [*self.unedited[:place], message, *self.unedited[place + 1 :]]
-            self.sampled[turn.name] = self._render(messages, self._earlier_key)
+            self.sampled[turn.name] = self._render(messages, self._earlier_key, self._unedited_media)
         rendering = self.sampled[turn.name]
         if rendering is None:
             return None
@@ -129,9 +139,11 @@ class PromptRenderings:
         """Return the text that differs in a hunk of `rendering`."""
         return text_difference(self.renderer.text, rendering.used, rendering.rendered, hunk)
 
-    def _render(self, messages: Sequence[Message], key: str | None) -> ComparedRendering | None:
+    def _render(
+        self, messages: Sequence[Message], key: str | None, ranges: Sequence[MediaRange]
+    ) -> ComparedRendering | None:
         try:
-            ids = self.renderer.ids(messages, key, add_generation_prompt=True)
+            ids = self.renderer.ids(messages, key, add_generation_prompt=True, ranges=ranges)
         except TemplateRefused:
             return None
         return self._compared(packed(ids))
