@@ -35,4 +35,32 @@ FAULTS = (
         "add_generation_prompt=False)",
         DRIFT,
     ),
+    Fault(
+        "content that is lost with reasoning is not looked for",
+        "drift/cause.py",
+        'if dropped and rendered == ("" if lost in reasoning else lost.replace(reasoning, "", 1)):',
+        'if dropped and rendered in ("", lost.replace(reasoning, "", 1)):',
+        DRIFT,
+    ),
+    Fault(
+        "a template that drops reasoning has rewritten what the parse lost",
+        "drift/cause.py",
+        "if lacks and dropped and added in content and not lost_calls:",
+        "if False:",
+        DRIFT,
+    ),
+    Fault(
+        "calls that a template drops with the reasoning are lost by the parse alone",
+        "drift/cause.py",
+        "if lacks and dropped and added in content and not lost_calls:",
+        "if lacks and dropped and added in content:",
+        DRIFT,
+    ),
+    Fault(
+        "content is not lost if the reasoning has its words",
+        "drift/cause.py",
+        'content = content.replace(reasoning_of(message), "", 1)',
+        "pass",
+        DRIFT,
+    ),
 )

@@ -99,9 +99,10 @@ def _text_causes(evidence: Evidence) -> list[Finding]:
         return []
     reasoning, rendered = reasoning_of(evidence.message), unmarked(evidence.rendered)
     dropped = _dropped_reasoning(evidence, reasoning)
-    if dropped and rendered in ("", unmarked(evidence.used).replace(reasoning, "", 1)):
+    lost = unmarked(evidence.used)
+    if dropped and rendered == ("" if lost in reasoning else lost.replace(reasoning, "", 1)):
         return dropped  # nothing but the reasoning differs
-    return [*dropped, *_parse_or_template(evidence, evidence.message)]
+    return [*dropped, *_parse_or_template(evidence, evidence.message, dropped=bool(dropped))]
 
 
 def _dropped_reasoning(evidence: Evidence, reasoning: str) -> list[Finding]:
@@ -117,10 +118,12 @@ def _dropped_reasoning(evidence: Evidence, reasoning: str) -> list[Finding]:
     return [(Cause.THINKING, "the message has it, the rendering does not")] if whole or part else []
 
 
-def _parse_or_template(evidence: Evidence, message: Message) -> list[Finding]:
-    """Return whether the parse or the template changed the text."""
+def _parse_or_template(evidence: Evidence, message: Message, *, dropped: bool) -> list[Finding]:
+    """Return whether the parse or the template changed the text, besides reasoning that was `dropped`."""
     lost = unmarked(evidence.used).replace(reasoning_of(message), "", 1)
     added, content = unmarked(evidence.rendered), unmarked(all_texts(message))
+    if dropped:  # reasoning often has the words of the content, which may be lost all the same
+        content = content.replace(reasoning_of(message), "", 1)
     lacks = bool(lost) and lost not in content
     spelled = "the message lacks what was sampled" if lacks else "the message spells it differently"
     parse = Cause.PARSE, spelled
@@ -129,6 +132,10 @@ def _parse_or_template(evidence: Evidence, message: Message) -> list[Finding]:
         invented = not lost and bool(added) and added in content
         return [parse if lacks or invented else template]
     if evidence.verbatim:
+        return [parse]
+    # A template that drops reasoning never restates the sampled text, even if it changes nothing else.
+    lost_calls = any(str(call.get("name")) in lost for call in flat_calls(message))
+    if lacks and dropped and added in content and not lost_calls:
         return [parse]
     return [parse, template] if lacks else [template]
 

@@ -25,11 +25,46 @@ def test_a_text_that_repeats_the_reasoning_is_not_lost_with_it(used: str, causes
     assert seen(TurnPart.REASONING, used, "so", message=message, verbatim=False) == causes
 
 
+@pytest.mark.parametrize(
+    ("content", "rendered", "verbatim", "causes"),
+    [
+        ("so", "", False, ["THINKING", "REWRITTEN"]),
+        ("so", "", None, ["THINKING", "REWRITTEN"]),
+        ("so", "SO", False, ["THINKING", "REWRITTEN"]),
+        ("", "", False, ["THINKING", "PARSE"]),
+        ("", "", None, ["THINKING", "PARSE"]),
+        ("s", "s", False, ["THINKING", "PARSE"]),
+        ("s", "S", False, ["THINKING", "PARSE", "REWRITTEN"]),
+        ("so", "so", False, ["THINKING"]),
+    ],
+)
+@pytest.mark.parametrize("reasoning", ["7", "so so"])
+def test_content_that_is_lost_with_the_reasoning_has_its_own_cause(
+    content: str, rendered: str, verbatim: bool | None, causes: list[str], reasoning: str
+) -> None:
+    message, used = assistant(content, reasoning=reasoning), f"<think>{reasoning}</think>so"
+    assert seen(TurnPart.REASONING, used, rendered, message=message, verbatim=verbatim) == causes
+
+
 CALLED = {
     "role": "assistant",
     "content": "",
     "tool_calls": [{"function": {"name": "f", "arguments": '{"x": 1}'}}],
 }
+
+
+@pytest.mark.parametrize(
+    ("lost", "causes"),
+    [
+        ('<tool_call>{"name": "f"}</tool_call>', ["THINKING", "PARSE", "REWRITTEN"]),
+        ("so", ["THINKING", "PARSE"]),
+    ],
+)
+def test_calls_that_are_lost_with_the_reasoning_may_be_lost_by_the_template(
+    lost: str, causes: list[str]
+) -> None:
+    message = {**CALLED, "reasoning": "7"}
+    assert seen(TurnPart.REASONING, f"<think>7</think>{lost}", "", message=message, verbatim=False) == causes
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from tests.core.drift.conversations import (
     END,
     OTHER_END,
@@ -57,6 +59,20 @@ def test_thinking_is_dropped_and_the_content_rewritten() -> None:
 
     audited = Conversation().turn("<think>hm</think>yes", thinks()).turn("so").audit(Family(both))
     assert causes_of(audited) == [("t0", "REASONING", "THINKING+REWRITTEN")]
+
+
+def test_thinking_is_dropped_and_the_content_too() -> None:
+    def neither(message: Message, history: bool) -> str:
+        return "" if history else whole(message)
+
+    audited = Conversation().turn("<think>hm</think>yes", thinks()).turn("so").audit(Family(neither))
+    assert causes_of(audited) == [("t0", "REASONING", "THINKING+REWRITTEN")]
+
+
+@pytest.mark.parametrize("content", ["", "yes"])
+def test_thinking_is_dropped_and_content_lost_by_the_parse(content: str) -> None:
+    conversation = Conversation().turn("<think>hm</think>yes no", thinks(content=content)).turn("so")
+    assert causes_of(conversation.audit(Family(forgetful))) == [("t0", "REASONING", "THINKING+PARSE")]
 
 
 def test_white_space_and_other_ids() -> None:
