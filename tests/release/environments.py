@@ -22,7 +22,7 @@ EXTRAS = ("redis", "zst", "miles", "parquet", "otel", "testing")
 """What is tried: the core, the default install, and all extras that neither need a framework nor a model."""
 FOR_TESTS = (
     *("pytest>=8.4", "trio>=0.30", "numpy>=2", "jsonschema>=4.23", "pydantic>=2.11"),
-    *("anthropic>=2.12", "atif>=1.8", "openai>=3.0", "transformers>=4.57"),
+    *("anthropic>=2.12", "atif>=1.8", "openai>=3.0", "transformers>=5.0"),
 )
 """What the tests import beside; always the newest that goes with the rest."""
 TESTS = (
