@@ -72,7 +72,7 @@ def main(
     Exits with 1 if there are findings: an exception that is not documented, 10 s for one input, or 2 GB.
     """
     if replay is not None:
-        replayed(names, replay.read_bytes())
+        replayed(names or TARGETS, replay.read_bytes())
         return
     if find_spec("atheris") is None:
         raise click.UsageError("atheris is missing: install it with pip install --group fuzz")

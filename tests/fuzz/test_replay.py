@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.fuzz.__main__ import main
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
@@ -35,6 +37,12 @@ def test_some_changed_seeds_are_accepted_and_some_refused() -> None:
     target, random = TARGETS["vllm"], Random(0)  # noqa: S311  # likewise
     changed = [mutated(target.seeds[0], random, as_json=True, longest=1 << 14) for _ in range(40)]
     assert {target.run(data) for data in changed} == {True, False}
+
+
+def test_an_input_is_tried_with_every_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "input").write_bytes(b"")
+    main(["--replay", str(tmp_path / "input")], standalone_mode=False)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == list(TARGETS)
 
 
 def test_seeds_are_small() -> None:

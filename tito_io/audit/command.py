@@ -18,6 +18,7 @@ from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.main import output_may_close
 from tito_io.cli.options import (
     HELP_NAMES,
+    StoredFile,
     WholeRange,
     choices,
     family_option,
@@ -118,7 +119,7 @@ class AuditOptions:
 
 
 @click.command(epilog=STATUSES, context_settings=HELP_NAMES)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=StoredFile())
 @family_option("The model folder whose chat template and tokenizer render the messages.", required=True)
 @click.option(
     "--template",
@@ -190,8 +191,9 @@ class AuditOptions:
 def audit(**values: Any) -> None:
     """Compare stored ids with a fresh render of their messages.
 
-    Every later prompt of FILE is rendered and tokenized as by a stack that sends messages. The ids are
-    compared with those that the engine saw and sampled, and each difference is explained.
+    Every later prompt of FILE (- is the standard input) is rendered and tokenized as by a stack that sends
+    messages. The ids are compared with those that the engine saw and sampled, and each difference is
+    explained.
     """
     options = AuditOptions(**values)
     try:

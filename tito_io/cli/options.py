@@ -55,6 +55,14 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class StoredFile(click.Path):
+    """The path of a file to read; `-` is the standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        return Path("/dev/stdin" if str(value) == "-" else str(super().convert(value, param, ctx)))
+
+
 ENGINES: Mapping[str, str] = {
     "embedded": "a seeded sampler of random text, without a server",
     "vllm": "vLLM's OpenAI-compatible server",

@@ -19,7 +19,7 @@ from tito_core import InputError
 from tito_core.samples import SampleOptions
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, complain, fail
-from tito_io.cli.options import HELP_NAMES, FiniteRange, choices, json_option, max_line_option
+from tito_io.cli.options import HELP_NAMES, FiniteRange, StoredFile, choices, json_option, max_line_option
 from tito_io.samples.forms.exchange import ID_FIELDS
 
 from .conversation import Problem
@@ -100,7 +100,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
 
 
 @click.command(epilog=STATUSES, context_settings=HELP_NAMES)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=StoredFile())
 @click.option(
     "--output",
     "-o",
@@ -176,10 +176,10 @@ def samples(
 ) -> None:
     """Turn stored trajectories into training rows.
 
-    FILE has one JSON object per line, or is one object (.gz and .zst files are read as well): calls that
-    tito wrote, requests with engine replies, rollouts of verifiers, sessions of Miles, ATIF trajectories, or
-    rollout details of Harbor. Every sampled id trains once over all
-    rows, or the summary says why not. The lines of a conversation must follow each other. Every line that
+    FILE has one JSON object per line, or is one object (.gz and .zst files are read as well; - is the
+    standard input): calls that tito wrote, requests with engine replies, rollouts of verifiers, sessions of
+    Miles, ATIF trajectories, or rollout details of Harbor. Every sampled id trains once over all rows, or the
+    summary says why not. The lines of a conversation must follow each other. Every line that
     cannot be read is reported, and the others are used.
     """
     try:

@@ -31,7 +31,7 @@ from .payload import SamplesPayload
 from .records import session_calls, session_metadata, session_records
 from .refusals import RequestRefused, bad_request, error_body, error_reply, no_route, no_websocket, not_found
 from .session import SessionHead
-from .sglang_fields import session_defaults
+from .sglang_fields import other_fields, session_defaults
 from .turn_handler import JSON, TurnResponse
 from .view import page
 
@@ -218,6 +218,7 @@ async def _open(gateway: Gateway, request: Request) -> Response:
         evaluation=bool(body.get("evaluation")),
         owner=gateway.keys.owner(request, await gateway.sessions.secret()),
     )
+    gateway.ignored.count("sessions", other_fields(body))
     name = request.scope[SESSION] = await gateway.sessions.open(head)
     LOG.info("session %s: opened", short_id(name))
     return _json({"session_id": name})

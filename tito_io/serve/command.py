@@ -458,7 +458,11 @@ def _spans(chosen: str) -> TurnSpans | None:
 def _keys(path: Path | None) -> tuple[str, ...]:
     if path is None:
         return ()
-    keys = tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"--keys {path}: is no UTF-8 text, at byte {error.start}") from None
+    keys = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not keys:
         raise InputError(f"--keys {path}: there is no key in it; put one key on each line")
     return keys

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from functools import lru_cache, partial
 from typing import Any
@@ -17,7 +18,7 @@ from starlette.requests import Request
 from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused
 from tito_core.media.ranges import Placeholders
 from tito_io.client.certificates import Certificates, KnownRendering
-from tito_io.dialects.protocol import TokenText, as_id
+from tito_io.dialects.protocol import TokenText, UntranslatableError, as_id
 from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.families.family import Family
@@ -41,6 +42,15 @@ from .turns import TurnTaker
 
 TEXTS = 65_536
 """How many ids' texts are kept."""
+
+
+NEEDED = frozenset(("contents", "input", "messages"))
+"""Fields without which no request of an API can be answered."""
+
+
+def _not_needed(_: object, __: object, names: Collection[str]) -> None:
+    for name in sorted(NEEDED & {*names}):
+        raise InputError(f"ignore: without {name!r} requests cannot be answered; leave it out")
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +91,7 @@ class GatewayOptions:
     keys: tuple[str, ...] = ()
     share_keys: bool = False
     trusted_hosts: tuple[str, ...] = ()
-    ignore: frozenset[str] = frozenset()
+    ignore: frozenset[str] = attrs.field(default=frozenset(), validator=_not_needed)
     strict: bool = False
     one_sample: bool = False
     later_wire: bool = True
@@ -102,6 +112,8 @@ class Gateway:
         ignored: Counts what of requests is accepted without effect.
         options: The operator's choices.
         backend: The engine's own routes, where it has any.
+        variables: All words of the chat templates, where the model's folder is known: the names that a
+            template may read are among them.
         spell: Returns the text of an id, or `token_id:N` where the model's folder is not known.
         decode: Returns the text of ids, where the model's folder is known.
         clock: Returns seconds since 1970.
@@ -115,6 +127,7 @@ class Gateway:
     ignored: IgnoredCounter
     options: GatewayOptions
     backend: Backend | None = None
+    variables: Collection[str] | None = None
     spell: TokenText = as_id
     decode: Callable[[list[int]], str] | None = None
     clock: Callable[[], float]
@@ -155,6 +168,17 @@ class Gateway:
         if not isinstance(body, dict):
             raise bad_request(f"the body is a JSON {type(body).__name__}, and an object is needed")
         return body
+
+    def unread(self, body: Mapping[str, Any]) -> list[str]:
+        """Return the paths of a request's template arguments that no chat template reads."""
+        given = body.get("chat_template_kwargs")
+        if self.variables is None or not isinstance(given, Mapping):
+            return []
+        unread = sorted(f"chat_template_kwargs.{name}" for name in given if name not in self.variables)
+        for path in unread:
+            if self.options.strict and path not in self.options.ignore:
+                raise UntranslatableError(path, "is no variable of the chat template", "leave it out")
+        return unread
 
     def count_error(self, reply: RequestRefused) -> dict[str, str]:
         """Count an error that a request is answered with; return its headers."""
@@ -219,11 +243,18 @@ def build_gateway(
         ignored=IgnoredCounter(metrics),
         options=chosen,
         backend=backend,
+        variables=None if family is None else _words(family),
         # The text of a part of a character is its replacement sign, as in engines.
         spell=as_id if family is None else lru_cache(TEXTS)(lambda index: family.decode([index])),
         decode=None if family is None else family.decode,
         clock=clock,
     )
+
+
+def _words(family: Family) -> frozenset[str]:
+    """Return the words of a family's chat templates."""
+    sources = (template.source.text for template in family.templates.values())
+    return frozenset(word for source in sources for word in re.findall(r"\w+", source))
 
 
 async def _stored(family: Family, rendering: Rendering) -> KnownRendering:

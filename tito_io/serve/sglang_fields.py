@@ -6,10 +6,12 @@ Their names are removed before a dialect reads the body; what they ask for is ad
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import attrs
 
+from tito_io.dialects.fields import CLOSE, LONGEST
 from tito_io.engines.protocol import Reply
 
 from .refusals import bad_request
@@ -81,8 +83,19 @@ def _with_defaults(body: dict[str, Any], head: SessionHead) -> dict[str, Any]:
     return body
 
 
+def other_fields(body: Mapping[str, Any]) -> list[str]:
+    """Return the fields that have no effect where a session is opened."""
+    return sorted(body.keys() - {*DEFAULTS, "evaluation"})
+
+
 def session_defaults(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of a session's chats; raises `RequestRefused` for one that is not a number."""
+    """Return the defaults of a session's chats.
+
+    Raises `RequestRefused` for one that is not a number, and for a name that is nearly one of theirs.
+    """
+    for name in other_fields(body):
+        for meant in get_close_matches(name[:LONGEST], DEFAULTS, n=1, cutoff=CLOSE):
+            raise bad_request(f"{name:.40} is no default of a session: did you mean {meant!r}?", name)
     defaults = {name: body[name] for name in DEFAULTS if body.get(name) is not None}
     for name, value in defaults.items():
         if isinstance(value, bool) or not isinstance(value, int | float):

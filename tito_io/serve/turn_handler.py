@@ -209,7 +209,8 @@ class TurnResponse:
         else:
             request = self.dialect.parse(body)
         turns = self.gateway.turns
-        self.gateway.ignored.count(self.dialect.name, request.ignored)
+        unread = self.gateway.unread(request.body)
+        self.gateway.ignored.count(self.dialect.name, (*request.ignored, *unread))
         model = request.model or await turns.model_name()
         self.record.model, self.record.stream = model, request.stream
         media = await turns.media(session, request)

@@ -333,7 +333,7 @@ def test_json_stays_on_standard_output_while_progress_is_drawn(wild: Path, folde
 
 def test_an_interrupted_audit_says_what_was_done(wild: Path, folder: Path) -> None:
     pipe = subprocess.PIPE
-    command = tito("audit", "/dev/stdin", "--family", str(folder))
+    command = tito("audit", "-", "--family", str(folder))
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None
         process.stdin.write(wild.read_bytes())

@@ -89,6 +89,8 @@ def families(folder: Path) -> dict[str, Family]:
 
 @pytest.fixture(scope="module")
 def tokenizer(folder: Path) -> Any:
+    """Older versions, which a release is tried with, too, leave a last message open in other ways."""
+    pytest.importorskip("transformers", minversion="5.23")
     return reference(folder)
 
 

@@ -76,8 +76,9 @@ def test_an_interrupt_says_where_the_rows_are(
     assert not output.exists()
 
 
-def test_calls_are_read_from_standard_input(log: Path) -> None:
-    command = [sys.executable, "-m", "tito_io", "samples", "/dev/stdin", "--json"]
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_calls_are_read_from_standard_input(name: str, log: Path) -> None:
+    command = [sys.executable, "-m", "tito_io", "samples", name, "--json"]
     done = subprocess.run(command, input=log.read_bytes(), capture_output=True, check=False)
     assert done.returncode == 0
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["b", "c", "d"]

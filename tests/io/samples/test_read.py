@@ -179,6 +179,13 @@ def test_a_wrong_call_is_a_problem_that_names_the_place(
         raise AssertionError(problem.reason)
 
 
+def test_a_reward_beside_a_call_is_not_lost_in_silence(tmp_path: Path) -> None:
+    record = orjson.loads(own("c", TALK[:1])) | {"reward": 1.0}
+    stored, (problem,) = read(put(tmp_path, dumped(record)))
+    assert stored == []
+    assert "the keys ['reward'] are unknown: what a call has, as its reward, is in 'call'" in problem.reason
+
+
 # Which lines are one conversation.
 
 

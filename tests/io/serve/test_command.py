@@ -151,6 +151,19 @@ def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
     assert "there is no key in it" in found.stderr
 
 
+def test_a_file_of_keys_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_bytes(b"key\n\x94")
+    found = run("--keys", str(tmp_path / "keys"), "--store", "memory")
+    assert found.exit_code == BAD_INPUT
+    assert "is no UTF-8 text, at byte 4" in found.stderr
+
+
+def test_what_every_request_needs_cannot_be_ignored() -> None:
+    found = run("--ignore", "user", "--ignore", "messages", "--store", "memory")
+    assert found.exit_code == BAD_INPUT
+    assert "ignore: without 'messages' requests cannot be answered; leave it out" in found.stderr
+
+
 def test_the_help_says_what_there_is() -> None:
     found = run("--help")
     assert found.exit_code == 0

@@ -88,6 +88,29 @@ async def test_a_strict_gateway_refuses_them() -> None:
         assert answer.status_code == 400
 
 
+@pytest.mark.parametrize("strict", [False, True])
+async def test_template_arguments_that_no_template_reads_are_counted(strict: bool) -> None:
+    """An unread one is a name that was misspelled, or meant for another model."""
+    async with client(embedded_gateway(choices=GatewayOptions(strict=strict))) as http:
+        path = f"/sessions/{await opened(http)}/v1/chat/completions"
+        given = {"messages": True, "enable_thinkin": False}
+        answer = await http.post(path, json={**BODY, "chat_template_kwargs": given})
+        counted = ignored((await http.get("/metrics")).text)
+    name = "chat_template_kwargs.enable_thinkin"
+    assert answer.status_code == (400 if strict else 200)
+    assert counted == ({} if strict else {("chat", name): 1})
+    assert not strict or answer.json()["error"]["param"] == name
+
+
+async def test_a_session_s_defaults_are_not_misspelled() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post("/sessions", json={"temprature": 1})
+        assert answer.status_code == 400
+        assert "did you mean 'temperature'?" in answer.text
+        assert (await http.post("/sessions", json={"top_k": 3, "note": "n"})).status_code == 200
+        assert ignored((await http.get("/metrics")).text) == {("sessions", "note"): 1}
+
+
 def test_names_that_clients_choose_are_bounded_in_number_and_length() -> None:
     counter = IgnoredCounter(Metrics())
     for place in range(3 * MOST):

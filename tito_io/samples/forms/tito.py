@@ -29,6 +29,9 @@ from tito_io.client.conversation import ClientTurn
 
 from .form import Batch, CallPlace, Record, StoredForm, first_id
 
+KEYS = frozenset(("conversation", "after", "call", "joins", "ledger"))
+"""The keys of a line."""
+
 
 @attrs.define
 class CallFile:
@@ -154,6 +157,11 @@ def _batches(record: Record, _: int) -> Iterator[Batch]:
 
 
 def _read(record: Record, place: CallPlace) -> Iterator[StoredCall]:
+    unknown = sorted(record.keys() - KEYS)
+    if unknown:
+        raise InputError(
+            f"the keys {unknown!r:.200} are unknown: what a call has, as its reward, is in 'call'"
+        )
     data, after = dict(record["call"]), record["after"]
     routed = data.pop("routed_experts", None)
     experts = None if routed is None else from_data(routed, RoutedExperts)
