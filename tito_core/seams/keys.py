@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import TemplateRefused
@@ -47,22 +47,27 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
     """Return whether a render changes with these keys, or none can be had."""
     changed = {key: value for key, value in ours.items() if key not in keys}
     changed |= {key: theirs[key] for key in keys if key in theirs}
-    rendered = 0
-    for before, following in _places(ours):
-        one = yield from _rendered((*before, ours, *following))
-        two = yield from _rendered((*before, changed, *following))
-        if one != two:
-            return True
-        rendered += one is not None
-    return not rendered
+    for before in _befores(ours):
+        rendered = 0
+        for following in ((), (USER,)):  # as the last message, and before a question
+            one = yield from _rendered((*before, ours, *following))
+            two = yield from _rendered((*before, changed, *following))
+            if one != two:
+                return True
+            rendered += one is not None
+        if rendered:
+            return False
+    return True
 
 
-def _places(message: Plain) -> Iterator[tuple[Context, Context]]:
-    """Yield short conversations to put a message in: as the last one, and before a question."""
-    before: Context = () if message["role"] in {"user", "system", "developer"} else (USER,)
-    if message["role"] not in {"user", "system", "developer", "assistant"}:
-        before = (USER, *lookups("find", 25, (message.get("tool_call_id") or CALL_ID,))[0][:1])
-    yield from ((before, ()), (before, (USER,)))
+def _befores(message: Plain) -> tuple[Context, ...]:
+    """Return what may stand before a message; the first that the template takes counts."""
+    if message["role"] in {"user", "system", "developer"}:
+        return ((),)
+    if message["role"] == "assistant":
+        return ((USER,),)
+    called = lookups("find", 25, (message.get("tool_call_id") or CALL_ID,))
+    return tuple((USER, *lookup[:1]) for lookup in called)
 
 
 def _rendered(messages: Context) -> Questions[tuple[int, ...] | None]:

@@ -23,6 +23,14 @@ LOCATING = {
     Reason.MULTIMODAL,
 }
 """Reasons for which a step alone is looked at: the model must have the same one."""
+WITH_CARE = {
+    Reason.UNPROVEN_TAIL,
+    Reason.ODD_STOP,
+    Reason.CLOSE_MISMATCH,
+    Reason.SWALLOWED,
+    Reason.TEMPLATE_REFUSED,
+}
+"""Reasons for which the kernel may refuse what the model, which sees more, can answer."""
 MISFITS = {"MULTIMODAL", "KEY_DIFFERS"}
 """Reasons for which a step that fits in neither way may be refused."""
 
@@ -66,7 +74,8 @@ def judged(  # noqa: PLR0911  # one return a verdict
         # A bridge that is not told takes a turn that ended with no known stop for one that was cut.
         if kernel.reason in LOCATING and (located or kernel.reason is not Reason.TRUNCATED):
             return Verdict("DISAGREED", f"the kernel refuses for {kernel.reason.name}, the model answers")
-        return Verdict("refused with care", kernel.reason.name)
+        careful = kernel.reason in WITH_CARE or kernel.reason in LOCATING
+        return Verdict("refused with care" if careful else "DISAGREED", kernel.reason.name)
     if isinstance(model, str):
         if model == "TEMPLATE_REFUSED":
             return Verdict("without truth", model)
