@@ -185,7 +185,8 @@ def tail(page: Page, silent: Page, tokenizer: Tokenizer, matched: int, count: in
         bodies=[ids(page.bodies.get(index)) for index in new],
         media=[ids(place) for place in page.media if place[0] >= start],
         clear={place for place in borders if place > 0} <= {*(stop for _, _, stop in tokens)}
-        and prompt == spoken,
+        and prompt == spoken
+        and prompt - start in {0, *(stop for _, _, stop in tokenizer.tokens(silent.text[start:]))},
         last=tokenizer.encode(page.text[slice(*page.bodies[matched - 1])])[-1:],
     )
 

@@ -13,6 +13,9 @@ from ..questions import Questions, ask
 from .stand_in import CALL_ID, USER, Context, lookups
 
 Plain = dict[str, Any]
+OPENING: tuple[Context, ...] = ((),)
+BEFORE = {"assistant": ((USER,),), **dict.fromkeys(("user", "system", "developer"), OPENING)}
+"""What stands before a message of a role; any other role answers a tool call."""
 MOST = 8
 """How many kinds of messages are asked about; a client that changes more is not believed."""
 
@@ -62,12 +65,8 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
 
 def _befores(message: Plain) -> tuple[Context, ...]:
     """Return what may stand before a message; the first that the template takes counts."""
-    if message["role"] in {"user", "system", "developer"}:
-        return ((),)
-    if message["role"] == "assistant":
-        return ((USER,),)
     called = lookups("find", 25, (message.get("tool_call_id") or CALL_ID,))
-    return tuple((USER, *lookup[:1]) for lookup in called)
+    return BEFORE.get(message["role"]) or tuple((USER, *lookup[:1]) for lookup in called)
 
 
 def _rendered(messages: Context) -> Questions[tuple[int, ...] | None]:

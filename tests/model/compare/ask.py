@@ -15,6 +15,7 @@ from tests.model.compare.quirks import Family, Quirky
 from tests.model.compare.verdict import Verdict, judged
 from tests.model.messages import names, plain
 from tito_core import Bridge, OddStop, Refusal, Step, Stitched, Truncated, answer, locate, try_stitch
+from tito_core.join import NextPrompt
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Case as Known
@@ -25,7 +26,8 @@ KNOWLEDGE = ((), ("turn",), ("turn", "history", "sampled"), ("turn", "history", 
 """What a caller of a bridge knows besides the ids."""
 
 BELIEVED_STOP = Verdict("decided otherwise", "BELIEVED_STOP")
-"""Where no stops are known, the last id of a turn that was not cut is believed to open what follows."""
+"""Where no stops are known, the last id of a turn that was not cut is believed to close it, or to open what
+follows, if it is the last id of the close, or the first of what follows."""
 
 PAST_STOP = Verdict("decided otherwise", "PAST_STOP")
 """A known stop was sampled before the last id, where the kernel believes that an engine ends."""
@@ -98,11 +100,16 @@ def stitched(case: Case, *, known: Profile | None = None) -> tuple[Verdict, Any,
     verdict = judged(ours, answers, authored=authored(family))
     stops = () if known is None else family.stop_ids
     if verdict.wrong and isinstance(ours, Stitched):
-        first = None if isinstance(answers, str) else answers[0]
-        odd = answers == "ODD_STOP" if first is None else (first.replaced, first.kept) != (None, None)
-        believed = odd and not stops and not ours.inserted_close
-        verdict = BELIEVED_STOP if believed else past_stop(ours.step, stops) or verdict
+        verdict = believed_stop(ours, answers, stops) or past_stop(ours.step, stops) or verdict
     return verdict, ours, answers
+
+
+def believed_stop(ours: Any, answers: Any, stops: Sequence[int]) -> Verdict | None:
+    """Return the verdict on a turn whose last id is odd for the model alone, where no stops are known."""
+    first = None if isinstance(answers, str) else answers[0]
+    odd = answers == "ODD_STOP" if first is None else (first.replaced, first.kept) != (None, None)
+    believed = odd and not stops and isinstance(ours, NextPrompt) and not ours.inserted_close
+    return BELIEVED_STOP if believed else None
 
 
 def past_stop(step: Step, stops: Sequence[int]) -> Verdict | None:
@@ -147,7 +154,10 @@ def extended(case: Case, level: int, *, cut_known: bool) -> tuple[Verdict, Any, 
         counted=level >= 2,
     )
     verdict = judged(ours, theirs, authored=authored(family), located=False)
-    return (past_stop(step, family.stop_ids) if verdict.wrong else None) or verdict, ours, theirs
+    if verdict.wrong:
+        stops = family.stop_ids
+        verdict = believed_stop(ours, theirs, stops) or past_stop(step, stops) or verdict
+    return verdict, ours, theirs
 
 
 def asked(case: Case) -> Iterator[tuple[str, Verdict, Any, Any]]:
