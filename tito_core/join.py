@@ -92,8 +92,10 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
         truncated = not written and bool(sampled.stops) and sampled.stop not in sampled.stops
     if truncated and policy.truncated is Truncated.REFUSE:
         return Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
-    odd = not truncated and not written
-    if odd and not _may_continue(policy.odd_stop, sampled):
+    call, ended = proof.located.seam.tail[: proof.cut.place], {sampled.stop}.intersection(sampled.stops)
+    odd = not truncated and not written and ended.isdisjoint(call[-1:])
+    # Between a stop in the rest of the call and the close the template writes more, which would be left out.
+    if odd and not (_may_continue(policy.odd_stop, sampled) and ended.isdisjoint(call)):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {sampled.stop}, not {tail[:1]}")
     ids, replaced = sampled.ids, sampled.stop if odd and policy.odd_stop is OddStop.REPLACE else None
     if replaced is not None:
@@ -151,11 +153,16 @@ def overlap(
     (2, 1)
     >>> overlap([5, 8], [8, 1], 0)             # the next role's marker was sampled as the stop
     1
+    >>> overlap([5, 6, 8], [6, 8, 1], 0, [8])  # and before it what the template writes
+    2
     >>> overlap([56, 7], [6, 7, 1], 2), overlap([56, 7], [6, 7, 1], 2, [7])
     (0, 2)
     >>> overlap([56, 7], [6, 7, 1, 7], 4, [7])
     2
     """
+    first = next((place + 1 for place, index in enumerate(tail) if index in stops), 0)
+    if counted and first > closed and tuple(turn[-first:]) == tuple(tail[:first]):
+        return first
     # A close that holds no stop of its own may be followed by one: the next role's marker.
     close = tuple(tail[: closed + (not set(stops).intersection(tail[:closed]))])
     end = tuple(turn[-closed - 1 :])

@@ -64,6 +64,13 @@ def test_a_known_stop_that_stands_twice_in_the_close_was_sampled_as_often_as_the
     assert overlap([56, 7], [6, 7, 7, 1], 3) == 0
 
 
+def test_what_stands_before_the_next_opener_was_sampled_with_it() -> None:
+    """Where the suffix does not show it, because it depends on what follows."""
+    assert overlap([5, 6, 6, 7], [6, 6, 7, 1], 0, [7]) == 3
+    assert overlap([5, 6, 7], [6, 6, 7, 1], 0, [7]) == 0
+    assert overlap([5, 6, 6, 7], [6, 6, 7, 1], 0, [7], counted=False) == 0  # the turn may begin after them
+
+
 def proof(tail: Sequence[int], closed: int, speaks: int = 2, rest: Sequence[int] = ()) -> Proof:
     """Return the proof of a tail, after so much of a call."""
     seam = Seam(ids=(1, 12, 50, *rest, *tail), place=3)
@@ -245,6 +252,21 @@ def test_the_rest_of_a_call_is_not_written() -> None:
     """It was sampled, whatever ids it has."""
     found = joined([50, 30, 31, 7, 8], tail=proof(TAIL, 2, rest=(40, 41, 42)))
     assert done(found) == ([50, 30, 31, *TAIL], (), None, None)
+
+
+@pytest.mark.parametrize("choice", OddStop)
+def test_a_stop_that_ends_the_rest_of_a_call_stands_before_the_close(choice: OddStop) -> None:
+    tail, policy = proof(TAIL, 2, rest=(40, 42)), Policy(odd_stop=choice)
+    found = joined([50, 30, 42], tail=tail, stops=[8, 42], policy=policy)
+    assert done(found) == ([50, 30, 42, *TAIL], (7, 8), None, None)
+
+
+@pytest.mark.parametrize("choice", OddStop)
+def test_a_stop_within_the_rest_of_a_call_is_refused(choice: OddStop) -> None:
+    """The template writes 42 after it, which was not sampled."""
+    tail, policy = proof(TAIL, 2, rest=(40, 42)), Policy(odd_stop=choice)
+    found = joined([50, 30, 40], tail=tail, stops=[8, 40], policy=policy)
+    assert found == Refusal(Reason.ODD_STOP, "the turn ended with 40, not (7,)")
 
 
 def test_a_close_that_begins_with_text_may_have_merged_with_the_turn() -> None:

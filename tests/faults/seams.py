@@ -6,6 +6,7 @@ from tests.faults.fault import Fault
 
 PROFILED = ("tests/core/seams/test_profile.py", "tests/property/test_profiled.py")
 CERTIFIED = ("tests/core/seams/test_certify.py",)
+JOINED = ("tests/core/test_join.py",)
 KNOWN = ("tests/model/compare/test_known.py",)
 
 FAULTS = (
@@ -25,10 +26,66 @@ FAULTS = (
     ),
     Fault(
         "only one id before a tail is compared in other histories",
-        "seams/prove.py",
-        "return self.located.seam.ends(ids, 0 if same_turn else self.cut.place)",
-        "return self.located.seam.ends(ids, self.cut.place)",
+        "seams/seam.py",
+        "return Seam(tuple(short), first, LONGER, (*short[first - 1 : first], *added))",
+        "return Seam(tuple(short), first)",
         KNOWN,
+    ),
+    Fault(
+        "the rest of a call may differ with the history",
+        "seams/prove.py",
+        "if None in rests or len(rests) > 1:",
+        "if None in rests:",
+        KNOWN,
+    ),
+    Fault(
+        "the rest of an unknown turn's call may differ with the history",
+        "seams/prove.py",
+        "if None in rests or len(rests) > 1:",
+        "if None in rests or (message is None and len(rests) > 1):",
+        KNOWN,
+    ),
+    Fault(
+        "the rest of a call may differ with the history that a case is certified for",
+        "seams/certify.py",
+        "if len({one.recipe.rest for one in found}) > 1:",
+        "if False:",
+        KNOWN,
+    ),
+    Fault(
+        "a suffix in a call is its close",
+        "seams/prove.py",
+        "return found if sure else []",
+        "return found",
+        KNOWN,
+    ),
+    Fault(
+        "a stop in a call may open what follows",
+        "seams/prove.py",
+        " and stop not in tail[:end]",
+        "",
+        ("tests/core/seams/test_prove.py",),
+    ),
+    Fault(
+        "a stop that ends the rest of a call is an odd one",
+        "join.py",
+        "odd = not truncated and not written and ended.isdisjoint(call[-1:])",
+        "odd = not truncated and not written",
+        JOINED,
+    ),
+    Fault(
+        "a stop within the rest of a call is believed",
+        "join.py",
+        "(_may_continue(policy.odd_stop, sampled) and ended.isdisjoint(call))",
+        "_may_continue(policy.odd_stop, sampled)",
+        JOINED,
+    ),
+    Fault(
+        "what stands before the next opener is written twice",
+        "join.py",
+        "if counted and first > closed and tuple(turn[-first:]) == tuple(tail[:first]):",
+        "if False:",
+        JOINED,
     ),
     Fault(
         "a case that depends on the history is asked in a short one",

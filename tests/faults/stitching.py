@@ -290,8 +290,8 @@ FAULTS = (
     Fault(
         "the place of the text is not checked",
         "seams/seam.py",
-        "if first == last > 0 else None",
-        "if last > 0 else None",
+        "if not first == last > 0:",
+        "if not last > 0:",
     ),
     Fault("the first of several closes is taken", "seams/prove.py", "    if len(cuts) == 1:", "    if cuts:"),
     Fault(
@@ -351,8 +351,8 @@ FAULTS = (
     Fault(
         "of several closes of a call none counts",
         "seams/prove.py",
-        "return found if set(turn.stops).isdisjoint(turn.suffix) else found[:1]",
-        "return found",
+        "        return found[:1]  # no engine",
+        "        return found  # no engine",
     ),
     Fault(
         "an unknown history never ends with a system message",

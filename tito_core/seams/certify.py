@@ -231,6 +231,8 @@ def _written(sample: CaseSample, form: TurnForm) -> Questions[list[Shown] | Refu
         if shown is None:
             return Refusal(Reason.UNPROVEN_TAIL, "not recognized")
         found.append(shown)
+    if len({one.recipe.rest for one in found}) > 1:  # of one call: it may be no part of the call
+        return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
     return found if len(found) > 1 else UNTAKEN
 
 

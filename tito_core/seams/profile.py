@@ -247,7 +247,7 @@ def _recognized(
     tail, rest = recognize(recipe, ids), after(recipe.mark, ids) or ()
     if tail is None:
         return None
-    seam = Seam(ids, len(ids) - len(rest))
+    seam = Seam(ids, len(ids) - len(rest), text=recipe.mark)
     located = LocatedTurn(context=past, form=form, environment=environment, seam=seam, since=since)
     cut = Cut(len(rest) - len(tail), recipe.closed)
     proof = Proof(located=located, cut=cut, generation_prompt=len(recipe.speaks))

@@ -168,7 +168,7 @@ class LocatedTurn:
     def unlike(self, context: Context, turn: dict[str, Any] | None = None) -> tuple[Message, ...]:
         """Return the conversation with another history and other words wherever they must not matter."""
         form = self.form if turn is None else attrs.evolve(self.form, turn=turn)
-        return (*context, form.write(SHORT, WORDS[1]), *self.environment)
+        return (*context, form.write(self.seam.said, WORDS[1]), *self.environment)
 
 
 @attrs.frozen
@@ -207,13 +207,13 @@ class Proof:
         """The close, the environment and the generation prompt."""
         return self.located.seam.tail[self.cut.place :]
 
-    def ends(self, ids: Sequence[int], *, same_turn: bool = True) -> bool:
-        """Return whether another render ends with these ids, and with what stands before them.
+    def ends(self, ids: Sequence[int]) -> bool:
+        """Return whether another render ends with these ids, and with what stands before them: text and call.
 
-        After the same turn that is the rest of a call, from its text on: where a template writes something
-        between a call and the next message in some histories only, its last id may be that of a call, too.
+        Where a template writes something between the turn and the next message in some histories only, its
+        last id may be that of a text or of a call, too.
         """
-        return self.located.seam.ends(ids, 0 if same_turn else self.cut.place)
+        return self.located.seam.ends(ids)
 
 
 def prove_questions(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
@@ -287,14 +287,18 @@ def _locate(
 def agrees_questions(turn: SampledTurn, proof: Proof) -> Questions[bool]:
     """Return whether other histories give the same tail, and other turns where the turn is unknown.
 
-    A turn that the template takes in none of them, while it takes another, cannot be the real one.
+    Another turn may have another rest of its call, the same in all histories. A turn that the template takes
+    in none of them, while it takes another, cannot be the real one.
     """
     call_ids = sorted(_orphans(turn, proof.located.environment))
     for message in (None, *turn.others):
-        taken = 0
+        same = {proof.located.seam.tail[: proof.cut.place]} if message is None else set[tuple[int, ...]]()
+        rests, taken = set[tuple[int, ...] | None](same), 0
         for histories in turn.histories(call_ids):
             found = yield from first_taken(proof.located, histories, message)
-            if found is not None and not proof.ends(found.ids, same_turn=message is None):
+            if found is not None:
+                rests.add(proof.located.seam.rest(found.ids, proof.cut.place))
+            if None in rests or len(rests) > 1:
                 return False
             taken += found is not None
             if found is None and message is None and turn.history_known:
@@ -394,10 +398,10 @@ def _calls_unwritten(located: LocatedTurn) -> Questions[bool]:
     bare = {name: value for name, value in located.form.turn.items() if name != "tool_calls"}
     said = attrs.evolve(located, form=attrs.evolve(located.form, turn=bare))
     try:
-        ids = yield from ask(said.messages(located.environment), since=located.since)
+        ids = yield from ask(said.messages(located.environment, located.seam.said), since=located.since)
     except TemplateRefused:
         return False
-    return located.seam.ends(ids, 0)
+    return located.seam.ends(ids)
 
 
 def _closed(turn: SampledTurn, located: LocatedTurn) -> Questions[int]:
@@ -529,12 +533,18 @@ def _call_close(located: LocatedTurn) -> Questions[CallClose | None]:
 
 
 def _suffixes(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list[int]:
-    """Return where the suffix stands in what is always written after the call, or right after that."""
+    """Return where the suffix stands in what is always written after the call, or right after that.
+
+    One that holds no known stop, nor the sampled one, may be a part of the call, or of what follows. It
+    counts where it ends what is written if nothing follows.
+    """
     size = len(turn.suffix)
     places = [*range(call.shared - size + 1), *([call.end] if call.end == call.shared else [])]
     found = [i for i in places if size and tail[i : i + size] == turn.suffix]
-    # No engine samples past a stop, so that of several closes with one the first is the turn's.
-    return found if set(turn.stops).isdisjoint(turn.suffix) else found[:1]
+    if not set(turn.stops).isdisjoint(turn.suffix):
+        return found[:1]  # no engine samples past a stop, so that of several closes the first is the turn's
+    sure = call.end < 0 or turn.stop in turn.suffix or not {call.end, call.end - size}.isdisjoint(found)
+    return found if sure else []
 
 
 def _stops(tail: tuple[int, ...], turn: SampledTurn, call: CallClose, stop: int | None) -> list[Cut]:
@@ -542,8 +552,8 @@ def _stops(tail: tuple[int, ...], turn: SampledTurn, call: CallClose, stop: int 
 
     It closes the call if it is the last id before anything follows, and occurs once. Where stops are known it
     must be one: any other id there may be the call's own last one, after which the turn was cut. It opens
-    what follows if nothing is left of the call. Anywhere else it belongs to the call: the turn broke off in
-    the middle.
+    what follows if nothing is left of the call, and it is not there, too. Anywhere else it belongs to the
+    call: the turn broke off in the middle.
     What is not shared with the call alone is another message's, which may end with the same stop.
     """
     end, suffix = max(call.end, 0), turn.suffix
@@ -552,4 +562,5 @@ def _stops(tail: tuple[int, ...], turn: SampledTurn, call: CallClose, stop: int 
     known = stop in turn.stops or not turn.stops
     if known and end <= call.shared and tail[:end].count(stop) == 1 and tail.index(stop) == end - 1:
         return [Cut(end - 1, 1)]
-    return [Cut(end, 0)] if call.shared == call.end and tail[end : end + 1] == (stop,) else []
+    opens = call.shared == call.end and tail[end : end + 1] == (stop,) and stop not in tail[:end]
+    return [Cut(end, 0)] if opens else []

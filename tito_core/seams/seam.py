@@ -38,23 +38,40 @@ class Seam:
     Attributes:
         ids: The render.
         place: Position of the first id after the text.
+        said: The text to write in another render that is compared with this one.
+        text: What the ids of that text end with, wherever it is written.
     """
 
     ids: tuple[int, ...]
     place: int
+    said: str = attrs.field(default=SHORT, eq=False, repr=False)
+    text: tuple[int, ...] = attrs.field(eq=False, repr=False)
+
+    @text.default
+    def _text(self) -> tuple[int, ...]:
+        return self.ids[max(self.place - 1, 0) : self.place]
 
     @property
     def tail(self) -> tuple[int, ...]:
         """All ids after the text."""
         return self.ids[self.place :]
 
-    def ends(self, ids: Sequence[int], cut: int = 0) -> bool:
-        """Return whether another render ends with the tail from `cut` on, and with the id before it.
+    def ends(self, ids: Sequence[int]) -> bool:
+        """Return whether another render of the text `said` ends with the text and the tail.
 
-        The id before it shows that no merge reaches across the place.
+        The text shows that nothing is written between the two, and that no merge reaches across the place.
         """
-        end = self.ids[self.place + cut - 1 :]
-        return tuple(ids[-len(end) :]) == end
+        return self.rest(ids) == ()
+
+    def rest(self, ids: Sequence[int], cut: int = 0) -> tuple[int, ...] | None:
+        """Return what another render has between the last such text and the tail from `cut` on.
+
+        It is None if the render does not end with that tail, and with the id before it, or lacks the text.
+        """
+        end = (*self.text[-1:], *self.tail)[cut:]
+        before = tuple(ids[: len(ids) - len(end) + 1])
+        found = list(places(self.text, before)) if tuple(ids[-len(end) :]) == end else []
+        return before[found[-1] + len(self.text) :] if found else None
 
 
 def seam_questions(
@@ -91,7 +108,10 @@ def find_seam(short: Sequence[int], *longer: Sequence[int]) -> Seam | None:
     """
     places = [insertions(short, ids) for ids in longer]
     first, last = max(found.start for found in places), min(found.stop for found in places) - 1
-    return Seam(tuple(short), first) if first == last > 0 else None
+    if not first == last > 0:
+        return None
+    added = longer[0][first : first + len(longer[0]) - len(short)]
+    return Seam(tuple(short), first, LONGER, (*short[first - 1 : first], *added))
 
 
 def insertions(short: Sequence[int], longer: Sequence[int]) -> range:

@@ -162,6 +162,13 @@ def test_a_call_that_is_not_written_at_the_end_has_no_close() -> None:
     assert answer(_call_close(found()), tokenize) is None
 
 
+def test_a_stop_in_the_rest_of_a_call_and_after_it_closes_nothing() -> None:
+    """Either may have been sampled: one closes the call before a line break, one opens what follows."""
+    turn = SampledTurn(message=CALLING, stop=40, stops=(40,))
+    assert _stops((30, 31, 41, 40, 1), turn, CallClose(shared=3, end=3), 40) == [Cut(3, 0)]
+    assert _stops((30, 40, 41, 40, 1), turn, CallClose(shared=3, end=3), 40) == []
+
+
 def test_a_proof_is_the_tail_from_its_cut_on() -> None:
     seam = Seam(ids=(1, 50, 7, 2, 9), place=2)
     located = LocatedTurn(context=(), form=TurnForm({}), environment=(), seam=seam)
@@ -170,8 +177,6 @@ def test_a_proof_is_the_tail_from_its_cut_on() -> None:
     assert proof.ends((8, 50, 7, 2, 9))
     assert not proof.ends((8, 50, 6, 7, 2, 9))  # something more stands between the call and its close
     assert not proof.ends((8, 8, 7, 2, 9))  # the id before may be half of a merge
-    assert proof.ends((8, 7, 2, 9), same_turn=False)
-    assert not proof.ends((8, 8, 2, 9), same_turn=False)
 
 
 def proved(asked: SampledTurn, environment: Any, tokenize: Any = example.tokenize) -> Proof | Refusal:

@@ -89,14 +89,24 @@ def test_a_text_that_was_not_just_lengthened_has_no_seam(short: list[int], longe
     assert find_seam(short, longer) is None
 
 
-def test_another_render_ends_with_the_tail_and_the_id_before_it() -> None:
-    seam = Seam(ids=(1, 50, 9, 2), place=2)
-    assert seam.ends((8, 8, 50, 9, 2))
-    assert not seam.ends((8, 8, 51, 9, 2))  # the text ends otherwise: a merge would not be seen
+def test_another_render_ends_with_the_text_and_the_tail() -> None:
+    seam = find_seam([1, 50, 9, 2], [1, 50, 51, 9, 2])
+    assert seam is not None
+    assert (seam.said, seam.text) == (LONGER, (50, 51))
+    assert seam.ends((8, 8, 50, 51, 9, 2))
+    assert not seam.ends((8, 8, 50, 52, 9, 2))  # the text ends otherwise: a merge would not be seen
+    assert not seam.ends((8, 50, 51, 7, 51, 9, 2))  # something stands between that ends like the text
     assert not seam.ends((9, 2))
-    assert seam.ends((8, 9, 2), cut=1)
-    assert not seam.ends((8, 7, 2), cut=1)
-    assert not seam.ends((50, 9, 3))
+    assert not seam.ends((50, 51, 9, 3))
+
+
+def test_what_another_turn_has_before_the_tail_is_its_rest() -> None:
+    seam = Seam((1, 50, 9, 2), 2, "a", (50, 51))
+    assert seam.rest((8, 50, 51, 9, 2), 1) == (9,)
+    assert seam.rest((8, 50, 51, 50, 51, 7, 9, 2), 1) == (7, 9)
+    assert seam.rest((8, 50, 51, 7, 2), 1) is None  # another id before the tail: it may have merged
+    assert seam.rest((8, 50, 7, 9, 2), 1) is None
+    assert seam.rest((8, 50, 51, 9, 3), 1) is None
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ CLOSES = {
         "<|im_end|><|im_end|>",
         "\n\n<|im_end|>",
     ),
-    "marks": ("", "<|end|>", "<|end|>\n", "\n<|end|>\n", "<|end|>\n<|end|>\n"),
+    "marks": ("", "<|end|>", "<|end|>\n", "\n<|end|>\n", "<|end|>\n<|end|>\n", "\n"),
     "script": ("\n", "\n\n", "</s>\n"),
 }
 MERGES = (
@@ -44,7 +44,8 @@ MERGES = (
     ("\n<", "\nu", "\na", "s: "),
 )
 PER_TURN = ("kept", "dropped before the last user", "ignored")
-CALLS = ("json", "json, id last", "arguments first", "mapping only", "text only", "name only")
+CALLS = ("json", "json, id last", "arguments first", "mapping only", "text only", "name only", "lines")
+ASIDES = ("", "[r", "x]", "[x]", "\n", "<|endoftext|>")
 HISTORIES = (
     "",
     "",
@@ -82,6 +83,8 @@ class Quirky:
     counts_pictures: bool = False
     note: bool = False
     capitals: bool = False
+    aside: str = ""
+    called_close: str = "<|eom|>"
 
     @property
     def reads(self) -> frozenset[str]:
@@ -92,9 +95,10 @@ class Quirky:
     def stops(self) -> tuple[str, ...]:
         """The strings at which its engine stops."""
         marks = [one for one in (*SPECIALS[self.style][-3:], "</s>") if one in self.close]
-        if self.style == "marks" and not self.close:
+        if self.style == "marks" and not marks:
             marks = ["<|user|>", "<|tool|>"]
-        return (*(marks or ["\n"]), *(["<|eom|>"] if self.calls_close else []), "<|endoftext|>")
+        eom = self.calls_close and "<|eom|>" in self.called_close
+        return (*(marks or ["\n"]), *(["<|eom|>"] if eom else []), "<|endoftext|>")
 
     def head(self, role: str) -> str:
         """Return what it writes before a message."""
@@ -103,7 +107,7 @@ class Quirky:
     def close_of(self, message: Message, *, last: bool) -> str:
         """Return what it writes after a message."""
         if message["role"] == "assistant" and message.get("tool_calls") and self.calls_close:
-            return "<|eom|>"
+            return self.called_close
         return "" if self.closed_later and message["role"] == "assistant" and last else self.close
 
     def page(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Page:
@@ -140,7 +144,7 @@ class Quirky:
         body = len(page.text)
         self.body(page, state, index, message)
         page.bodies[index] = (body, len(page.text))
-        page.write("[/result]" if joined else "")
+        page.write(f"{'[/result]' * joined}{state.aside(index)}")
         if not (joined and state.roles[index + 1 : index + 2] == ["tool"]):
             page.write(self.close_of(message, last=index == len(state.messages) - 1))
         page.wholes[index] = (start, len(page.text))
@@ -190,6 +194,7 @@ class Quirky:
         text = given if isinstance(given, str) else json.dumps(given)
         return {
             "json, id last": f'[{{{name}, "arguments": {text}, "id": "{call.get("id")}"}}]',
+            "lines": f'[{{"arguments": {text},{" " if self.style == "script" else chr(10)}{name}}}]',
             "arguments first": f'[{{"arguments": {text}, {name}}}]',
             "name only": f"[{function['name']}]",
         }.get(self.calls, f'[{{{name}, "arguments": {text}}}]')
@@ -225,6 +230,11 @@ class _State:
         if self.template.history == "numbered messages":
             return f"[{index}]"
         return "[after a tool]" if self.template.history == "tool changes heads" and answered else ""
+
+    def aside(self, index: int) -> str:
+        """Return what stands between the words of a turn and its close, in a conversation with results."""
+        told = self.roles[index] == "assistant" and "tool" in self.roles[:index]
+        return self.template.aside if told and self.roles[index - 1] != "tool" else ""
 
     def heading(self, index: int, message: Message) -> str:
         """Return what stands before the words of a message."""
@@ -321,10 +331,14 @@ def a_quirk(picks: Picks) -> dict[str, object]:
         "counts_pictures": (True,),
         "note": (True,),
         "capitals": (True,),
+        "aside": ASIDES[1:],
+        "called_close": ("", "<|eom|>\n"),
     }
     for _ in range(picks.pick((0, 1, 1, 2, 3, 5))):
         name = picks.pick((*options, "note", "history"))
         quirks[name] = picks.pick(options[name])
+    if quirks["close"] == "\n" and style == "marks":
+        quirks["grouped"] = False  # the next marker, as results have that of users, would be called a close
     return quirks
 
 

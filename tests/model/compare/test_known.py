@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.model.compare.quirks import Family, Quirky
 from tests.model.messages import Message
+from tests.model.templates import Page
 from tests.model.tokenizers import Tokenizer
 from tito_core import Bridge, Extension, OddStop, Policy, Reason, Refusal
+from tito_core.bridge import Known
+from tito_core.seams.growing import GrowingProfile
+from tito_core.seams.probe import probe
 from tito_core.testing.toys import toy_named
 
 CALL: Message = {"id": "callaaaa1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -40,6 +46,68 @@ def test_a_longer_call_does_not_hide_that_another_text_is_dropped() -> None:
     assert whole[: len(prompt)] == prompt
     assert isinstance(found, Refusal)
     assert found.reason is Reason.SWALLOWED
+
+
+MARKS = ("<|user|>", "<|assistant|>", "<|tool|>", "<|eom|>", "<|endoftext|>")
+USER: Message = {"role": "user", "content": "a"}
+SAID: Message = {"role": "assistant", "content": "a"}
+LOOKED_UP: list[Message] = [USER, TURN, RESULT, SAID, USER]
+
+
+def kept(template: Quirky) -> tuple[Family, Bridge]:
+    """Return a family, and a bridge that keeps odd stops."""
+    family = Family(template, Tokenizer(MARKS))
+    return family, Bridge(family, family.stop_ids, policy=Policy(odd_stop=OddStop.KEEP))
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("turn", "new", "aside"), [(SAID, USER, "[r"), (TURN, RESULT, "x]")])
+def test_a_text_that_ends_like_the_turn_does_not_hide_that_it_depends_on_the_history(
+    turn: Message, new: Message, aside: str, known: bool, profiled: bool
+) -> None:
+    """It stands before a close, in a conversation with results. The turn ends with `r`, or `]`."""
+    family, bridge = kept(Quirky(aside=aside))
+    words = family([*LOOKED_UP, turn], add_generation_prompt=False)
+    closed = family.tokenizer.encode(aside + family.template.close)
+    assert words[-len(closed) :] == closed
+    bridge.profile = GrowingProfile(probe(family, family.stop_ids)) if profiled else None
+    given: Known = {"truncated": True}
+    given |= {"turn": turn, "history": LOOKED_UP} if known else {}
+    found = bridge.extend(words[: -len(closed)], [new], **given)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.UNPROVEN_TAIL
+
+
+class ClosesThoughts(Quirky):
+    """A template that writes `x]` before the close of a turn with reasoning, if there were results."""
+
+    def page(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Page:
+        """Render a conversation."""
+        thinks = any("reasoning_content" in one for one in messages[-2:])
+        return Quirky(aside="x]" * thinks).page(messages, add_generation_prompt=add_generation_prompt)
+
+
+def test_an_unknown_turn_has_one_rest_of_a_call_in_all_histories() -> None:
+    family, bridge = kept(ClosesThoughts())
+    words = family([*LOOKED_UP, {**TURN, "reasoning_content": "b"}], add_generation_prompt=False)
+    closed = family.tokenizer.encode("x]<|im_end|>\n")
+    assert words[-len(closed) :] == closed
+    found = bridge.extend(words[: -len(closed)], [RESULT], truncated=True)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.UNPROVEN_TAIL
+
+
+@pytest.mark.parametrize("calls", ["lines", "json"])
+def test_a_suffix_that_stands_in_a_call_is_not_the_close(calls: str) -> None:
+    """The template ends every other turn with a line break, and goes on after it in a call."""
+    family, bridge = kept(Quirky(style="marks", close="\n", calls=calls, calls_close=True, called_close=""))
+    words = family([USER, TURN], add_generation_prompt=False)
+    found = bridge.extend(
+        [*words, *family.tokenizer.encode("<|endoftext|>")], [RESULT], turn=TURN, history=[USER]
+    )
+    assert isinstance(found, Extension)
+    assert list(found.added) == family.tokenizer.encode("<|tool|>\n7\n<|assistant|>\n")
 
 
 @pytest.mark.parametrize("stop", ["", "[", "<|tool|>", "<|endoftext|>"])
