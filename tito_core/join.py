@@ -95,7 +95,10 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
     call, ended = proof.located.seam.tail[: proof.cut.place], {sampled.stop}.intersection(sampled.stops)
     odd = not truncated and not written and ended.isdisjoint(call[-1:])
     # Between a stop in the rest of the call and the close the template writes more, which would be left out.
-    if odd and not (_may_continue(policy.odd_stop, sampled) and ended.isdisjoint(call)):
+    # Where no stops are known: one up to which the template writes what the turn ends with is no odd one.
+    last = sampled.turn[-1:] if odd and not sampled.stops else ()
+    doubtful = overlap(sampled.turn, tail, closed, last, counted=counted) > closed if last else False
+    if odd and (doubtful or not (_may_continue(policy.odd_stop, sampled) and ended.isdisjoint(call))):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {sampled.stop}, not {tail[:1]}")
     ids, replaced = sampled.ids, sampled.stop if odd and policy.odd_stop is OddStop.REPLACE else None
     if replaced is not None:

@@ -262,6 +262,20 @@ def test_a_stop_that_ends_the_rest_of_a_call_stands_before_the_close(choice: Odd
 
 
 @pytest.mark.parametrize("choice", OddStop)
+def test_a_stop_that_is_not_known_is_no_odd_one_after_all_that_the_template_writes(choice: OddStop) -> None:
+    """The suffix shows no close, where the template writes 6, 7 only once something follows."""
+    tail, policy = proof((6, 7, 1, 11, 60, 1, 12), 0), Policy(odd_stop=choice)
+    found = joined([50, 6, 7], tail=tail, policy=policy)
+    assert found == Refusal(Reason.ODD_STOP, "the turn ended with 7, not (6,)")
+    assert done(joined([50, 6, 7], tail=tail, stops=[7], policy=policy)) == (
+        [50, 6, 7, 1, 11, 60, 1, 12],
+        (),
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize("choice", OddStop)
 def test_a_stop_within_the_rest_of_a_call_is_refused(choice: OddStop) -> None:
     """The template writes 42 after it, which was not sampled."""
     tail, policy = proof(TAIL, 2, rest=(40, 42)), Policy(odd_stop=choice)

@@ -81,6 +81,13 @@ FAULTS = (
         JOINED,
     ),
     Fault(
+        "what a turn ends with is written twice where no stops are known",
+        "join.py",
+        "if odd and (doubtful or not",
+        "if odd and (False or not",
+        JOINED,
+    ),
+    Fault(
         "what stands before the next opener is written twice",
         "join.py",
         "if counted and first > closed and tuple(turn[-first:]) == tuple(tail[:first]):",
