@@ -33,6 +33,10 @@ NO_ID = (
     "; there is no such session. An id has 32 hexadecimal digits: POST /sessions returns one. For the "
     f"session that an API key or the header {HEADER} names, use /session with the same key and header"
 )
+WHERE_KEYS_STAND = (
+    "A key is read from authorization: Bearer KEY, x-api-key or x-goog-api-key; none is read from the URL "
+    "(?key=), which logs of proxies keep"
+)
 LONGEST = 256
 """How much of a name or key is read."""
 
@@ -168,7 +172,7 @@ def _unnamed() -> RequestRefused:
         HTTPStatus.BAD_REQUEST,
         "NoSessionError",
         f"no session is named: use the base URL /sessions/ID/v1, the header {HEADER} with an id or a name of "
-        "your choice, or the session's id as the API key; POST /sessions opens one",
+        f"your choice, or the session's id as the API key; POST /sessions opens one. {WHERE_KEYS_STAND}",
     )
 
 
@@ -176,5 +180,5 @@ def _unknown_key() -> RequestRefused:
     return RequestRefused(
         HTTPStatus.UNAUTHORIZED,
         "AuthenticationError",
-        "this gateway does not know the API key; pass one of its keys",
+        f"this gateway does not know the API key; pass one of its keys. {WHERE_KEYS_STAND}",
     )

@@ -180,6 +180,16 @@ async def test_nobody_looks_by_another_key_or_by_a_key_in_an_address() -> None:
     assert (unnamed.status_code, "no session is named" in unnamed.text) == (400, True)
 
 
+@pytest.mark.parametrize(("options", "status"), [(GatewayOptions(), 400), (KEYS, 401)])
+async def test_a_key_in_the_query_is_not_read_and_the_error_names_the_headers(
+    options: GatewayOptions, status: int
+) -> None:
+    """Proxies log URLs, so a key is read from headers alone."""
+    async with client(scripted_gateway(Scripted(), choices=options)) as http:
+        answer = await http.post("/v1beta/models/any:generateContent?key=first-key", json={"contents": []})
+    assert (answer.status_code, names.WHERE_KEYS_STAND in answer.json()["error"]["message"]) == (status, True)
+
+
 async def test_a_session_s_id_as_the_key_looks_at_it() -> None:
     async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
         mine = await session(http)
