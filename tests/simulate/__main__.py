@@ -53,7 +53,7 @@ def _one(seed: int) -> int:
     click.echo(result.timeline, nl=False)
     for text in result.violations:
         click.echo(f"VIOLATION: {text}")
-    click.echo(f"seed {seed}: {len(result.violations)} violations; {_told(Counter(result.counts))}")
+    click.echo(f"seed {seed}: violations: {len(result.violations)}; {_summary(Counter(result.counts))}")
     return bool(result.violations)
 
 
@@ -68,7 +68,7 @@ def _many(seeds: range, workers: int) -> int:
                 click.echo(f"  {text}")
         if number % EVERY == 0:
             click.echo(f"{number}/{len(seeds)} seeds, {len(bad)} with violations", err=True)
-    click.echo(f"{len(seeds)} seeds, {len(bad)} with violations; {_told(counts)}")
+    click.echo(f"seeds: {len(seeds)}, with violations: {len(bad)}; {_summary(counts)}")
     return bool(bad)
 
 
@@ -92,8 +92,9 @@ def _prepare() -> None:
     gc.freeze()  # each seed ends with a collection, which need not look at modules again
 
 
-def _told(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
+def _summary(counts: Counter[str]) -> str:
+    """Return counts by name; the page about the simulation says what each name counts."""
+    return ", ".join(f"{name}: {count}" for name, count in counts.items())
 
 
 def _planted(most: int) -> int:
@@ -101,7 +102,8 @@ def _planted(most: int) -> int:
     for fault in PLANTED:
         seed = first_found(fault, most)
         missed += seed is None
-        verdict = f"not found by {most} seeds" if seed is None else f"found by seed {seed}, after {seed + 1}"
+        found = f"found by seed {seed} (seeds run: {(seed or 0) + 1})"
+        verdict = f"not found (seeds run: {most})" if seed is None else found
         click.echo(f"{fault.what}: {verdict}")
     return bool(missed)
 

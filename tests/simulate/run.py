@@ -114,7 +114,7 @@ class Scenario:
         if isinstance(self.storage, SqliteDisk):
             store = f"SQLite{', durable' if self.storage.durable else ''}"
         faults = ", ".join(f"{name} {value:.3g}" for name, value in attrs.asdict(self.plan).items() if value)
-        return f"{store}, {len(self.gateways)} gateways, faults: {faults}"
+        return f"{store}, gateways: {len(self.gateways)}, faults: {faults}"
 
     async def play(self) -> None:
         """Let agents live under faults, then ask the last questions."""
@@ -257,7 +257,7 @@ def _counts(history: History) -> dict[str, int]:
         "received": sum(one.answer is not None and one.answer.taken for one in history.attempts),
         "sampled": len(history.samplings),
         "turns": sum(len(one.turns) for one in history.sessions.values()),
-        "lost": sum(not turn.received for one in history.sessions.values() for turn in one.turns),
+        "not received": sum(not turn.received for one in history.sessions.values() for turn in one.turns),
         "deaths": sum("is killed" in one.text or "power" in one.text for one in history.events),
         "deleted": sum(one.deleted is not None for one in history.sessions.values()),
     }

@@ -73,7 +73,12 @@ def test_the_command_shows_a_timeline() -> None:
     done = CliRunner().invoke(main, ["--seed", "5"])
     assert done.exit_code == 0
     assert "gateway-1   listens, start 1" in done.output
-    assert "seed 5: 0 violations" in done.output
+    assert "seed 5: violations: 0; attempts: " in done.output
+
+
+def test_the_page_says_what_each_word_of_the_summary_counts() -> None:
+    page = (ROOT / "docs/reference/simulation.md").read_text()
+    assert [name for name in run(5).counts if f"| `{name}` |" not in page] == []
 
 
 def test_the_command_needs_to_know_what_to_run() -> None:
