@@ -84,6 +84,19 @@ engine lacks."""
 NAMES = ALWAYS | CONSTRAINTS | PARSED | PASSED | ONLY.keys()
 
 
+class SamplingError(InputError):
+    """The value of a sampling argument is wrong.
+
+    Attributes:
+        argument: The argument's name.
+    """
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        """Keep the name beside the message; a pickle sets it again."""
+        super().__init__(message)
+        self.argument = argument
+
+
 @attrs.frozen
 class SamplingArgs:
     """Sampling arguments, parsed.
@@ -197,19 +210,19 @@ def _taken(given: dict[str, Any], name: str, checked: Callable[[str, Any], Any])
 
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"sampling: {name} is {value!r:.60}; give a number")
+        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a number", name)
     return value
 
 
 def _whole(name: str, value: Any) -> int:
     if type(value) is not int:
-        raise InputError(f"sampling: {name} is {value!r:.60}; give a whole number")
+        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a whole number", name)
     return value
 
 
 def _count(name: str, value: Any) -> int:
     if _whole(name, value) < 1:
-        raise InputError(f"sampling: {name} is {value}; give at least 1")
+        raise SamplingError(f"sampling: {name} is {value}; give at least 1", name)
     return int(value)
 
 
@@ -217,7 +230,7 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
     """Return stop strings; a single one may come without a list."""
     texts = (value,) if isinstance(value, str) else tuple(_listed(name, value))
     if not all(isinstance(text, str) and text for text in texts):
-        raise InputError(f"sampling: {name} is {value!r:.60}; give strings that are not empty")
+        raise SamplingError(f"sampling: {name} is {value!r:.60}; give strings that are not empty", name)
     return texts
 
 
@@ -227,11 +240,11 @@ def _ids(name: str, value: Any) -> tuple[int, ...]:
 
 def _listed(name: str, value: Any) -> Sequence[Any]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise InputError(f"sampling: {name} is {value!r:.60}; give a list")
+        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a list", name)
     return value
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InputError(f"sampling: {name} is {value!r:.60}; give an object")
+        raise SamplingError(f"sampling: {name} is {value!r:.60}; give an object", name)
     return value

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
-from tito_io.cli.errors import visible
+from tito_io.cli.errors import visible, without_made_up_url
+from tito_io.engines.errors import Complaint
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
@@ -89,7 +90,7 @@ class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failur
         final: bool = True,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Take the message as the client will read it; it begins with the `parameter`, if there is one.
+        """Take the message as the client will read it; it names the `parameter`, if there is one.
 
         Control characters are escaped: what a request contains may end up in a terminal.
         """
@@ -205,13 +206,28 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
     if status is None:
         text = f"the gateway failed ({type(error).__name__}); its log says where"
         return RequestRefused(500, "InternalError", text, final=False)
-    field = getattr(error, "field", None)
     # The text of an engine's error ends with a hint at a Python attribute, which no client can read.
     text = error.message if isinstance(error, EngineError) else str(error)
-    text += engine_words(error, body)
+    text = without_made_up_url(text) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
-    parameter = field if isinstance(field, str) else None
-    return RequestRefused(status, type(error).__name__, words, parameter=parameter, final=False)
+    return RequestRefused(
+        status, type(error).__name__, words, parameter=_parameter(error, body or {}), final=False
+    )
+
+
+def _parameter(error: Exception, body: Mapping[str, Any]) -> str | None:
+    """Return the field that an error is about; None where the request has no field of its name.
+
+    An engine, and the check of sampling arguments, name fields as OpenAI's chat API does.
+    """
+    if isinstance(error, EngineError):
+        name = Complaint.of(None if error.answer is None else error.answer.body).param
+    else:
+        field = getattr(error, "field", None)
+        if isinstance(field, str):
+            return field
+        name = getattr(error, "argument", "")
+    return name if name in body else None
 
 
 def _depth(body: object) -> int:

@@ -12,7 +12,17 @@ import httpx2
 import orjson
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, served, user
+from tests.io.serve.gateway import (
+    HELLO,
+    Scripted,
+    chat,
+    client,
+    embedded_gateway,
+    opened,
+    scripted_gateway,
+    served,
+    user,
+)
 from tito_io.engines.protocol import AbortedError, Reply, ServerError, UnreachableError
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
@@ -504,6 +514,8 @@ async def test_going_back_several_turns_is_a_branch_by_ids() -> None:
         ("chat/completions", {"messages": HELLO, "input_ids": [1]}, 400, "input_ids"),
         ("chat/completions", {"messages": HELLO, "temperature": 0.3}, 400, "temperature"),
         ("chat/completions", {"messages": "a"}, 400, "messages"),
+        ("chat/completions", {"messages": HELLO, "top_p": 0.5, "max_tokens": 0}, 400, "max_tokens"),
+        ("chat/completions", {"messages": HELLO, "stop": [""]}, 400, "stop"),
     ],
 )
 async def test_an_error_names_the_field_that_is_wrong(
@@ -515,6 +527,21 @@ async def test_an_error_names_the_field_that_is_wrong(
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (status, param)
     assert param in error["message"]
+
+
+async def test_an_error_names_the_field_that_the_engine_names_and_no_made_up_url() -> None:
+    async with client(embedded_gateway()) as http:
+        name, body = await opened(http), {"messages": HELLO, "temperature": -1}
+        error = (await http.post(f"/sessions/{name}/v1/chat/completions", json=body)).json()["error"]
+    assert (error["param"], "http:" in error["message"]) == ("temperature", False)
+
+
+async def test_an_error_names_no_field_that_the_request_does_not_have() -> None:
+    """Here the limit is called `max_output_tokens`, and not as the arguments are called that it becomes."""
+    async with client(scripted_gateway(Scripted())) as http:
+        name, body = await opened(http), {"input": "a", "max_output_tokens": 0}
+        answer = await http.post(f"/sessions/{name}/v1/responses", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, None)
 
 
 async def pinged(gateway: Gateway, name: str, engine: Scripted, path: str, body: dict[str, Any]) -> str:
