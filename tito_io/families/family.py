@@ -157,7 +157,7 @@ class Family(RenderingFamily[Bound]):
         fast: bool = False,
         check_every: int = CHECK_EVERY,
     ) -> Self:
-        """Load a model folder; raises `FolderError` for what is missing or malformed.
+        """Load a model folder; raises `FolderError` for what is missing or malformed in it.
 
         Args:
             path: A local folder with `tokenizer.json`; nothing is downloaded.
@@ -339,8 +339,14 @@ class Family(RenderingFamily[Bound]):
         return encoded(self.tokenizer, text).ids if self._fast is None else self._fast.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids`, with special tokens."""
-        return self.tokenizer.decode(list(ids), skip_special_tokens=False)
+        """Return the text of `ids`, with special tokens; an id beyond the vocabulary has no text.
+
+        Raises `InputError` for what is not a sequence of ids.
+        """
+        try:
+            return self.tokenizer.decode(list(ids), skip_special_tokens=False)
+        except (TypeError, OverflowError) as error:
+            raise InputError(f"ids is {ids!r:.60}: {error}; give token ids, such as [1, 2]") from None
 
     def encoder_origin(self) -> dict[str, str]:
         """Return what encodes in place of `tokenizer`, for keys of what was learned with it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,18 @@ LARGEST_TOKENIZER = 1 << 27
 
 class FolderError(TitoError, ValueError):
     """A model folder that cannot be used. The message names the file and says what to do."""
+
+
+def local_path(path: str | Path, what: str) -> Path:
+    """Return a path; raises `InputError` for a value of another type. `what` is what to give.
+
+    >>> local_path(None, "a local model folder")
+    Traceback (most recent call last):
+    tito_core.errors.InputError: path is None: give a local model folder, as a string or a Path
+    """
+    if not isinstance(path, str | PathLike):
+        raise InputError(f"path is {path!r:.60}: give {what}, as a string or a Path")
+    return Path(path)
 
 
 @frozen
@@ -62,7 +75,7 @@ class Folder:
     @classmethod
     def read(cls, path: str | Path) -> Folder:
         """Read the folder at `path`; raises `FolderError` for what is missing or malformed."""
-        folder = Path(path)
+        folder = local_path(path, "a local model folder")
         if not folder.is_dir():
             raise FolderError(f"{folder}: is not a folder; give a local model folder, nothing is downloaded")
         config = settings(folder / "tokenizer_config.json")

@@ -418,6 +418,7 @@ def test_decoding_gives_the_text_back(families: dict[str, Family], tokenizer: An
     family = families["chatml"]
     ids = family.ids([USER], add_generation_prompt=True)
     assert family.decode(ids) == family.text([USER], add_generation_prompt=True) == tokenizer.decode(ids)
+    assert family.decode([*ids, 10**6]) == family.decode(ids)
     assert family.vocab_size == len(tokenizer) > max(ids)
 
 
@@ -581,3 +582,16 @@ def test_a_family_does_not_change(folder: Path) -> None:
     with pytest.raises(TypeError):
         family.special_tokens["a"] = "x"  # type: ignore[index]  # likewise
     assert family.clock() == NOON
+
+
+@pytest.mark.parametrize("ids", ["abc", [-1], [2**40], [1.5], None, 5])
+def test_what_is_not_a_sequence_of_ids_is_not_decoded(tmp_path: Path, ids: Any) -> None:
+    with pytest.raises(InputError, match=r"^ids is .*; give token ids"):
+        load(tiny_folder(tmp_path, CHATML)).decode(ids)
+
+
+@pytest.mark.parametrize("read", [Family.load, Family.of_gguf])
+@pytest.mark.parametrize("path", [None, 5, b"folder"])
+def test_a_path_is_a_string_or_a_path(read: Any, path: Any) -> None:
+    with pytest.raises(InputError, match=r"^path is .*: give a "):
+        read(path)

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 from tokenizers import Tokenizer
 
-from tito_io.families.folder import LARGEST_TEMPLATE, Folder, FolderError, Source
+from tito_io.families.folder import LARGEST_TEMPLATE, Folder, FolderError, Source, local_path
 
 from .end_tokens import end_ids
 from .metadata import read_metadata, texts
@@ -37,7 +37,7 @@ class GgufModel:
     @classmethod
     def read(cls, path: str | Path) -> GgufModel:
         """Read the file at `path`; raises `FolderError` for what is missing, malformed or not exact."""
-        file = Path(path)
+        file = local_path(path, "a GGUF file")
         metadata = read_metadata(file)
         tokenizer = make_tokenizer(metadata, str(file))
         tokens = texts(metadata, TOKENS, str(file))
