@@ -106,8 +106,9 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     "-o",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The file that rows are written to. .jsonl: one JSON object per line. .parquet: for Hugging Face "
-    "datasets. .safetensors: Miles' samples reply. Default: JSON lines on standard output.",
+    help="The file that rows are written to; none is written without a row. .jsonl: one JSON object per "
+    "line. .parquet: for Hugging Face datasets. .safetensors: Miles' samples reply. Default: JSON lines on "
+    "standard output.",
 )
 @click.option(
     "--format",
@@ -246,7 +247,7 @@ def _line_file(output: Path | None, tally: ConvertedTally) -> Iterator[BinaryIO]
         return
     with replaced(output) as (file, keep):
         yield file
-        if not tally.lines and output.exists():
+        if not tally.lines:
             keep()
 
 

@@ -111,7 +111,8 @@ def open_sink(
     """Open the file that rows are written to; without a path, JSON lines go to `stdout`.
 
     An existing file is replaced at the end. It stays if an exception is raised in the block and, with
-    `keep_old`, also if no row was written. Raises `InputError` if the file cannot be written.
+    `keep_old`, also if no row was written; then no file is made where there was none. Raises `InputError` if
+    the file cannot be written.
     """
     if path is None:
         yield JsonLines(stdout, columns)
@@ -120,7 +121,7 @@ def open_sink(
     with replaced(path) as (file, keep), closing(kind(file)) as sink:
         yield sink
         sink.finish()
-        if keep_old and not sink.rows and path.exists():
+        if keep_old and not sink.rows:
             keep()
 
 

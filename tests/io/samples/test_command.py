@@ -511,6 +511,16 @@ def test_where_no_row_comes_the_rows_that_were_there_stay(tmp_path: Path, suffix
     assert (done.exit_code, rows.read_bytes()) == (1, before)
 
 
+@pytest.mark.parametrize("options", [[], ["--to", "atif"]])
+@pytest.mark.parametrize("data", [b"no\n[1]\n", dumped(chat("a", [1], [2]) | {"response": {"choices": []}})])
+def test_where_no_line_can_be_read_no_file_is_written(
+    tmp_path: Path, options: list[str], data: bytes
+) -> None:
+    target = tmp_path / "out.jsonl"
+    assert run(put(tmp_path, data), "-o", str(target), *options).exit_code != 0
+    assert [one.name for one in tmp_path.iterdir()] == ["log.jsonl"]
+
+
 def test_conversations_are_written_in_another_format_and_make_the_same_rows(
     log: Path, tmp_path: Path
 ) -> None:
