@@ -23,7 +23,7 @@ from tito_io.families.family import Family
 from tito_io.llamacpp_server.command import gguf_options, local_engine, taken_settings
 from tito_io.llamacpp_server.settings import ServerSettings
 
-from .client_noise import NoiseRule, option_name, parse_rules
+from .client_noise import NoiseFilter, NoiseRule, option_name, parse_rules
 from .refusals import MIB, GatewayLimits
 from .store import StoreError, open_store
 
@@ -375,6 +375,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     try:
         from .backend import Backend  # noqa: PLC0415  # the server's libraries are an extra
         from .gateway import GatewayOptions, build_gateway  # noqa: PLC0415  # likewise
+        from .origins import TrustedNames  # noqa: PLC0415  # likewise
     except ImportError as error:
         raise InputError(missing(str(error.name))) from None
     family = _family(options)
@@ -410,6 +411,9 @@ async def gateway_of(options: ServeOptions) -> Gateway:
         fetch_images=options.fetch_images,
         spans=_spans(options.spans),
     )
+    # The engine may be waited for, and the store may be in use: what is misspelt is said before.
+    NoiseFilter(strip_system=options.strip_system)
+    TrustedNames.of(options.host, options.trusted_host)
     model = await _model(engine, options)
     store = open_store(options.store, idle_seconds=options.limits.idle_seconds, durable=options.durable)
     try:

@@ -47,6 +47,8 @@ def run(*options: str) -> Result:
         (["--store", "mysql:x"], "--store"),
         (["--forgive", "everything"], "--forgive 'everything'"),
         (["--strip-system", "("], "--strip-system"),
+        (["--strip-system", "(", "--store", "sqlite:/nowhere/at/all/s.db"], "--strip-system"),
+        (["--trusted-host", "a/b", "--store", "sqlite:/nowhere/at/all/s.db"], "--trusted-host"),
         (["--engine", "vllm"], "--base-url"),
         (["--engine", "dynamo", "--base-url", "http://127.0.0.1:1"], "--family"),
         (["--base-url", "http://127.0.0.1:1"], "embedded"),
