@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -22,10 +23,21 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("tito_core", "tito_io")
 DAY = 86_400
+MISSING = re.compile(r"No module named (hatchling|uv|cyclonedx_py|pip)\b")
+"""What Python says where a package of the dependency group `release` is missing."""
+INSTALL = "; run pip install --group release"
 
 
 class ReleaseError(Exception):
-    """A step of a release that failed; the message says what to do."""
+    """A step of a release that failed; the message says what to do.
+
+    >>> str(ReleaseError("hatchling failed: python: No module named hatchling"))
+    'hatchling failed: python: No module named hatchling; run pip install --group release'
+    """
+
+    def __init__(self, message: str) -> None:
+        """Add what installs a package that is missing."""
+        super().__init__(message + INSTALL if MISSING.search(message) else message)
 
 
 def committed_tree(place: Path, *, age: int) -> Path:
