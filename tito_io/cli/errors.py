@@ -70,13 +70,13 @@ def error_text(error: TitoError) -> str:
     option = OPTIONS.get(parameter)
     if option is not None:
         text = re.sub(rf"(?:\bthe )?(?<![\w/.])`?\b{parameter}\b`?", option, text)
-    return visible(without_made_up_url(text) + answered)
+    return visible(without_embedded_url(text) + answered)
 
 
-def without_made_up_url(text: str) -> str:
+def without_embedded_url(text: str) -> str:
     """Return an error's text without the URL that stands for the embedded engine, which has no address.
 
-    >>> without_made_up_url("POST http://embedded/v1/chat/completions answered 400")
+    >>> without_embedded_url("POST http://embedded/v1/chat/completions answered 400")
     "POST the embedded engine's /v1/chat/completions answered 400"
     """
     return text.replace("http://embedded/", "the embedded engine's /")

@@ -111,8 +111,8 @@ def open_sink(
     """Open the file that rows are written to; without a path, JSON lines go to `stdout`.
 
     An existing file is replaced at the end. It stays if an exception is raised in the block and, with
-    `keep_old`, also if no row was written; then no file is made where there was none. Raises `InputError` if
-    the file cannot be written.
+    `keep_old`, also if no row was written; a file that did not exist is not created then. Raises
+    `InputError` if the file cannot be written.
     """
     if path is None:
         yield JsonLines(stdout, columns)

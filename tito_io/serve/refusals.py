@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
-from tito_io.cli.errors import visible, without_made_up_url
+from tito_io.cli.errors import visible, without_embedded_url
 from tito_io.engines.errors import Complaint
 from tito_io.engines.protocol import (
     AbortedError,
@@ -208,7 +208,7 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
         return RequestRefused(500, "InternalError", text, final=False)
     # The text of an engine's error ends with a hint at a Python attribute, which no client can read.
     text = error.message if isinstance(error, EngineError) else str(error)
-    text = without_made_up_url(text) + engine_words(error, body)
+    text = without_embedded_url(text) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return RequestRefused(
         status, type(error).__name__, words, parameter=_parameter(error, body or {}), final=False

@@ -529,7 +529,7 @@ async def test_an_error_names_the_field_that_is_wrong(
     assert param in error["message"]
 
 
-async def test_an_error_names_the_field_that_the_engine_names_and_no_made_up_url() -> None:
+async def test_an_error_names_the_field_that_the_engine_names_and_no_url_of_the_embedded_engine() -> None:
     async with client(embedded_gateway()) as http:
         name, body = await opened(http), {"messages": HELLO, "temperature": -1}
         error = (await http.post(f"/sessions/{name}/v1/chat/completions", json=body)).json()["error"]
