@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any
+
+import attrs
 
 from ..errors import TemplateRefused
 from ..message import call_ids
 from ..normalization.canonical import IDENTITY
 from ..normalization.receipts import exactly
 from ..questions import Questions, ask
-from .stand_in import CALL_ID, USER, Context, lookups
+from .seam import SHORT
+from .stand_in import CALL_ID, USER, Context, calls_of, forms, lookups
 
 Plain = dict[str, Any]
 OPENING: tuple[Context, ...] = ((),)
@@ -50,11 +54,11 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
     """Return whether a render changes with these keys, or none can be had."""
     changed = {key: value for key, value in ours.items() if key not in keys}
     changed |= {key: theirs[key] for key in keys if key in theirs}
-    for before in _befores(ours):
+    for before, write in product(_befores(ours), _writers(ours)):
         rendered = 0
         for following in ((), (USER,)):  # as the last message, and before a question
-            one = yield from _rendered((*before, ours, *following))
-            two = yield from _rendered((*before, changed, *following))
+            one = yield from _rendered((*before, write(ours), *following))
+            two = yield from _rendered((*before, write(changed), *following))
             if one != two:
                 return True
             rendered += one is not None
@@ -67,6 +71,12 @@ def _befores(message: Plain) -> tuple[Context, ...]:
     """Return what may stand before a message; the first that the template takes counts."""
     called = lookups("find", 25, (message.get("tool_call_id") or CALL_ID,))
     return BEFORE.get(message["role"]) or tuple((USER, *lookup[:1]) for lookup in called)
+
+
+def _writers(message: Plain) -> Sequence[Callable[[Plain], Plain]]:
+    """Return ways to write a message: as it is; with calls, also with arguments as texts and as objects."""
+    ways = forms(message)[:2] if calls_of(message) else []
+    return [dict, *(lambda turn, way=way: attrs.evolve(way, turn=turn).write(SHORT) for way in ways)]
 
 
 def _rendered(messages: Context) -> Questions[tuple[int, ...] | None]:

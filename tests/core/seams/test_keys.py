@@ -103,15 +103,20 @@ def test_a_message_that_the_template_never_takes_shows_nothing() -> None:
     assert answer(read_key_questions([pair]), refusing) == "id"
 
 
-def test_a_result_is_asked_about_after_calls_in_the_form_that_the_template_takes() -> None:
-    def texts_only(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+@pytest.mark.parametrize("taken", [str, dict])
+def test_calls_are_asked_about_in_the_form_that_the_template_takes(taken: type) -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         calls = [call for message in messages for call in message.get("tool_calls") or ()]
-        if not all(isinstance(call["function"]["arguments"], str) for call in calls):
-            raise TemplateRefused("arguments are texts here")
+        if not all(isinstance(call["function"]["arguments"], taken) for call in calls):
+            raise TemplateRefused("arguments have another form")
         return reading(messages, add_generation_prompt=add_generation_prompt)
 
-    result = {"role": "tool", "tool_call_id": "c", "content": "7", "note": 1}
-    assert answer(read_key_questions([(result, {**result, "note": 2})]), texts_only) is None
+    function = {"name": "f", "arguments": "{}" if taken is dict else {}}
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "7"}
+    for message in (call, result):
+        for key, found in (("note", None), ("thinking", "thinking" if message is call else None)):
+            assert answer(read_key_questions([(message, {**message, key: 2})]), tokenize) == found
 
 
 def test_the_questions_are_few_however_many_messages_differ() -> None:

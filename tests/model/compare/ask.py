@@ -13,7 +13,7 @@ from tests.model import bridge, stitch
 from tests.model.compare.cases import Case
 from tests.model.compare.quirks import Family, Quirky
 from tests.model.compare.verdict import Verdict, judged
-from tests.model.messages import names, plain
+from tests.model.messages import calls, names, plain
 from tito_core import Bridge, OddStop, Refusal, Step, Stitched, Truncated, answer, locate, try_stitch
 from tito_core.join import NextPrompt
 from tito_core.seams.case import TurnKind, case_of
@@ -28,6 +28,9 @@ KNOWLEDGE = ((), ("turn",), ("turn", "history", "sampled"), ("turn", "history", 
 BELIEVED_STOP = Verdict("decided otherwise", "BELIEVED_STOP")
 """Where no stops are known, the last id of a turn that was not cut is believed to close it, or to open what
 follows, if it is the last id of the close, or the first of what follows."""
+
+NAMED_LIKE_STOP = Verdict("decided otherwise", "NAMED_LIKE_STOP")
+"""A tool's name or a call's id spells the close, which docs/limits.md names."""
 
 PAST_STOP = Verdict("decided otherwise", "PAST_STOP")
 """A known stop was sampled before the last id, where the kernel believes that an engine ends."""
@@ -100,7 +103,8 @@ def stitched(case: Case, *, known: Profile | None = None) -> tuple[Verdict, Any,
     verdict = judged(ours, answers, authored=authored(family))
     stops = () if known is None else family.stop_ids
     if verdict.wrong and isinstance(ours, Stitched):
-        verdict = believed_stop(ours, answers, stops) or past_stop(ours.step, stops) or verdict
+        defended = believed_stop(ours, answers, stops) or past_stop(ours.step, stops)
+        verdict = defended or named_like_stop(ours.step, family) or verdict
     return verdict, ours, answers
 
 
@@ -110,6 +114,13 @@ def believed_stop(ours: Any, answers: Any, stops: Sequence[int]) -> Verdict | No
     odd = answers == "ODD_STOP" if first is None else (first.replaced, first.kept) != (None, None)
     believed = odd and not stops and isinstance(ours, NextPrompt) and not ours.inserted_close
     return BELIEVED_STOP if believed else None
+
+
+def named_like_stop(step: Step, family: Family) -> Verdict | None:
+    """Return the verdict on a turn with a call whose name or id spells the close, None for any other."""
+    close = family.tokenizer.decode(family.suffix)
+    called = [(call["function"].get("name"), call.get("id")) for call in calls(plain(step.messages[-1]))]
+    return NAMED_LIKE_STOP if close and any(close in str(one) for one in called) else None
 
 
 def past_stop(step: Step, stops: Sequence[int]) -> Verdict | None:
@@ -156,7 +167,8 @@ def extended(case: Case, level: int, *, cut_known: bool) -> tuple[Verdict, Any, 
     verdict = judged(ours, theirs, authored=authored(family), located=False)
     if verdict.wrong:
         stops = family.stop_ids
-        verdict = believed_stop(ours, theirs, stops) or past_stop(step, stops) or verdict
+        defended = believed_stop(ours, theirs, stops) or past_stop(step, stops)
+        verdict = defended or named_like_stop(step, family) or verdict
     return verdict, ours, theirs
 
 
