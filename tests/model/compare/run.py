@@ -112,8 +112,9 @@ def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:
                 break
     show(console, counts)
     console.print(
-        f"{sum(counts.values()):,} cases, seed {seed}, {hours:.3f} hours with {workers} workers,"
-        f" {len(wrong)} conversations in which kernel and model disagree: {sorted(wrong)[:20]}"
+        f"{sum(counts.values()):,} cases, seed {seed}, {hours:.3f} hours, workers: {workers}, "
+        f"conversations in which kernel and model disagree: {len(wrong)} {sorted(wrong)[:20] or ''}",
+        soft_wrap=True,
     )
     for number in sorted(wrong)[:3]:
         replayed(console, seed, number)
