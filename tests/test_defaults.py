@@ -25,6 +25,7 @@ from tito_core.samples import (
     RowPer,
     TurnRule,
 )
+from tito_core.seams.seam import SHORT
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.samples.line_groups import Group
 
@@ -58,6 +59,7 @@ STATED: dict[str, dict[str, Any]] = {
     "tito_core.drift.breaks.BreakText": {"ids": 1},
     "tito_core.policy.Policy": {"truncated": Truncated.CLOSE, "odd_stop": OddStop.REFUSE},
     "tito_core.questions.Question": {"add_generation_prompt": True, "ids": True},
+    "tito_core.seams.seam.Seam": {"said": SHORT},
     "tito_core.samples.node.Node": {"kind": EdgeKind.UNRELATED},
     "tito_core.samples.options.SampleOptions": {
         "rows": RowPer.LEAF,

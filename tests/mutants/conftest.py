@@ -5,5 +5,5 @@ from importlib.util import find_spec
 collect_ignore = (
     []
     if find_spec("mutmut")
-    else ["__main__.py", "mutant.py", "test_forks.py", "test_mutant.py", "test_trial.py", "trial.py"]
+    else ["command.py", "mutant.py", "test_forks.py", "test_mutant.py", "test_trial.py", "trial.py"]
 )
