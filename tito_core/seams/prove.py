@@ -166,9 +166,14 @@ class LocatedTurn:
         return (*self.context, self.form.write(text), *environment)
 
     def unlike(self, context: Context, turn: dict[str, Any] | None = None) -> tuple[Message, ...]:
-        """Return the conversation with another history and other words wherever they must not matter."""
-        form = self.form if turn is None else attrs.evolve(self.form, turn=turn)
-        return (*context, form.write(self.seam.said, WORDS[1]), *self.environment)
+        """Return the conversation with another history and other words wherever they must not matter.
+
+        Another `turn` says the same everywhere: of its calls the template may write the first alone.
+        """
+        said = self.seam.said
+        if turn is None:
+            return (*context, self.form.write(said, WORDS[1]), *self.environment)
+        return (*context, attrs.evolve(self.form, turn=turn).write(said, said), *self.environment)
 
 
 @attrs.frozen

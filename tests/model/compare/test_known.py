@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -122,3 +123,15 @@ def test_a_text_that_ends_like_a_call_does_not_hide_that_it_depends_on_the_histo
     found = bridge.extend([*words, *family.tokenizer.encode(stop)], [RESULT], turn=TURN, history=history)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.UNPROVEN_TAIL
+
+
+def test_an_unknown_turn_may_have_calls_of_which_the_template_writes_the_first_alone() -> None:
+    toy = toy_named("chatml")
+
+    def tokenize(messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool) -> list[int]:
+        first = [{**m, "tool_calls": (m.get("tool_calls") or [])[:1]} for m in messages]
+        return toy(first, add_generation_prompt=add_generation_prompt)
+
+    prompt = tokenize([USER], add_generation_prompt=True)
+    found = Bridge(tokenize, toy.stop_ids).extend([*prompt, *toy.sample([USER, TURN])], [RESULT])
+    assert isinstance(found, Extension)
