@@ -57,7 +57,8 @@ class Known(TypedDict, total=False):
 
     Attributes:
         turn: The assistant message that the completion is. If unknown, tool results are taken to answer
-            its calls if they stand right after it, and its content to be a string.
+            its calls if they stand right after it, of the tools that they name, and its content to be a
+            string.
         history: The messages before the turn. If unknown, a template may look in them for switches that
             cannot be foreseen; `/think`, `/no_think` and `/nothink` are tried.
         sampled: How many of the ids, at the end, were sampled.
@@ -116,11 +117,12 @@ class BridgeQuestions(Generic[F]):
                 self.suffix = yield from suffix_questions()
             except TemplateRefused as refused:
                 return Refusal(Reason.TEMPLATE_REFUSED, f"no close can be asked for: {refused!s:.200}")
-        sampled = end.sampled_ids(max(len(self.suffix), 1) + 2, self.stop_ids)
-        proof = yield from self._proof(end, self.suffix, sampled.stop)
+        proof = yield from self._proof(end, self.suffix, end.sampled_ids(1, self.stop_ids).stop)
         if isinstance(proof, Refusal):
             return proof
-        prompt = join(sampled, proof, self.policy)
+        # A call's close may be longer than the suffix.
+        most = max(proof.cut.closed, len(self.suffix), 1) + 2
+        prompt = join(end.sampled_ids(most, self.stop_ids), proof, self.policy)
         if isinstance(prompt, Refusal):
             return prompt
         spans = (yield from spans_questions(proof)) if self.spans else None

@@ -92,13 +92,11 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
         truncated = not written and bool(sampled.stops) and sampled.stop not in sampled.stops
     if truncated and policy.truncated is Truncated.REFUSE:
         return Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
-    call, ended = proof.located.seam.tail[: proof.cut.place], {sampled.stop}.intersection(sampled.stops)
-    odd = not truncated and not written and ended.isdisjoint(call[-1:])
-    # Between a stop in the rest of the call and the close the template writes more, which would be left out.
+    odd, call = not truncated and not written, proof.located.seam.tail[: proof.cut.place]
     # Where no stops are known: one up to which the template writes what the turn ends with is no odd one.
     last = sampled.turn[-1:] if odd and not sampled.stops else ()
     doubtful = overlap(sampled.turn, tail, closed, last, counted=counted) > closed if last else False
-    if odd and (doubtful or not (_may_continue(policy.odd_stop, sampled) and ended.isdisjoint(call))):
+    if odd and (doubtful or not _may_continue(policy.odd_stop, sampled, call)):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {sampled.stop}, not {tail[:1]}")
     ids, replaced = sampled.ids, sampled.stop if odd and policy.odd_stop is OddStop.REPLACE else None
     if replaced is not None:
@@ -135,11 +133,12 @@ def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refu
     )
 
 
-def _may_continue(choice: OddStop, sampled: SampledIds) -> bool:
-    """Return whether the policy accepts an odd stop. REPLACE must not remove the last id of a text."""
+def _may_continue(choice: OddStop, sampled: SampledIds, call: Sequence[int]) -> bool:
+    """Return whether the policy accepts an odd stop. REPLACE must not remove an id of a text or call."""
     if choice is OddStop.REFUSE or not sampled.turn:
         return False
-    return choice is OddStop.KEEP or not sampled.stops or sampled.stop in sampled.stops
+    known = sampled.stop in sampled.stops if sampled.stops else sampled.stop not in call
+    return choice is OddStop.KEEP or known
 
 
 def overlap(

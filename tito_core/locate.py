@@ -138,7 +138,10 @@ def locate(
     if refusal is not None:
         return refusal
     rendered = flattened(environment)
-    turn = turn_after(match.step.prompt, message, rendered, messages, start - 1, stop=match.step.stop)
+    before, said = match.step.prompt, match.step.completion
+    if len(said) > 1:  # those before the turn are history, too
+        before = before.then(said[:-1])
+    turn = turn_after(before, message, rendered, messages, start - 1, stop=match.step.stop)
     if messages.multimodal:
         shown = len(match.step.media)
         turn = attrs.evolve(turn, media=media_after, placeholders=placeholders, shown=shown)

@@ -55,14 +55,19 @@ def texts_in(message: Message) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def call_ids(message: Message) -> list[str]:
-    """Return the ids of a message's tool calls."""
+def as_id(value: Any) -> str | int | None:
+    """Return the id of a call or of a result; None for a missing one, and for what is no id."""
+    return value if isinstance(value, str | int) else None
+
+
+def call_ids(message: Message) -> list[str | int | None]:
+    """Return the ids of a message's tool calls, None for a call without one."""
     calls = message.get("tool_calls")
-    given = (call.get("id") for call in (calls if isinstance(calls, list) else ()) if isinstance(call, dict))
-    return [call_id for call_id in given if isinstance(call_id, str)]
+    given = [call.get("id") for call in (calls if isinstance(calls, list) else ()) if isinstance(call, dict)]
+    return list(map(as_id, given))
 
 
-def called_ids(turn: Message, environment: Sequence[Message]) -> Iterator[str]:
+def called_ids(turn: Message, environment: Sequence[Message]) -> Iterator[str | int | None]:
     """Yield the ids of the calls of a turn and of the messages after it."""
     return chain.from_iterable(map(call_ids, (turn, *environment)))
 
@@ -134,7 +139,7 @@ class Messages(Shared[dict[str, Any]]):
             bits |= 1 << hash(call_id) % CALL_BITS
         return bits
 
-    def calls(self, ids: Collection[str]) -> bool:
+    def calls(self, ids: Collection[str | int | None]) -> bool:
         """Return whether a message calls a tool by one of `ids`; read only where the bits say it may."""
         may = any(self.called >> hash(call_id) % CALL_BITS & 1 for call_id in ids)
         return may and any(not set(ids).isdisjoint(call_ids(message)) for message in super().__iter__())

@@ -136,7 +136,10 @@ class Step:
                 f"logprobs has {len(logprobs)} values for {len(self.completion_ids)} completion_ids: "
                 "give one for each id (None where the engine gave no value), or leave logprobs out"
             )
-        for position, value in enumerate(logprobs or ()):
+        # Floats alone are the usual case. That none is NaN is seen in C, since any sum with one is NaN.
+        given = logprobs or ()
+        usual = set(map(type, given)) <= {float} and not isnan(sum(given))  # type: ignore[arg-type]  # floats alone
+        for position, value in enumerate(() if usual else given):
             if not is_number(value):
                 raise InputError(f"logprobs[{position}] is {value!r:.60}: give a number or None")
 

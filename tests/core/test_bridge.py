@@ -750,3 +750,47 @@ def test_a_call_that_is_written_otherwise_later_is_closed_where_the_stop_is_know
         calling = {**CALLING, "tool_calls": [{**CALL, "id": name}]}
         spelled = Bridge(toy, toy.stop_ids).extend(ids, [named], turn=calling, history=history)
         assert isinstance(spelled, Refusal)
+
+
+CALL_CLOSE = [7, 8, 2, 3]
+"""Closes a turn with calls; 2 and 3 close every turn."""
+
+
+def with_long_closes(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    ids: list[int] = []
+    for message in messages:
+        ids += [1, *example.text(message["role"]), *example.text(message.get("content") or "")]
+        calls = message.get("tool_calls") or ()
+        ids += example.text("".join(str(call["function"]["arguments"]) for call in calls))
+        ids += CALL_CLOSE if calls else CALL_CLOSE[2:]
+    return [*ids, 1, *example.text("assistant")] if add_generation_prompt else ids
+
+
+def test_a_close_that_is_longer_than_the_suffix_is_not_written_twice() -> None:
+    turn = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    history, new = [example.user()], [{"role": "tool", "tool_call_id": "c", "content": "7"}]
+    ids = with_long_closes([*history, turn], add_generation_prompt=False)
+    for stops in ([7], [7, 2]):
+        found = Bridge(with_long_closes, stops).extend(ids, new, turn=turn, history=history)
+        assert isinstance(found, Extension)
+        assert list(found.added) == with_long_closes(new, add_generation_prompt=True)
+
+
+def test_an_opener_that_two_roles_share_is_no_close() -> None:
+    """Nothing closes a turn; the next role's marker stops it, as in GLM's templates."""
+    markers = {"user": 4, "system": 4, "assistant": 5, "tool": 6}
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        parts = [[markers[one["role"]], *example.text(one["content"])] for one in messages]
+        return [i for part in parts for i in part] + [5] * add_generation_prompt
+
+    history = [example.user()]
+    for new in (example.user("more"), {"role": "system", "content": "more"}):
+        ids = tokenize([*history, example.assistant()], add_generation_prompt=False)
+        found = Bridge(tokenize, [4, 5]).extend(
+            ids, [new], turn=example.assistant(), history=history, truncated=True
+        )
+        assert isinstance(found, Extension)
+        assert (list(found.added), found.inserted_close) == (tokenize([new], add_generation_prompt=True), ())
+        assert isinstance(found.spans, tuple)
+        assert found.spans[0].start == 0

@@ -169,7 +169,8 @@ def test_the_role_before_the_turn_is_that_of_the_message_before_it(role: str) ->
     turn = located(step, example.user("c")).turn
     assert (turn.after, turn.history, turn.history_known) == (role, (SYSTEM, example.user("a")), True)
     assert [context[-1]["role"] for context in turn.likely] == [role, role]
-    assert {context[-1]["role"] for group in turn.histories() for context in group} == {role}
+    groups = [group for _, members in turn.histories() for group in members]
+    assert {context[-1]["role"] for group in groups for context in group} == {role}
 
 
 @pytest.mark.parametrize(

@@ -317,3 +317,18 @@ def test_switches_after_the_opening_are_known_by_their_roles() -> None:
 def test_media_beside_the_content_are_of_their_kind(key: str, kind: str) -> None:
     assert media_in({"role": "user", "content": "?", key: ["x"]}) == [{"type": kind}]
     assert media_in({"role": "user", "content": "?", key: None}) == []
+
+
+def test_a_call_is_known_by_its_id_however_long_ago_it_was_made() -> None:
+    calling = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "call-1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    messages = Messages.of([{"role": "user", "content": "a"}, calling])
+    for number in range(3):
+        assert messages.calls(["call-1"])
+        assert messages.calls([None, "call-1"])
+        assert not messages.calls([])
+        assert not messages.calls(["call-2"])
+        messages = messages.then([{"role": "user", "content": str(number)}])

@@ -39,6 +39,22 @@ def test_a_close_is_the_turns_own_or_the_bridges(truncated: bool) -> None:
     assert checked(other, example.user("more")) is False
 
 
+def test_a_wrong_tail_takes_as_many_renders_as_a_right_one() -> None:
+    """Only a developer message has a second reading, for which a template is asked once more."""
+    renders = list[bool]()
+
+    def counted(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        renders.append(True)
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    found = stitched(example.step(), example.user("more"))
+    assert checked(found, example.user("more"), tokenize=counted) is True
+    right = len(renders)
+    wrong = attrs.evolve(found, added=(*found.added[:-1], found.added[-1] + 1))
+    assert checked(wrong, example.user("more"), tokenize=counted) is False
+    assert len(renders) == 2 * right > 0
+
+
 def calling(sampled: Sequence[int] = (900, example.CLOSE)) -> Step:
     return Step(
         prompt=[example.user()],

@@ -208,8 +208,8 @@ FAULTS = (
     Fault(
         "a reward is discounted by calls that sampled nothing",
         "samples/rows.py",
-        "        if call.start == call.stop:\n            continue",
-        "        if False:\n            continue",
+        "        if call.start < call.stop:\n            turns.append(call)",
+        "        turns.append(call)",
         SAMPLES,
     ),
     Fault(

@@ -29,8 +29,8 @@ FAULTS = (
     Fault(
         "a text that ended the turn is replaced as if it were a stop",
         "join.py",
-        "not sampled.stops or sampled.stop in sampled.stops",
-        "True",
+        "known = sampled.stop in sampled.stops if sampled.stops",
+        "known = True if sampled.stops",
     ),
     Fault(
         "a replaced stop stays in the ledger",
@@ -265,14 +265,14 @@ FAULTS = (
     Fault(
         "no unlike history is asked",
         "seams/prove.py",
-        "            yield contexts(role, call_ids, switched=self.switched).unlike\n        if self.hist",
-        "            pass\n        if self.hist",
+        "            yield known, (contexts(role, switched=switched).unlike,)\n        if known and self",
+        "            pass\n        if known and self",
     ),
     Fault(
         "an id that was called before is not asked about",
         "seams/prove.py",
-        "        if self.reused:\n",
-        "        if False:\n",
+        "_called_before({*call_ids, *self.reused})",
+        "_called_before({*call_ids})",
     ),
     Fault(
         "a stop anywhere in the tail closes a call that is written otherwise",
@@ -297,7 +297,7 @@ FAULTS = (
     Fault(
         "the real system and user texts are not asked about",
         "seams/prove.py",
-        "            yield akin_histories(self.after, self.history)",
+        "            yield True, (akin_histories(self.after, self.history),)",
         "            pass",
     ),
     Fault(

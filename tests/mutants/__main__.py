@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 
 if __name__ == "__main__":
-    if find_spec("libcst") is None:
+    if find_spec("libcst") is None:  # the command itself imports it
         sys.exit("libcst is missing: install it with pip install --group mutation")
     from tests.mutants.command import main
 

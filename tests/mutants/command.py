@@ -25,11 +25,14 @@ from tests.mutants.trial import judged, judged_in_forks, rounds_of
 @click.option("--seed", type=int, default=0, help="Which mutants are drawn; default 0.")
 @click.option("--only", default="", help="Try only drawn mutants whose file and change hold this text.")
 @click.option(
-    "--most", type=float, default=120.0, help="Seconds of tests for one mutant, the fastest; default 120."
+    "--most",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    help="Seconds of tests to run for one mutant, the fastest tests first; default 120.",
 )
 @interruptible
 def main(*, room: str, sample: int, seed: int, only: str, most: float) -> None:
-    """Draw a sample of mutants in ROOM, and print those that survive, and the score.
+    """Draw a sample of mutants in a part of the project, ROOM; print those that survive, and the score.
 
     Lines are drawn, none twice, and one mutant of each. A mutant is killed if a test that reaches the line
     fails, cannot be loaded, or hangs: slow tests alone kill nothing. Judged equivalents do not count.

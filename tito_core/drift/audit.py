@@ -164,7 +164,7 @@ class Auditor:
             turn=place.owner.name,
             part=place.part,
             cause=cause,
-            also=tuple(dict.fromkeys(other for other, _ in others if other is not cause)),
+            also=tuple(other for other, _ in others),
             detail=detail,
             happened=renderings.open_end,
             at=hunk.start,

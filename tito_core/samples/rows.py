@@ -71,8 +71,8 @@ def make_rows(
     Raises:
         InputError: `forest` is not a `Forest`, or `options` not `SampleOptions`. `only` names a call that
             cannot have a row. Or a conversation has two different rewards, and `options` need one. Or a
-            reward is to be discounted and two turns have the same order. Or the routed experts of a row's
-            calls differ in kind.
+            reward is to be discounted and a turn has the order of another call. Or the routed experts of a
+            row's calls differ in kind.
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids, reward=None):
@@ -217,15 +217,14 @@ def _discounted(
         turns = later.setdefault(conversation, [])
         reward = only.get(conversation)
         rewards[call.name] = None if reward is None else reward * discount ** len(turns)
-        if call.start == call.stop:
-            continue
         if reward is not None and turns and turns[-1].order == call.order:
             names = f"{call.name!r} and {turns[-1].name!r}"
             raise InputError(
                 f"calls {names} of one conversation have the order {call.order}, "
                 "and a reward is discounted per later turn: give each call its own order"
             )
-        turns.append(call)
+        if call.start < call.stop:
+            turns.append(call)
     return rewards
 
 

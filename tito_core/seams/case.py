@@ -6,7 +6,6 @@ kind or shape has no name and is proven each time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Self
@@ -17,11 +16,9 @@ from ..normalization.canonical import REASONING
 from ..normalization.clean import flattened
 from ..normalization.media import MODALITIES
 from .prove import SampledTurn
-from .stand_in import WRITTEN, calls_of
+from .stand_in import WORD, WRITTEN, calls_of, naming
 
 Plain = dict[str, Any]
-WORD = re.compile(r"[\w.:-]{1,128}", re.ASCII)
-"""Names and ids of calls. No template's close consists of these characters alone."""
 NAMED = ("user", "tool", "system", "developer")
 """Roles of the message before a turn that has a name. Agents put system messages after tool results."""
 FOLLOWING = ("user", "tool", "system", "developer", "assistant")
@@ -119,8 +116,7 @@ def _is_usual(call: Plain) -> bool:
     function = call.get("function")
     if not isinstance(function, dict) or not call.keys() <= {"id", "type", "function", "index"}:
         return False
-    named = (function.get("name"), call.get("id"))
-    return all(isinstance(word, str) and WORD.fullmatch(word) for word in named)
+    return all(isinstance(word, str) and WORD.fullmatch(word) for word in naming(call))
 
 
 def case_of(turn: SampledTurn, environment: Sequence[Plain]) -> tuple[TurnKind, tuple[str, ...]] | None:

@@ -21,7 +21,7 @@ from .profile import Case, Mode, Recipe, recognize
 from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, first_taken, show_questions
 from .sample import sample_environment, sample_turn, spelled_out
 from .seam import OTHER, SHORT, common_prefix
-from .stand_in import Context, TurnForm, akin_histories, contexts, forms
+from .stand_in import CERTIFIED_LOOPS, Context, TurnForm, akin_histories, contexts, forms, in_loop
 
 Plain = dict[str, Any]
 NAMES = (("find", "find"), ("get_weather", "lookup"))
@@ -111,7 +111,8 @@ class CaseSample:
         """The short histories without media in which the tail must be the same."""
         pasts = contexts(self.turn.after)
         akin = akin_histories(self.turn.after, self.turn.history)
-        return (*pasts.likely, *pasts.unlike, *pasts.looped, *akin)
+        looped = in_loop((self.turn.after,)) if (self.turn.after,) in CERTIFIED_LOOPS else ()
+        return (*pasts.likely, *pasts.unlike, *looped, *akin)
 
     @property
     def showing(self) -> tuple[Sequence[Context], ...]:

@@ -69,14 +69,21 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
 
 def _befores(message: Plain) -> tuple[Context, ...]:
     """Return what may stand before a message; the first that the template takes counts."""
-    called = lookups("find", 25, (message.get("tool_call_id") or CALL_ID,))
+    called = lookups("find", 25, ((message.get("tool_call_id") or CALL_ID,),))
     return BEFORE.get(message["role"]) or tuple((USER, *lookup[:1]) for lookup in called)
 
 
 def _writers(message: Plain) -> Sequence[Callable[[Plain], Plain]]:
-    """Return ways to write a message: as it is; with calls, also with arguments as texts and as objects."""
+    """Return ways to write a message: as it is; with calls, also with arguments as texts and as objects.
+
+    Many templates have no developer role.
+    """
     ways = forms(message)[:2] if calls_of(message) else []
-    return [dict, *(lambda turn, way=way: attrs.evolve(way, turn=turn).write(SHORT) for way in ways)]
+    roles = ("developer", "system") if message["role"] == "developer" else (message["role"],)
+    return [
+        *(lambda one, role=role: {**one, "role": role} for role in roles),
+        *(lambda turn, way=way: attrs.evolve(way, turn=turn).write(SHORT) for way in ways),
+    ]
 
 
 def _rendered(messages: Context) -> Questions[tuple[int, ...] | None]:

@@ -30,7 +30,7 @@ from .prove import (
     swallowed_questions,
 )
 from .seam import SHORT, Seam, after, grown
-from .stand_in import TurnForm, akin_histories
+from .stand_in import CERTIFIED_LOOPS, TurnForm, akin_histories
 
 VERSION = 2
 """The version of a profile's form; other versions are rejected."""
@@ -267,7 +267,8 @@ def _depends_on_nothing_else(
     the tail, if it is known: then no ids are needed.
     """
     located = proof.located
-    if turn.history_known and not (turn.others or turn.reused or turn.switched):
+    usual = turn.history_known and not (turn.others or turn.reused or turn.switched)
+    if usual and turn.loop in CERTIFIED_LOOPS:
         count, environment = len(located.environment), located.environment
         for _ in range(2):  # twice, so that what the history adds beside the words is not taken for one
             environment = lengthened(environment, range(count), graded=True)

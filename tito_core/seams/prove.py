@@ -8,20 +8,23 @@ such as the number of its messages, cannot be known at this price (see docs/limi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from ..errors import TemplateRefused
 from ..media.ranges import MediaRange, Placeholders
-from ..message import Message, texts_in
+from ..message import Message, Messages, as_id, called_ids, texts_in
 from ..normalization.clean import clean, lengthened, readings
 from ..normalization.media import Medium
 from ..questions import Questions, Rendered, ask, ask_rendered, in_parts, relayed
 from ..refusal import Reason, Refusal
 from .seam import OTHER, SHORT, Seam, after, common_prefix, seam_questions
 from .stand_in import (
+    ANSWER,
+    LAST,
+    NO_KEY,
     OF_SYSTEM,
     ON,
     SWITCHED,
@@ -30,18 +33,23 @@ from .stand_in import (
     WORDS,
     Context,
     TurnForm,
+    Turns,
     akin_histories,
     calls_of,
     contexts,
     forms,
+    in_loop,
+    plainly_named,
 )
-from .suffix import takes_texts_questions
+from .suffix import takes_parts_questions, takes_texts_questions
 
 Environment = tuple[dict[str, Any], ...]
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
 """Refusals that another reading of the same environment may overcome."""
 BEFORE = ("user", "tool")
 """Roles of the message before a turn that templates tell apart, in turns that agents take."""
+MOST_BETWEEN = 64
+"""How many messages before a turn are looked at for the tool loop that it may stand in."""
 MOST_SHOWN = 64
 """Media that a stand-in history shows at most."""
 HISTORY = "the tail depends on the history before it"
@@ -61,7 +69,8 @@ class SampledTurn:
         suffix: The template's turn close.
         stops: The ids that are known to end a turn.
         others: Turns of other kinds that it may be: the tail must be theirs, too.
-        reused: Ids of its calls, and of calls in new messages, that an earlier call may have, too.
+        reused: Ids of its calls, and of calls in new messages, that an earlier call may have, too; None for
+            a call without one.
         switched: Roles of earlier messages, after the opening, that may have a switch.
         prompt: The whole conversation.
         place: Position of the turn in it.
@@ -78,7 +87,7 @@ class SampledTurn:
     suffix: tuple[int, ...] = ()
     stops: tuple[int, ...] = ()
     others: tuple[dict[str, Any], ...] = ()
-    reused: tuple[str, ...] = ()
+    reused: tuple[Any, ...] = ()
     switched: frozenset[str] = frozenset()
     prompt: Sequence[Message] = ()
     place: int = 0
@@ -92,10 +101,22 @@ class SampledTurn:
         return clean(self.prompt[: self.place])
 
     @property
-    def in_loop(self) -> bool:
-        """Whether system messages, and nothing else, stand between a tool result and the turn."""
-        before = (self.prompt[place]["role"] for place in reversed(range(self.place)))
-        return self.after in OF_SYSTEM and next((one for one in before if one not in OF_SYSTEM), "") == "tool"
+    def loop(self) -> tuple[str, ...]:
+        """The roles between a tool result and the turn, where its loop may go on; one for several alike.
+
+        A plain answer ends it, unless the turn follows it at once: models and clients add notes.
+        """
+        peek = self.prompt.peek if isinstance(self.prompt, Messages) else self.prompt.__getitem__
+        roles: list[str] = []
+        for place in reversed(range(max(self.place - MOST_BETWEEN, 0), self.place)):
+            role = peek(place)["role"]
+            if role not in LAST:
+                return tuple(roles[::-1])
+            if role == "assistant" and (peek(place).get("tool_calls") or "user" in roles):
+                break
+            if roles[-1:] != [role]:
+                roles.append(role)
+        return ()
 
     @property
     def modalities(self) -> tuple[str, ...]:
@@ -116,31 +137,61 @@ class SampledTurn:
         opened = bool(self.history) and self.history[0]["role"] != "user"
         return contexts(self.after, opened=opened).likely
 
-    def histories(self, call_ids: Sequence[str] = ()) -> Iterator[Sequence[Context]]:
-        """Yield groups of histories that must give one tail; the first of a group that is taken counts.
+    def histories(
+        self, call_ids: Collection[Any] = (), names: Collection[str] = ()
+    ) -> Iterator[tuple[bool, Sequence[Sequence[Context]]]]:
+        """Yield groups of histories that must give one tail, each with whether one of it must be taken.
 
-        An unlike one shares no text, so that a tail which repeats earlier text is detected. In it `call_ids`
-        were called. Another one calls tools by the ids that may have been called before. One
+        Of each member of a group the first history that is taken counts. An unlike one shares no text, so
+        that a tail which repeats earlier text is detected. Other ones call tools by the ids that may have
+        been called before, and in both ways without an id; or tools of these `names`. One
         akin to the real one has its system texts and its last user message, since templates look for switches
         such as `/no_think`. Where there may be media, one shows some: a template may number them.
         """
-        for role in (self.after,) if self.history_known else (*BEFORE, *OF_SYSTEM):
-            yield contexts(role, call_ids, switched=self.switched).unlike
-        if self.history_known and self.in_loop:
-            yield contexts(self.after, call_ids, switched=self.switched).looped
-        if self.switched and self.history_known:
-            yield contexts(self.after, call_ids, switched=self.switched, words=ON).unlike
-        if self.reused:
-            yield contexts(self.after, (*call_ids, *self.reused), switched=self.switched).unlike
+        known, switched = self.history_known, self.switched
+        for role in (self.after,) if known else (*BEFORE, *OF_SYSTEM):
+            yield known, (contexts(role, switched=switched).unlike,)
+        if known and self.loop:
+            yield True, (in_loop(self.loop, switched=switched),)
+        if switched and known:
+            yield True, (contexts(self.after, switched=switched, words=ON).unlike,)
+        roles = (self.after,) if known else BEFORE
+        for ways in _called_before({*call_ids, *self.reused}):
+            group = [_calling(role, way, switched) for way in ways for role in roles]
+            loops = ways if known and self.loop else ()
+            yield True, [*group, *(in_loop(self.loop, turns, switched) for way in loops for turns in way)]
+        for name in names:
+            yield True, [contexts(role, switched=switched, name=name).calling for role in roles]
         for modality in self.modalities:
-            pasts = contexts(self.after, call_ids, switched=self.switched)
-            yield pasts.showing((modality,))
+            pasts = contexts(self.after, switched=switched)
+            yield known, (pasts.showing((modality,)),)
             if self.shown:
-                yield pasts.showing_many(modality, min(self.shown, MOST_SHOWN))
-        if self.history_known:
-            yield akin_histories(self.after, self.history)
+                yield known, (pasts.showing_many(modality, min(self.shown, MOST_SHOWN)),)
+        if known:
+            yield True, (akin_histories(self.after, self.history),)
         else:
-            yield from ((history,) for history in SWITCHED)
+            yield from ((False, ((history,),)) for history in SWITCHED)
+
+
+Ways = tuple[Turns, ...]
+"""Ways in which calls of the same ids may be spread over turns; the first that a template takes counts."""
+
+
+def _called_before(ids: set[Any]) -> Iterator[Sequence[Ways]]:
+    """Yield groups of calls that may stand before a turn, each as its members.
+
+    Named ones are called in one turn, and in a turn each where a template takes no more. A missing id may be
+    None, or have no key: a template may take one of them alone, as it does of the real turn.
+    """
+    named = tuple(sorted((one for one in ids if one is not None), key=str))
+    if named:
+        yield [((named,), tuple((one,) for one in named))]
+    if None in ids:
+        yield [(((None,),),), (((NO_KEY,),),)]
+
+
+def _calling(role: str, ways: Ways, switched: frozenset[str]) -> Sequence[Context]:
+    return [one for turns in ways for one in contexts(role, turns, switched=switched).calling]
 
 
 @attrs.frozen(kw_only=True)
@@ -227,7 +278,7 @@ def prove_questions(turn: SampledTurn, environment: Environment) -> Questions[Pr
     if not isinstance(proof, Refusal) or (proof.reason not in RETRIED and proof != UNLOCATED):
         return proof
     in_texts = yield from takes_texts_questions()
-    if in_texts or not (yield from relayed(takes_texts_questions(), in_parts)):
+    if in_texts or not (yield from takes_parts_questions()):
         return proof
     found = yield from relayed(_proved(turn, environment), in_parts)
     return attrs.evolve(found, parts=True) if isinstance(found, Proof) else proof
@@ -295,22 +346,33 @@ def agrees_questions(turn: SampledTurn, proof: Proof) -> Questions[bool]:
     Another turn may have another rest of its call, the same in all histories. A turn that the template takes
     in none of them, while it takes another, cannot be the real one.
     """
-    call_ids = sorted(_orphans(turn, proof.located.environment))
+    orphans, names = _orphans(turn, proof.located.environment), _unnamed(proof.located.environment)
     for message in (None, *turn.others):
         same = {proof.located.seam.tail[: proof.cut.place]} if message is None else set[tuple[int, ...]]()
-        rests, taken = set[tuple[int, ...] | None](same), 0
-        for histories in turn.histories(call_ids):
-            found = yield from first_taken(proof.located, histories, message)
-            if found is not None:
-                rests.add(proof.located.seam.rest(found.ids, proof.cut.place))
+        rests, taken = set[tuple[int, ...] | None](same), False
+        for needed, group in turn.histories(orphans, names):
+            found = yield from _rests(proof, group, message)
+            rests |= found
             if None in rests or len(rests) > 1:
                 return False
-            taken += found is not None
-            if found is None and message is None and turn.history_known:
+            taken |= bool(found)
+            if needed and not found and message is None:
                 return False
         if not taken and message is None:
             return False
     return True
+
+
+def _rests(
+    proof: Proof, group: Sequence[Sequence[Context]], message: dict[str, Any] | None
+) -> Questions[set[tuple[int, ...] | None]]:
+    """Return what the members of a group have before the tail, None for one without it."""
+    seam, rests = proof.located.seam, set[tuple[int, ...] | None]()
+    for histories in group:
+        found = yield from first_taken(proof.located, histories, message)
+        if found is not None:
+            rests.add(seam.rest(found.ids, proof.cut.place))
+    return rests
 
 
 def first_taken(
@@ -418,7 +480,14 @@ def _closed(turn: SampledTurn, located: LocatedTurn) -> Questions[int]:
     if not turn.stops or not set(turn.stops).isdisjoint(turn.suffix):
         return size
     always = yield from _always_written(located)
-    return next((place + 1 for place in _known_stops(always, turn)), size)
+    closed = next((place + 1 for place in _known_stops(always, turn)), size)
+    if closed <= size:
+        return size
+    try:  # two roles may have one opener: an assistant's is another
+        ids = yield from ask(located.messages((ANSWER,)), since=located.since)
+    except TemplateRefused:
+        return closed
+    return closed if common_prefix(ids, located.seam.ids) >= located.seam.place + closed else size
 
 
 def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
@@ -433,6 +502,8 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
         stops = _known_stops((yield from _always_written(located)), turn)
         unknown = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
         return Cut(stops[0], 1) if len(stops) == 1 else unknown
+    if (yield from _spells_end(turn, located, call)):
+        return Refusal(Reason.UNPROVEN_TAIL, "a tool's name or a call's id is written like the turn's end")
     closed = _suffixes(tail, turn, call)
     inside = {i + j for i in closed for j in range(1, size)}
     cuts = {Cut(i, size) for i in closed if i not in inside}
@@ -445,7 +516,7 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
         # Of stops alone the only one counts: an id of a call may spell another.
         cuts = _known_close(always, turn, call) or {Cut(place, 1) for place in _known_stops(always, turn)}
     if len(cuts) == 1:
-        return cuts.pop()
+        return _from_first_stop(cuts.pop(), tail, turn)
     if not cuts and turn.stop is not None:
         return Refusal(
             Reason.ODD_STOP,
@@ -453,6 +524,27 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
             " if it does, it is missing in stop_ids",
         )
     return Refusal(Reason.UNPROVEN_TAIL, f"{len(cuts)} places where the tool call's turn may end")
+
+
+def _spells_end(turn: SampledTurn, located: LocatedTurn, call: CallClose) -> Questions[bool]:
+    """Return whether names or ids of calls hold stops, or ids of a close; usual ones never do."""
+    usual = plainly_named(located.form.turn)
+    if usual == located.form.turn:
+        return False
+    marks, found = {turn.stop, *turn.stops, *turn.suffix}, []
+    for form in (located.form, attrs.evolve(located.form, turn=usual)):
+        try:
+            ids = yield from ask((*located.context, form.write(SHORT)), add_generation_prompt=False)
+        except TemplateRefused:
+            return True
+        found.append([one for one in after(call.text, ids) or () if one in marks])
+    return found[0] != found[1]
+
+
+def _from_first_stop(cut: Cut, tail: tuple[int, ...], turn: SampledTurn) -> Cut:
+    """Return a cut that leaves no known stop to the rest of the call, as no engine samples past one."""
+    place = next((i for i, one in enumerate(tail[: cut.place]) if one in turn.stops), cut.place)
+    return Cut(place, cut.place - place + cut.closed)
 
 
 def _known_close(always: tuple[int, ...], turn: SampledTurn, call: CallClose) -> set[Cut]:
@@ -495,11 +587,21 @@ def _always_written(located: LocatedTurn, written: tuple[int, ...] = ()) -> Ques
     return seam.tail[: common_prefix(after(written, ids) or (), seam.tail)]
 
 
-def _orphans(turn: SampledTurn, environment: Environment) -> set[str]:
-    """Return the ids that results answer and that neither the turn nor a new message called."""
-    called = [call.get("id") for message in (turn.message, *environment) for call in calls_of(message)]
-    answered = [message.get("tool_call_id") for message in environment]
-    return {name for name in answered if isinstance(name, str) and name not in called}
+def _orphans(turn: SampledTurn, environment: Environment) -> set[Any]:
+    """Return the ids that results answer and that neither the turn nor a new message called.
+
+    A result without an id may be named by an earlier call without one.
+    """
+    called = set(called_ids(turn.message, environment))
+    answered = (message.get("tool_call_id") for message in environment if message["role"] not in LAST)
+    return {as_id(one) for one in answered} - called
+
+
+def _unnamed(environment: Environment) -> list[str]:
+    """Return the tools of results without an id: an earlier call of the same tool may give it one."""
+    results = (message for message in environment if message["role"] not in LAST)
+    names = (message.get("name") for message in results if message.get("tool_call_id") is None)
+    return sorted({name for name in names if isinstance(name, str)})
 
 
 @attrs.frozen
@@ -540,15 +642,16 @@ def _call_close(located: LocatedTurn) -> Questions[CallClose | None]:
 def _suffixes(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list[int]:
     """Return where the suffix stands in what is always written after the call, or right after that.
 
-    One that holds no known stop, nor the sampled one, may be a part of the call, or of what follows. It
-    counts where it ends what is written if nothing follows.
+    One that holds no known stop may be a part of the call, or of what follows. It counts where it ends what
+    is written if nothing follows, or holds the sampled stop where no stops are known.
     """
     size = len(turn.suffix)
     places = [*range(call.shared - size + 1), *([call.end] if call.end == call.shared else [])]
     found = [i for i in places if size and tail[i : i + size] == turn.suffix]
     if not set(turn.stops).isdisjoint(turn.suffix):
         return found[:1]  # no engine samples past a stop, so that of several closes the first is the turn's
-    sure = call.end < 0 or turn.stop in turn.suffix or not {call.end, call.end - size}.isdisjoint(found)
+    believed = not turn.stops and turn.stop in turn.suffix
+    sure = call.end < 0 or believed or not {call.end, call.end - size}.isdisjoint(found)
     return found if sure else []
 
 

@@ -74,7 +74,7 @@ def spans_questions(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal
 
 
 def _spans(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal]:
-    short = tuple(map(_shortened, proof.located.environment))
+    short, clear = tuple(map(_shortened, proof.located.environment)), True
     try:
         tail = yield from _tail(proof, short)
         ends, pieces = [], []
@@ -83,6 +83,7 @@ def _spans(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal]:
             silent = tail if last else (yield from _tail(proof, short[: place + 1], speaking=False))
             ends.append(len(tail) - proof.generation_prompt if last else common_prefix(tail, silent))
             pieces.append((yield from _piece(proof, short, tail, place, ends[-1])))
+            clear &= last or bool(pieces[-1].ids) or _shows_end(short[place], silent, ends[-1])
     except TemplateRefused as refused:
         return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
     starts = [proof.cut.closed, *ends[:-1]]
@@ -90,19 +91,28 @@ def _spans(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal]:
         start <= piece.start <= piece.stop <= end
         for start, piece, end in zip(starts, pieces, ends, strict=True)
     ]
-    if not all(inside) or _assembled(tail, pieces) != proof.ids:
+    if not clear or not all(inside) or _assembled(tail, pieces) != proof.ids:
         return Refusal(Reason.UNPROVEN_TAIL, "it is not clear which ids belong to which message")
     return _placed(starts, pieces, ends)
 
 
 def _shortened(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message with a short text that begins and ends with other characters than its own."""
-    text = "".join(texts_in(message)).strip()
+    text = "".join(texts_in(message))
     if not text:
         return message
-    word = next(word for word in TEXTS if word[0] != text[0] and word[-1] != text[-1])
+    ends = (text.strip() or text).lower()  # templates may change the case
+    word = next(word for word in TEXTS if word[0].lower() != ends[0] and word[-1] != ends[-1])
     parts = isinstance(message["content"], list)
     return {**message, "content": [{"type": "text", "text": word}] if parts else word}
+
+
+def _shows_end(message: dict[str, Any], silent: tuple[int, ...], end: int) -> bool:
+    """Return whether a message without a text ends where a render with nothing after it goes another way.
+
+    An assistant's last message may begin otherwise, as with reasoning that is dropped later.
+    """
+    return message["role"] != "assistant" or end == len(silent)
 
 
 def _tail(proof: Proof, environment: Environment, *, speaking: bool = True) -> Questions[tuple[int, ...]]:

@@ -7,6 +7,7 @@ their ids and names, whether it has reasoning, whether its content is empty.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from itertools import repeat
@@ -25,6 +26,8 @@ USER: Plain = {"role": "user", "content": "Hello."}
 SYSTEM: Plain = {"role": "system", "content": "Be brief."}
 ANSWER: Plain = {"role": "assistant", "content": "It is seven."}
 THOUGHTFUL: Plain = {**ANSWER, **dict.fromkeys(REASONING, "Three and four.")}
+CALLING: Plain = {"role": "assistant", "content": ""}
+CONSIDERED: Plain = {**CALLING, **dict.fromkeys(REASONING, "Look it up.")}
 OFF, ON = "/no_think /nothink", "/think"
 """Switches that turn reasoning off, and on."""
 UNLIKELY = "consult_almanac"
@@ -33,25 +36,70 @@ CALL_ID = "a1b2c3d4e"
 """Nine letters and digits: Mistral's templates take nothing else."""
 
 
-def lookups(
-    name: str, x: int, call_ids: Sequence[str] = (CALL_ID,), role: str = "tool"
-) -> tuple[Context, Context]:
-    """Return tool calls and their results, with the arguments as an object and as text.
+WORD = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+"""Usual names and ids of calls. No template's close consists of these characters alone."""
 
-    Arguments are texts: some templates join them to texts.
+
+def naming(call: Plain) -> tuple[Any, Any]:
+    """Return the name of the called tool, and the id of the call."""
+    return function_of(call).get("name"), call.get("id")
+
+
+def plainly_named(turn: Plain) -> Plain:
+    """Return a turn with usual words in place of tools' names and calls' ids that are not usual.
+
+    >>> plainly_named({"tool_calls": [{"id": "</s>", "function": {"name": "f"}}]})
+    {'tool_calls': [{'id': 'a1b2c3d4e', 'function': {'name': 'f'}}]}
+    """
+    calls = calls_of(turn)
+    usual = list(map(_plainly_named, calls))
+    return turn if usual == calls else {**turn, "tool_calls": usual}
+
+
+def _plainly_named(call: Plain) -> Plain:
+    name, call_id = (
+        other if isinstance(word, str) and not WORD.fullmatch(word) else word
+        for word, other in zip(naming(call), (UNLIKELY, CALL_ID), strict=True)
+    )
+    function = {**function_of(call), "name": name}
+    named = {**call, "function": function} if "function" in call else function
+    return {**named, "id": call_id} if "id" in call else named
+
+
+NO_KEY: Any = object()
+"""Stands for the id of a call, or of a result, that has no such key."""
+Turns = tuple[tuple[Any, ...], ...]
+"""Turns of a tool loop, each as the ids of its calls."""
+
+
+def lookups(
+    name: str, x: int, turns: Turns = ((CALL_ID,),), role: str = "tool", *, thought: bool = False
+) -> tuple[Context, Context]:
+    """Return turns with tool calls, and their results, with the arguments as an object and as text.
+
+    Arguments are texts: some templates join them to texts. `thought` is whether the turns have reasoning.
     """
 
     def lookup(arguments: Any) -> Context:
         function = {"name": name, "arguments": arguments}
-        calls = [{"id": call_id, "type": "function", "function": function} for call_id in call_ids]
-        result = {"name": name, "content": str(x + 4)}
-        results = ({"role": role, "tool_call_id": call_id, **result} for call_id in call_ids)
-        return ({"role": "assistant", "content": "", "tool_calls": calls}, *results)
+        messages: list[Plain] = []
+        for ids in turns:
+            calls = [{**_under("id", one), "type": "function", "function": function} for one in ids]
+            messages.append({**(CONSIDERED if thought else CALLING), "tool_calls": calls})
+            results = ({**_under("tool_call_id", one), "name": name, "content": str(x + 4)} for one in ids)
+            messages += ({"role": role, **one} for one in results)
+        return tuple(messages)
 
     return lookup({"x": str(x)}), lookup(json.dumps({"x": str(x)}))
 
 
+def _under(key: str, call_id: Any) -> Plain:
+    return {} if call_id is NO_KEY else {key: call_id}
+
+
 OF_SYSTEM = ("system", "developer")
+CERTIFIED_LOOPS: tuple[tuple[str, ...], ...] = ((), ("system",), ("developer",))
+"""What may stand between a tool result and a turn whose case is certified; see `SampledTurn.loop`."""
 LAST: dict[str, Context] = {
     "user": (USER,),
     "assistant": (USER, ANSWER),
@@ -63,22 +111,27 @@ LAST: dict[str, Context] = {
 
 @attrs.frozen
 class Contexts:
-    """Short histories of two kinds, each in the order in which they are tried.
+    """Short histories of three kinds, each in the order in which they are tried.
 
     Attributes:
         likely: As short as possible.
         rich: As different from those as templates allow, except for their words.
-        looped: For a system message, which may stand after tool results: those with a tool loop before it.
+        calls: Those of the rich ones in which tools were called.
     """
 
     likely: tuple[Context, ...]
     rich: tuple[Context, ...]
-    looped: tuple[Context, ...] = ()
+    calls: tuple[Context, ...]
 
     @cached_property
     def unlike(self) -> tuple[Context, ...]:
         """The rich histories with other words, so that they share no text with the likely ones."""
         return tuple(map(_reworded, self.rich))
+
+    @cached_property
+    def calling(self) -> tuple[Context, ...]:
+        """The unlike histories in which tools were called."""
+        return tuple(map(_reworded, self.calls))
 
     def showing(self, modalities: Sequence[str], first: int = 1) -> tuple[Context, ...]:
         """Return the unlike histories with media in every user message and tool result, `first` in the first.
@@ -98,49 +151,72 @@ class Contexts:
 
 def contexts(
     role: str,
-    call_ids: Sequence[str] = (),
+    turns: Turns = ((CALL_ID,),),
     *,
     opened: bool = False,
     switched: frozenset[str] = frozenset(),
     words: str = OFF,
+    name: str = UNLIKELY,
 ) -> Contexts:
     """Return histories that end with a message of `role`, as the real one does before the turn.
 
     Some templates remember that they are inside a tool loop, or merge two neighbours of one role.
-    `call_ids` are the ids of earlier tool calls: new results may answer those. `opened` says whether the
+    `turns` are earlier tool calls of the tool `name`: new results may answer those. `opened` says whether the
     likely ones begin with a system text: without one, templates look for it further on. `switched` are
     the roles of earlier messages that may have a switch: the rich ones have `words` in messages of those.
 
     >>> [message["role"] for message in contexts("tool").likely[0]]
     ['user', 'assistant', 'tool']
     """
-    return _contexts(role, tuple(call_ids) or (CALL_ID,), opened, switched, words)
+    return _contexts(role, turns, opened, switched, words, name)
 
 
-@lru_cache(maxsize=32)  # they depend on nothing else, and making them takes up to 35 us of each stitch
+@lru_cache(maxsize=64)  # they depend on nothing else, and making them takes up to 35 us of each stitch
 def _contexts(
-    role: str, call_ids: tuple[str, ...], opened: bool, switched: frozenset[str], words: str
+    role: str, turns: Turns, opened: bool, switched: frozenset[str], words: str, name: str
 ) -> Contexts:
-    system, user = (_switching(one, words) if one["role"] in switched else one for one in (SYSTEM, USER))
-    pasts = _pasts(*lookups(UNLIKELY, 25, call_ids), system, user)
+    system, user = _opening(switched, words)
+    pasts = _pasts(*lookups(name, 25, turns), system, user)
     opening = (SYSTEM,) * (opened and role not in OF_SYSTEM)
     if role not in LAST:
-        return Contexts(
-            likely=tuple((*opening, USER, *lookup) for lookup in lookups("add", 3, role=role)),
-            rich=tuple(
-                (*past, USER, *lookup, *lookup)
-                for lookup in lookups(UNLIKELY, 25, call_ids, role)
-                for past in pasts
-            ),
+        last = lookups(name, 25, turns, role)
+        # A template may remember that a turn of the loop had reasoning; others take none beside calls.
+        kinds = ((True, (*pasts.calling, *pasts.plain)), (False, pasts.plain))
+        rich = tuple(
+            (*past, USER, *one, *other)
+            for thought, befores in kinds
+            for one, other in zip(lookups(name, 25, turns, role, thought=thought), last, strict=True)
+            for past in befores
         )
+        likely = tuple((*opening, USER, *lookup) for lookup in lookups("add", 3, role=role))
+        return Contexts(likely, rich, rich)
     end = LAST[role]
-    pairs = lookups(UNLIKELY, 25, call_ids) if role in OF_SYSTEM else ()
     ends = (end, (USER, *end)) if role in OF_SYSTEM else (end,)  # roles may have to alternate
     return Contexts(
         likely=tuple((*opening, *one) for one in ends),
-        rich=tuple((*past, *one) for one in ends for past in pasts),
-        looped=tuple((*past, USER, *lookup, *end) for past, lookup in zip(pasts, pairs, strict=False)),
+        rich=tuple((*past, *one) for one in ends for past in (*pasts.calling, *pasts.plain)),
+        calls=tuple((*past, *one) for one in ends for past in pasts.calling),
     )
+
+
+@lru_cache(maxsize=64)
+def in_loop(
+    run: tuple[str, ...], turns: Turns = ((CALL_ID,),), switched: frozenset[str] = frozenset()
+) -> tuple[Context, ...]:
+    """Return unlike histories in whose last tool loop messages of the roles `run` stand after the results."""
+    pasts = _pasts(*lookups(UNLIKELY, 25, turns), *_opening(switched, OFF))
+    end = tuple(LAST[role][-1] for role in run)
+    return tuple(
+        _reworded((*past, USER, *lookup, *end))
+        for thought in (True, False)
+        for lookup in lookups(UNLIKELY, 25, turns, thought=thought)
+        for past in (*pasts.calling, *pasts.plain)
+    )
+
+
+def _opening(switched: frozenset[str], words: str) -> tuple[Plain, Plain]:
+    system, user = (_switching(one, words) if one["role"] in switched else one for one in (SYSTEM, USER))
+    return system, user
 
 
 def akin_histories(role: str, history: Context) -> tuple[Context, ...]:
@@ -194,14 +270,18 @@ def _switching(message: Plain, words: str) -> Plain:
     return {**message, "content": f"{message['content']} {words}"}
 
 
-def _pasts(lookup: Context, as_text: Context, system: Plain, user: Plain) -> tuple[Context, ...]:
-    """Return what may stand before the last messages of a history, the richest first."""
-    return (
-        (system, user, *lookup, THOUGHTFUL),
-        (system, user, *as_text, THOUGHTFUL),
-        (user, *lookup, THOUGHTFUL),
-        (system, user, THOUGHTFUL),
-        (user, THOUGHTFUL),
+@attrs.frozen
+class _Pasts:
+    """What may stand before the last messages of a history, with tool calls and without."""
+
+    calling: tuple[Context, ...]
+    plain: tuple[Context, ...]
+
+
+def _pasts(lookup: Context, as_text: Context, system: Plain, user: Plain) -> _Pasts:
+    calls = ((system, user, *lookup), (system, user, *as_text), (user, *lookup), (user, *as_text))
+    return _Pasts(
+        tuple((*past, THOUGHTFUL) for past in calls), ((system, user, THOUGHTFUL), (user, THOUGHTFUL))
     )
 
 

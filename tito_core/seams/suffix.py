@@ -9,7 +9,7 @@ import attrs
 
 from ..errors import InputError, TemplateRefused
 from ..questions import Question, Questions, T, TokenizeFn, answer, ask, in_parts, relayed
-from .seam import common_prefix, seam_questions
+from .seam import OTHER, SHORT, common_prefix, seam_questions
 from .stand_in import SYSTEM, USER, TurnForm
 
 Form: TypeAlias = Callable[[Question], Question]
@@ -51,7 +51,7 @@ def form_questions() -> Questions[Form]:
     for form in (as_is, opened):
         if (yield from relayed(takes_texts_questions(), form)):
             return form
-    return in_parts
+    return in_parts if (yield from takes_parts_questions()) else as_is
 
 
 def as_is(question: Question) -> Question:
@@ -70,6 +70,19 @@ def takes_texts_questions() -> Questions[bool]:
         return (yield from seam_questions(ANSWER_FORM.within((USER,)))) is not None
     except TemplateRefused:
         return False
+
+
+def takes_parts_questions() -> Questions[bool]:
+    """Ask whether the template writes the text of a part and nothing else of it, as in a printed list."""
+    if not (yield from relayed(takes_texts_questions(), in_parts)):
+        return False
+    part = {"type": "text", "text": SHORT}
+    plain = yield from relayed(_said([part]), in_parts)
+    return plain == (yield from relayed(_said([{**part, "note": OTHER}]), in_parts))
+
+
+def _said(content: list[dict[str, str]]) -> Questions[tuple[int, ...]]:
+    return (yield from ask((USER, {"role": "assistant", "content": content})))
 
 
 def close_questions() -> Questions[tuple[int, ...]]:

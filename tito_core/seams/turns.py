@@ -11,6 +11,8 @@ from .prove import Environment
 Plain = dict[str, Any]
 NAMES = ("find", "get_weather")
 """Names of a called tool where the result does not tell it."""
+OTHER_IDS: tuple[Plain, ...] = ({"id": "z0y1x2w3v"}, {"id": None}, {})
+"""What calls may have in place of the ids that are invented where results have none."""
 THOUGHT = dict.fromkeys(REASONING, "Add them.")
 
 
@@ -35,6 +37,8 @@ def possible_turns(environment: Environment) -> list[tuple[Plain, tuple[Plain, .
 def _calling(results: list[Plain]) -> tuple[Plain, tuple[Plain, ...]]:
     """Return a turn whose calls have `results`, and others that differ in each respect, and in all."""
     calls, renamed = (_calls(results, name) for name in NAMES)
+    unknown = any(result.get("tool_call_id") is None for result in results if result)
+    bare = [{name: value for name, value in call.items() if name != "id"} for call in calls]
     more = _calls([{"tool_call_id": "z9y8x7w6v"}], NAMES[0])
     turn = {"role": "assistant", "content": "", "tool_calls": calls}
     talking = {**turn, "content": "Let me see."}
@@ -45,6 +49,7 @@ def _calling(results: list[Plain]) -> tuple[Plain, tuple[Plain, ...]]:
         {**turn, "tool_calls": [*more, *calls]},
         {**turn, "tool_calls": calls[::-1]},
         {**talking, **THOUGHT, "tool_calls": [*more, *renamed]},
+        *({**turn, "tool_calls": [{**given, **call} for call in bare]} for given in OTHER_IDS * unknown),
     )
 
 

@@ -46,6 +46,29 @@ def test_content_that_is_lost_with_the_reasoning_has_its_own_cause(
     assert seen(TurnPart.REASONING, used, rendered, message=message, verbatim=verbatim) == causes
 
 
+@pytest.mark.parametrize("respelled", [False, True])
+def test_text_beside_a_difference_that_has_other_ids_too_is_named(respelled: bool) -> None:
+    causes = ["REWRITTEN"] + ["RETOKENIZED"] * respelled
+    assert seen(TurnPart.CONTENT, "so", "SO", message=assistant("so"), respelled=respelled) == causes
+
+
+@pytest.mark.parametrize(
+    ("used", "rendered", "cause"),
+    [
+        ("<think>so", "so", "THINKING"),
+        ("so", "</think>so", "THINKING"),
+        ("<think>so", "no", "REWRITTEN"),
+        ("so", "<think>no", "REWRITTEN"),
+        ("so", "no", "REWRITTEN"),
+    ],
+)
+def test_marks_of_reasoning_between_turns_are_named_where_nothing_else_differs(
+    used: str, rendered: str, cause: str
+) -> None:
+    for part in (TurnPart.PROMPT, TurnPart.OPENER, TurnPart.ENVIRONMENT):
+        assert seen(part, used, rendered) == [cause]
+
+
 CALLED = {
     "role": "assistant",
     "content": "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import pytest
 
 from tests.core.drift.conversations import START, assistant, user
@@ -59,5 +60,7 @@ def test_numbers_are_runs_and_text_is_one_word_per_image() -> None:
     ids = numbered.used(second.step.prompt_ids, second.step.media)
     assert len(set(ids[first.step.media[0].offset :][:SIZE])) == 1
     assert numbered.medium_at(ids, second.step.media[1].offset + 7) == second.step.media[1]
+    shifted = attrs.evolve(first.step.media[0], offset=0)
+    assert numbered.medium_at(ids[first.step.media[0].offset :], 0) == shifted
     assert numbered.shown(ids.tolist()).count("[image]") == 2
     assert numbered.text(ids.tolist()) == numbered.shown(ids.tolist()).replace("[image]", "\ufffc" * SIZE)

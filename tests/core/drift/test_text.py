@@ -42,6 +42,20 @@ def test_removed_text_is_not_cut_inside_its_first_id() -> None:
     assert (difference.used, difference.rendered) == ("<think></think>", "")
 
 
+def test_text_that_was_dropped_is_all_that_differs_though_it_begins_as_what_follows() -> None:
+    """`ca` is gone before `cd`, and not `ac`."""
+    parts = {1: "b", 2: "c", 3: "a", 4: "cd"}
+
+    def text(ids: Iterable[int]) -> str:
+        return "".join(parts[index] for index in ids)
+
+    whole, shorter = packed([1, 2, 3, 4]), packed([1, 4])
+    dropped = text_difference(text, whole, shorter, Hunk(1, 3, 1, 1))
+    assert (dropped.used, dropped.rendered, dropped.respelled) == ("ca", "", False)
+    inserted = text_difference(text, shorter, whole, Hunk(1, 1, 1, 3))
+    assert (inserted.used, inserted.rendered, inserted.respelled) == ("", "ca", False)
+
+
 def test_an_id_is_read_with_what_follows_it() -> None:
     """A character may be several ids: here its first byte differs, and its last one follows."""
 

@@ -44,6 +44,10 @@ def test_a_prompt_has_the_ids_of_its_render_and_a_range_for_each_image() -> None
     assert prompt.unexpanded == 3
 
 
+def test_it_is_shown_without_what_was_said() -> None:
+    assert "What?" not in repr(found(showing("What?", "cat")))
+
+
 def test_a_step_of_it_has_the_engine_s_ids_and_can_be_continued() -> None:
     prompt = found(showing("What?", "cat"))
     with pytest.raises(InputError, match="1 media are placeholders still"):
@@ -51,6 +55,8 @@ def test_a_step_of_it_has_the_engine_s_ids_and_can_be_continued() -> None:
     ids, ranges = expansion(prompt)
     grown = echoed(prompt, ids, [(one.offset, one.length) for one in ranges])
     answer = {"role": "assistant", "content": "A cat."}
+    with pytest.raises(InputError, match=r"^completion_ids\[0\] is 'A'"):
+        grown.then(completion=[answer], completion_ids=["A"])  # type: ignore[list-item]  # what callers may do
     step = grown.then(completion=[answer], completion_ids=[*b"A cat.", CLOSE], key="k")
     assert step.prompt_ids == ids
     assert step.media == ranges

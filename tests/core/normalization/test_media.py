@@ -62,3 +62,8 @@ def test_what_is_no_image_video_or_audio_is_a_file() -> None:
 @pytest.mark.parametrize("body", ["abcd-_-_", "aGk=AAAA", "", "a"])
 def test_bytes_that_cannot_be_read_are_no_identity(body: str) -> None:
     assert medium_of({"type": "image", "url": f"data:image/png;base64,{body}"}).identity is None
+
+
+def test_a_detail_is_named_by_all_keys_that_lead_to_it() -> None:
+    part = {"type": "image_url", "image_url": {"url": DATA, "crop": {"size": [5, 7]}}}
+    assert medium_of(part).details == (("crop.size.0", 5), ("crop.size.1", 7))

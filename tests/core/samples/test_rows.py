@@ -170,6 +170,9 @@ def test_turns_of_equal_order_have_no_discount() -> None:
         InputError, match="calls 'b' and 'c' of one conversation have the order 0, and a reward is"
     ):
         make_rows(FORK, options)
+    silent = call("0", [1, 2, 3, 4, 5, 8], [])  # before all turns of order 0, or after them
+    with pytest.raises(InputError, match="calls '0' and 'a' of one conversation have the order 0"):
+        make_rows(Forest.of([FORK.calls[0], silent]), options)
     unrewarded = Forest.of([attrs.evolve(one, reward=None) for one in FORK.calls])
     assert [row.reward for row in make_rows(unrewarded, options).rows] == [None, None]
 

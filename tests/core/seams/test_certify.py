@@ -24,18 +24,18 @@ def certified(toy: Toy, kind: TurnKind, *shape: str) -> Case:
 
 
 SHOWN = [  # mode, (renders, histories), rewritten, (place of the text, arguments as an object)
-    ("chatml", PLAIN, ("user",), Mode.FREE, (31, 14), False, (None, False)),
-    ("chatml", PLAIN, ("system", "user"), Mode.FREE, (33, 14), False, (None, False)),
-    ("chatml", CALL, ("tool",), Mode.FREE, (37, 14), False, (-1, False)),
-    ("chatml", CALLS, ("tool+",), Mode.FREE, (53, 28), False, (-1, False)),
-    ("thinking", CALLS, ("tool+", "user"), Mode.FREE, (53, 28), True, (-1, False)),
-    ("alternating", PLAIN, ("user",), Mode.FREE, (31, 8), False, (None, False)),
-    ("mapping_arguments", CALL, ("tool",), Mode.FREE, (39, 12), False, (-1, True)),
-    ("markers", CALL, ("tool",), Mode.FREE, (37, 14), False, (-1, False)),
-    ("harmony", CALLS, ("tool+",), Mode.FREE, (61, 28), False, (0, False)),
-    ("sliding_window", PLAIN, ("system", "user"), Mode.FREE, (33, 14), True, (None, False)),
-    ("tool_changes_opening", PLAIN, ("user",), Mode.HISTORY, (121, 14), False, (None, False)),
-    ("numbered_turns", CALL, ("tool",), Mode.HISTORY, (166, 14), True, (-1, False)),
+    ("chatml", PLAIN, ("user",), Mode.FREE, (33, 16), False, (None, False)),
+    ("chatml", PLAIN, ("system", "user"), Mode.FREE, (35, 16), False, (None, False)),
+    ("chatml", CALL, ("tool",), Mode.FREE, (39, 16), False, (-1, False)),
+    ("chatml", CALLS, ("tool+",), Mode.FREE, (65, 40), False, (-1, False)),
+    ("thinking", CALLS, ("tool+", "user"), Mode.FREE, (65, 40), True, (-1, False)),
+    ("alternating", PLAIN, ("user",), Mode.FREE, (33, 8), False, (None, False)),
+    ("mapping_arguments", CALL, ("tool",), Mode.FREE, (41, 12), False, (-1, True)),
+    ("markers", CALL, ("tool",), Mode.FREE, (39, 16), False, (-1, False)),
+    ("harmony", CALLS, ("tool+",), Mode.FREE, (73, 40), False, (0, False)),
+    ("sliding_window", PLAIN, ("system", "user"), Mode.FREE, (35, 16), True, (None, False)),
+    ("tool_changes_opening", PLAIN, ("user",), Mode.HISTORY, (137, 16), False, (None, False)),
+    ("numbered_turns", CALL, ("tool",), Mode.HISTORY, (188, 16), True, (-1, False)),
 ]
 
 
@@ -62,7 +62,7 @@ WORDS = "the tail depends on what the turn says"
 NO_TRACE = "a system message leaves no trace after the turn"
 TWO_WAYS = "the tail is not found in one way"
 REFUSED = [
-    ("repeats_answer", PLAIN, ("assistant", "user"), Reason.UNPROVEN_TAIL, TWO_WAYS, 188),
+    ("repeats_answer", PLAIN, ("assistant", "user"), Reason.UNPROVEN_TAIL, TWO_WAYS, 212),
     ("empty", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
     ("empty", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST, 16),
     ("nonce", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),

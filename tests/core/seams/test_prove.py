@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ from tests.core import example
 from tito_core import Message, Reason, Refusal, Stitched, TemplateRefused, answer, stitch, stitch_questions
 from tito_core.bridge import ANYWHERE
 from tito_core.media.ranges import Placeholders
+from tito_core.message import Messages, texts_in
 from tito_core.seams.prove import (
     CallClose,
     Cut,
@@ -19,12 +21,22 @@ from tito_core.seams.prove import (
     Proof,
     SampledTurn,
     _call_close,
+    _known_close,
     _stops,
     _suffixes,
     prove_questions,
 )
 from tito_core.seams.seam import OTHER, SHORT, Seam
-from tito_core.seams.stand_in import SWITCHED, TurnForm, akin_histories, contexts
+from tito_core.seams.stand_in import (
+    NO_KEY,
+    OFF,
+    ON,
+    SWITCHED,
+    TurnForm,
+    akin_histories,
+    contexts,
+    in_loop,
+)
 from tito_core.testing.toys import LOCAL_TOYS
 
 CHATML = next(toy for toy in LOCAL_TOYS if toy.name == "chatml")
@@ -450,35 +462,117 @@ def test_a_form_that_rendered_outranks_one_that_the_template_rejected() -> None:
     assert refusal.reason is Reason.UNPROVEN_TAIL
 
 
+def one(*histories: Any) -> tuple[bool, list[Any]]:
+    """Return a group of which one member must be taken."""
+    return True, list(histories)
+
+
+def groups(asked: SampledTurn, *given: Any) -> list[tuple[bool, list[Any]]]:
+    return [(needed, list(group)) for needed, group in asked.histories(*given)]
+
+
+NAMED, EACH = (("c", "x"),), (("c",), ("x",))
+
+
 def test_a_turn_whose_history_is_known_stands_in_an_unlike_one_and_in_one_akin_to_it() -> None:
-    asked = turn(message=CALLING)
-    assert list(asked.histories(["x"])) == [
-        contexts("user", ["x"]).unlike,
-        akin_histories("user", (example.user(),)),
+    assert groups(turn(message=CALLING)) == [
+        one(contexts("user").unlike),
+        one(akin_histories("user", (example.user(),))),
     ]
 
 
-def test_a_system_text_after_a_result_is_asked_about_in_a_loop_of_the_earlier_calls() -> None:
-    prompt = [example.user(), CALLING, RESULT, {"role": "system", "content": "s"}]
-    asked = attrs.evolve(turn(message=CALLING, prompt=prompt, place=4), after="system")
-    assert list(asked.histories(["x"]))[1] == contexts("system", ["x"]).looped
+def test_ids_that_earlier_calls_may_have_are_called_in_one_turn_or_in_one_each() -> None:
+    asked = turn(message=CALLING, reused=("c",))
+    calls = [*contexts("user", NAMED).calling, *contexts("user", EACH).calling]
+    assert groups(asked, ["x"])[1:-1] == [one(calls)]
 
 
-def test_an_id_that_an_earlier_call_may_have_is_called_in_one_more_history() -> None:
-    asked = turn(message=CALLING, reused=("c", "d"))
-    assert list(asked.histories(["x"]))[1] == contexts("user", ["x", "c", "d"]).unlike
+def test_a_missing_id_is_none_or_has_no_key_and_a_tool_may_have_been_called_by_another_id() -> None:
+    forms = [[*contexts("user", ((missing,),)).calling] for missing in (None, NO_KEY)]
+    assert groups(turn(message=CALLING, reused=(None,)))[1:-1] == [one(*forms)]
+    assert groups(turn(message=CALLING), [], ["f"])[1:-1] == [one(contexts("user", name="f").calling)]
+
+
+SYSTEM_TEXT = {"role": "system", "content": "s"}
+
+
+@pytest.mark.parametrize(
+    ("between", "loop"),
+    [
+        ([], ()),
+        ([SYSTEM_TEXT], ("system",)),
+        ([example.user(), example.user()], ("user",)),
+        ([example.assistant()], ("assistant",)),
+        ([example.user(), SYSTEM_TEXT, example.assistant()], ("user", "system", "assistant")),
+        ([example.assistant(), example.user()], ()),  # an answer, and a new question
+        ([CALLING, example.user()], ()),
+    ],
+)
+def test_what_follows_a_result_is_asked_about_in_a_loop(
+    between: list[Message], loop: tuple[str, ...]
+) -> None:
+    prompt = [example.user(), CALLING, RESULT, *between]
+    last = str(prompt[-1]["role"])
+    for given in (prompt, Messages.of(prompt)):
+        asked = attrs.evolve(turn(message=CALLING, prompt=given, place=len(prompt)), after=last)
+        assert asked.loop == loop
+        assert groups(asked)[1:-1] == [one(in_loop(loop))] * bool(loop)
+        reused = attrs.evolve(asked, reused=("c",))
+        loops = [in_loop(loop, (("c",),))] * 2 * bool(loop)
+        called = contexts(last, (("c",),)).calling
+        assert groups(reused)[-2] == one([*called, *called], *loops)
+
+
+def test_a_loop_is_looked_for_in_the_last_messages() -> None:
+    texts = [SYSTEM_TEXT, example.user()] * 40
+    for many, loop in ((31, ("system", "user")), (32, ())):
+        prompt = [example.user(), CALLING, RESULT, *texts[: 2 * many]]
+        asked = turn(message=CALLING, prompt=prompt, place=len(prompt))
+        assert set(asked.loop) == set(loop)
 
 
 def test_a_turn_whose_history_is_unknown_stands_in_every_kind_that_templates_tell_apart() -> None:
     asked = turn(message=CALLING, reused=("c",), history_known=False)
-    assert list(asked.histories(["x"])) == [
-        contexts("user", ["x"]).unlike,
-        contexts("tool", ["x"]).unlike,
-        contexts("system", ["x"]).unlike,
-        contexts("developer", ["x"]).unlike,
-        contexts("user", ["x", "c"]).unlike,
-        *((history,) for history in SWITCHED),
+    members = [[*contexts(role, NAMED).calling, *contexts(role, EACH).calling] for role in ("user", "tool")]
+    assert groups(asked, ["x"]) == [
+        *((False, [contexts(role).unlike]) for role in ("user", "tool", "system", "developer")),
+        one(*members),
+        *((False, [(history,)]) for history in SWITCHED),
     ]
+
+
+@pytest.mark.parametrize("shown", [0, 3])
+def test_every_history_without_the_real_texts_has_its_switches_and_its_last_role(shown: int) -> None:
+    """So has each with media: one for each kind, and one with as many as there are, where there are any."""
+    media = Placeholders.of({"image": [7]})
+    asked = turn(
+        message=CALLING, reused=("c",), switched=frozenset({"user"}), placeholders=media, shown=shown
+    )
+    *unlike, akin = groups(asked, ["x"])
+    assert len(unlike) == 4 + (shown > 0)
+    assert akin == one(akin_histories("user", (example.user(),)))
+    for history in chain.from_iterable(chain.from_iterable(group for _, group in unlike)):
+        assert history[-1]["role"] == "user"
+        assert any(word in text for m in history for text in texts_in(m) for word in (OFF, ON))
+
+
+@pytest.mark.parametrize("after", ["user", "tool"])
+@pytest.mark.parametrize("reused", [(), (None,)])
+def test_a_template_of_one_call_a_turn_takes_results_without_ids(
+    reused: tuple[None, ...], after: str
+) -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if any(len(one.get("tool_calls", ())) > 1 for one in messages):
+            raise TemplateRefused("one call at once")
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    called = {**CALLING, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+    asked = attrs.evolve(
+        turn((example.CLOSE,), example.CLOSE, message=called, reused=reused), after=after, history=()
+    )
+    proof = answer(prove_questions(asked, ({"role": "tool", "content": "7"},)), tokenize)
+    assert isinstance(proof, Proof), proof
+    assert proof.ids[0] == example.CLOSE
 
 
 @pytest.mark.parametrize(("shown", "most"), [(0, 1), (1, 1), (5, 5), (64, 64), (65, 64)])
@@ -486,7 +580,7 @@ def test_a_stand_in_history_shows_as_many_images_as_the_real_one_and_64_at_most(
     shown: int, most: int
 ) -> None:
     asked = turn(placeholders=Placeholders.of({"image": [7]}), shown=shown)
-    for histories in ([asked.unlike], asked.histories()):
+    for histories in ([asked.unlike], [one for _, group in asked.histories() for one in group]):
         contents = [message["content"] for group in histories for one in group for message in one]
         images = [sum(part["type"] == "image" for part in one) for one in contents if isinstance(one, list)]
         assert max(images) == most
@@ -528,7 +622,7 @@ def test_the_stand_in_history_ends_with_the_role_that_the_real_one_ends_with(rol
     assert set(seen) == {role}
 
 
-def in_loop(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+def writing_after_thoughts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     """Write something after a turn with reasoning; refuse a turn with two calls."""
     ids: list[int] = []
     for message in messages:
@@ -562,7 +656,7 @@ def test_a_tail_is_that_of_every_turn_that_the_template_takes(
 ) -> None:
     asked = turn((example.CLOSE,), message=message, others=others, history_known=history_known)
     following = RESULT if message is CALLING else example.user("more")
-    found = proved(asked, [following], in_loop)
+    found = proved(asked, [following], writing_after_thoughts)
     if agrees:
         assert isinstance(found, Proof)
     else:
@@ -705,6 +799,23 @@ def test_a_template_that_takes_texts_is_not_asked_in_parts() -> None:
         ["user", "assistant"],
         ["user", "assistant"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("always", "expected"),
+    [
+        ((2, 3, 9), {Cut(0, 2)}),
+        ((7, 2, 3, 9), {Cut(1, 2)}),
+        ((3, 9), set()),  # only half of it stands there
+        ((8, 3, 9), set()),
+        ((2, 3, 3), set()),  # another stop closes the turn, perhaps
+        ((7, 9), set()),
+    ],
+)
+def test_a_close_that_is_known_from_a_call_with_nothing_after_it_stands_there_whole(
+    always: tuple[int, ...], expected: set[Cut]
+) -> None:
+    assert _known_close(always, turn(stops=(3,)), CallClose(0, 3, (6, 2, 3))) == expected
 
 
 NO_CLOSE = "the turn ended with 99, which closes no tool call here: if it does, it is missing in stop_ids"

@@ -332,3 +332,21 @@ def test_a_proof_of_a_turn_that_is_written_otherwise_has_no_spans() -> None:
     assert answer(spans_questions(proof), tokenize) == APART
     moved = attrs.evolve(proof, generation_prompt=3)
     assert answer(spans_questions(moved), example.tokenize) == (MessageSpan(1, 5, 3, 5),)
+
+
+@pytest.mark.parametrize("text", ["\n", " \n\n", "\t"])
+def test_a_content_of_white_space_is_found(text: str) -> None:
+    (found,) = spans([{**RESULT, "content": text}], message=CALLING)
+    assert found.content_stop - found.content_start == len(text)
+
+
+def test_a_content_that_a_template_writes_in_capitals_is_found_whole() -> None:
+    def capitals(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        loud = [
+            {**one, "content": one["content"].upper()} if one["role"] == "user" else one for one in messages
+        ]
+        return example.tokenize(loud, add_generation_prompt=add_generation_prompt)
+
+    for text in ("4096 in Z", "quartz", "Sky"):
+        (found,) = spans([example.user(text)], capitals)
+        assert found.content_stop - found.content_start == len(text)

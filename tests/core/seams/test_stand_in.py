@@ -10,6 +10,7 @@ import pytest
 from tito_core.seams.stand_in import (
     ANSWER,
     CALL_ID,
+    NO_KEY,
     SWITCHED,
     SYSTEM,
     UNLIKELY,
@@ -20,6 +21,8 @@ from tito_core.seams.stand_in import (
     calls_of,
     contexts,
     forms,
+    in_loop,
+    lookups,
 )
 
 Plain = dict[str, Any]
@@ -130,17 +133,17 @@ def roles(context: tuple[Plain, ...]) -> str:
     return "".join(message["role"][0] for message in context)
 
 
-PASTS = ("suat", "suat", "uat", "su", "u")
+PASTS = ("suat", "suat", "uat", "uat", "su", "u")
 """What stands before the last answer of unlike histories."""
 
 
 @pytest.mark.parametrize(
     ("role", "likely", "unlike"),
     [
-        ("user", ["u"], ["suatau", "suatau", "uatau", "suau", "uau"]),
+        ("user", ["u"], ["suatau", "suatau", "uatau", "uatau", "suau", "uau"]),
         ("system", ["s", "us"], [*(f"{past}as" for past in PASTS), *(f"{past}aus" for past in PASTS)]),
         ("developer", ["d", "ud"], [*(f"{past}ad" for past in PASTS), *(f"{past}aud" for past in PASTS)]),
-        ("assistant", ["ua"], ["suataua", "suataua", "uataua", "suaua", "uaua"]),
+        ("assistant", ["ua"], ["suataua", "suataua", "uataua", "uataua", "suaua", "uaua"]),
     ],
 )
 def test_a_history_ends_with_the_role_that_the_real_one_ends_with(
@@ -152,7 +155,7 @@ def test_a_history_ends_with_the_role_that_the_real_one_ends_with(
 
 
 def test_a_tool_loop_ends_with_a_result_and_has_another_before_it() -> None:
-    found = contexts("tool", ["real"])
+    found = contexts("tool", (("real",),))
     assert list(map(roles, found.likely)) == ["uat", "uat"]
     assert {roles(context) for context in found.unlike} == {
         "suatauatat",
@@ -160,10 +163,12 @@ def test_a_tool_loop_ends_with_a_result_and_has_another_before_it() -> None:
         "suauatat",
         "uauatat",
     }
-    assert len(found.unlike) == 10
+    assert len(found.unlike) == 16
+    assert found.calling == found.unlike
     assert {message["tool_call_id"] for message in found.likely[0] if message["role"] == "tool"} == {CALL_ID}
-    for context in found.unlike:
+    for place, context in enumerate(found.unlike):
         assert {m["tool_call_id"] for m in context if m["role"] == "tool"} == {"real"}
+        assert [bool(m.get("reasoning")) for m in context if calls_of(m)][-2:] == [place < 12, False]
 
 
 def lookup(context: tuple[Plain, ...]) -> tuple[Any, Plain]:
@@ -186,7 +191,7 @@ def test_a_lookup_is_a_call_and_its_result_in_both_spellings() -> None:
 
 def test_a_lookup_in_an_unlike_history_is_another() -> None:
     function = {"name": UNLIKELY, "arguments": {"x": "25"}}
-    richest = contexts("user", ["real"]).unlike[0]
+    richest = contexts("user", (("real",),)).unlike[0]
     assert calls_of(richest[2]) == [{"id": "real", "type": "function", "function": function}]
     assert richest[2]["content"] == ""
     assert richest[3] == {"role": "tool", "tool_call_id": "real", "name": UNLIKELY, "content": "Now: 29"}
@@ -231,7 +236,7 @@ def test_related_histories_in_a_tool_loop_end_with_a_result_in_both_forms() -> N
 @pytest.mark.parametrize("role", ["function", "ipython", "observation"])
 def test_any_other_role_answers_a_call_and_ends_the_history(role: str) -> None:
     """Templates know results of tools by several names."""
-    found = contexts(role, ["real"])
+    found = contexts(role, (("real",),))
     for context in (*found.likely, *found.unlike, *akin_histories(role, (TEXT, ASKED))):
         assert context[-1]["role"] == role
         assert calls_of(context[-2])[0]["id"] == context[-1]["tool_call_id"]
@@ -240,14 +245,31 @@ def test_any_other_role_answers_a_call_and_ends_the_history(role: str) -> None:
     assert set(before) <= {"system", "user", "assistant", "tool"}
 
 
-def test_several_earlier_calls_are_called_in_one_turn_and_answered_in_order() -> None:
-    for context in contexts("user", ["c", "d"]).unlike:
-        answered = [message["tool_call_id"] for message in context if message["role"] == "tool"]
-        called = [call["id"] for message in context for call in calls_of(message)]
-        assert called == answered
-        assert called in ([], ["c", "d"])
-    first = contexts("user", ["c", "d"]).unlike[0]
-    assert roles(first) == "suattau"
+def test_earlier_calls_are_called_in_one_turn_or_in_several_and_answered_in_order() -> None:
+    for turns, past in (((("c", "d"),), "suattau"), ((("c",), ("d",)), "suatatau")):
+        found = contexts("user", turns)
+        for context in found.unlike:
+            answered = [message["tool_call_id"] for message in context if message["role"] == "tool"]
+            called = [call["id"] for message in context for call in calls_of(message)]
+            assert called == answered == (["c", "d"] if context in found.calling else [])
+        assert roles(found.calling[0]) == past
+        assert found.calling == found.unlike[:4]
+
+
+def test_an_id_that_is_missing_is_none_or_has_no_key() -> None:
+    for missing, call_ids, answered in ((None, [None], [None]), (NO_KEY, ["absent"], ["absent"])):
+        messages, _ = lookups("f", 1, ((missing,),))
+        called = [call.get("id", "absent") for one in messages for call in calls_of(one)]
+        results = [one.get("tool_call_id", "absent") for one in messages if one["role"] == "tool"]
+        assert (called, results) == (call_ids, answered)
+
+
+def test_a_loop_may_go_on_after_other_messages() -> None:
+    found = in_loop(("user", "system"), (("c",),))
+    assert {roles(one) for one in found} == {f"{past}auatus" for past in PASTS}
+    assert {one[-3]["tool_call_id"] for one in found} == {"c"}
+    near = {message["content"] for one in contexts("user").likely for message in one}
+    assert not near & {message["content"] for one in found for message in one}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.core import example
-from tito_core import InputError, Message, TemplateRefused, suffix_ids
+from tito_core import InputError, Message, Refusal, TemplateRefused, answer, suffix_ids
+from tito_core.seams.prove import SampledTurn, prove_questions
 
 
 class Template:
@@ -85,3 +86,20 @@ def test_the_system_text_that_a_template_demands_is_asked_with_as_a_copy() -> No
         return ids
 
     assert [suffix_ids(tokenize) for _ in range(2)] == [(example.CLOSE, 9)] * 2
+
+
+def test_a_template_that_prints_a_list_of_parts_does_not_take_it() -> None:
+    """It loses texts; one that stands in a printed list is no content."""
+
+    def shown(content: object) -> str:
+        return "..." if isinstance(content, str) else str(content)
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        written = [{**one, "content": shown(one["content"])} for one in messages]
+        return example.tokenize(written, add_generation_prompt=add_generation_prompt)
+
+    with pytest.raises(InputError, match="the chat template loses an assistant's content"):
+        suffix_ids(tokenize)
+    turn = SampledTurn(message=example.assistant(), stop=None, suffix=(example.CLOSE,))
+    refusal = answer(prove_questions(turn, (example.user("more"),)), tokenize)
+    assert isinstance(refusal, Refusal)

@@ -14,7 +14,18 @@ from tests.model.compare.cases import Case
 from tests.model.compare.quirks import Family, Quirky
 from tests.model.compare.verdict import Verdict, judged
 from tests.model.messages import calls, names, plain
-from tito_core import Bridge, OddStop, Refusal, Step, Stitched, Truncated, answer, locate, try_stitch
+from tito_core import (
+    Bridge,
+    OddStop,
+    Refusal,
+    Step,
+    Stitched,
+    TemplateRefused,
+    Truncated,
+    answer,
+    locate,
+    try_stitch,
+)
 from tito_core.join import NextPrompt
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.certify import certify_questions
@@ -29,11 +40,15 @@ BELIEVED_STOP = Verdict("decided otherwise", "BELIEVED_STOP")
 """Where no stops are known, the last id of a turn that was not cut is believed to close it, or to open what
 follows, if it is the last id of the close, or the first of what follows."""
 
-NAMED_LIKE_STOP = Verdict("decided otherwise", "NAMED_LIKE_STOP")
-"""A tool's name or a call's id spells the close, which docs/limits.md names."""
-
 PAST_STOP = Verdict("decided otherwise", "PAST_STOP")
 """A known stop was sampled before the last id, where the kernel believes that an engine ends."""
+
+
+UNTAKEN = Verdict("without truth", "TEMPLATE_REFUSED")
+"""The template does not take the whole conversation."""
+
+UNWRITTEN = Verdict("decided otherwise", "UNWRITTEN")
+"""A key differs in a message that the template drops."""
 
 
 @cache
@@ -104,28 +119,40 @@ def stitched(case: Case, *, known: Profile | None = None) -> tuple[Verdict, Any,
     stops = () if known is None else family.stop_ids
     if verdict.wrong and isinstance(ours, Stitched):
         defended = believed_stop(ours, answers, stops) or past_stop(ours.step, stops)
-        verdict = defended or named_like_stop(ours.step, family) or verdict
+        verdict = defended or unwritten(case, ours.step) or verdict
     return verdict, ours, answers
 
 
+def unwritten(case: Case, step: Step) -> Verdict | None:
+    """Return the verdict where the keys that a template reads differ in messages that it drops."""
+    try:
+        page = case.family.template.page([plain(m) for m in case.prompt], add_generation_prompt=True)
+    except TemplateRefused:
+        return UNTAKEN
+    pairs = enumerate(zip(step.messages, map(plain, case.prompt), strict=False))
+    differ = {i for i, (a, b) in pairs for key in case.family.template.reads if a.get(key) != b.get(key)}
+    return UNWRITTEN if differ and differ.isdisjoint(page.wholes) else None
+
+
 def believed_stop(ours: Any, answers: Any, stops: Sequence[int]) -> Verdict | None:
-    """Return the verdict on a turn whose last id is odd for the model alone, where no stops are known."""
+    """Return the verdict on a last id that is odd for one of the two alone, where no stops are known."""
     first = None if isinstance(answers, str) else answers[0]
+    if first is not None and not stops and isinstance(ours, NextPrompt) and ours.ids.tolist() == first.ids:
+        return BELIEVED_STOP
     odd = answers == "ODD_STOP" if first is None else (first.replaced, first.kept) != (None, None)
     believed = odd and not stops and isinstance(ours, NextPrompt) and not ours.inserted_close
     return BELIEVED_STOP if believed else None
 
 
-def named_like_stop(step: Step, family: Family) -> Verdict | None:
-    """Return the verdict on a turn with a call whose name or id spells the close, None for any other."""
-    close = family.tokenizer.decode(family.suffix)
-    called = [(call["function"].get("name"), call.get("id")) for call in calls(plain(step.messages[-1]))]
-    return NAMED_LIKE_STOP if close and any(close in str(one) for one in called) else None
-
-
 def past_stop(step: Step, stops: Sequence[int]) -> Verdict | None:
     """Return the verdict on a turn that was sampled past a stop, None for any other."""
     return None if set(stops).isdisjoint(step.completion_ids[:-1]) else PAST_STOP
+
+
+def answers_turn(new: Sequence[Any], turn: Any) -> bool:
+    """Return whether the turn has calls, and new results do not name other tools than they do."""
+    called = {call.get("id"): call["function"].get("name") for call in calls(turn)}
+    return bool(called) and all(called.get(m.get("tool_call_id")) == m["name"] for m in new if m.get("name"))
 
 
 def extended(case: Case, level: int, *, cut_known: bool) -> tuple[Verdict, Any, Any] | None:
@@ -140,7 +167,7 @@ def extended(case: Case, level: int, *, cut_known: bool) -> tuple[Verdict, Any, 
         return None
     step = max(fits, key=lambda one: len(one.messages))
     new = [plain(m) for m in case.prompt[len(step.messages) :]]
-    if level == 0 and new and new[0]["role"] == "tool" and not step.messages[-1].get("tool_calls"):
+    if level == 0 and new and new[0]["role"] == "tool" and not answers_turn(new, plain(step.messages[-1])):
         return None  # as documented, a result is taken to answer a call of the turn where that is unknown
     truncated = step.truncated if cut_known else None
     values = {
@@ -168,7 +195,7 @@ def extended(case: Case, level: int, *, cut_known: bool) -> tuple[Verdict, Any, 
     if verdict.wrong:
         stops = family.stop_ids
         defended = believed_stop(ours, theirs, stops) or past_stop(step, stops)
-        verdict = defended or named_like_stop(step, family) or verdict
+        verdict = defended or verdict
     return verdict, ours, theirs
 
 

@@ -21,7 +21,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 SPECIALS = {
     "chatml": ("<|im_start|>", "<|im_end|>", "<|eom|>", "<|endoftext|>"),
     "marks": (*(f"<|{role}|>" for role in ROLES), "<|end|>", "<|eom|>", "<|endoftext|>"),
-    "script": (),
+    "script": ("<|eom|>",),
 }
 ALWAYS = ("<think>", "</think>", "<vision>", PAD, "</vision>")
 HEADS = {"chatml": "<|im_start|>{role}\n", "marks": "<|{role}|>\n", "script": "{role}: "}
@@ -56,6 +56,7 @@ HISTORIES = (
     "tool changes heads",
     "switch",
     "results by name",
+    "results by first name",
 )
 
 
@@ -242,10 +243,11 @@ class _State:
         if message["role"] != "tool":
             return note
         self.results += 1
-        if self.template.history == "results by name":
+        if self.template.history in {"results by name", "results by first name"}:
             calls = [call for earlier in self.messages[:index] for call in earlier.get("tool_calls") or ()]
             named = [c["function"]["name"] for c in calls if c.get("id") == message.get("tool_call_id")]
-            return f"{note}{named[-1] if named else None}: "
+            named = named[:1] if self.template.history == "results by first name" else named[-1:]
+            return f"{note}{named[0] if named else None}: "
         return f"{note}[{self.results}]" if self.template.history == "numbered results" else note
 
 
@@ -346,5 +348,7 @@ def quirky(picks: Picks) -> Family:
     """Return a template with some quirks, and a tokenizer with some habits."""
     template = Quirky(**a_quirk(picks))  # type: ignore[arg-type]  # each value is one of its field's
     specials = (*(() if picks.once_in(8) else SPECIALS[template.style]), *ALWAYS)
+    if "<|eom|>" not in specials:  # a close that is no id is text of the call, as `</tool_call>` is
+        template = attrs.evolve(template, called_close="<|eom|>")
     merges = picks.pick(MERGES)
     return Family(template, Tokenizer(specials, merges, ranked=picks.once_in(3), bytewise=picks.once_in(4)))

@@ -48,6 +48,13 @@ def smallest(data: bytes, is_wrong: Callable[[bytes], bool]) -> bytes:
     return best
 
 
+def disagreement(room: str, data: bytes) -> str | None:
+    """Return the first disagreement of a case as text, made as small as it will get; None where all agree."""
+    if first_wrong(room, data) is None:
+        return None
+    return readable(room, smallest(data, lambda other: first_wrong(room, other) is not None))
+
+
 def readable(room: str, data: bytes) -> str:
     """Return a disagreement as text."""
     found = first_wrong(room, data)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from benchmarks.command import interruptible
 from tests.model.compare.picks import SIZE
-from tests.model.compare.report import ROOMS, first_wrong, readable, smallest, verdicts
+from tests.model.compare.report import ROOMS, disagreement, verdicts
 
 BATCH = 50
 """Conversations of one batch; progress is shown and work is handed out batch by batch."""
@@ -61,12 +61,9 @@ def replayed(console: Console, seed: int, number: int) -> bool:
     """Print the disagreement of one conversation, and its smallest form. Return whether there is one."""
     room, data = case_bytes(seed, number)
     console.rule(f"python -m tests.model --seed {seed} --replay {number}")
-    if first_wrong(room, data) is None:
-        console.print("kernel and model agree")
-        return False
-    small = smallest(data, lambda other: first_wrong(room, other) is not None)
-    console.print(readable(room, small), markup=False, highlight=False, soft_wrap=True)
-    return True
+    found = disagreement(room, data)
+    console.print(found or "kernel and model agree", markup=False, highlight=False, soft_wrap=True)
+    return found is not None
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,10 +72,14 @@ def replayed(console: Console, seed: int, number: int) -> bool:
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="Stop after the round of conversations in which this many cases are reached.",
+    help="Stop once this many cases are compared. They come in rounds, of some 4,000 for two workers.",
 )
 @click.option(
-    "--seed", default=1, show_default=True, help="Seed of the random draws; each seed gives other cases."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Seed of the random draws; each seed gives other cases.",
 )
 @click.option(
     "--workers",
@@ -88,7 +89,9 @@ def replayed(console: Console, seed: int, number: int) -> bool:
     help="Processes that compare at the same time.",
 )
 @click.option(
-    "--replay", type=int, help="Compare only this conversation of the seed, and print it if it disagrees."
+    "--replay",
+    type=click.IntRange(min=0),
+    help="Compare only this conversation of the seed, and print it if it disagrees.",
 )
 @interruptible
 def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:

@@ -99,16 +99,35 @@ def test_an_unknown_turn_has_one_rest_of_a_call_in_all_histories() -> None:
     assert found.reason is Reason.UNPROVEN_TAIL
 
 
+@pytest.mark.parametrize("stop", ["<|endoftext|>", "\n"])
 @pytest.mark.parametrize("calls", ["lines", "json"])
-def test_a_suffix_that_stands_in_a_call_is_not_the_close(calls: str) -> None:
+def test_a_suffix_that_stands_in_a_call_is_not_the_close(calls: str, stop: str) -> None:
     """The template ends every other turn with a line break, and goes on after it in a call."""
     family, bridge = kept(Quirky(style="marks", close="\n", calls=calls, calls_close=True, called_close=""))
     words = family([USER, TURN], add_generation_prompt=False)
-    found = bridge.extend(
-        [*words, *family.tokenizer.encode("<|endoftext|>")], [RESULT], turn=TURN, history=[USER]
-    )
+    found = bridge.extend([*words, *family.tokenizer.encode(stop)], [RESULT], turn=TURN, history=[USER])
     assert isinstance(found, Extension)
     assert list(found.added) == family.tokenizer.encode("<|tool|>\n7\n<|assistant|>\n")
+
+
+@pytest.mark.parametrize("choice", OddStop)
+@pytest.mark.parametrize("sampled", ["", "<|eom|>"])
+@pytest.mark.parametrize("close", ["<|eom|>\n", "<|eom|>b\n", "b<|eom|>b\n"])
+def test_a_known_stop_begins_the_close_of_a_call_that_ends_like_every_turn(
+    close: str, sampled: str, choice: OddStop
+) -> None:
+    """The template ends every turn with a line break, and writes more before it after a call."""
+    family, bridge = kept(Quirky(style="marks", close="\n", calls_close=True, called_close=close))
+    bridge.policy = Policy(odd_stop=choice)
+    text, _, rest = close.partition("<|eom|>")
+    words = family([USER, TURN], add_generation_prompt=False)
+    words = words[: len(words) - len(family.tokenizer.encode(close))]
+    turn = [*words, *family.tokenizer.encode(text + sampled)]
+    found = bridge.extend(turn, [RESULT], turn=TURN, history=[USER])
+    assert isinstance(found, Extension)
+    missing = rest if sampled else f"<|eom|>{rest}"
+    assert list(found.added) == family.tokenizer.encode(f"{missing}<|tool|>\n7\n<|assistant|>\n")
+    assert list(found.inserted_close) == family.tokenizer.encode(missing)
 
 
 @pytest.mark.parametrize("stop", ["", "[", "<|tool|>", "<|endoftext|>"])
@@ -123,6 +142,56 @@ def test_a_text_that_ends_like_a_call_does_not_hide_that_it_depends_on_the_histo
     found = bridge.extend([*words, *family.tokenizer.encode(stop)], [RESULT], turn=TURN, history=history)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.UNPROVEN_TAIL
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("own", ["callaaaa1", None])
+def test_a_result_without_an_id_may_be_named_by_an_earlier_call_without_one(
+    own: str | None, known: bool
+) -> None:
+    """The template names a result by the first call with its id; earlier the tool `g` was called."""
+    family, bridge = kept(Quirky(history="results by first name"))
+    former: Message = {"type": "function", "function": {"name": "g", "arguments": "{}"}}
+    history = [USER, {**TURN, "tool_calls": [former]}, {"role": "tool", "content": "7"}]
+    turn = {**TURN, "tool_calls": [{**CALL, "id": own}]}
+    given: Known = {"turn": turn, "history": history if known else None}
+    words = family([*history, turn], add_generation_prompt=False)
+    found = bridge.extend(words, [{"role": "tool", "content": "7"}], **given)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.UNPROVEN_TAIL
+
+
+@pytest.mark.parametrize("named", ["<|eom|>", "a|b"])
+@pytest.mark.parametrize("close", ["<|eom|>", "<|eom|>\n"])
+def test_a_call_that_is_named_like_a_stop_is_refused_where_its_id_is_written_last(
+    named: str, close: str
+) -> None:
+    family, bridge = kept(
+        Quirky(style="marks", close="\n", calls="json, id last", calls_close=True, called_close=close)
+    )
+    turn = {**TURN, "tool_calls": [{**CALL, "id": named}]}
+    words = family([USER, turn], add_generation_prompt=False)
+    words = words[: len(words) - len(close.removeprefix("<|eom|>"))]
+    found = bridge.extend(words, [{**RESULT, "tool_call_id": named}], turn=turn, history=[USER])
+    if named == "a|b":
+        assert isinstance(found, Extension)
+        assert list(found.added) == family.tokenizer.encode(f"{close[7:]}<|tool|>\n7\n<|assistant|>\n")
+    else:
+        assert isinstance(found, Refusal)
+        assert found.reason is Reason.UNPROVEN_TAIL
+
+
+def test_an_unwritten_reasoning_does_not_move_where_a_message_ends() -> None:
+    """As the last message it would have its reasoning, so that what follows it shows no end."""
+    family, bridge = kept(Quirky(reasoning="dropped before the last user"))
+    thought = {"role": "assistant", "content": "", "reasoning_content": "b"}
+    words = family([USER, SAID], add_generation_prompt=False)
+    told = bridge.extend(words, [USER, SAID, USER], turn=SAID, history=[USER])
+    untold = bridge.extend(words, [USER, thought, USER], turn=SAID, history=[USER])
+    assert isinstance(told, Extension)
+    assert isinstance(told.spans, tuple)
+    assert isinstance(untold, Extension)
+    assert isinstance(untold.spans, Refusal)
 
 
 def test_an_unknown_turn_may_have_calls_of_which_the_template_writes_the_first_alone() -> None:
