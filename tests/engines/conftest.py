@@ -41,9 +41,13 @@ def asked_for(engine: str) -> None:
 
 @pytest.fixture(scope="session")
 def vllm_server(tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]) -> Iterator[Server]:
-    """Lend the run's one vLLM server: `base_url`, `model`, and `family`, the path of the model's folder."""
+    """Lend the run's one vLLM server: `base_url`, `model`, and `family`, the path of the model's folder.
+
+    It has the routes of its developers, too, which pause it for an update of the weights.
+    """
     asked_for("vllm")
-    with vllm(say, tmp_path_factory.mktemp("vllm") / "vllm.log") as server:
+    log = tmp_path_factory.mktemp("vllm") / "vllm.log"
+    with vllm(say, log, settings={"VLLM_SERVER_DEV_MODE": "1"}) as server:
         yield server
 
 

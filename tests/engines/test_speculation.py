@@ -30,7 +30,7 @@ ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 
 
 def test_values_of_accepted_drafts_are_those_of_a_pass(tmp_path: Path, say: Callable[[str], None]) -> None:
-    asked_for("vllm")
+    asked_for("vllm-more")
     with vllm(say, tmp_path / "vllm.log", DRAFTS) as server:
         anyio.run(drafted, server)
 

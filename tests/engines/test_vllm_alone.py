@@ -24,7 +24,7 @@ LONG = Sampling(max_tokens=8000, extra={"ignore_eos": True})
 
 def test_a_server_that_locks_out_and_dies(tmp_path: Path, say: Callable[[str], None]) -> None:
     """Asked on one event loop after the other."""
-    asked_for("vllm")
+    asked_for("vllm-more")
     with vllm(say, tmp_path / "vllm.log", *FLAGS) as server:
         anyio.run(locked_out, server, backend="trio")
         anyio.run(shut, server)

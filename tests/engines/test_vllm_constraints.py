@@ -123,7 +123,7 @@ async def test_a_forced_turn_is_continued_by_ids(vllm_server: Server, folder: Fa
 def test_a_server_that_leaves_reasoning_free_constrains_what_follows_it(
     tmp_path: Path, say: Callable[[str], None]
 ) -> None:
-    asked_for("vllm")
+    asked_for("vllm-more")
     with vllm(say, tmp_path / "vllm.log", "--reasoning-parser=qwen3") as server:
         anyio.run(reasoned, server, Family.load(server.family))
 

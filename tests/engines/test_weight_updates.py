@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,10 +12,7 @@ import attrs
 import httpx2
 import pytest
 
-from tests.engines.conftest import asked_for
 from tests.engines.server import Server
-from tests.engines.sglang import sglang
-from tests.engines.vllm import vllm
 from tito_core import Step, Trajectory
 from tito_core.samples import Forest, make_rows
 from tito_io.client.conversation import Conversation
@@ -32,7 +27,8 @@ from tito_io.samples.forms.tito import call_of
 
 pytestmark = pytest.mark.engine
 ASKED = [{"role": "user", "content": "Count."}]
-LENGTH = 3000
+LENGTH = 800
+OF_GROUP = 500
 EARLY = 2
 NAMES = frozenset({"ignore_eos", "min_new_tokens"})
 SAMPLING: Mapping[str, Any] = {"max_tokens": LENGTH, "extra_body": {"ignore_eos": True}, "temperature": 1.0}
@@ -104,28 +100,17 @@ def update_of(engine: VLLM | SGLang, server: Server) -> Update:
     return Update(engine, server.base_url, ("/pause_generation", {"mode": "abort"}), "/continue_generation")
 
 
-@contextmanager
-def engines(kind: str, tmp_path: Path, say: Callable[[str], None]) -> Iterator[Server]:
-    """Lend a server that is paused and resumed over HTTP."""
-    asked_for(kind)
-    log = tmp_path / f"{kind}.log"
-    with (
-        vllm(say, log, settings={"VLLM_SERVER_DEV_MODE": "1"}) if kind == "vllm" else sglang(say, log)
-    ) as server:
-        yield server
-
-
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_turns_go_on_after_a_weight_update(kind: str, tmp_path: Path, say: Callable[[str], None]) -> None:
+def test_turns_go_on_after_a_weight_update(kind: str, request: pytest.FixtureRequest) -> None:
     """On each route: a turn of three parts; then a group, a stop string, and `raise`."""
-    with engines(kind, tmp_path, say) as server:
-        every: list[VLLM | SGLang] = (
-            [VLLM(server.base_url, route="generate"), VLLM(server.base_url)]
-            if kind == "vllm"
-            else [SGLang(server.base_url)]
-        )
-        for engine in every:
-            anyio.run(updated, engine, server)
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    every: list[VLLM | SGLang] = (
+        [VLLM(server.base_url, route="generate"), VLLM(server.base_url)]
+        if kind == "vllm"
+        else [SGLang(server.base_url)]
+    )
+    for engine in every:
+        anyio.run(updated, engine, server)
 
 
 async def updated(engine: VLLM | SGLang, server: Server) -> None:
@@ -188,21 +173,21 @@ async def a_group(engine: VLLM | SGLang, update: Update) -> None:
     """Of three turns each is resumed by itself, and the rows train every sampled id once."""
     update.begin(1)
     steps, prompt = await begun(engine)
-    sampling = Sampling(max_tokens=2000, temperature=1.0, extra={"ignore_eos": True})
+    sampling = Sampling(max_tokens=OF_GROUP, temperature=1.0, extra={"ignore_eos": True})
     conversation = Conversation(
         update, sampling=sampling, trajectory=Trajectory(steps), on_abort=OnAbort.RESUME
     )
     turns = await conversation.turns(prompt, 3, watch=update.watch)
-    assert [len(turn.step.completion_ids) for turn in turns] == [2000, 2000, 2000]
+    assert [len(turn.step.completion_ids) for turn in turns] == [OF_GROUP] * 3
     assert len({tuple(turn.step.completion_ids) for turn in turns}) == 3
     assert len({tuple(turn.step.prompt_ids) for turn in turns}) == 1
-    assert len(update.ids) == 6000
+    assert len(update.ids) == 3 * OF_GROUP
     calls = [call_of(turn, f"turn-{place}", place) for place, turn in enumerate(turns)]
     rows = make_rows(Forest.of(calls)).rows
-    assert [row.trained for row in rows] == [2000, 2000, 2000]
+    assert [row.trained for row in rows] == [OF_GROUP] * 3
     for call in calls:
         if call.weight_versions:
-            assert call.weight_versions[-1].stop == 2000
+            assert call.weight_versions[-1].stop == OF_GROUP
 
 
 async def a_stop_string(engine: VLLM | SGLang, update: Update) -> None:

@@ -16,7 +16,7 @@ from verifiers.v1.dialects.chat import ChatDialect
 from verifiers.v1.trace import Trace
 from verifiers.v1.types import SamplingConfig, SystemMessage, Tool, ToolMessage, UserMessage
 
-from tests.frameworks.renderers.models import NAMES, OWN, TOOLS, Model, case_of, model, needs_families
+from tests.frameworks.renderers.models import CHOSEN, NAMES, OWN, TOOLS, Model, case_of, model, needs_families
 from tests.frameworks.renderers.server import Generating, embedded, scripted, serving
 
 TURNS = 20
@@ -186,6 +186,7 @@ DeepSeek's template opens a list of results in the first round of calls only; th
 PAIRS = [
     pytest.param(name, retention, marks=needs_families)
     for name in (*WITH_TOOLS, *WITHOUT)
+    if name in CHOSEN
     for retention in ("all", None)
     if (name, retention) != ("glm4.5", None)  # by hand, a missing content beside a call becomes "None"
 ]

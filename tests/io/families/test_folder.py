@@ -38,7 +38,7 @@ def test_a_missing_tokenizer(tmp_path: Path) -> None:
 
 
 def test_no_template_anywhere(tmp_path: Path) -> None:
-    assert "has no chat template; add chat_template.jinja" in refused(tiny_folder(tmp_path))
+    assert "has no chat template: add chat_template.jinja" in refused(tiny_folder(tmp_path))
 
 
 def test_a_folder_without_any_configuration_still_renders(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 
 from tests.io.families.family_folder import expected, freeze, load, reference, tiny_folder, write
+from tests.profiles import of_each_kind
 from tito_core import Refusal, TemplateRefused
 from tito_io.families import Family, TokenizerFamily
 from tito_io.families.folder import Folder
@@ -191,7 +192,7 @@ def tokenized(family: Family | TokenizerFamily, messages: list[dict[str, Any]], 
 
 
 @needs_families
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", of_each_kind(FOLDERS))
 def test_a_tokenizer_in_memory_is_the_family_of_its_folder(folder: str) -> None:
     """Ids, refusals, closes and stop ids are the same, for every template of the folder."""
     tokenizer, refused, same = reference(ROOT / folder), 0, 0
@@ -219,7 +220,7 @@ def extended(family: Family | TokenizerFamily, tools: list[dict[str, Any]] | Non
 
 
 @needs_families
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", of_each_kind(FOLDERS))
 def test_bridges_and_profiles_are_the_same_from_memory_and_from_files(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

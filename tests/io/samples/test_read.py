@@ -301,7 +301,9 @@ def test_a_file_of_no_known_form_is_refused(
 
 
 def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(InputError, match="form is 'xml': give one of tito, atif, harbor, nemo-gym"):
+    with pytest.raises(
+        InputError, match="there is no format 'xml': give one of tito, atif, harbor, nemo-gym"
+    ):
         ReadOptions(form="xml")
 
 
