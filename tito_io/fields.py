@@ -9,6 +9,25 @@ import attrs
 
 T = TypeVar("T")
 
+KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (type(None), "null"),
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "a string"),
+    (Mapping, "an object"),
+    ((list, tuple), "a list"),
+)
+"""Types and their names in JSON, subclasses first: True is an int."""
+
+
+def json_kind(value: Any) -> str:
+    """Return the JSON name of a `value`'s type; for other types, the Python name.
+
+    >>> [json_kind(one) for one in (None, True, 1, "x", {}, [], {1})]
+    ['null', 'true or false', 'a number', 'a string', 'an object', 'a list', 'set']
+    """
+    return next((name for kind, name in KINDS if isinstance(value, kind)), type(value).__name__)
+
 
 class FieldReader:
     """Reads typed values; a subclass words its errors (`missing`, `wrong_type`).

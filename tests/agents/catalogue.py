@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import attrs
 
@@ -57,6 +58,12 @@ def _final_answer_script(place: Place) -> Script:
 def _text_script(_: Place) -> Script:
     """Return a script for an agent without tools, which gets one message after another."""
     return Script(lambda number: f"{thought(number)}Note {number + 1} names a width.", lambda *_: True)
+
+
+def _claude(place: Place) -> list[str]:
+    """Return Claude Code's command; `claude` itself needs an install script, and none is run."""
+    wrapper = place.environment / "node_modules" / "@anthropic-ai" / "claude-code" / "cli-wrapper.cjs"
+    return [shutil.which("node") or "node", str(wrapper), "-p", TASK]
 
 
 def _tool_search(place: Place, number: int) -> Call:
@@ -225,7 +232,7 @@ CODERS = (
         name="claude-code",
         agent="claude-code",
         package="@anthropic-ai/claude-code",
-        command=lambda place: [node(place, "claude"), "-p", TASK],
+        command=_claude,
         settings=lambda place: {**ANTHROPIC, "ANTHROPIC_BASE_URL": place.url},
         script=calling(lambda place, number: Call("Read", {"file_path": place.note(number)})),
     ),
@@ -233,7 +240,7 @@ CODERS = (
         name="claude-code (tool search)",
         agent="claude-code",
         package="@anthropic-ai/claude-code",
-        command=lambda place: [node(place, "claude"), "-p", TASK],
+        command=_claude,
         settings=lambda place: {**ANTHROPIC, "ANTHROPIC_BASE_URL": place.url},
         script=calling(_tool_search),
     ),

@@ -186,6 +186,8 @@ def main(*, write: bool, against: Path | None) -> None:
     Exits with 1 if anything was, unless it is written.
     """
     new = public_api()
+    if against is not None and not listed(against.read_text(encoding="utf-8")).keys() & new.keys():
+        raise click.UsageError(f"{against} is no list that --write wrote")
     lines = differences(listed((against or FILE).read_text(encoding="utf-8")) if FILE.exists() else {}, new)
     click.echo("\n".join(lines) or "the public API is as listed")
     if write:

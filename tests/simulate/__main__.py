@@ -21,9 +21,11 @@ EVERY = 100
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seed", type=int, help="Replay one seed and print its timeline.")
+@click.option("--seed", type=click.IntRange(min=0), help="Replay one seed and print its timeline.")
 @click.option("--seeds", type=click.IntRange(min=1), help="Run this many seeds and print a summary.")
-@click.option("--first", type=int, default=0, show_default=True, help="The first of the seeds.")
+@click.option(
+    "--first", type=click.IntRange(min=0), default=0, show_default=True, help="The first of the seeds."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -39,6 +41,8 @@ def main(*, seed: int | None, seeds: int | None, first: int, workers: int, plant
     The same seed gives the same timeline. Exits with 1 if a history contradicts the documentation, or if a
     planted fault is not found.
     """
+    if seed is not None and (seeds is not None or planted):
+        raise click.UsageError("--seed N replays one seed: leave --seeds and --planted out")
     if planted:
         sys.exit(_planted(seeds or 500))
     if seed is not None:

@@ -135,8 +135,8 @@ class AuditOptions:
     "--template-arg",
     multiple=True,
     metavar="NAME=JSON",
-    help="A template argument for calls that do not store theirs, such as enable_thinking=false. May be "
-    "repeated. Default: none.",
+    help="A template argument for calls that do not store theirs, such as enable_thinking=false. What is "
+    "not JSON is a text. May be repeated. Default: none.",
 )
 @click.option(
     "--date",

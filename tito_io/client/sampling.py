@@ -199,7 +199,8 @@ def _length(given: dict[str, Any]) -> int | None:
     values = {name: _taken(given, name, _count) for name in LENGTHS}
     distinct = {value for value in values.values() if value is not None}
     if len(distinct) > 1:
-        raise InputError(f"sampling: max_tokens and max_completion_tokens mean the same, not {values}")
+        lengths = " and ".join(f"{name} is {value}" for name, value in values.items())
+        raise SamplingError(f"sampling: {lengths}, and both mean the same; send one of them", LENGTHS[0])
     return distinct.pop() if distinct else None
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from tito_io.fields import json_kind
+
 from .difference import Difference
 from .scenario import NEVER
 from .toy_tokenizer import ToyTokenizer
@@ -74,7 +76,7 @@ def judge(vector: Vector, answer: object) -> Judged:
 def _malformed(answer: object) -> str:
     """Return what is wrong with an answer's form, nothing if it is right."""
     if not isinstance(answer, Mapping):
-        return f"the answer is a {type(answer).__name__}: give a JSON object"
+        return f"the answer is {json_kind(answer)}: give a JSON object"
     kinds = [name for name in KINDS if answer.get(name) is not None]
     if len(kinds) != 1:
         return f"the answer has {len(kinds)} of the fields {', '.join(KINDS)}: give one"

@@ -65,7 +65,7 @@ def anthropic_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
     """Return the sampling arguments for `tool_choice` and `output_config.format`."""
     choice = fields.nested("tool_choice")
     choice.check_names(("type", "name", "disable_parallel_tool_use"))
-    choice.check_value("type", ("auto", "none", "any", "tool"), "use one of these")
+    choice.check_value("type", ("auto", "none", "any", "tool"), "use auto, none, any or tool")
     keys: dict[str, Any] = {}
     if choice.values.get("type") == "any":
         keys = {"tool_choice": _required(choice.at("type"), tools)}
@@ -89,7 +89,8 @@ def google_constraint(calling: RequestFields, tools: Tools) -> dict[str, Any]:
     >>> google_constraint(RequestFields({"mode": "ANY"}), tools)
     {'tool_choice': 'required'}
     """
-    calling.check_value("mode", (*GOOGLE_MODES, "NONE", "MODE_UNSPECIFIED"), "use one of these")
+    allowed_modes = (*GOOGLE_MODES, "NONE", "MODE_UNSPECIFIED")
+    calling.check_value("mode", allowed_modes, f"use {', '.join(GOOGLE_MODES)} or NONE")
     given = calling.optional("allowedFunctionNames", list) or []
     path = calling.at("allowedFunctionNames")
     allowed = [calling.typed(name, str, path) for name in given]
@@ -132,7 +133,7 @@ def _named(choice: RequestFields, tools: Tools) -> dict[str, Any]:
 def _some(choice: RequestFields, functions: Sequence[RequestFields], tools: Tools) -> dict[str, Any]:
     """Return the argument for a choice that lists the only tools which may be called."""
     mode = choice.required("mode", str)
-    choice.check_value("mode", ("auto", "required"), "use one of these")
+    choice.check_value("mode", ("auto", "required"), "use auto or required")
     return some_tools(mode, [one.required("name", str) for one in functions], tools, choice.at("tools"))
 
 
@@ -156,9 +157,11 @@ def some_tools(mode: str, names: Sequence[str], tools: Tools, path: str) -> dict
     {'tool_choice': {'type': 'function', 'function': {'name': 'f'}}}
     """
     offered = set(map(tool_name, tools))
-    if not names or not offered.issuperset(names):
-        why = "name a tool that is not offered" if names else "name no tool that can be offered"
-        raise UntranslatableError(path, why, "name some of the tools")
+    if not names:
+        raise UntranslatableError(path, "has no tool that can be offered", "name some of the tools")
+    other = next((name for name in names if name not in offered), None)
+    if other is not None:
+        raise UntranslatableError(path, f"has {other!r:.60}, which is no tool here", "name some of the tools")
     if offered == set(names):
         return {"tool_choice": "required"} if mode == "required" else {}
     listed = [{"type": "function", "function": {"name": name}} for name in dict.fromkeys(names)]

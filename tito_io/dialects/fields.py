@@ -7,8 +7,9 @@ an error, because the client would get other samples than it asked for.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Self
@@ -16,7 +17,7 @@ from typing import Any, Self
 import attrs
 
 from tito_io.client import sampling
-from tito_io.fields import Fields
+from tito_io.fields import Fields, json_kind
 
 from .protocol import UntranslatableError
 
@@ -68,6 +69,8 @@ LONGEST = 64
 """Longer names are no misspelled sampling arguments; comparing and keeping them would cost too much."""
 MOST_NAMES = 64
 """How many fields without effect a body may have, and how many names are noted of one request."""
+FUNCTIONS = ("function", "functionDeclarations")
+"""What APIs declare functions with: a tool's type, or a field of it."""
 INDEX = re.compile(r"\[\d+\]")
 
 KINDS: Mapping[type, str] = {
@@ -79,23 +82,69 @@ KINDS: Mapping[type, str] = {
 }
 
 
-def unhonoured(name: str) -> str | None:
-    """Return what to do about a field that is, or nearly is, a sampling argument; None for any other field.
+def in_json(value: object) -> str:
+    """Return a value as clients write it, but for strings: they have single quotes in errors.
 
-    >>> unhonoured("temprature"), unhonoured("best_of"), unhonoured("client_metadata")
-    ("did you mean 'temperature'?", 'leave it out', None)
+    >>> in_json(True), in_json("low"), in_json({"a": None})
+    ('true', "'low'", '{"a": null}')
     """
-    if len(name) > LONGEST or name in NO_EFFECT or name in HARMLESS:
-        return None
-    return _advice(name)
+    return repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def nearest(name: str, candidates: Collection[str]) -> str | None:
+    """Return which of some names another one nearly is, in any case of letters; None where it is near none.
+
+    >>> nearest("metdata", ("metadata", "model")), nearest("prompt", ("metadata", "model"))
+    ('metadata', None)
+    """
+    spelled = {one.lower(): one for one in candidates}
+    close = get_close_matches(name[:LONGEST].lower(), spelled, n=1, cutoff=CLOSE)
+    return spelled[close[0]] if close else None
+
+
+@attrs.frozen(eq=False)  # so that answers can be kept for each
+class ApiNames:
+    """The names of the fields of one object of an API.
+
+    Attributes:
+        known: Those that are read.
+        written: Where this API has what others call by a name, such as `text.format` for `response_format`.
+        spell: Writes a name as this API does.
+
+    >>> names = ApiNames(frozenset(("temperature",)), {"stop": "stop_sequences"})
+    >>> names.unhonoured("temprature"), names.unhonoured("stop_sequence"), names.unhonoured("stop")
+    ("did you mean 'temperature'?", "did you mean 'stop_sequences'?", 'write stop_sequences')
+    >>> names.unhonoured("best_of"), names.unhonoured("client_metadata")
+    ('leave it out', None)
+    """
+
+    known: frozenset[str]
+    written: Mapping[str, str] = attrs.field(factory=dict)
+    spell: Callable[[str], str] = str
+
+    def unhonoured(self, name: str) -> str | None:
+        """Return what to do about a field that is, or nearly is, a sampling argument; None for another."""
+        if len(name) > LONGEST or name in NO_EFFECT or name in HARMLESS:
+            return None
+        return _advice(self, name)
+
+    def meant(self, name: str) -> str:
+        """Return what another API's name, or a sampling argument's, is here."""
+        return self.written.get(name) or (name if name in self.known else self.spell(name))
 
 
 @lru_cache(1024)
-def _advice(name: str) -> str | None:
+def _advice(names: ApiNames, name: str) -> str | None:
+    if name in names.written:
+        return f"write {names.written[name]}"
     if name in SAMPLING or name in sampling.ELSEWHERE:
         return sampling.ELSEWHERE.get(name, "leave it out")
-    close = get_close_matches(name.lower(), SAMPLING, n=1, cutoff=CLOSE)
-    return f"did you mean {close[0]!r}?" if close else None
+    own = (one.partition(".")[0] for one in names.written.values())
+    close = nearest(name, {*SAMPLING, *names.written, *own})
+    if close is None:
+        return None
+    meant = names.meant(close)
+    return "leave it out" if meant == name else f"did you mean {meant!r}?"
 
 
 @attrs.frozen
@@ -157,7 +206,7 @@ class RequestFields(Fields):
         {'model': 'm'}
         """
         if not isinstance(body, Mapping):
-            raise UntranslatableError("body", f"is {type(body).__name__}", "send a JSON object")
+            raise UntranslatableError("body", f"is {json_kind(body)}", "send a JSON object")
         given = {name: value for name, value in body.items() if value is not None}
         read = cls({n: v for n, v in given.items() if n not in ignoring}, ignored=Ignored(strict, ignoring))
         for name in given.keys() & set(ignoring):
@@ -174,22 +223,23 @@ class RequestFields(Fields):
 
     def wrong_type(self, path: str, kind: type, value: object) -> Exception:
         """Return the error for a field of another type."""
-        return UntranslatableError(path, f"is {value!r:.60}", f"give {KINDS[kind]}")
+        return UntranslatableError(path, f"is {in_json(value):.60}", f"give {KINDS[kind]}")
 
     def flag(self, name: str) -> bool:
         """Return a field that is true or false; false where it is missing."""
         return self.optional(name, bool) or False
 
-    def check_body(self, names: Collection[str]) -> None:
-        """Look at the fields of a body that are not in `names`; raises an error for sampling arguments."""
-        others = self._others(names)
+    def check_body(self, names: ApiNames) -> None:
+        """Look at the fields of a body that are not known; raises an error for sampling arguments."""
+        others = self._others(names.known)
         if len(others) > MOST_NAMES:
             why = f"has {len(others)} fields that are not known, and at most {MOST_NAMES} are accepted"
             raise UntranslatableError("body", why, "leave them out")
         for name in others:
-            instead = unhonoured(name)
+            instead = names.unhonoured(name)
             if instead is not None:
-                why = "changes what is sampled, and cannot be honoured here"
+                sampled = "changes what is sampled, and cannot be honoured here"
+                why = "has another name or place in this API" if name in names.written else sampled
                 raise UntranslatableError(self.at(name), why, instead)
             if name in NO_EFFECT:
                 self.ignored.note(name)
@@ -199,6 +249,14 @@ class RequestFields(Fields):
     def check_names(self, names: Collection[str]) -> None:
         """Accept other fields than `names` without effect."""
         for name in self._others(names)[:MOST_NAMES]:  # more are not noted
+            self._ignore(name)
+
+    def check_choices(self, *names: str) -> None:
+        """Accept other fields than `names`, which change what is sampled, but for misspelt ones."""
+        for name in self._others(names)[:MOST_NAMES]:
+            meant = nearest(name, names)
+            if meant is not None:
+                raise UntranslatableError(self.at(name), "is not known", f"did you mean {meant!r}?")
             self._ignore(name)
 
     def _others(self, names: Collection[str]) -> list[str]:
@@ -212,12 +270,13 @@ class RequestFields(Fields):
     def expect_value(self, name: str, allowed: Collection[Any], instead: str) -> None:
         """Accept another value than those in `allowed` without effect."""
         if not self._is_allowed(name, allowed):
-            self.ignored.add(self.at(name), f"{self.values[name]!r:.60} has no effect here", instead)
+            self.ignored.add(self.at(name), f"{in_json(self.values[name]):.60} has no effect here", instead)
 
     def check_value(self, name: str, allowed: Collection[Any], instead: str) -> None:
         """Raise an error if a field has another value than those in `allowed`; it may be missing."""
         if not self._is_allowed(name, allowed):
-            raise UntranslatableError(self.at(name), f"{self.values[name]!r:.60} cannot be honoured", instead)
+            why = f"{in_json(self.values[name]):.60} cannot be honoured"
+            raise UntranslatableError(self.at(name), why, instead)
 
     def _is_allowed(self, name: str, allowed: Collection[Any]) -> bool:
         value = self.values.get(name)
@@ -238,7 +297,13 @@ class RequestFields(Fields):
 
 
 def drop_tool(tool: RequestFields, kind: str) -> None:
-    """Accept without effect a tool that cannot be offered as a function; `kind` is its type."""
+    """Accept without effect a tool that cannot be offered as a function; `kind` is its type.
+
+    Raises `UntranslatableError` for a function that is declared otherwise than this API does.
+    """
+    if nearest(kind, FUNCTIONS) is not None:
+        why = f"{kind!r:.60} is, or nearly is, what other APIs declare a function with"
+        raise UntranslatableError(tool.path, why, "declare functions in the form of this API")
     why = f"a tool of type {kind!r:.60} cannot be offered to this model"
     instead = "declare functions, which the client runs"
     tool.ignored.add(tool.at("type"), why, instead, name=f"tools[type={kind:.60}]")

@@ -11,9 +11,9 @@ from typing import Any
 from attrs import frozen
 
 from tito_core import InputError, TitoError
+from tito_io.fields import json_kind
 
 from .stop_ids import LARGEST_ID, eos_ids
-from .template_values import called
 
 _NAMED_TEMPLATES = "additional_chat_templates"
 _DEFAULTS = ("default", "tool_use")
@@ -100,7 +100,7 @@ class Folder:
                 f"{self.path}: has no default template; choose one of {', '.join(sorted(self.templates))}"
             )
         if not chosen:
-            raise FolderError(f"{self.path}: has no chat template; add chat_template.jinja, or name a file")
+            raise FolderError(f"{self.path}: has no chat template: add chat_template.jinja to the folder")
         return chosen
 
     def _file(self, wanted: str) -> Source:
@@ -147,7 +147,7 @@ def settings(file: Path) -> dict[str, Any]:
             f"{file}: has a number of thousands of digits, and ids end at {LARGEST_ID}; copy the file anew"
         ) from error
     if not isinstance(value, dict):
-        raise FolderError(f"{file}: must hold an object, not {called(value)}; copy the file anew")
+        raise FolderError(f"{file}: must hold an object, not {json_kind(value)}; copy the file anew")
     return value
 
 

@@ -10,30 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tito_core import InputError
+from tito_io.fields import json_kind
 
 _EXACT = frozenset({str, int, float, bool, type(None)})
 
-KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (type(None), "null"),
-    (bool, "true or false"),
-    ((int, float), "a number"),
-    (str, "a string"),
-    (Mapping, "an object"),
-    ((list, tuple), "a list"),
-)
-"""Types and their names in JSON, subclasses first: True is an int."""
-
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 """Names of a message's reasoning, the one that most templates read first."""
-
-
-def called(value: Any) -> str:
-    """Return the JSON name of a `value`'s type; for other types, the Python name.
-
-    >>> [called(one) for one in (None, True, 1, "x", {}, [], {1})]
-    ['null', 'true or false', 'a number', 'a string', 'an object', 'a list', 'set']
-    """
-    return next((name for kind, name in KINDS if isinstance(value, kind)), type(value).__name__)
 
 
 def plain(value: Any, name: str) -> Any:
@@ -82,7 +64,7 @@ def plain_messages(messages: Any) -> list[dict[str, Any]]:
     [{'thinking': 'hm', 'role': 'assistant', 'reasoning': 'hm', 'reasoning_content': 'hm'}]
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-        raise InputError(f"messages: give a list of messages, not {called(messages)}")
+        raise InputError(f"messages: give a list of messages, not {json_kind(messages)}")
     if not messages:
         raise InputError("messages: give at least one message")
     return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
@@ -90,7 +72,7 @@ def plain_messages(messages: Any) -> list[dict[str, Any]]:
 
 def _message(message: Any, name: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        raise InputError(f"{name}: a message is an object with a role, not {called(message)}")
+        raise InputError(f"{name}: a message is an object with a role, not {json_kind(message)}")
     copied: dict[str, Any] = plain({key: part for key, part in message.items() if part is not None}, name)
     reasoning = next((copied[key] for key in REASONING_FIELDS if key in copied), None)
     if reasoning is None:
@@ -103,13 +85,13 @@ def plain_objects(values: Any, name: str) -> list[dict[str, Any]] | None:
     if values is None:
         return None
     if not isinstance(values, Sequence):
-        raise InputError(f"{name}: give a list of JSON objects, not {called(values)}")
+        raise InputError(f"{name}: give a list of JSON objects, not {json_kind(values)}")
     return [_plain_object(one, f"{name}[{index}]") for index, one in enumerate(values)]
 
 
 def _plain_object(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         hint = "; transformers.utils.get_json_schema makes one of a function" if callable(value) else ""
-        raise InputError(f"{name}: give a JSON object, not {called(value)}{hint}")
+        raise InputError(f"{name}: give a JSON object, not {json_kind(value)}{hint}")
     copied: dict[str, Any] = plain(value, name)
     return copied

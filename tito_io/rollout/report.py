@@ -22,8 +22,9 @@ from .run import RolloutTurn, Summary
 CAPTION = (
     "Numbers of ids. prompt: the whole prompt. reused: taken from earlier turns as they were. new: tokenized "
     "for this turn. sampled: the completion. drift: prompt ids that a fresh rendering of the messages would "
-    "have changed. TITO: the prompt went by ids. MITO: by messages. cut closed, stop kept, stop replaced: "
-    "the turn before was cut short, or ended with an odd stop."
+    "have changed. TITO: the prompt went by ids. MITO: by messages. KEPT: by messages, and the engine keeps "
+    "the ids itself. cut closed, stop kept, stop replaced: the turn before was cut short, or ended with an "
+    "odd stop."
 )
 WORDS = {"route": 5, "finish": 6, "note": 0}
 NUMBERS = {"turn": 4, "prompt": 7, "reused": 7, "new": 6, "sampled": 7, "drift": 6}

@@ -66,7 +66,7 @@ class Summary:
         lost_ids: Sampled ids that some later prompt no longer had.
         reused_ids: Prompt ids taken from earlier turns as they were.
         retokenized_ids: Prompt ids that were tokenized again, although an earlier turn had them.
-        drift_ids: Prompt ids that a fresh rendering would have changed; None where none was made.
+        drift_ids: Prompt ids that a fresh rendering would have changed; None where a turn had none.
         checked_turns: Turns whose bridge was compared with a render of the whole conversation; None where
             the option is off.
         differing_turns: The checked turns that differed, and went by messages; None as above.
@@ -194,7 +194,8 @@ class Rollout:
     def summary(self, error: str | None = None) -> Summary:
         """Return the sums over the turns so far."""
         checking = self.conversation.check_every > 0
-        compared = [row.drift_ids for row in self.rows if row.drift_ids is not None]
+        drifts = [row.drift_ids for row in self.rows]
+        compared = [drift for drift in drifts if drift is not None]
         return Summary(
             turns=len(self.rows),
             routes=dict(Counter(row.route for row in self.rows)),
@@ -203,7 +204,7 @@ class Rollout:
             lost_ids=sum(row.lost_ids for row in self.rows),
             reused_ids=sum(row.reused_ids for row in self.rows),
             retokenized_ids=sum(row.retokenized_ids for row in self.rows),
-            drift_ids=sum(compared) if compared else None,
+            drift_ids=sum(compared) if compared and len(compared) == len(drifts) else None,
             checked_turns=self.conversation.checked_turns if checking else None,
             differing_turns=self.conversation.differing_turns if checking else None,
             fast_tokenizer=None if self.fast is None else str(self.fast),

@@ -57,7 +57,7 @@ HELP: Mapping[str, str] = {
     "missing_row": "What to write where the engine sent no routed experts.",
 }
 """What each option of the kernel does; the values of its enumeration say what the choices mean."""
-NUMBERS: Mapping[str, Any] = {"max_length": click.INT, "discount": FiniteRange(0, 1)}
+NUMBERS: Mapping[str, Any] = {"max_length": click.IntRange(min=1), "discount": FiniteRange(0, 1)}
 """The types of the options that have no choices."""
 
 F = TypeVar("F", bound=Callable[..., Any])

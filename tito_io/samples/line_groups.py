@@ -65,7 +65,7 @@ class ReadOptions:
     @form.validator
     def _is_known(self, _: object, value: str | None) -> None:
         if value is not None and value not in FORMS:
-            raise InputError(f"form is {value!r:.40}: give one of {', '.join(FORMS)}")
+            raise InputError(f"there is no format {value!r:.40}: give one of {', '.join(FORMS)}")
 
 
 @attrs.frozen

@@ -128,6 +128,8 @@ def _read_errors(path: Path) -> Iterator[None]:
     """Name the file where reading or decompressing fails."""
     try:
         yield
+    except InputError:  # it names the file already
+        raise
     except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} cannot be decompressed: {error}") from error
     except OSError as error:

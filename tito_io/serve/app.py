@@ -31,11 +31,12 @@ from .payload import SamplesPayload
 from .records import session_calls, session_metadata, session_records
 from .refusals import RequestRefused, bad_request, error_body, error_reply, no_route, no_websocket, not_found
 from .session import SessionHead
-from .sglang_fields import other_fields, session_defaults
+from .sglang_fields import DEFAULTS, session_defaults, unread_fields
 from .turn_handler import JSON, TurnResponse
 from .view import page
 
 GENERATION = "x-miles-session-generation"
+MAX_LENGTH = "max_seq_len"
 BY_ID = "/sessions/{session}"
 BY_KEY = "/session"
 """The session that a header or an API key names. A key does not belong in a path, which logs keep."""
@@ -88,20 +89,27 @@ def _no_such(request: Request, routes: Iterable[Route]) -> RequestRefused:
     """Return the error for a request that none of the routes takes: a websocket, a method, or a path."""
     if request.headers.get("upgrade", "").lower() == "websocket":
         return no_websocket()
-    near = (one for one in routes if one.matches(request.scope)[0] is not Match.NONE)
-    allowed = ", ".join(sorted({method for one in near for method in one.methods or ()}))
+    near = [one for one in routes if one.matches(request.scope)[0] is not Match.NONE]
+    own = [one for one in near if one.path != FORWARDED] or near
+    allowed = ", ".join(sorted({method for one in own for method in one.methods or ()}))
     return no_route(request.method, request.url.path, allowed)
 
 
 def _routes(gateway: Gateway) -> list[Route]:
     """Return all routes; the first that matches answers."""
     reading = gateway.options.ignore, gateway.options.strict
-    turns: Mapping[str, Dialect] = {
+    dialects: Mapping[str, Dialect] = {
         "/v1/chat/completions": Chat(*reading),
         "/v1/messages": Anthropic(*reading),
         "/v1/responses": Responses(*reading),
         "/v1/responses/compact": Responses(*reading, compacts=True),
     }
+    # The first ones, since nearly all requests are for turns, and each route before theirs costs some time.
+    turns: list[tuple[str, str, Endpoint]] = [
+        ("POST", at + path, partial(_turn, dialect=one))
+        for at in (BY_ID, "")
+        for path, one in dialects.items()
+    ]
     own: list[tuple[str, str, Endpoint]] = [
         ("GET", "/", _health),
         ("GET", "/health", _health),
@@ -122,9 +130,12 @@ def _routes(gateway: Gateway) -> list[Route]:
         for version in GOOGLE_VERSIONS:
             model = f"{at}/{version}/models/{{model:path}}"
             of_clients += [("POST", f"{model}:{method}", answer) for method, answer in GOOGLE.items()]
-        of_clients += [("POST", at + path, partial(_turn, dialect=one)) for path, one in turns.items()]
     of_clients += [(method, FORWARDED, _forward) for method in METHODS]
-    return [*(_route(gateway, *one, own=True) for one in own), *(_route(gateway, *one) for one in of_clients)]
+    return [
+        *(_route(gateway, *one) for one in turns),
+        *(_route(gateway, *one, own=True) for one in own),
+        *(_route(gateway, *one) for one in of_clients),
+    ]
 
 
 def _route(gateway: Gateway, method: str, path: str, answer: Endpoint, *, own: bool = False) -> Route:
@@ -212,13 +223,14 @@ async def _open(gateway: Gateway, request: Request) -> Response:
     """Open a session."""
     gateway.keys.admit(request)
     body = await gateway.json(request)
+    other = unread_fields(body, (*DEFAULTS, "evaluation"), "default of a session")
     head = SessionHead(
         created=gateway.clock(),
         defaults=session_defaults(body) if gateway.options.later_wire else {},
         evaluation=bool(body.get("evaluation")),
         owner=gateway.keys.owner(request, await gateway.sessions.secret()),
     )
-    gateway.ignored.count("sessions", other_fields(body))
+    gateway.ignored.count("sessions", other)
     name = request.scope[SESSION] = await gateway.sessions.open(head)
     LOG.info("session %s: opened", short_id(name))
     return _json({"session_id": name})
@@ -266,6 +278,7 @@ async def _samples(gateway: Gateway, request: Request) -> Response:
     if collected is not None and not isinstance(collected, dict):
         raise bad_request("metadata is not a JSON object", "metadata")
     _check_rewards(body, collected or {})
+    gateway.ignored.count("samples", unread_fields(body, (MAX_LENGTH, "metadata"), "field of samples"))
     async with gateway.sessions.using(name) as session:
         metadata = session_metadata(session) | ({} if collected is None else {"agent": collected})
         one = gateway.options.one_sample
@@ -308,12 +321,11 @@ async def _medium(gateway: Gateway, request: Request) -> Response:
 
 def _max_length(request: Request, body: Mapping[str, Any]) -> int | None:
     """Return the longest row that a client wants, in ids; a GET gives it in its query."""
-    name = "max_seq_len"
-    query = request.query_params.get(name, "")
-    value = int(query) if query.isdecimal() else query or body.get(name)
+    query = request.query_params.get(MAX_LENGTH, "")
+    value = int(query) if query.isdecimal() else query or body.get(MAX_LENGTH)
     if value is None or (type(value) is int and value > 0):
         return value
-    raise bad_request(f"{name} is {value!r:.40}: give a whole number of ids, or null", name)
+    raise bad_request(f"{MAX_LENGTH} is {value!r:.40}: give a whole number of ids, or null", MAX_LENGTH)
 
 
 async def _check_session(gateway: Gateway, request: Request) -> None:

@@ -123,7 +123,7 @@ class ApiKeys:
             named = request.headers[HEADER]
         if named is not None:
             return self._by_id(request, named, secret)
-        header = request.headers.get(HEADER)
+        header = request.headers.get(HEADER) or None  # a shell's unset variable leaves an empty one
         if header is None and key is not None and IDENTIFIER.fullmatch(key):
             return RequestedSession(name=key)
         self.admit(request)

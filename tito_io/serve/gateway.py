@@ -23,6 +23,7 @@ from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
+from tito_io.fields import json_kind
 from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .auth import ApiKeys
@@ -164,9 +165,10 @@ class Gateway:
         try:
             body = orjson.loads(raw) if raw else {}
         except orjson.JSONDecodeError as error:
-            raise bad_request(f"the body is not valid JSON: {error.msg:.80}") from None
+            text = f"the body is not valid JSON at character {error.pos + 1}: {error.msg:.80}"
+            raise bad_request(f"{text}; a compressed body needs a content-encoding") from None
         if not isinstance(body, dict):
-            raise bad_request(f"the body is a JSON {type(body).__name__}, and an object is needed")
+            raise bad_request(f"the body is {json_kind(body)}, and a JSON object is needed")
         return body
 
     def unread(self, body: Mapping[str, Any]) -> list[str]:

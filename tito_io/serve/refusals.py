@@ -105,7 +105,10 @@ def bad_request(message: str, parameter: str | None = None) -> RequestRefused:
     return RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", message, parameter=parameter)
 
 
-def not_found(name: str, hint: str = "") -> RequestRefused:
+ENDED = "; it never was, or was deleted, or not used for --max-idle seconds: POST /sessions opens one"
+
+
+def not_found(name: str, hint: str = ENDED) -> RequestRefused:
     """Return the error for a missing session; its first words are those of the session protocol."""
     text = f"session not found: session_id={name:.64}{hint}"
     return RequestRefused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", text)

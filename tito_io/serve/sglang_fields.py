@@ -5,13 +5,12 @@ Their names are removed before a dialect reads the body; what they ask for is ad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from tito_io.dialects.fields import CLOSE, LONGEST
+from tito_io.dialects.fields import nearest
 from tito_io.engines.protocol import Reply
 
 from .refusals import bad_request
@@ -23,6 +22,15 @@ ANSWER_FIELDS = frozenset(("return_meta_info", "return_prompt_token_ids"))
 ENGINE_FIELDS = frozenset(("no_stop_trim", "return_logprob", "return_routed_experts", "return_indexer_topk"))
 """Fields that a session server sets for its engine whatever a client sends; here the adapters do that."""
 DEFAULTS = ("temperature", "top_p", "top_k")
+RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "temperature": (lambda value: value >= 0, "a number that is not negative"),
+    "top_p": (lambda value: 0 < value <= 1, "a number above 0, of at most 1"),
+    "top_k": (lambda value: type(value) is int and value >= -1, "a whole number, 0 or -1 for no limit"),
+}
+"""What engines take, and in words; with another value every turn of the session would fail.
+
+vLLM 0.32, `SamplingParams._verify_args` in `vllm/sampling_params.py`.
+"""
 
 
 @attrs.frozen
@@ -83,23 +91,28 @@ def _with_defaults(body: dict[str, Any], head: SessionHead) -> dict[str, Any]:
     return body
 
 
-def other_fields(body: Mapping[str, Any]) -> list[str]:
-    """Return the fields that have no effect where a session is opened."""
-    return sorted(body.keys() - {*DEFAULTS, "evaluation"})
+def unread_fields(body: Mapping[str, Any], read: Sequence[str], what: str) -> list[str]:
+    """Return the fields of a body that are not read; `what` is what those are that are.
+
+    Raises `RequestRefused` for a name that is nearly one of theirs.
+    """
+    others = sorted(body.keys() - {*read})
+    for name in others:
+        meant = nearest(name, read)
+        if meant is not None:
+            raise bad_request(f"{name:.40} is no {what}: did you mean {meant!r}?", name)
+    return others
 
 
 def session_defaults(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of a session's chats.
-
-    Raises `RequestRefused` for one that is not a number, and for a name that is nearly one of theirs.
-    """
-    for name in other_fields(body):
-        for meant in get_close_matches(name[:LONGEST], DEFAULTS, n=1, cutoff=CLOSE):
-            raise bad_request(f"{name:.40} is no default of a session: did you mean {meant!r}?", name)
+    """Return the defaults of a session's chats; raises `RequestRefused` for one that no turn can have."""
     defaults = {name: body[name] for name in DEFAULTS if body.get(name) is not None}
     for name, value in defaults.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise bad_request(f"{name} is {value!r:.40}: give a number", name)
+        possible, bounds = RANGES[name]
+        if not possible(value):
+            raise bad_request(f"{name} is {value!r:.40}: give {bounds}", name)
     return defaults
 
 

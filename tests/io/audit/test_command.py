@@ -211,7 +211,7 @@ def test_a_last_turn_may_be_lost_where_no_prompt_drifts(tidy: Path, wild: Path, 
             "no Ray cluster at '127.0.0.1:9': cannot connect: Connection refused",
         ),
         (["--template", "nowhere.jinja"], "nowhere.jinja"),
-        (["--format", "csv"], "is 'csv': give one of tito, "),
+        (["--format", "csv"], "there is no format 'csv': give one of tito, "),
         (["--html", "nowhere/page.html"], "cannot be written"),
     ],
 )

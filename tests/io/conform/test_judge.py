@@ -89,7 +89,7 @@ def test_what_is_not_offered_and_errors_are_counted_apart(vectors: dict[str, Vec
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (7, "the answer is a int: give a JSON object"),
+        (7, "the answer is a number: give a JSON object"),
         ({}, "the answer has 0 of the fields ids, refusal, not_offered, error: give one"),
         ({"ids": [1], "refusal": "no"}, "the answer has 2 of the fields"),
         ({"ids": "1 2"}, "ids must be a list of whole numbers from 0 on"),

@@ -86,7 +86,7 @@ def test_a_program_that_dies_now_and_then_is_not_given_up(vectors: dict[str, Vec
             "print(json.dumps({'id': 'other', 'refusal': ''}))",
             "answered 'other' when 'valid/chatml/question' was",
         ),
-        ("print('7')", "the answer is a int: give a JSON object"),
+        ("print('7')", "the answer is a number: give a JSON object"),
         ("import os; os.close(1); sys.stdin.read()", "closed its output before it answered"),
     ],
 )

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tito_io.dialects import Anthropic, Chat, Dialect, Responses, UntranslatableError
-from tito_io.dialects.fields import ENGINE_ARGUMENTS, MOST_NAMES, unhonoured
+from tito_io.dialects import Anthropic, Chat, Dialect, Google, Responses, UntranslatableError
+from tito_io.dialects.chat.request import NAMES
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, MOST_NAMES
 
 from .dialect_turns import HELLO, TOOL
 
-CHAT, ANTHROPIC, RESPONSES = Chat(), Anthropic(), Responses()
+CHAT, ANTHROPIC, RESPONSES, GOOGLE = Chat(), Anthropic(), Responses(), Google()
 STRICT: dict[str, Dialect] = {
     one.name: one for one in (Chat(strict=True), Anthropic(strict=True), Responses(strict=True))
 }
@@ -24,6 +25,8 @@ def body(dialect: Dialect, **fields: Any) -> dict[str, Any]:
     """Return a whole request with these fields."""
     if dialect.name == "responses":
         return {"input": "hi", **fields}
+    if dialect.name == "google":
+        return {"contents": [{"parts": [{"text": "hi"}]}], **fields}
     return {"messages": [HELLO], "max_tokens": 9, **fields}
 
 
@@ -99,7 +102,7 @@ REFUSED: tuple[tuple[Dialect, dict[str, Any], str], ...] = (
     (CHAT, {"functions": [{"name": "f"}]}, "old form of function calls"),
     (CHAT, {"messages": [HELLO, {"role": "function", "name": "f", "content": "x"}]}, "old form"),
     (ANTHROPIC, {"n": 2}, "leave it out"),
-    (ANTHROPIC, {"stop": "x"}, "leave it out"),
+    (ANTHROPIC, {"stop": "x"}, "write stop_sequences"),
     (
         ANTHROPIC,
         {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
@@ -107,7 +110,7 @@ REFUSED: tuple[tuple[Dialect, dict[str, Any], str], ...] = (
     ),
     (ANTHROPIC, {"context_management": {"edits": [{**KEEP_ALL, "keep": None}]}}, "clear reasoning"),
     (ANTHROPIC, {"thinking": {"type": "between"}}, "enabled, disabled or adaptive"),
-    (RESPONSES, {"max_tokens": 9}, "leave it out"),
+    (RESPONSES, {"max_tokens": 9}, "write max_output_tokens"),
     (RESPONSES, {"background": True}, "wait for the answer"),
     (RESPONSES, {"conversation": "c"}, "previous_response_id"),
     (RESPONSES, {"prompt": {"id": "p"}}, "no prompts are stored"),
@@ -170,8 +173,8 @@ def test_a_body_can_have_only_so_many_unknown_fields(dialect: Dialect) -> None:
 
 
 def test_long_names_are_not_compared_and_kept() -> None:
-    assert unhonoured("temperature" * 9) is None
-    assert unhonoured("temperature_") is not None
+    assert NAMES.unhonoured("temperature" * 9) is None
+    assert NAMES.unhonoured("temperature_") is not None
 
 
 @pytest.mark.parametrize(
@@ -328,3 +331,69 @@ def test_a_document_in_blocks_is_its_blocks() -> None:
     assert [one["text"] for one in parts] == ["a", "a"]
     whole = {"type": "content", "content": "a"}
     assert roles({"role": "user", "content": [{"type": "document", "source": whole}]}) == [("user", "a", 0)]
+
+
+MISTAKEN: tuple[tuple[Dialect, dict[str, Any], str], ...] = (
+    (CHAT, {"prompt": "x"}, "prompt: has another name or place in this API; write messages"),
+    (CHAT, {"tools": [{**TOOL, "type": "functoin"}]}, "tools[0]: 'functoin' is, or nearly is, what other"),
+    (CHAT, {"reasoning": {"efort": "low"}}, "reasoning.efort: is not known; did you mean 'effort'?"),
+    (ANTHROPIC, {"tools": [TOOL]}, "tools[0]: 'function' is, or nearly is, what other APIs declare a"),
+    (ANTHROPIC, {"stop_sequence": ["a"]}, "did you mean 'stop_sequences'?"),
+    (ANTHROPIC, {"stop": ["a"]}, "write stop_sequences"),
+    (ANTHROPIC, {"response_format": {}}, "write output_config.format"),
+    (ANTHROPIC, {"output_config": {"fromat": {}}}, "output_config.fromat: is not known; did you mean 'form"),
+    (ANTHROPIC, {"tool_choice": {"type": "required"}}, "cannot be honoured; use auto, none, any or tool"),
+    (RESPONSES, {"tools": [{**FUNCTION, "type": "Function"}]}, "tools[0]: 'Function' is, or nearly is"),
+    (
+        RESPONSES,
+        {"text": {"fromat": {"type": "json_object"}}},
+        "text.fromat: is not known; did you mean",
+    ),
+    (RESPONSES, {"max_token": 3}, "did you mean 'max_output_tokens'?"),
+    (RESPONSES, {"max_completion_tokens": 3}, "write max_output_tokens"),
+    (RESPONSES, {"response_format": {}}, "write text.format"),
+    (GOOGLE, {"tools": [{"functionDeclaration": []}]}, "tools[0]: 'functionDeclaration' is, or nearly is"),
+    (GOOGLE, {"generationConfig": {"maxOutputTokns": 5}}, "did you mean 'maxOutputTokens'?"),
+    (GOOGLE, {"generationConfig": {"max_tokens": 5}}, "generationConfig.maxTokens: has another name"),
+    (GOOGLE, {"generationConfig": {"max_tokens": 5}}, "write maxOutputTokens"),
+    (GOOGLE, {"generationConfig": {"stopSequence": ["a"]}}, "did you mean 'stopSequences'?"),
+    (GOOGLE, {"generationConfig": {"topk": 5}}, "did you mean 'topK'?"),
+    (GOOGLE, {"generationConfig": {"top_ks": 5}}, "did you mean 'topK'?"),
+    (
+        GOOGLE,
+        {"generationConfig": {"responseMimeTyp": "application/json"}},
+        "mean 'responseMimeType'?",
+    ),
+    (GOOGLE, {"maxOutputTokens": 5}, "write generationConfig.maxOutputTokens"),
+    (GOOGLE, {"temperatur": 1}, "did you mean 'generationConfig.temperature'?"),
+    (GOOGLE, {"parallelToolCalls": False}, "leave it out"),
+    (GOOGLE, {"toolConfig": {"functionCallingConfig": {"mode": "any"}}}, "use AUTO, ANY, VALIDATED or NONE"),
+)
+
+
+@pytest.mark.parametrize(("dialect", "fields", "text"), MISTAKEN, ids=lambda one: str(one)[:50])
+def test_what_is_misspelt_or_of_another_api_is_refused_with_the_name_that_this_api_has(
+    dialect: Dialect, fields: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(UntranslatableError) as raised:
+        dialect.parse(body(dialect, **fields))
+    assert text in str(raised.value)
+
+
+def test_allowed_tools_that_are_not_offered_are_named() -> None:
+    def choosing(*names: str) -> dict[str, Any]:
+        tools = [{"type": "function", "function": {"name": name}} for name in names]
+        choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}}
+        return body(CHAT, tools=[TOOL], tool_choice=choice)
+
+    path = r"tool_choice\.allowed_tools\.tools"
+    with pytest.raises(UntranslatableError, match=rf"{path}: has 'q', which is no tool here; name some"):
+        CHAT.parse(choosing(TOOL["function"]["name"], "q"))
+    with pytest.raises(UntranslatableError, match=rf"{path}: has no tool that can be offered; name some"):
+        CHAT.parse(choosing())
+
+
+def test_tools_of_servers_are_dropped_though_they_have_parameters() -> None:
+    tools = [TOOL, {"type": "openrouter:web_search", "parameters": {}}]
+    builtin = {"type": "builtin_function", "function": {"name": "$web_search"}}
+    assert CHAT.parse(body(CHAT, tools=[*tools, builtin])).tools == (TOOL,)

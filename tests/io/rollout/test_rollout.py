@@ -27,6 +27,7 @@ from tito_io.cli import waiting
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
+from tito_io.client.conversation import Conversation
 from tito_io.embedded import write_family
 from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
 from tito_io.engines.registry import ENGINES, EngineOptions, embedded
@@ -35,7 +36,7 @@ from tito_io.families.fast import fast_tokenizer
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
 from tito_io.rollout.report import table
-from tito_io.rollout.run import RolloutTurn
+from tito_io.rollout.run import Rollout, RolloutTurn
 from tito_io.rollout.script import ScriptLine, default_script, load, parse
 
 
@@ -498,3 +499,28 @@ def test_the_fast_tokenizer_samples_the_same_rollout(tmp_path: Path, monkeypatch
 def test_a_fast_tokenizer_needs_a_model_folder() -> None:
     result = run("--fast")
     assert (result.exit_code, result.stderr) == (BAD_INPUT, f"tito: {shared.FAST_WITHOUT_FAMILY}\n")
+
+
+@pytest.mark.parametrize(("drifts", "total"), [([0, 3], 3), ([0, None], None), ([], None)])
+def test_drift_is_unknown_where_a_turn_was_not_compared(drifts: list[int | None], total: int | None) -> None:
+    """An engine that keeps the ids itself gives no others: its turns are not compared."""
+    rows = [
+        RolloutTurn(
+            turn=place,
+            route="TITO" if drift is not None else "KEPT",
+            refusal=None,
+            prompt_ids=1,
+            reused_ids=0,
+            new_ids=1,
+            retokenized_ids=0,
+            cached_ids=None,
+            sampled_ids=1,
+            drift_ids=drift,
+            lost_ids=0,
+            finish_reason="stop",
+            note="",
+        )
+        for place, drift in enumerate(drifts, 1)
+    ]
+    rollout = Rollout(Conversation(engine=embedded(seed=1)), default_script(), turns=len(rows), rows=rows)
+    assert rollout.summary().drift_ids == total

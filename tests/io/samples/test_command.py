@@ -384,10 +384,16 @@ WRONG = [
         ("--format", "miles"),
         "line 1: is not in the format `miles` (session records of Miles)",
     ),
-    (own("c", CALLS), ("--max-length", "0"), "max_length is 0: give a whole number of ids, one or more"),
     (own("c", CALLS), ("--output", "rows.csv"), "name a file that ends in .jsonl, .parquet, .safetensors"),
     (own("c", CALLS), ("--output", "/no/rows.jsonl"), "cannot write /no/rows.jsonl"),
 ]
+
+
+def test_a_row_has_at_least_one_id(tmp_path: Path) -> None:
+    result = run(put(tmp_path, own("c", CALLS)), "--max-length", "0")
+    assert result.exit_code == BAD_INPUT
+    assert "Invalid value for '--max-length'" in result.stderr
+    assert "0 is not in the range x>=1" in result.stderr
 
 
 @pytest.mark.parametrize(("content", "options", "told"), WRONG)

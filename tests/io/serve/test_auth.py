@@ -15,7 +15,7 @@ from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gat
 from tito_io.serve import auth as names
 from tito_io.serve.auth import HEADER, ApiKeys, RequestedSession, derived_id, new_id
 from tito_io.serve.gateway import GatewayOptions
-from tito_io.serve.refusals import GatewayLimits, RequestRefused, body_too_long, limit_reached
+from tito_io.serve.refusals import ENDED, GatewayLimits, RequestRefused, body_too_long, limit_reached
 from tito_io.serve.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -112,6 +112,16 @@ async def test_without_any_key_at_all_nothing_names_a_session() -> None:
     assert "/sessions/ID/v1" in answer.json()["error"]["message"]
 
 
+async def test_an_empty_header_names_no_session() -> None:
+    """It is what a shell leaves of a variable that is not set."""
+    async with client(scripted_gateway(Scripted())) as http:
+        name = await opened(http)
+        answer = await http.post("/v1/chat/completions", json=CHAT, headers={HEADER: ""})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "NoSessionError")
+        answer = await http.post("/v1/chat/completions", json=CHAT, headers={HEADER: "", **bearer(name)})
+        assert (answer.status_code, answer.headers[HEADER]) == (200, name)
+
+
 async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
     name = new_id()
     async with client(scripted_gateway(Scripted())) as http:
@@ -121,7 +131,7 @@ async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
         answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=CHAT)
     assert answer.json() == {
         "error": {
-            "message": f"session not found: session_id={name}",
+            "message": f"session not found: session_id={name}{ENDED}",
             "type": "not_found_error",
             "param": None,
             "code": "SessionNotFoundError",

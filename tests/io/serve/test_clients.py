@@ -387,6 +387,7 @@ async def test_a_session_that_is_not_there_is_told_to_openai_s_client() -> None:
         ("DELETE", "/v1/models", "GET, HEAD"),
         ("PUT", "/sessions/{}", "DELETE, GET, HEAD"),
         ("GET", "/sessions/{}/v1/chat/completions", "POST"),
+        ("OPTIONS", "/sessions/{}/v1/chat/completions", "POST"),
         ("DELETE", "/sessions/{}/samples", "GET, HEAD, POST"),
     ],
 )

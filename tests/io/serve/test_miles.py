@@ -36,6 +36,7 @@ from tito_io.engines.miles import (
 from tito_io.engines.protocol import OverlongError, Rendering, RequestError, Sampling, UnreachableError
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
+from tito_io.serve.refusals import ENDED
 
 pytestmark = pytest.mark.anyio
 WIRES = pytest.mark.parametrize("later", [False, True], ids=["older", "later"])
@@ -221,6 +222,28 @@ async def test_a_reward_that_no_trainer_can_read_is_refused(reward: object) -> N
         assert answer.json() == {"error": error}
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"metdata": {"reward": 1}}, "metdata is no field of samples: did you mean 'metadata'?"),
+        ({"max_seq_ln": 45}, "max_seq_ln is no field of samples: did you mean 'max_seq_len'?"),
+        ({"reward": 1}, "reward is not read here: put one number into metadata.reward"),
+    ],
+)
+async def test_fields_of_samples_are_not_misspelled(body: dict[str, Any], words: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post(f"/sessions/{await opened(http)}/samples", json=body)
+    assert (answer.status_code, answer.json()) == (400, {"error": words})
+
+
+async def test_a_field_of_samples_that_is_not_known_is_counted() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post(f"/sessions/{await opened(http)}/samples", json={"collector": "x"})
+        assert answer.status_code == 200
+        counted = (await http.get("/metrics")).text
+    assert 'tito_ignored_total{dialect="samples",name="collector"} 1.0' in counted
+
+
 @pytest.mark.parametrize("reward", [0, -1.5, None, {"score": 1.0}])
 async def test_a_reward_may_be_a_number_or_several_by_name(reward: object) -> None:
     async with client(scripted_gateway(Scripted())) as http:
@@ -400,7 +423,7 @@ async def test_errors_of_session_routes_are_texts_in_the_older_wire(
         assert isinstance(answer.json()["error"], dict if later else str)
         missing = await http.post(f"/sessions/{'0' * 32}/v1/chat/completions", json={"messages": HELLO})
         error = missing.json()["error"]
-        text = f"session not found: session_id={'0' * 32}"
+        text = f"session not found: session_id={'0' * 32}{ENDED}"
         assert (error["message"] if later else error) == text
         anthropic = await http.post(f"/sessions/{name}/v1/messages", json={"messages": 1})
         assert anthropic.json()["type"] == "error"

@@ -20,6 +20,7 @@ from tito_io.engines.protocol import (
     UnsupportedError,
 )
 from tito_io.serve.refusals import (
+    ENDED,
     MIB,
     RequestRefused,
     bad_request,
@@ -159,5 +160,5 @@ def test_a_body_that_is_too_long_is_measured(most: int, length: int | None, said
 
 
 def test_a_session_that_is_missing_is_named_by_its_beginning() -> None:
-    assert str(not_found("s")) == "session not found: session_id=s"
-    assert str(not_found("s" * 99)) == f"session not found: session_id={'s' * 64}"
+    assert str(not_found("s")) == f"session not found: session_id=s{ENDED}"
+    assert str(not_found("s" * 99, "")) == f"session not found: session_id={'s' * 64}"

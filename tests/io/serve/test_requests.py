@@ -102,6 +102,40 @@ async def test_template_arguments_that_no_template_reads_are_counted(strict: boo
     assert not strict or answer.json()["error"]["param"] == name
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"temperature": -3}, "temperature is -3: give a number that is not negative"),
+        ({"top_p": 0}, "top_p is 0: give a number above 0, of at most 1"),
+        ({"top_p": 9}, "top_p is 9: give a number above 0, of at most 1"),
+        ({"top_k": 1.5}, "top_k is 1.5: give a whole number, 0 or -1 for no limit"),
+        ({"top_k": -2}, "top_k is -2: give a whole number, 0 or -1 for no limit"),
+        ({"top_k": True}, "top_k is True: give a number"),
+    ],
+)
+async def test_a_session_has_no_defaults_that_no_turn_can_have(body: dict[str, Any], words: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post("/sessions", json=body)
+        taken = await http.post("/sessions", json={"temperature": 0, "top_p": 1, "top_k": -1})
+    assert (answer.status_code, answer.json(), taken.status_code) == (400, {"error": words}, 200)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"a": nope}', "the body is not valid JSON at character 7: "),
+        (b"null", "the body is null, and a JSON object is needed"),
+        (b"[1]", "the body is a list, and a JSON object is needed"),
+        (gzip.compress(b"{}", mtime=0), "; a compressed body needs a content-encoding"),
+    ],
+)
+async def test_a_body_that_is_no_object_is_told_where_and_what_it_is(body: bytes, words: str) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post("/sessions", content=body)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
 async def test_a_session_s_defaults_are_not_misspelled() -> None:
     async with client(scripted_gateway(Scripted())) as http:
         answer = await http.post("/sessions", json={"temprature": 1})

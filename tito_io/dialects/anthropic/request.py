@@ -22,7 +22,7 @@ from typing import Any
 import attrs
 
 from tito_io.dialects.constraints import anthropic_constraint
-from tito_io.dialects.fields import ENGINE_ARGUMENTS, RequestFields, drop_tool
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields, drop_tool
 from tito_io.dialects.message_parts import Content, ToolCall, arguments_text, content_of
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
@@ -30,7 +30,20 @@ TRANSLATED = (
     *("context_management", "max_tokens", "mcp_servers", "messages", "metadata", "model", "output_config"),
     *("stop_sequences", "stream", "system", "thinking", "tool_choice", "tools"),
 )
-NAMES = frozenset((*TRANSLATED, *ENGINE_ARGUMENTS))
+NAMES = ApiNames(
+    frozenset((*TRANSLATED, *ENGINE_ARGUMENTS)),
+    {
+        "function_call": "tool_choice",
+        "functions": "tools",
+        "max_completion_tokens": "max_tokens",
+        "max_output_tokens": "max_tokens",
+        "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+        "prompt": "messages",
+        "reasoning_effort": "output_config.effort",
+        "response_format": "output_config.format",
+        "stop": "stop_sequences",
+    },
+)
 KEEP_THINKING = "clear_thinking_20251015"
 """An edit of the context that changes nothing if it keeps all reasoning; Claude Code sends it so."""
 TOOL_FIELDS = frozenset(
@@ -170,7 +183,7 @@ def _sampling(fields: RequestFields, *, counting: bool) -> dict[str, Any]:
         renamed["stop"] = fields.required("stop_sequences", list)
     template_args = _thinking(fields.nested("thinking"))
     config = fields.nested("output_config")
-    config.check_names(("effort", "format"))
+    config.check_choices("effort", "format")
     if (effort := config.optional("effort", str)) is not None:
         template_args["reasoning_effort"] = effort
     return fields.sampling(template_args, **renamed)
@@ -178,7 +191,7 @@ def _sampling(fields: RequestFields, *, counting: bool) -> dict[str, Any]:
 
 def _thinking(thinking: RequestFields) -> dict[str, Any]:
     """Return the template arguments for a request's `thinking`."""
-    thinking.check_names(("type", "budget_tokens", "display"))
+    thinking.check_choices("type", "budget_tokens", "display")
     thinking.expect_value("display", ("summarized",), "leave it out: reasoning is always shown")
     kind = thinking.values.get("type")
     if kind == "enabled":

@@ -9,7 +9,7 @@ from typing import Any
 from tito_core import Message
 from tito_core.message import copied
 from tito_io.dialects.constraints import chat_constraint
-from tito_io.dialects.fields import ENGINE_ARGUMENTS, RequestFields, drop_tool
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields, drop_tool
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
 SAMPLING = frozenset(("max_tokens", "max_completion_tokens", "stop", "n"))
@@ -27,7 +27,10 @@ LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "top_logprobs": ((0,), "leave it out: only the log-probabilities of sampled ids are known"),
 }
 """Fields of which only some values can be translated: those values, and what to do instead."""
-NAMES = SAMPLING.union(TRANSLATED, ENGINE_ARGUMENTS, LIMITED)
+NAMES = ApiNames(
+    SAMPLING.union(TRANSLATED, ENGINE_ARGUMENTS, LIMITED),
+    {"functions": "tools", "input": "messages", "prompt": "messages"},
+)
 
 
 def parse_request(
@@ -141,7 +144,7 @@ def reasoning_switches(fields: RequestFields) -> dict[str, Any]:
     {'reasoning_effort': 'low', 'enable_thinking': False}
     """
     reasoning = fields.nested("reasoning")
-    reasoning.check_names(("effort",))
+    reasoning.check_choices("effort")
     effort = fields.optional("reasoning_effort", str) or reasoning.optional("effort", str)
     thinking = fields.values.get("thinking")
     kind = thinking.get("type") if isinstance(thinking, Mapping) else None

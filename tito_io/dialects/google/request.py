@@ -10,17 +10,15 @@ from typing import Any
 import attrs
 
 from tito_io.dialects.constraints import google_constraint, json_format
-from tito_io.dialects.fields import drop_tool
+from tito_io.dialects.fields import ApiNames, drop_tool, in_json
 from tito_io.dialects.message_parts import ToolCall, arguments_text, content_of
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
-from .fields import GoogleFields
+from .fields import GoogleFields, camel
 
-NAMES = frozenset(
-    (
-        *("contents", "generationConfig", "systemInstruction", "toolConfig", "tools"),
-        *("cachedContent", "labels", "model", "safetySettings", "serviceTier", "store"),
-    )
+TRANSLATED = (
+    *("contents", "generationConfig", "systemInstruction", "toolConfig", "tools"),
+    *("cachedContent", "labels", "model", "safetySettings", "serviceTier", "store"),
 )
 """The last five change nothing about an answer; the path names the model."""
 SAMPLING: Mapping[str, tuple[str, type]] = {
@@ -42,7 +40,28 @@ LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 """Fields of `generationConfig` of which only some values can be translated."""
 SCHEMAS = ("responseJsonSchema", "responseSchema")
-CONFIG = frozenset((*SAMPLING, *LIMITED, *SCHEMAS, "responseLogprobs", "thinkingConfig"))
+CONFIG = ApiNames(
+    frozenset((*SAMPLING, *LIMITED, *SCHEMAS, "responseLogprobs", "thinkingConfig")),
+    {
+        **{one: one for one in (*SAMPLING, *LIMITED, *SCHEMAS)},
+        "maxCompletionTokens": "maxOutputTokens",
+        "maxTokens": "maxOutputTokens",
+        "n": "candidateCount",
+        "responseFormat": "responseJsonSchema",
+        "stop": "stopSequences",
+    },
+    camel,
+)
+NAMES = ApiNames(
+    frozenset(TRANSLATED),
+    {
+        "messages": "contents",
+        "system": "systemInstruction",
+        "toolChoice": "toolConfig.functionCallingConfig",
+        **{name: f"generationConfig.{there}" for name, there in CONFIG.written.items()},
+    },
+    camel,
+)
 PART_FIELDS = frozenset(
     (
         *("functionCall", "functionResponse", "inlineData", "fileData", "text", "thought"),
@@ -100,13 +119,13 @@ def _sampling(config: GoogleFields) -> dict[str, Any]:
 def _number(config: GoogleFields, name: str) -> float:
     value = config.values[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UntranslatableError(config.at(name), f"is {value!r:.60}", "give a number")
+        raise UntranslatableError(config.at(name), f"is {in_json(value):.60}", "give a number")
     return value
 
 
 def _thinking(thinking: GoogleFields) -> dict[str, Any]:
     """Return the template arguments for a `thinkingConfig`; a budget of -1 leaves it to the model."""
-    thinking.check_names(("includeThoughts", "thinkingBudget", "thinkingLevel"))
+    thinking.check_choices("includeThoughts", "thinkingBudget", "thinkingLevel")
     budget, level = thinking.optional("thinkingBudget", int), thinking.optional("thinkingLevel", str)
     found: dict[str, Any] = {} if level is None else {"reasoning_effort": level.lower()}
     if budget is not None and budget >= 0:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tito_io.dialects.constraints import responses_constraint
-from tito_io.dialects.fields import ENGINE_ARGUMENTS, RequestFields
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
 from .compaction import TRIGGER, summary_request
@@ -33,7 +33,18 @@ LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "top_logprobs": ((0,), "ask the chat completions for log-probabilities"),
 }
 """Fields of which only some values can be translated: those values, and what to do instead."""
-NAMES = frozenset((*TRANSLATED, *ENGINE_ARGUMENTS, *LIMITED))
+NAMES = ApiNames(
+    frozenset((*TRANSLATED, *ENGINE_ARGUMENTS, *LIMITED)),
+    {
+        "function_call": "tool_choice",
+        "functions": "tools",
+        "max_completion_tokens": "max_output_tokens",
+        "max_tokens": "max_output_tokens",
+        "messages": "input",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+    },
+)
 
 
 def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = False) -> ParsedRequest:
@@ -75,7 +86,7 @@ def _check(fields: RequestFields) -> None:
     for name, (allowed, instead) in LIMITED.items():
         fields.check_value(name, allowed, instead)
     text = fields.nested("text")
-    text.check_names(("format", "verbosity"))
+    text.check_choices("format", "verbosity")
     text.expect_value("verbosity", ("medium",), "leave it out")
     fields.expect_value("truncation", ("disabled",), "shorten the input yourself: nothing is cut silently")
     for place, name in enumerate(fields.optional("include", list) or []):
@@ -109,7 +120,7 @@ def _sampling(fields: RequestFields, reasoning: RequestFields) -> dict[str, Any]
 
 def _note_summary(reasoning: RequestFields) -> None:
     """Note the fields that ask for a summary. They have no effect: reasoning is shown in full."""
-    reasoning.check_names(("effort", "summary", "generate_summary"))
+    reasoning.check_choices("effort", "summary", "generate_summary")
     for name in ("summary", "generate_summary"):
         if reasoning.values.get(name) is not None:
             reasoning.ignored.note(reasoning.at(name))

@@ -111,11 +111,11 @@ class Check(FieldReader):
     def logprobs(self, values: Sequence[object], count: int) -> tuple[float | None, ...]:
         """Return one log-probability per id; None in place of a value that the engine does not have."""
         self.count("log-probabilities", len(values), "sampled ids", count)
+        if set(map(type, values)) == {float} and _are_usual(values):  # type: ignore[arg-type]  # floats alone
+            return tuple(values)  # type: ignore[arg-type]  # likewise
         return tuple(self._logprob(value, place) for place, value in enumerate(values))
 
     def _logprob(self, value: object, place: int) -> float | None:
-        if type(value) is float and NOTHING < value <= 0 and value != MISSING:
-            return value  # the common case first
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
@@ -196,3 +196,11 @@ class Check(FieldReader):
                 f"{self.where}: the answer's message has no content, reasoning or tool call", self.answer
             )
         return {**message, "content": ""}
+
+
+def _are_usual(values: Sequence[float]) -> bool:
+    """Return whether all are log-probabilities that an engine has; loops in C, as there are many."""
+    # No comparison sees every NaN, and any sum with one is NaN.
+    return (
+        not math.isnan(sum(values)) and min(values) > NOTHING and max(values) <= 0 and MISSING not in values
+    )
