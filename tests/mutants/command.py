@@ -40,7 +40,11 @@ def main(*, room: str, sample: int, seed: int, only: str, most: float) -> None:
     console, known = Console(highlight=False, soft_wrap=True), equivalent()
     chosen = drawn(ROOT, ROOMS[room].files(ROOT), sample, Random(seed))  # noqa: S311  # no secrets
     chosen = [mutant for mutant in chosen if only in f"{mutant.file} {mutant.change}"]
-    counted = [mutant for mutant in chosen if (mutant.file, mutant.change) not in known]
+    counted = [
+        mutant
+        for mutant in chosen
+        if not any(one.is_one(mutant.file, mutant.change, mutant.function) for one in known)
+    ]
     killed = tried(room, counted, most, console)
     low, high = wilson(killed, len(counted))
     console.print(

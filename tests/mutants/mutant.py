@@ -18,6 +18,8 @@ import libcst.matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation import mutators
 
+from tests.mutants.score import function_at
+
 SPEAKS = ("Error", "Refused", "warn", "debug", "info", "warning", "error", "exception", "echo")
 """Names of calls end with these if their texts are for people."""
 FOR_PEOPLE = {"help", "short_help", "metavar", "epilog", "description", "detail"}
@@ -71,6 +73,11 @@ class Mutant:
         """The lines that change and what becomes of them, without their places: what names the mutant."""
         kept = [line for line in self.diff.splitlines()[2:] if not line.startswith("@@")]
         return "\n".join(line[0] + " ".join(line[1:].split()) for line in kept)
+
+    @property
+    def function(self) -> str:
+        """The innermost function that the change is in; empty outside of all."""
+        return function_at(self.right, self.lines.start)
 
     def is_reached(self, lines: Mapping[str, Iterable[int]]) -> bool:
         """Return whether lines of files, such as a test runs, are among those of the changed statement."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from tests.core.drift.conversations import (
     END,
+    TOOLS,
     TOY,
     Conversation,
     Family,
@@ -12,9 +16,13 @@ from tests.core.drift.conversations import (
     forgetful,
     letters,
     thinks,
+    trimming,
     turns,
     user,
+    whole,
 )
+from tito_core import Message
+from tito_core.drift import Cause
 
 
 class Marked(Family):
@@ -63,3 +71,20 @@ def test_each_prompt_is_rendered_once_where_nothing_differs() -> None:
     family = Family()
     turns(5, spelled=-1).audit(family)
     assert family.rendered == [1, 3, 5, 7, 9, 10]
+
+
+class TrimmingWithoutTools(Family):
+    """Keeps a turn's text as it is only where tools are offered."""
+
+    def ids(
+        self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
+    ) -> Sequence[int]:
+        family = Family(whole if key and json.loads(key)[0] else trimming)
+        return family.ids(messages, key, add_generation_prompt=add_generation_prompt)
+
+
+def test_a_turn_is_rendered_as_it_was_sampled_with_the_tools_that_it_had() -> None:
+    """What the template does without them is the tools' doing: here the parse lost the white space."""
+    conversation = Conversation(TOOLS).turn(" yes ", assistant("yes")).turn("so", tools=[])
+    breaks = conversation.audit(TrimmingWithoutTools()).breaks
+    assert [one.detail for one in breaks if one.cause is Cause.WHITESPACE] == ["the parse lost or added it"]
