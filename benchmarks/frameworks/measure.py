@@ -22,7 +22,8 @@ from jinja2 import Template
 
 from benchmarks.frameworks.answers import DIFFERENT, EQUAL, RAISES, REFUSED, Answer
 from benchmarks.frameworks.turns import Extend, NotOffered, Turn, turns
-from tests.frameworks.turns import FAMILIES, stop_ids
+from tests.frameworks.turns import stop_ids
+from tests.model_folders import FAMILIES
 from tito_io.integrations.next_prompts import RefusedError
 
 

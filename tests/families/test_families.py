@@ -6,8 +6,6 @@ family's stop tokens). `python -m tests.families.table` prints the same cells, a
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from statistics import median
 
 import attrs
@@ -17,11 +15,11 @@ from tests.families.bridged import EXACT, REFUSED, WRONG
 from tests.families.cells import RENDERINGS, UNRENDERABLE, Cell, Subject, cells
 from tests.families.table import Loader, sources
 from tests.families.tail import presented
+from tests.model_folders import FAMILIES, needs_families
 from tito_core import Message, Reason, TemplateRefused
 
-ROOT = os.environ.get("TITO_FAMILIES")
-SOURCES = sources(Path(ROOT)) if ROOT else []
-pytestmark = pytest.mark.skipif(not SOURCES, reason="TITO_FAMILIES names no folder of model folders")
+SOURCES = sources(FAMILIES)
+pytestmark = needs_families
 WITH_TOOLS = tuple(rendering for rendering in RENDERINGS if rendering == {"tools": rendering["tools"]})[-1:]
 """One rendering stands for all: with tools and nothing else."""
 ASKED_IN_PARTS = ("SmolVLM-Instruct",)

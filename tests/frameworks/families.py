@@ -6,24 +6,20 @@ Needs `TITO_FAMILIES`, a folder of model folders.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import anyio
 import attrs
 import pytest
 
+from tests.model_folders import FAMILIES, NAMES
 from tito_core import Message, OddStop, Policy, Trajectory
 from tito_io.client import TokenClient
 from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage, Watch
 from tito_io.families import Family
 from tito_io.integrations.model_calls import ModelCalls
 
-ROOT = Path(os.environ.get("TITO_FAMILIES", "/nowhere"))
-NAMES = sorted(file.parent.name for file in ROOT.glob("*/tokenizer.json"))
-NEEDED = pytest.mark.skipif(not NAMES, reason="needs model folders: TITO_FAMILIES=DIR")
 EVERY_FAMILY = pytest.mark.parametrize("name", NAMES)
 
 CALL_STOPS = ("<|call|>", "<|observation|>")
@@ -143,7 +139,7 @@ def messages(name: str) -> list[Message]:
 
 def engine(name: str) -> FamilyEngine:
     """Return an engine of a family."""
-    return FamilyEngine(Family.load(ROOT / name), messages(name))
+    return FamilyEngine(Family.load(FAMILIES / name), messages(name))
 
 
 def client(sampler: FamilyEngine) -> TokenClient:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 from jinja2.exceptions import TemplateError
 
+from tests.model_folders import FAMILIES
 from tito_core.seams.seam import common_prefix
 
 Messages = Sequence[Mapping[str, Any]]
 
-FAMILIES = Path(os.environ.get("TITO_FAMILIES") or "/nowhere")
 TOOLS = [
     {
         "type": "function",

@@ -9,8 +9,9 @@ from renderers import config_from_name, create_renderer
 from renderers.configs import CustomRendererConfig, DefaultRendererConfig
 
 from benchmarks.frameworks.turns import Extend, Turn
-from tests.frameworks.renderers.models import HAND, OF_DEFAULT, PATH, REAL, write_harmony
+from tests.frameworks.renderers.models import HAND, OF_DEFAULT, PATH, write_harmony
 from tests.frameworks.turns import stop_ids
+from tests.model_folders import FAMILIES
 
 ALL = {"thinking_retention": "all"}
 """Reasoning stays: else the conversation is rendered again after each question, which says nothing of ids."""
@@ -19,7 +20,7 @@ ALL = {"thinking_retention": "all"}
 def own(tokenizer: Any, family: str) -> Extend:
     """Return the bridge of the renderer that is made for the family, or of the default one."""
     if family == "gpt-oss":
-        write_harmony(REAL / family)
+        write_harmony(FAMILIES / family)
     by_hand = type(config_from_name(HAND[family]))(**ALL) if family in HAND else DefaultRendererConfig()
     return partial(bridge, create_renderer(tokenizer, by_hand))
 
@@ -27,7 +28,7 @@ def own(tokenizer: Any, family: str) -> Extend:
 def tito(tokenizer: Any, family: str) -> Extend:
     """Return the bridge of tito's renderer; one of the package's parsers reads the turn where it has one."""
     if family == "gpt-oss":
-        write_harmony(REAL / family)
+        write_harmony(FAMILIES / family)
     parsers = {"tool_parser": "qwen3", "reasoning_parser": "think"} if family in OF_DEFAULT else {}
     options = {"parser": HAND[family]} if family in HAND else parsers
     config = CustomRendererConfig(

@@ -11,15 +11,14 @@ from areal.experimental.openai.types import InteractionWithTokenLogpReward
 from jinja2.exceptions import TemplateError
 from transformers import AutoTokenizer
 
-from tests.frameworks.turns import FAMILIES, SampledPrompt, sampled_prompts, stop_ids
+from tests.frameworks.turns import SampledPrompt, sampled_prompts, stop_ids
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_core.seams.seam import common_prefix
 from tito_io.integrations.areal import SEAM, ConcatenatedPrompts
 from tito_io.integrations.next_prompts import RefusedError
 from tito_io.integrations.shared_prompts import SharedPrompts
 
-NAMES = sorted(file.parent.name for file in FAMILIES.glob("*/tokenizer.json"))
-
-pytestmark = pytest.mark.skipif(not NAMES, reason="needs TITO_FAMILIES")
+pytestmark = needs_families
 
 
 def parent(tokenizer: Any, case: SampledPrompt) -> InteractionWithTokenLogpReward:

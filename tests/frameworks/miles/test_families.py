@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +9,10 @@ from jinja2.exceptions import TemplateError
 from miles_tito_tokenizers import TITOTokenizerType, get_tito_tokenizer
 from transformers import AutoTokenizer
 
-from tests.frameworks.turns import FAMILIES, SampledPrompt, sampled_prompts, stop_ids
+from tests.frameworks.turns import SampledPrompt, sampled_prompts, stop_ids
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_io.integrations.miles import BridgeTITOTokenizer, CannotMergeError
 
-NAMES = sorted(file.parent.name for file in FAMILIES.glob("*/tokenizer.json"))
 THEIRS = {
     "qwen3": TITOTokenizerType.QWEN3,
     "qwen3.5": TITOTokenizerType.QWEN35,
@@ -23,7 +22,7 @@ THEIRS = {
 }
 """The classes that Miles has for these families."""
 
-pytestmark = pytest.mark.skipif(not NAMES, reason="needs TITO_FAMILIES")
+pytestmark = needs_families
 
 
 def merged(merger: Any, case: SampledPrompt) -> list[int] | None:
@@ -38,7 +37,7 @@ def merged(merger: Any, case: SampledPrompt) -> list[int] | None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_merged_ids_are_what_the_template_writes(name: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(Path(FAMILIES) / name)
+    tokenizer = AutoTokenizer.from_pretrained(FAMILIES / name)
     merger = BridgeTITOTokenizer(tokenizer, stop_ids=stop_ids(name), allowed_append_roles=["tool", "user"])
     theirs = get_tito_tokenizer(
         tokenizer, THEIRS.get(name, TITOTokenizerType.DEFAULT), allowed_append_roles=["tool", "user"]

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from tests.frameworks.turns import FAMILIES, sampled_prompts, stop_ids
+from tests.frameworks.turns import sampled_prompts, stop_ids
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_io.integrations.nemo import ServerPrompts
 from tito_io.integrations.next_prompts import RefusedError
 
-NAMES = sorted(file.parent.name for file in FAMILIES.glob("*/tokenizer.json") if file.parent.name != "phi3")
+TAKEN = [name for name in NAMES if name != "phi3"]
 """Phi-3 has Phi-4's template."""
 PHI4_REFUSED = {
     "tool",
@@ -24,10 +25,10 @@ PHI4_REFUSED = {
 }
 """Phi-4's template writes nothing for tool results, so that a model would go on without them."""
 
-pytestmark = pytest.mark.skipif(not FAMILIES.is_dir(), reason="needs model folders: TITO_FAMILIES=DIR")
+pytestmark = needs_families
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TAKEN)
 def test_every_prompt_is_right_or_refused_for_a_reason(name: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(FAMILIES / name)
     prompts = ServerPrompts(stop_ids=stop_ids(name))
@@ -47,4 +48,4 @@ def test_every_prompt_is_right_or_refused_for_a_reason(name: str) -> None:
 
 
 def test_there_are_families() -> None:
-    assert len(NAMES) == 13
+    assert len(TAKEN) == 13

@@ -7,7 +7,8 @@ import contextlib
 
 from pydantic_ai import Agent
 
-from tests.frameworks.families import EVERY_FAMILY, NEEDED, assert_as_without_sdk, client, engine
+from tests.frameworks.families import EVERY_FAMILY, assert_as_without_sdk, client, engine
+from tests.model_folders import needs_families
 from tito_core import TemplateRefused
 from tito_io.integrations.pydantic_ai import TokenModel
 
@@ -22,7 +23,7 @@ def hour(city: str, exact: bool) -> str:
     return f"noon in {city}" if exact else "about noon"
 
 
-@NEEDED
+@needs_families
 @EVERY_FAMILY
 def test_prompts_are_those_without_the_sdk(name: str) -> None:
     sampler = engine(name)

@@ -17,6 +17,7 @@ from renderers import config_from_name, create_renderer
 from renderers.base import load_tokenizer
 from renderers.configs import CustomRendererConfig
 
+from tests.model_folders import FAMILIES, needs_families
 from tito_core import TemplateRefused
 from tito_io.embedded import write_family
 
@@ -35,14 +36,12 @@ HAND = {
 OF_DEFAULT = {"qwen2.5", "smollm3", OWN}
 """Families whose calls one of the parsers of `DefaultRenderer` reads."""
 PATH = "tito_io.integrations.renderers.StitchedRenderer"
-REAL = Path(os.environ.get("TITO_FAMILIES") or "/nowhere")
 FOURTEEN = (
     *("deepseek-v3", "gemma3", "glm4.5", "gpt-oss", "kimi-k2", "llama3", "mistral-tekken", "nemotron3"),
     *("phi3", "phi4", "qwen2.5", "qwen3", "qwen3.5", "smollm3"),
 )
 CHOSEN = [name for name in os.environ.get("TITO_FRAMEWORK_FAMILIES", "").split(",") if name] or FOURTEEN
 """The families to test; each takes some twenty seconds."""
-needs_families = pytest.mark.skipif(not REAL.is_dir(), reason="needs real families: set TITO_FAMILIES")
 NAMES = [OWN, *(pytest.param(name, marks=needs_families) for name in CHOSEN)]
 BY_HAND = [pytest.param(name, marks=needs_families) for name in HAND if name in CHOSEN]
 
@@ -227,7 +226,7 @@ def model(name: str) -> Model:
         folder = write_family(Path(mkdtemp()) / "model")
         stops = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
     else:
-        folder = REAL / name
+        folder = FAMILIES / name
         stops = list(json.loads((folder / "meta.json").read_text())["stop_tokens"].values())
     if name == "gpt-oss":
         write_harmony(folder)

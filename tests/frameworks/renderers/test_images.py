@@ -17,7 +17,8 @@ from renderers.base import MultimodalRenderer, build_training_sample, is_multimo
 from renderers.qwen3_vl import Qwen3VLRenderer
 from renderers.qwen35 import Qwen35Renderer
 
-from tests.frameworks.renderers.models import CHOSEN, OWN, REAL, model, needs_families
+from tests.frameworks.renderers.models import CHOSEN, OWN, model
+from tests.model_folders import FAMILIES, needs_families
 from tests.processors.kinds import KINDS, processor_of, tokenizer_of
 from tests.processors.kinds import real as real_processor
 from tests.processors.shapes import SHAPES, SIZES, Turn, names, picture, showing, whole
@@ -205,7 +206,7 @@ def test_prompts_are_those_of_the_renderer_by_hand(family: str, shape: str, way:
 @cache
 def qwen3_vl() -> tuple[Any, Any, Any, str]:
     """Return a processor, its renderers, and what a turn begins with."""
-    given = real_processor("qwen3-vl", REAL, pil=True)
+    given = real_processor("qwen3-vl", FAMILIES, pil=True)
     own = renderer_of(given, parser="qwen3-vl")
     return given, own, Qwen3VLRenderer(given.tokenizer, processor=given), ""
 
@@ -213,7 +214,7 @@ def qwen3_vl() -> tuple[Any, Any, Any, str]:
 @cache
 def qwen35() -> tuple[Any, Any, Any, str]:
     """Return the same for Qwen3.5, whose turns begin with reasoning."""
-    kind, folder = KINDS["qwen3-vl"], REAL / "qwen3.5"
+    kind, folder = KINDS["qwen3-vl"], FAMILIES / "qwen3.5"
     tokenizer = tokenizer_of(kind, (folder / "tokenizer.json").read_text())
     template = (folder / "chat_template.jinja").read_text()
     given = processor_of(kind, pil=True, tokenizer=tokenizer, template=template)

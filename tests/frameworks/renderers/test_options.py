@@ -24,8 +24,8 @@ from tests.frameworks.renderers.models import (
     SYSTEM,
     case_of,
     model,
-    needs_families,
 )
+from tests.model_folders import needs_families
 from tito_core import InputError
 from tito_io.embedded import write_family
 from tito_io.integrations.next_prompts import NextPrompts

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from renderers.base import ParsedToolCall, build_training_sample
 
-from tests.frameworks.renderers.models import NAMES, OWN, SAID, Model, conversations, model, needs_families
+from tests.frameworks.renderers.models import NAMES, OWN, SAID, Model, conversations, model
+from tests.model_folders import needs_families
 from tito_core import InputError, TemplateRefused
 
 REJECTED = {("gemma3", "call"), ("gemma3", "two calls"), ("llama3", "two calls")}

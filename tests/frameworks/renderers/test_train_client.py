@@ -16,8 +16,9 @@ from verifiers.v1.dialects.chat import ChatDialect
 from verifiers.v1.trace import Trace
 from verifiers.v1.types import SamplingConfig, SystemMessage, Tool, ToolMessage, UserMessage
 
-from tests.frameworks.renderers.models import CHOSEN, NAMES, OWN, TOOLS, Model, case_of, model, needs_families
+from tests.frameworks.renderers.models import CHOSEN, NAMES, OWN, TOOLS, Model, case_of, model
 from tests.frameworks.renderers.server import Generating, embedded, scripted, serving
+from tests.model_folders import needs_families
 
 TURNS = 20
 BRANCHES = (7, 13)

@@ -15,8 +15,9 @@ from typing import Any
 
 import attrs
 
-from tests.frameworks.renderers.models import HAND, QUESTION, REAL, SYSTEM, Model, case_of, model
+from tests.frameworks.renderers.models import HAND, QUESTION, SYSTEM, Model, case_of, model
 from tests.frameworks.renderers.refused import NEED_HISTORY, REFUSED
+from tests.model_folders import FAMILIES
 
 TURN, RUNS = 500, 15
 
@@ -82,7 +83,7 @@ def _milliseconds(renderer: Any, *given: Any) -> list[float]:
 def main(counts: list[int], new: int) -> None:
     """Print a table."""
     print("family shape prompt first own unknown hand own/hand")  # noqa: T201  # it is a command
-    for name in HAND if REAL.is_dir() else ():
+    for name in HAND if FAMILIES.is_dir() else ():
         for shape in ("user", "tool", "two tools"):
             for count in counts if (name, shape) not in REFUSED | NEED_HISTORY else ():
                 one = times(model(name), shape, count, new)

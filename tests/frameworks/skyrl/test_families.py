@@ -10,12 +10,11 @@ from skyrl.train.config import GeneratorConfig, SkyRLGymConfig
 from skyrl.train.generators.skyrl_gym_generator import AgentLoopState, SkyRLGymGenerator, TurnOutput
 from transformers import AutoTokenizer
 
-from tests.frameworks.turns import FAMILIES, SampledPrompt, sampled_prompts, stop_ids
+from tests.frameworks.turns import SampledPrompt, sampled_prompts, stop_ids
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_io.integrations.skyrl import BridgeGenerator
 
-NAMES = sorted(file.parent.name for file in FAMILIES.glob("*/tokenizer.json"))
-
-pytestmark = pytest.mark.skipif(not NAMES, reason="needs TITO_FAMILIES")
+pytestmark = needs_families
 
 
 def made_by(kind: type[SkyRLGymGenerator], tokenizer: Any, **given: Any) -> Any:

@@ -24,10 +24,10 @@ from tests.frameworks.renderers.models import (
     Model,
     case_of,
     model,
-    needs_families,
 )
 from tests.frameworks.renderers.refused import REFUSED
 from tests.frameworks.torchtitan.rollout import Script, StitchedRendererConfig, group, training_samples
+from tests.model_folders import needs_families
 
 SHAPES = ("tool", "user", "two tools", "tool then user", "user")
 FLAT = [TOOLS[0]["function"]]

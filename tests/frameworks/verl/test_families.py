@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,7 +16,8 @@ from transformers import AutoTokenizer
 from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-from tests.frameworks.turns import FAMILIES, SampledPrompt, sampled_prompts, stop_ids, without_ids
+from tests.frameworks.turns import SampledPrompt, sampled_prompts, stop_ids, without_ids
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_io.integrations.next_prompts import RefusedError
 from tito_io.integrations.shared_prompts import SharedPrompts
 from tito_io.integrations.verl import TitoContinuousTokenBuilder
@@ -55,7 +55,7 @@ TABLE = {
     (False, True): (34, 0, 39),
 }
 
-pytestmark = pytest.mark.skipif(not FAMILIES.is_dir(), reason="needs model folders: TITO_FAMILIES=DIR")
+pytestmark = needs_families
 
 
 @attrs.frozen
@@ -151,4 +151,4 @@ def test_whole_turns_have_verls_own_record(all_merges: dict[str, list[Merge]], n
 
 
 def test_there_are_families() -> None:
-    assert {file.parent.name for file in Path(FAMILIES).glob("*/tokenizer.json")} >= MODEL_TYPES.keys()
+    assert set(NAMES) >= MODEL_TYPES.keys()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.io.audit.audited import KEEPING, Speaker, family_folder, replace, store, user
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_core import InputError, Message, Step, render_key
 from tito_core.drift.breaks import Break, BreakSelection
 from tito_core.drift.tally import Tally
@@ -27,8 +27,6 @@ from tito_io.samples.conversation import Problem
 from tito_io.samples.distributed import GroupPlace, group_places
 from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.read import StoredConversation, conversations
-
-FAMILIES = sorted(Path(os.environ.get("TITO_FAMILIES", "/nowhere")).glob("*/tokenizer.json"))
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +69,12 @@ def test_a_family_that_keeps_everything_restates_what_its_tokenizer_spelled(
     assert (tally.conversations, tally.compared_prompts, tally.restated_turns) == (3, 18, 12)
 
 
-@pytest.mark.skipif(not FAMILIES, reason="needs model folders: TITO_FAMILIES=DIR")
-@pytest.mark.parametrize("folder", [path.parent for path in FAMILIES], ids=lambda path: path.name)
+@needs_families
+@pytest.mark.parametrize("name", NAMES)
 def test_in_real_families_wild_ids_drift_and_tidy_ones_only_where_the_template_rewrites(
-    folder: Path, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
-    renderer = AuditRendering(family=folder).load()
+    renderer = AuditRendering(family=FAMILIES / name).load()
     wild = audit_each(
         conversations(store(tmp_path / "wild.jsonl", renderer.family, wild=True)), renderer
     ).tally

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from tests.model_folders import FAMILIES, needs_families
 from tito_core import InputError, TemplateRefused
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.grammar import (
@@ -167,15 +166,12 @@ async def test_a_template_that_refuses_two_calls_has_no_form() -> None:
         await maker.answer_format(Constraint(must_call=()), None, parser)
 
 
-FAMILIES = os.environ.get("TITO_FAMILIES")
-
-
-@pytest.mark.skipif(not FAMILIES, reason="needs real families: TITO_FAMILIES")
+@needs_families
 @pytest.mark.parametrize(
     ("name", "known"), [("qwen3", True), ("qwen2.5", True), ("llama3", False), ("qwen3.5", False)]
 )
 async def test_real_templates_have_the_form_that_they_write(name: str, *, known: bool) -> None:
-    family = Family.load(Path(FAMILIES or "") / name)
+    family = Family.load(FAMILIES / name)
     messages, tools = stand_in_calls()
     try:
         ids = family.ids(messages, tools=tools)

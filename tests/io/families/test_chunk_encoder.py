@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
 
+from tests.model_folders import FAMILIES, needs_families
 from tito_core import InputError
 from tito_io.embedded.vocabulary import vocabulary
 from tito_io.families.chunk_encoder import ChunkEncoder, longest_of
@@ -119,12 +118,10 @@ def test_the_longest_word_is_found_first(words: list[str], text: str) -> None:
     assert [one.span() for one in found] == [one.span() for one in wanted]
 
 
-@pytest.mark.skipif(
-    "TITO_FAMILIES" not in os.environ, reason="TITO_FAMILIES names no folder of model folders"
-)
+@needs_families
 def test_pieces_of_real_tokenizers_are_encoded_as_the_whole() -> None:
     for name in REAL:
-        tokenizer, _ = load_tokenizer(Folder.read(Path(os.environ["TITO_FAMILIES"]) / name))
+        tokenizer, _ = load_tokenizer(Folder.read(FAMILIES / name))
         tokens = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         encoder = ChunkEncoder.of(tokenizer)
         for place in range(0, len(tokens), max(len(tokens) // 40, 1)):

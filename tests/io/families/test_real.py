@@ -20,6 +20,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 
 from tests.io.families.family_folder import expected, freeze, load, reference, tiny_folder, write
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tests.profiles import of_each_kind
 from tito_core import Refusal, TemplateRefused
 from tito_io.families import Family, TokenizerFamily
@@ -27,13 +28,10 @@ from tito_io.families.folder import Folder
 from tito_io.families.template import ChatTemplate
 from tito_io.families.tokenizer import special_tokens
 
-ROOT = Path(os.environ.get("TITO_FAMILIES", "/nonexistent"))
-FOLDERS = sorted(file.parent.name for file in ROOT.glob("*/tokenizer.json"))
-GOLDEN = Path(os.environ.get("TITO_GOLDEN", ROOT / "golden")) / "renders.json.gz"
+GOLDEN = Path(os.environ.get("TITO_GOLDEN", FAMILIES / "golden")) / "renders.json.gz"
 
-needs_families = pytest.mark.skipif(not FOLDERS, reason="TITO_FAMILIES names no folder of model folders")
 needs_golden = pytest.mark.skipif(
-    not (FOLDERS and GOLDEN.exists()), reason="neither TITO_FAMILIES nor TITO_GOLDEN has renders.json.gz"
+    not (NAMES and GOLDEN.exists()), reason="neither TITO_FAMILIES nor TITO_GOLDEN has renders.json.gz"
 )
 
 
@@ -167,10 +165,10 @@ def cells() -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
 
 
 @needs_families
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", NAMES)
 def test_a_family_renders_as_in_transformers(folder: str) -> None:
-    side = Side(ROOT / folder)
-    for file in sorted((ROOT / folder).glob("*.jinja")):
+    side = Side(FAMILIES / folder)
+    for file in sorted((FAMILIES / folder).glob("*.jinja")):
         family = side.with_template(file.name)
         for messages, options in cells():
             side.compare(family, messages, **options)
@@ -192,12 +190,12 @@ def tokenized(family: Family | TokenizerFamily, messages: list[dict[str, Any]], 
 
 
 @needs_families
-@pytest.mark.parametrize("folder", of_each_kind(FOLDERS))
+@pytest.mark.parametrize("folder", of_each_kind(NAMES))
 def test_a_tokenizer_in_memory_is_the_family_of_its_folder(folder: str) -> None:
     """Ids, refusals, closes and stop ids are the same, for every template of the folder."""
-    tokenizer, refused, same = reference(ROOT / folder), 0, 0
-    for file in sorted((ROOT / folder).glob("*.jinja")):
-        ours, theirs = load(ROOT / folder, file.name), Family.of(tokenizer, template=file.read_text())
+    tokenizer, refused, same = reference(FAMILIES / folder), 0, 0
+    for file in sorted((FAMILIES / folder).glob("*.jinja")):
+        ours, theirs = load(FAMILIES / folder, file.name), Family.of(tokenizer, template=file.read_text())
         for messages, options in product(CONVERSATIONS.values(), OPTIONS[1:4]):
             want = tokenized(ours, messages, **options)
             assert tokenized(theirs, messages, **options) == want
@@ -220,13 +218,13 @@ def extended(family: Family | TokenizerFamily, tools: list[dict[str, Any]] | Non
 
 
 @needs_families
-@pytest.mark.parametrize("folder", of_each_kind(FOLDERS))
+@pytest.mark.parametrize("folder", of_each_kind(NAMES))
 def test_bridges_and_profiles_are_the_same_from_memory_and_from_files(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TITO_CACHE", str(tmp_path))
-    tokenizer = reference(ROOT / folder)
-    ours, theirs = load(ROOT / folder), Family.of(tokenizer)
+    tokenizer = reference(FAMILIES / folder)
+    ours, theirs = load(FAMILIES / folder), Family.of(tokenizer)
     for tools in (None, TOOLS):
         want = extended(ours, tools)
         assert extended(theirs, tools) == want
@@ -240,7 +238,7 @@ def test_bridges_and_profiles_are_the_same_from_memory_and_from_files(
 @needs_families
 def test_a_familys_open_messages_end_as_in_transformers() -> None:
     for folder in ("qwen3", "glm4.5", "llama3"):
-        side = Side(ROOT / folder)
+        side = Side(FAMILIES / folder)
         family = side.with_template("chat_template.jinja")
         for messages in CONVERSATIONS.values():
             side.compare(family, messages, continue_final_message=True)
@@ -250,13 +248,13 @@ def test_a_familys_open_messages_end_as_in_transformers() -> None:
 
 @needs_families
 def test_templates_without_a_vocabulary_render_as_in_transformers(tmp_path: Path) -> None:
-    extra = ROOT / "extra_templates"
+    extra = FAMILIES / "extra_templates"
     templates = json.loads((extra / "meta.json").read_text())["templates"]
-    tokenizer = Tokenizer.from_file(str(ROOT / "qwen3" / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(FAMILIES / "qwen3" / "tokenizer.json"))
     markers = sorted({marker for template in templates for marker in template["special_tokens"]})
     tokenizer.add_special_tokens([AddedToken(marker, special=True, normalized=False) for marker in markers])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    config = json.loads((ROOT / "qwen3" / "tokenizer_config.json").read_text())
+    config = json.loads((FAMILIES / "qwen3" / "tokenizer_config.json").read_text())
     write(tmp_path, {"tokenizer_config.json": config, "chat_template.jinja": "x"})
     side = Side(tmp_path)
     for template in templates:
@@ -277,7 +275,7 @@ def test_golden_renders_are_met(tmp_path: Path) -> None:
     for case in golden["renders"]:
         key = case["family"], case["template"]
         if key not in families:
-            folder = Folder.read(ROOT / key[0])
+            folder = Folder.read(FAMILIES / key[0])
             template = ChatTemplate.compile(folder.chosen(key[1])["default"])
             named = special_tokens(folder)
             families[key] = attrs.evolve(tiny, templates={"default": template}, special_tokens=named)

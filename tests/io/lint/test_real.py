@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from tests.families import bridged, cells
+from tests.model_folders import FAMILIES, needs_families
 from tito_core.seams.case import TurnKind
 from tito_io.lint.grid import State, counts
 from tito_io.lint.report import Finding, LintReport
@@ -16,10 +15,7 @@ from tito_io.lint.run import LintSettings, lint_subject
 from tito_io.lint.subject import SubjectOptions, subjects
 from tito_io.lint.verdict import CONTRADICTED
 
-ROOT = Path(os.environ.get("TITO_FAMILIES", ""))
-pytestmark = pytest.mark.skipif(
-    "TITO_FAMILIES" not in os.environ, reason="TITO_FAMILIES names no folder of model folders"
-)
+pytestmark = needs_families
 CASES = ("glm4.5", "gpt-oss", "gemma3")
 WITH_TOOLS = next(one for one in cells.RENDERINGS if one["tools"] and len(one) == 1)
 KNOWN: dict[str, LintReport] = {}
@@ -51,8 +47,8 @@ NAMED: Mapping[str, tuple[TurnKind, tuple[str, ...], bool]] = {
 def looked_into(name: str) -> LintReport:
     """Return the report of a family's own template, made once."""
     if name not in KNOWN:
-        (subject, *_) = cells.subjects(ROOT / name)
-        (one, *_) = subjects(str(ROOT / name), SubjectOptions(template="default"))
+        (subject, *_) = cells.subjects(FAMILIES / name)
+        (one, *_) = subjects(str(FAMILIES / name), SubjectOptions(template="default"))
         KNOWN[name] = lint_subject(one, LintSettings(stops=tuple(map(str, sorted(subject.stops)))))
     return KNOWN[name]
 
@@ -68,7 +64,7 @@ def found(name: str, shape: str) -> Finding:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_verdict_is_that_of_the_table(name: str) -> None:
-    (subject,) = (one for one in cells.subjects(ROOT / name) if one.template == "chat_template")
+    (subject,) = (one for one in cells.subjects(FAMILIES / name) if one.template == "chat_template")
     judged = {cell.shape: cell.verdict for cell in cells.Judge.of(subject, WITH_TOOLS, timed=False).cells()}
     for shape in NAMED:
         assert found(name, shape).refused == (judged[shape] != bridged.EXACT), shape

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,6 +15,7 @@ from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 
 from tests.io.serve.gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, user
+from tests.model_folders import FAMILIES, NAMES
 from tests.profiles import of_each_kind
 from tito_core import InputError, Rendered
 from tito_io.embedded import TIDY, family
@@ -285,11 +284,7 @@ async def test_an_engine_learns_tools_and_limits_on_each_way(spelled: bool, guar
     assert engine.by_messages is not spelled
 
 
-FAMILIES = Path(os.environ.get("TITO_FAMILIES", "/nonexistent"))
-FOLDERS = sorted(path.parent.name for path in FAMILIES.glob("*/tokenizer.json"))
-
-
-@pytest.mark.parametrize("folder", of_each_kind(FOLDERS))
+@pytest.mark.parametrize("folder", of_each_kind(NAMES))
 def test_real_vocabularies_can_spell_their_special_tokens(folder: str) -> None:
     """Asked for with TITO_FAMILIES: every special token's letters are ids that decode to it."""
     loaded = Family.load(FAMILIES / folder)

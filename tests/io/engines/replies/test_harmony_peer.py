@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import openai_harmony
@@ -19,10 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.model_folders import FAMILIES
 from tito_io.engines.replies.harmony import ANY_MARKER, parse
 from tito_io.engines.replies.hermes import Tags
 
-FOLDER = Path(os.environ.get("TITO_FAMILIES", "")) / "gpt-oss"
+FOLDER = FAMILIES / "gpt-oss"
 pytestmark = pytest.mark.skipif(
     not (FOLDER / "tokenizer.json").is_file(), reason="needs the folder gpt-oss: TITO_FAMILIES"
 )

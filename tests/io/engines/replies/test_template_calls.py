@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -16,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment, Template, UndefinedError
 
+from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_core import Message, TemplateRefused
 from tito_io.engines.protocol import Delta, Rendering, RequestError
 from tito_io.engines.replies.call_syntax import LONGEST_LITERAL, SAID, CallSyntax, around, calling, learned
@@ -357,31 +356,24 @@ async def test_a_stream_of_an_answer_comes_whole() -> None:
 
 # Real templates.
 
-FAMILIES = os.environ.get("TITO_FAMILIES")
-FOLDERS = sorted(path for path in Path(FAMILIES).iterdir() if path.is_dir()) if FAMILIES else []
-WITHOUT = {"gemma3", "phi3", "phi4", "smollm3", "extra_templates"}
-"""Templates that write no calls, and a folder without one."""
+WITHOUT = {"gemma3", "phi3", "phi4", "smollm3"}
+"""Templates that write no calls."""
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.name) for path in FOLDERS]
-    or [pytest.param(None, marks=pytest.mark.skip(reason="needs the folders: TITO_FAMILIES"))],
-)
-async def test_a_real_template_is_read_back(path: Path) -> None:
-    if path.name == "extra_templates":
-        return
-    family = Family.load(path)
+@needs_families
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_real_template_is_read_back(name: str) -> None:
+    family = Family.load(FAMILIES / name)
 
     async def render(messages: Sequence[Message], rendering: Rendering, **options: bool) -> Sequence[int]:
         return family.tokenize_fn(tools=list(rendering.tools))(messages, **options)
 
     calls = TemplateCalls(LocalTokenizer(family), render)
     found = await calls.learn(RENDERING)
-    assert (found is None) is (path.name in WITHOUT)
+    assert (found is None) is (name in WITHOUT)
     if found is None:
         return
-    assert is_hermes(found.syntax) is (path.name in ("qwen2.5", "qwen3"))
+    assert is_hermes(found.syntax) is (name in ("qwen2.5", "qwen3"))
     prompt = [{"role": "user", "content": "?"}]
     for arguments in PLAIN:
         for form in (arguments, json.dumps(arguments)):
@@ -394,4 +386,4 @@ async def test_a_real_template_is_read_back(path: Path) -> None:
             assert [(one.name, json.loads(one.arguments)) for one in read_calls] == [("look_up", arguments)]
             break
     parser = await choose_parser(LocalTokenizer(family), None, render)
-    assert isinstance(parser, Hermes) is (path.name != "gpt-oss")
+    assert isinstance(parser, Hermes) is (name != "gpt-oss")

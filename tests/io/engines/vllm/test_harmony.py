@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -18,6 +16,7 @@ from tests.io.engines.vllm.vllm_server import (
     refused,
     serving,
 )
+from tests.model_folders import FAMILIES
 from tito_core import InputError
 from tito_io.engines.protocol import (
     Delta,
@@ -266,7 +265,7 @@ async def test_a_streamed_turn_is_read_from_its_ids() -> None:
 
 # The vocabulary and the template of gpt-oss.
 
-FOLDER = Path(os.environ.get("TITO_FAMILIES", "")) / "gpt-oss"
+FOLDER = FAMILIES / "gpt-oss"
 
 
 class Local:
@@ -284,10 +283,7 @@ class Local:
         return self.family.decode(ids)
 
 
-@pytest.mark.skipif(
-    not os.environ.get("TITO_FAMILIES") or not FOLDER.is_dir(),
-    reason="needs the gpt-oss folder: TITO_FAMILIES",
-)
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the folder gpt-oss: TITO_FAMILIES")
 async def test_what_the_real_template_writes_is_read_back() -> None:
     family = Family.load(FOLDER)
     parser = Harmony(Local(family))

@@ -15,16 +15,15 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from tests.model_folders import FAMILIES, NAMES
 from tito_io.embedded import write_family
 from tito_io.families.family import Family
 from tito_io.families.fast import fast_tokenizer
 from tito_io.families.fast.library import loaded
 
 pytest.importorskip("fastokens", reason="fastokens is not installed (group test)")
-ROOT = Path(os.environ.get("TITO_FAMILIES", "/nonexistent"))
-FOLDERS = sorted(file.parent.name for file in ROOT.glob("*/tokenizer.json"))
 CHOSEN = os.environ.get("TITO_FAST_FAMILIES", "").split(",")
-GOLDEN = Path(os.environ.get("TITO_GOLDEN", ROOT / "golden")) / "renders.json.gz"
+GOLDEN = Path(os.environ.get("TITO_GOLDEN", FAMILIES / "golden")) / "renders.json.gz"
 SPLIT = "Ünï\u0301 <|im_start|> don't\r\n\r\n  1234567 東京🦊 </think>"
 
 
@@ -70,9 +69,9 @@ def test_threads_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert family.fast.use.off is None
 
 
-@pytest.mark.parametrize("name", [one for one in FOLDERS if {one, "all"} & {*CHOSEN}])
+@pytest.mark.parametrize("name", [one for one in NAMES if {one, "all"} & {*CHOSEN}])
 def test_a_real_vocabulary_is_certified_and_its_golden_renders_are_equal(name: str) -> None:
-    family = Family.load(ROOT / name, fast=True, check_every=1)
+    family = Family.load(FAMILIES / name, fast=True, check_every=1)
     assert family.fast is not None
     assert family.fast.use.off is None
     renders = json.loads(gzip.decompress(GOLDEN.read_bytes()))["renders"]

@@ -20,6 +20,7 @@ from tokenizers.trainers import BpeTrainer
 from tests.gguf_file import metadata_of, write_gguf
 from tests.io.families.family_folder import NOON, expected, load, reference, rendered, write
 from tests.io.families.test_real import CONVERSATIONS, OPTIONS
+from tests.model_folders import FAMILIES
 from tito_io.families import Family
 from tito_io.families.fast.texts import texts
 from tito_io.families.folder import FolderError
@@ -203,7 +204,6 @@ class TestOneFile:
             Family.of_gguf(write_gguf(folder / "m.gguf", metadata))
 
 
-ROOT = Path(os.environ.get("TITO_FAMILIES", "/nonexistent"))
 CHOSEN = os.environ.get("TITO_GGUF_FAMILIES", "").split(",")
 EXACT = {
     "deepseek-v3": "deepseek-v3",
@@ -225,15 +225,15 @@ KINDS = {"gemma3": "gemma4", "phi3": "llama"}
 
 def real(folder: str, pre: str | None, path: Path) -> Path:
     """Write the GGUF file of a real folder; skips a folder that was not asked for."""
-    if not {folder, "all"} & {*CHOSEN} or not ROOT.is_dir():
+    if not {folder, "all"} & {*CHOSEN} or not FAMILIES.is_dir():
         pytest.skip("needs TITO_FAMILIES, and the folder in TITO_GGUF_FAMILIES")
-    return write_gguf(path / "m.gguf", metadata_of(ROOT / folder, pre, model=KINDS.get(folder, "gpt2")))
+    return write_gguf(path / "m.gguf", metadata_of(FAMILIES / folder, pre, model=KINDS.get(folder, "gpt2")))
 
 
 @pytest.mark.parametrize("folder", EXACT)
 def test_a_real_vocabulary_gives_the_ids_of_its_folder(folder: str, tmp_path: Path) -> None:
     ours = Family.of_gguf(real(folder, EXACT[folder], tmp_path), clock=lambda: NOON)
-    theirs = load(ROOT / folder)
+    theirs = load(FAMILIES / folder)
     for _, text in texts(theirs.tokenizer):
         if text.encode(errors="ignore").decode() != text:
             continue  # half a surrogate pair has no ids
