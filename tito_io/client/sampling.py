@@ -229,10 +229,12 @@ def _count(name: str, value: Any) -> int:
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
     """Return stop strings; a single one may come without a list."""
-    texts = (value,) if isinstance(value, str) else tuple(_listed(name, value))
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, Sequence) or isinstance(texts, bytes):
+        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a string or a list of them", name)
     if not all(isinstance(text, str) and text for text in texts):
         raise SamplingError(f"sampling: {name} is {value!r:.60}; give strings that are not empty", name)
-    return texts
+    return tuple(texts)
 
 
 def _ids(name: str, value: Any) -> tuple[int, ...]:

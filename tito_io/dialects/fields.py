@@ -63,6 +63,15 @@ decoded to text; Miles' driver gives its agents the first of them
 (`build_chat_request_kwargs` in `miles/rollout/generate_hub/agentic_tool_call.py`).
 """
 SAMPLING = frozenset((*sampling.NAMES, *UNHONOURED)) - NO_EFFECT - HARMLESS
+PROMPTING = frozenset(
+    (
+        *("contents", "enable_thinking", "input", "instructions", "messages", "previous_response_id"),
+        *("reasoning", "reasoning_effort", "response_format", "system", "text", "thinking", "tool_choice"),
+        *("tools",),
+    )
+)
+"""Fields of which prompts are made, in any API: of one that has such a field, a name that is nearly its name
+is an error, too."""
 CLOSE = 0.8
 """How alike a name and a sampling argument are, from 0 to 1, if one is the other misspelled."""
 LONGEST = 64
@@ -140,11 +149,11 @@ def _advice(names: ApiNames, name: str) -> str | None:
     if name in SAMPLING or name in sampling.ELSEWHERE:
         return sampling.ELSEWHERE.get(name, "leave it out")
     own = (one.partition(".")[0] for one in names.written.values())
-    close = nearest(name, {*SAMPLING, *names.written, *own})
+    close = nearest(name, {*SAMPLING, *names.written, *own, *(PROMPTING & names.known)})
     if close is None:
         return None
     meant = names.meant(close)
-    return "leave it out" if meant == name else f"did you mean {meant!r}?"
+    return "leave it out" if meant == name else f"did you mean {meant if ' ' in meant else repr(meant)}?"
 
 
 @attrs.frozen
@@ -225,6 +234,13 @@ class RequestFields(Fields):
         """Return the error for a field of another type."""
         return UntranslatableError(path, f"is {in_json(value):.60}", f"give {KINDS[kind]}")
 
+    def text_or_list(self, name: str, *, required: bool = False) -> str | list[Self]:
+        """Return a text, or a list of objects; an empty list where it is missing and not `required`."""
+        value = self.values.get(name)
+        if value is None or isinstance(value, str | list):
+            return value if isinstance(value, str) else self.nested_list(name, required=required)
+        raise UntranslatableError(self.at(name), f"is {json_kind(value)}", "give a string or a list")
+
     def flag(self, name: str) -> bool:
         """Return a field that is true or false; false where it is missing."""
         return self.optional(name, bool) or False
@@ -239,7 +255,8 @@ class RequestFields(Fields):
             instead = names.unhonoured(name)
             if instead is not None:
                 sampled = "changes what is sampled, and cannot be honoured here"
-                why = "has another name or place in this API" if name in names.written else sampled
+                elsewhere = name in names.written or instead.startswith("write ")
+                why = "has another name or place in this API" if elsewhere else sampled
                 raise UntranslatableError(self.at(name), why, instead)
             if name in NO_EFFECT:
                 self.ignored.note(name)
@@ -253,11 +270,15 @@ class RequestFields(Fields):
 
     def check_choices(self, *names: str) -> None:
         """Accept other fields than `names`, which change what is sampled, but for misspelt ones."""
+        self.check_spelling(*names)
+        self.check_names(names)
+
+    def check_spelling(self, *names: str) -> None:
+        """Raise an error for a field whose name is nearly one of `names`."""
         for name in self._others(names)[:MOST_NAMES]:
             meant = nearest(name, names)
             if meant is not None:
                 raise UntranslatableError(self.at(name), "is not known", f"did you mean {meant!r}?")
-            self._ignore(name)
 
     def _others(self, names: Collection[str]) -> list[str]:
         """Return the fields that are not in `names`; nulls and empty lists are no fields."""

@@ -114,23 +114,30 @@ def test_first_ranges_are_shared_where_they_are_those_of_an_older_prompt() -> No
     assert list(first_media(older, 1)) == [image(1)]
 
 
-def test_a_prompt_knows_that_its_new_images_are_wider() -> None:
+@pytest.mark.parametrize("spans", [True, False])
+def test_a_prompt_knows_that_its_new_images_are_wider(spans: bool) -> None:
     step = first_step(showing("What?", "cat"), keys=["cat"])
-    found = Bridge(tokenize, [CLOSE], media=PLACEHOLDERS).extend(
+    found = Bridge(tokenize, [CLOSE], media=PLACEHOLDERS, spans=spans).extend(
         step.ids, [showing("And this?", "dog")], media=step.media
     )
     assert isinstance(found, Extension)
     base, new = found.ids.length - len(found.added), found.media[-1]
-    wider = attrs.evolve(new, offset=new.offset - base - 1, length=new.length + 2)
+    wider = attrs.evolve(new, offset=new.offset - base - 2, length=new.length + 3)
     wide = widened(found, [wider])
     assert isinstance(wide, Extension)
-    assert list(wide.media) == [*step.media, attrs.evolve(wider, offset=new.offset - 1)]
+    if isinstance(found.spans, tuple):
+        (span,) = found.spans
+        assert span.content_start == wider.offset + 1
+        assert wide.spans == (attrs.evolve(span, content_start=wider.offset),)
+    else:
+        assert wide.spans is found.spans is None
+    assert list(wide.media) == [*step.media, attrs.evolve(wider, offset=new.offset - 2)]
     assert wide.ledger.length == found.ledger.length
     assert (wide.ids, wide.added) == (found.ids, found.added)
     mask = [span.origin for span in wide.ledger.spans for _ in range(span.stop - span.start)]
-    assert [origin is Origin.MEDIA for origin in mask[new.offset - 2 : new.stop + 2]] == [
+    assert [origin is Origin.MEDIA for origin in mask[new.offset - 3 : new.stop + 2]] == [
         False,
-        *[True] * (new.length + 2),
+        *[True] * (new.length + 3),
         False,
     ]
     assert widened(found, [attrs.evolve(new, offset=new.offset - base)]) is found

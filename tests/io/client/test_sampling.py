@@ -72,7 +72,7 @@ def test_the_caller_s_arguments_stay_as_they_are() -> None:
         ({"seed": 1.5}, "seed is 1.5; give a whole number"),
         ({"temperature": "hot"}, "temperature is 'hot'; give a number"),
         ({"temperature": False}, "temperature is False; give a number"),
-        ({"stop": 3}, "stop is 3; give a list"),
+        ({"stop": 3}, "stop is 3; give a string or a list"),
         ({"stop": [3]}, "not empty"),
         ({"stop": ""}, "not empty"),
         ({"stop_token_ids": "12"}, "stop_token_ids is '12'; give a list"),

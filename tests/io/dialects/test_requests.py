@@ -74,7 +74,7 @@ def test_errors_count_messages_that_were_known() -> None:
     body = {"messages": [HELLO, HELLO, {"role": "function", "content": "1"}]}
     with pytest.raises(UntranslatableError, match=r"messages\[2\]: is in the old form"):
         CHAT.parse(body, (HELLO, HELLO))
-    with pytest.raises(InputError, match=r"messages\[1\] has no role"):
+    with pytest.raises(InputError, match=r"messages\[1\].role: is missing"):
         CHAT.parse({"messages": [HELLO, {"content": "a"}]}, (HELLO,))
 
 

@@ -35,8 +35,11 @@ NAMES = ApiNames(
     {
         "function_call": "tool_choice",
         "functions": "tools",
+        "input": "messages",
+        "instructions": "system",
         "max_completion_tokens": "max_tokens",
         "max_output_tokens": "max_tokens",
+        "output_format": "output_config.format",
         "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
         "prompt": "messages",
         "reasoning_effort": "output_config.effort",
@@ -239,19 +242,22 @@ def system_message(fields: RequestFields, name: str) -> list[dict[str, Any]]:
     >>> system_message(RequestFields({"system": [{"type": "text", "text": BILLING + " cch=1"}]}), "system")
     []
     """
-    content = fields.values.get(name)
-    if content is not None and not isinstance(content, str):
-        texts = _parts(fields.nested_list(name), ("text",))
+    given = fields.text_or_list(name)
+    content: Content
+    if isinstance(given, str):
+        content = given
+    else:
+        texts = _parts(given, ("text",))
         content = content_of([text for text in texts if not text["text"].startswith(BILLING)])
     return [{"role": "system", "content": content}] if content else []
 
 
 def _user(message: RequestFields) -> Iterator[dict[str, Any]]:
     """Yield the tool results, and then what the user says."""
-    if isinstance(message.values.get("content"), str):
-        yield {"role": "user", "content": message.values["content"]}
+    blocks = message.text_or_list("content", required=True)
+    if isinstance(blocks, str):
+        yield {"role": "user", "content": blocks}
         return
-    blocks = message.nested_list("content", required=True)
     results = [block for block in blocks if block.values.get("type") == "tool_result"]
     if results != blocks[: len(results)]:
         why, instead = "comes after other content", "send tool results first"
@@ -271,9 +277,8 @@ def tool_result(block: RequestFields) -> dict[str, Any]:
     {'role': 'tool', 'tool_call_id': 'a', 'content': 'Error: gone'}
     """
     block.check_names(BLOCK_FIELDS["tool_result"])
-    content: Content | None = block.values.get("content")
-    if not isinstance(content, str):
-        content = content_of(list(_parts(block.nested_list("content"))))
+    given = block.text_or_list("content")
+    content: Content = given if isinstance(given, str) else content_of(list(_parts(given)))
     if block.flag("is_error"):
         prefix = [{"type": "text", "text": ERROR_PREFIX}]
         content = ERROR_PREFIX + content if isinstance(content, str) else prefix + content

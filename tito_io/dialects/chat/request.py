@@ -11,6 +11,7 @@ from tito_core.message import copied
 from tito_io.dialects.constraints import chat_constraint
 from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields, drop_tool
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
+from tito_io.fields import json_kind
 
 SAMPLING = frozenset(("max_tokens", "max_completion_tokens", "stop", "n"))
 TRANSLATED = (
@@ -27,9 +28,18 @@ LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "top_logprobs": ((0,), "leave it out: only the log-probabilities of sampled ids are known"),
 }
 """Fields of which only some values can be translated: those values, and what to do instead."""
+SYSTEM = "a message with the role system"
 NAMES = ApiNames(
     SAMPLING.union(TRANSLATED, ENGINE_ARGUMENTS, LIMITED),
-    {"functions": "tools", "input": "messages", "prompt": "messages"},
+    {
+        "functions": "tools",
+        "input": "messages",
+        "instructions": SYSTEM,
+        "output_config": "response_format",
+        "output_format": "response_format",
+        "prompt": "messages",
+        "system": SYSTEM,
+    },
 )
 
 
@@ -90,16 +100,29 @@ def _messages(fields: RequestFields, known: Sequence[Message]) -> tuple[Message,
 def _new_messages(given: list[Any], read: int) -> tuple[Message, ...]:
     """Return messages; `read` others stand before them in the request."""
     for place, message in enumerate(given, read):
-        content = message.get("content") if isinstance(message, Mapping) else None
-        for at, part in enumerate(content if isinstance(content, list) else ()):
-            if isinstance(part, Mapping):
-                RequestFields(part, f"messages[{place}].content[{at}]").required("type", str)
+        _check_message(message, f"messages[{place}]")
     messages = copied([_without_custom_calls(message) for message in given], "messages", read)
     for place, message in enumerate(messages, read):
         if message["role"] == "function" or message.get("function_call") is not None:
             why, instead = "is in the old form of function calls", "use tool_calls and the role tool"
             raise UntranslatableError(f"messages[{place}]", why, instead)
     return messages
+
+
+def _check_message(message: Any, path: str) -> None:
+    """Raise an error for what is no message: what is told of it further on does not name the field."""
+    if not isinstance(message, Mapping):
+        raise UntranslatableError(path, f"is {json_kind(message)}", "give an object with role and content")
+    fields, content = RequestFields(message, path), message.get("content")
+    fields.required("role", str)
+    if content is None:
+        fields.check_spelling("content")
+    elif not isinstance(content, str | list):
+        why, instead = f"is {json_kind(content)}", "give a string or a list of parts"
+        raise UntranslatableError(fields.at("content"), why, instead)
+    for place, part in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(part, Mapping):
+            RequestFields(part, f"{path}.content[{place}]").required("type", str)
 
 
 def _without_custom_calls(message: Any) -> Any:

@@ -28,16 +28,28 @@ class GoogleFields(RequestFields):
     {'parts': []}
     """
 
+    spelled: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, repr=False)
+    """What the client wrote for the names, for errors."""
+
     @classmethod
     def of_body(cls, body: object, ignoring: Collection[str], *, strict: bool = False) -> Self:
         """Return a body without its nulls and the fields to ignore."""
-        named = _named(body) if isinstance(body, Mapping) else body
-        return super().of_body(named, ignoring, strict=strict)
+        given = body if isinstance(body, Mapping) else {}
+        read = super().of_body(_named(given) if given else body, ignoring, strict=strict)
+        return attrs.evolve(read, spelled=_spelled(given))
 
     def inner(self, values: Mapping[str, Any], path: str) -> Self:
         """Return the reader of an object inside this one."""
-        return super().inner(_named(values), path)
+        return attrs.evolve(super().inner(_named(values), path), spelled=_spelled(values))
+
+    def at(self, name: str) -> str:
+        """Return the path of the field `name`, as the client wrote it."""
+        return super().at(self.spelled.get(name, name))
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
     return {camel(name): value for name, value in values.items()}
+
+
+def _spelled(values: Mapping[str, Any]) -> dict[str, str]:
+    return {camel(name): name for name in values}

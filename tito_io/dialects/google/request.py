@@ -55,6 +55,9 @@ CONFIG = ApiNames(
 NAMES = ApiNames(
     frozenset(TRANSLATED),
     {
+        "functionDeclarations": "tools",
+        "functions": "tools",
+        "instructions": "systemInstruction",
         "messages": "contents",
         "system": "systemInstruction",
         "toolChoice": "toolConfig.functionCallingConfig",
@@ -76,7 +79,7 @@ ERROR_PREFIX = "Error: "
 def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = False) -> ParsedRequest:
     """Parse a request's body; `ignoring` are fields to accept without effect."""
     given = GoogleFields.of_body(body, ()).values
-    fields = GoogleFields.of_body(given, ignoring, strict=strict)
+    fields = GoogleFields.of_body(body, ignoring, strict=strict)
     fields.check_body(NAMES)
     fields.check_value("cachedContent", (), "send the contents: none are kept under a name")
     config = fields.nested("generationConfig")

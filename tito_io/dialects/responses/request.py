@@ -42,7 +42,10 @@ NAMES = ApiNames(
         "max_tokens": "max_output_tokens",
         "messages": "input",
         "reasoning_effort": "reasoning.effort",
+        "output_config": "text.format",
+        "output_format": "text.format",
         "response_format": "text.format",
+        "system": "instructions",
     },
 )
 
@@ -52,7 +55,8 @@ def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = Fals
     given = RequestFields.of_body(body, ()).values
     fields = RequestFields.of_body(given, ignoring, strict=strict)
     _check(fields)
-    items = [] if isinstance(fields.values.get("input"), str) else fields.nested_list("input")
+    asked = fields.text_or_list("input")
+    items = [] if isinstance(asked, str) else asked
     offered = tuple(offered_tools([*fields.nested_list("tools"), *tools_in(items, ADDITIONAL_TOOLS)]))
     found = offered_tools(tools_in(items, FOUND_TOOLS))
     compacting = bool(items) and items[-1].values.get("type") == TRIGGER
