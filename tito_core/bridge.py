@@ -179,8 +179,8 @@ class Bridge(BridgeQuestions[TokenizeFn]):
         """Return the next prompt: `ids`, then what the template writes for `new_messages`.
 
         A turn or a history that is not given is not guessed: the answer must be the same for all that are
-        tried. Giving them saves questions and refusals, and changes no answer unless the template looks for
-        a word in the history that nothing here tries.
+        tried. Giving them saves questions and refusals. It changes an answer only where the template looks at
+        something that is not tried (see docs/limits.md), such as a word in the history.
 
         Args:
             ids: Ids of the last prompt and of its completion.

@@ -12,7 +12,7 @@ from .normalization.canonical import function_of
 from .normalization.clean import clean, lengthened, readings, says
 from .questions import Questions, ask
 from .seams.prove import Environment
-from .seams.seam import SHORT, Seam, seam_questions
+from .seams.seam import SHORT, Seam, common_prefix, seam_questions
 from .seams.stand_in import Plain, TurnForm, calls_of, forms
 from .seams.suffix import as_taken
 from .stitch import Stitched
@@ -38,7 +38,8 @@ def _agrees(stitched: Stitched, prompt: Sequence[Message]) -> Questions[bool | N
         if placed is None:
             continue
         form, seam = placed
-        if _equals_tail(stitched, message, seam):
+        call = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else 0
+        if _equals_tail(stitched, seam, call):
             return True
         agrees = False
         if not (yield from _drops_developer(tuple(past), form, environment, seam, since)):
@@ -60,16 +61,26 @@ def _placed(
     return None
 
 
-def _equals_tail(stitched: Stitched, message: Plain, seam: Seam) -> bool:
+def _call_after(past: Environment, form: TurnForm, seam: Seam, since: str | None) -> Questions[int]:
+    """Return how much of the tail stands after a call with nothing after it; all, where that is unknown."""
+    try:
+        ids = yield from ask(_within(form, past, ())(SHORT), add_generation_prompt=False, since=since)
+    except TemplateRefused:
+        return len(seam.tail)
+    known = ids[: seam.place] == seam.ids[: seam.place]
+    return common_prefix(ids[seam.place :], seam.tail) if known else len(seam.tail)
+
+
+def _equals_tail(stitched: Stitched, seam: Seam, call: int) -> bool:
     """Return whether the tail is what was added, after what the turn sampled of its close itself.
 
-    After a tool call the tail begins with the rest of the call, which is not compared.
+    After a tool call the tail begins with the rest of the call, which is not compared: at most `call` ids.
     """
     rest = len(seam.tail) - len(stitched.added)
     if rest < 0 or seam.tail[rest:] != stitched.added:
         return False
-    sampled = tuple(stitched.step.completion_ids)
-    return bool(calls_of(message)) or sampled[len(sampled) - rest :] == seam.tail[:rest]
+    sampled, closed = tuple(stitched.step.completion_ids), max(rest - call, 0)
+    return sampled[len(sampled) - closed :] == seam.tail[rest - closed : rest]
 
 
 def _drops_developer(

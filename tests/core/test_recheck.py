@@ -67,8 +67,27 @@ def calling(sampled: Sequence[int] = (900, example.CLOSE)) -> Step:
 def test_other_keys_of_a_call_are_not_compared() -> None:
     found = stitched(calling(), RESULT)
     assert checked(found, RESULT) is True
-    assert checked(attrs.evolve(found, added=found.added[1:]), RESULT) is True
+    assert checked(attrs.evolve(found, added=found.added[1:]), RESULT) is False
     assert checked(attrs.evolve(found, added=(5, *found.added)), RESULT) is False
+
+
+def test_a_result_that_is_missing_is_no_rest_of_the_call() -> None:
+    """Of a call's turn only what the template writes with nothing after it is not compared."""
+    found = stitched(calling(), RESULT)
+    lost = example.tokenize([RESULT], add_generation_prompt=False)
+    missing = attrs.evolve(found, added=found.added[len(lost) :])
+    assert missing.added == (example.OPEN, example.ROLES["assistant"])
+    assert checked(missing, RESULT) is False
+
+
+def test_a_call_that_is_written_otherwise_with_nothing_after_it_is_not_compared() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if messages[-1]["role"] == "assistant" and messages[-1].get("tool_calls"):
+            raise TemplateRefused("a call must be answered")
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    found = stitched(calling(), RESULT)
+    assert checked(found, RESULT, tokenize=tokenize) is True
 
 
 def only(taken: type, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:

@@ -262,8 +262,22 @@ FAULTS = (
     Fault(
         "what a turn sampled of its close is not compared",
         "recheck.py",
-        "sampled[len(sampled) - rest :] == seam.tail[:rest]",
-        "True",
+        "return sampled[len(sampled) - closed :] == seam.tail[rest - closed : rest]",
+        "return True",
+        PROFILED,
+    ),
+    Fault(
+        "a call's rest may be all of the tail, whatever stands after the call alone",
+        "recheck.py",
+        "return common_prefix(ids[seam.place :], seam.tail) if known else len(seam.tail)",
+        "return len(seam.tail)",
+        PROFILED,
+    ),
+    Fault(
+        "the close of a tool result is taken for that of the call",
+        "seams/profile.py",
+        "return place + len(recipe.close) <= shared or place == shared == len(alone)",
+        "return True",
         PROFILED,
     ),
     Fault(

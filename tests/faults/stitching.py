@@ -95,8 +95,8 @@ FAULTS = (
     Fault(
         "a placeholder of the first prompt is taken for that of a medium which the template drops",
         "media/first_prompt.py",
-        "if not is_alone(place, len(placeholders.ids(name) or ()), found, *differing(ids, other)):",
-        "if False:",
+        "if not is_alone(",
+        "if False and not is_alone(",
         ("tests/core/media/test_first_prompt.py",),
     ),
     Fault(
@@ -327,8 +327,26 @@ FAULTS = (
     Fault(
         "of several stops after a call the first counts, even one that an id spells",
         "seams/prove.py",
-        "{Cut(place, 1) for place in _known_stops(always, turn)}",
-        "{Cut(place, 1) for place in _known_stops(always, turn)[:1]}",
+        "for place in _known_stops(always, turn)\n",
+        "for place in _known_stops(always, turn)[:1]\n",
+    ),
+    Fault(
+        "text before the stop that closes a cut call is the call's",
+        "seams/prove.py",
+        "return Cut(call.end, place + 1 - call.end) if written else Cut(place, 1)",
+        "return Cut(place, 1)",
+    ),
+    Fault(
+        "text before the only stop after a call that may not come last is the call's",
+        "seams/prove.py",
+        "if stop == turn.stop:\n        return Cut(place, 1)",
+        "if stop:\n        return Cut(place, 1)",
+    ),
+    Fault(
+        "a space that the last word took is no part of the close",
+        "seams/suffix.py",
+        "sure=not following",
+        "sure=False",
     ),
     Fault(
         "no template demands a system text",

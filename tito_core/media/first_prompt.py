@@ -181,8 +181,11 @@ def _placed(
         return Refusal(
             Reason.PLACEHOLDERS, f"{len(found)} placeholders stand for {len(media)} media of the prompt"
         )
-    for number, (place, name) in enumerate(found):
+    for number, (place, name) in reversed(list(enumerate(found))):
         other = yield from _asked(replaced(bare, number), parts=parts)
-        if not is_alone(place, len(placeholders.ids(name) or ()), found, *differing(ids, other)):
+        if not is_alone(
+            place, len(placeholders.ids(name) or ()), found[: number + 1], *differing(ids, other)
+        ):
             return NOT_ITS_OWN
+        ids = other
     return found

@@ -1,7 +1,8 @@
 """Placeholders: where in a proven tail a template writes the media of the new messages.
 
 A placeholder says neither for which medium it stands nor who wrote it: a text may spell one. So each medium
-is replaced by a word, and exactly its placeholder must go.
+is replaced by a word, and exactly its placeholder must go. The last comes first, and stays replaced: what a
+template writes of a later one, such as its number, may depend on those before it.
 """
 
 from __future__ import annotations
@@ -45,15 +46,17 @@ def placed_questions(
         return Refusal(
             Reason.PLACEHOLDERS, f"{len(found)} placeholders stand for {len(media)} media of the new messages"
         )
-    for number, (place, name) in enumerate(found):
-        changed = replaced(proof.located.environment, number)
-        asking = _changed(proof, changed)
+    ids = proof.ids
+    for number, (place, name) in reversed(list(enumerate(found))):
+        asking = _tail(proof, replaced(proof.located.environment, number))
         try:
-            start, stop = yield from relayed(asking, in_parts) if proof.parts else asking
+            other = yield from relayed(asking, in_parts) if proof.parts else asking
         except TemplateRefused as refused:
             return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-        if not is_alone(place, len(placeholders.ids(name) or ()), found, start, stop):
+        size, left = len(placeholders.ids(name) or ()), found[: number + 1]
+        if not other or not is_alone(place, size, left, *differing(ids, other)):
             return NOT_ITS_OWN
+        ids = other
     return attrs.evolve(proof, media=ranges_at(found, media, placeholders))
 
 
@@ -79,13 +82,12 @@ def ranges_at(
     )
 
 
-def _changed(proof: Proof, environment: Environment) -> Questions[tuple[int, int]]:
-    """Return from where to where the tail differs with another environment."""
+def _tail(proof: Proof, environment: Environment) -> Questions[tuple[int, ...]]:
+    """Return the tail with another environment; nothing where what stands before it differs."""
     located = proof.located
     ids = yield from ask(located.messages(environment), since=located.since)
     before = located.seam.place + proof.cut.place
-    other = ids[before:] if ids[:before] == located.seam.ids[:before] else ()
-    return differing(proof.ids, other)
+    return ids[before:] if ids[:before] == located.seam.ids[:before] else ()
 
 
 def differing(ids: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
@@ -96,15 +98,14 @@ def differing(ids: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
 
 
 def replaced(environment: Environment, number: int) -> Environment:
-    """Return the environment with a word in place of one medium, counted from the first."""
+    """Return the environment with a word in place of each medium from that `number` on."""
     changed: list[dict[str, Any]] = []
     for message in environment:
         content = message.get("content")
         parts = content if isinstance(content, list) else []
         places = [place for place, part in enumerate(parts) if is_media(part)]
-        if 0 <= number < len(places):
-            place = places[number]
-            message = {**message, "content": [*parts[:place], WORD, *parts[place + 1 :]]}  # noqa: PLW2901  # a copy
+        gone = frozenset(places[max(number, 0) :])
         number -= len(places)
-        changed.append(message)
+        new = [WORD if place in gone else part for place, part in enumerate(parts)]
+        changed.append({**message, "content": new} if gone else message)
     return tuple(changed)

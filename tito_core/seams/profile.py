@@ -15,7 +15,7 @@ import attrs
 from ..errors import InputError, TemplateRefused
 from ..ids import checked
 from ..normalization.clean import lengthened, readings, says
-from ..questions import Questions, Rendered, T, ask_rendered, in_parts, relayed
+from ..questions import Questions, Rendered, T, ask, ask_rendered, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
 from .prove import (
@@ -29,7 +29,7 @@ from .prove import (
     first_taken,
     swallowed_questions,
 )
-from .seam import SHORT, Seam, after, grown
+from .seam import SHORT, Seam, after, common_prefix, grown
 from .stand_in import CERTIFIED_LOOPS, TurnForm, akin_histories
 
 VERSION = 2
@@ -250,11 +250,27 @@ def _recognized(
     seam = Seam(ids, len(ids) - len(rest), text=recipe.mark)
     located = LocatedTurn(context=past, form=form, environment=environment, seam=seam, since=since)
     cut = Cut(len(rest) - len(tail), recipe.closed)
+    if recipe.rest is None and not (yield from _closes_call(located, recipe, cut.place)):
+        return None
     proof = Proof(located=located, cut=cut, generation_prompt=len(recipe.speaks))
     if mode is Mode.HISTORY:  # the tail is that of the real history, and may lose a message as any other
         return proof if (yield from swallowed_questions(located)) is None else None
     text = None if since is None else found.text
     return proof if (yield from _depends_on_nothing_else(turn, proof, recipe, text)) else None
+
+
+def _closes_call(located: LocatedTurn, recipe: Recipe, place: int) -> Questions[bool]:
+    """Return whether the close at `place` stands there with nothing after the call, or begins right there.
+
+    A template may close some calls otherwise: then the close that was found is that of a new message.
+    """
+    try:
+        ids = yield from ask(located.messages(()), add_generation_prompt=False, since=located.since)
+    except TemplateRefused:
+        return False
+    alone = after(recipe.mark, ids) or ()
+    shared = common_prefix(alone, located.seam.tail)
+    return place + len(recipe.close) <= shared or place == shared == len(alone)
 
 
 def _depends_on_nothing_else(

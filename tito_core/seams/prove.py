@@ -499,9 +499,8 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     tail, size = located.seam.tail, len(turn.suffix)
     call = yield from _call_close(located)
     if call is None:  # with nothing after it the call may not be written
-        stops = _known_stops((yield from _always_written(located)), turn)
-        unknown = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
-        return Cut(stops[0], 1) if len(stops) == 1 else unknown
+        found = _only_stop((yield from _always_written(located)), turn)
+        return found or Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
     if (yield from _spells_end(turn, located, call)):
         return Refusal(Reason.UNPROVEN_TAIL, "a tool's name or a call's id is written like the turn's end")
     closed = _suffixes(tail, turn, call)
@@ -514,7 +513,9 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     if not cuts:
         always = yield from _always_written(located, call.text)
         # Of stops alone the only one counts: an id of a call may spell another.
-        cuts = _known_close(always, turn, call) or {Cut(place, 1) for place in _known_stops(always, turn)}
+        cuts = _known_close(always, turn, call) or {
+            _whole_close(place, turn, tail, call) for place in _known_stops(always, turn)
+        }
     if len(cuts) == 1:
         return _from_first_stop(cuts.pop(), tail, turn)
     if not cuts and turn.stop is not None:
@@ -561,6 +562,31 @@ def _known_close(always: tuple[int, ...], turn: SampledTurn, call: CallClose) ->
     place = always.index(stop) - close.index(stop)
     stands = place >= 0 and always[place : place + len(close)] == close
     return {Cut(place, len(close))} if stands and always.count(stop) == close.count(stop) else set()
+
+
+def _only_stop(always: tuple[int, ...], turn: SampledTurn) -> Cut | None:
+    """Return the only known stop that is always written, if it was sampled or is a part of the suffix.
+
+    Else text before it may close the turn, too, and is no part of the call.
+    """
+    places, suffix = _known_stops(always, turn), turn.suffix
+    if len(places) != 1:
+        return None
+    (place,), stop = places, always[places[0]]
+    if stop == turn.stop:
+        return Cut(place, 1)
+    begin = place - suffix.index(stop) if stop in suffix else -1
+    return Cut(begin, len(suffix)) if begin >= 0 and always[begin:][: len(suffix)] == suffix else None
+
+
+def _whole_close(place: int, turn: SampledTurn, tail: tuple[int, ...], call: CallClose) -> Cut:
+    """Return where the close with a known stop at `place` begins.
+
+    The turn may have sampled what stands before the stop, or it is the call's own. If the template writes no
+    close with nothing after the call, all that it writes then is the call, and the close begins there.
+    """
+    written = tail[place] != turn.stop and 0 <= call.end <= min(place, call.shared)
+    return Cut(call.end, place + 1 - call.end) if written else Cut(place, 1)
 
 
 def _known_stops(always: tuple[int, ...], turn: SampledTurn) -> list[int]:

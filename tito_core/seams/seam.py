@@ -75,16 +75,22 @@ class Seam:
 
 
 def seam_questions(
-    write: Callable[[str], Sequence[Message]], *, speaking: bool = True, since: str | None = None
+    write: Callable[[str], Sequence[Message]],
+    *,
+    speaking: bool = True,
+    since: str | None = None,
+    sure: bool = False,
 ) -> Questions[Seam | None]:
     """Ask where a text ends in the conversation that `write` makes of it; the last question is seldom needed.
 
-    `speaking` and `since` are those of a `Question`. The result is that of `find_seam`.
+    `speaking` and `since` are those of a `Question`. The result is that of `find_seam`. `sure` asks the last
+    question always: where words take the space after them into their tokens, and the close begins with a
+    space, the others do not show it.
     """
     short = yield from ask(write(SHORT), add_generation_prompt=speaking, since=since)
     longer = yield from ask(write(LONGER), add_generation_prompt=speaking, since=since)
     seam = find_seam(short, longer)
-    if seam is not None or not insertions(short, longer):
+    if not insertions(short, longer) or (seam is not None and not sure):
         return seam
     other = yield from ask(write(LONGER_TOO), add_generation_prompt=speaking, since=since)
     return find_seam(short, longer, other)

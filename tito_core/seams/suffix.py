@@ -103,7 +103,7 @@ def close_questions() -> Questions[tuple[int, ...]]:
 
 def _after(following: tuple[dict[str, str], ...]) -> Questions[tuple[int, ...]]:
     """Return the ids after an assistant's content."""
-    seam = yield from seam_questions(ANSWER_FORM.within((USER,), following))
+    seam = yield from seam_questions(ANSWER_FORM.within((USER,), following), sure=not following)
     if seam is None:
         raise InputError(
             "the chat template loses an assistant's content, or merges it: nothing can be stitched"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, encode, image, showing, text_of, tokenize
+from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, encode, image, numbering, showing, text_of, tokenize
 from tito_core import InputError, Message, Origin, Reason, Refusal, Stitched, TemplateRefused, try_stitch
 from tito_core.media.expansion import echoed, expand, to_send
 from tito_core.media.first_prompt import FirstPrompt, first_prompt
@@ -42,6 +42,15 @@ def test_a_prompt_has_the_ids_of_its_render_and_a_range_for_each_image() -> None
     assert [prompt.ids[one.offset] for one in prompt.media] == [PAD] * 3
     assert [span.origin for span in prompt.ledger.spans].count(Origin.MEDIA) == 3
     assert prompt.unexpanded == 3
+
+
+def test_numbered_images_have_ranges_though_each_number_depends_on_those_before() -> None:
+    messages = [showing("What?", "cat", "dog"), showing("7", "cow", role="tool")]
+    prompt = found(*messages, tokenize_fn=numbering)
+    assert prompt.ids == numbering(messages, add_generation_prompt=True)
+    assert [(one.identity, prompt.ids[one.offset]) for one in prompt.media] == [
+        (key, PAD) for key in ("cat", "dog", "cow")
+    ]
 
 
 def test_it_is_shown_without_what_was_said() -> None:

@@ -44,6 +44,8 @@ from tito_core.data import from_data, to_data
 from tito_core.media.expansion import collapse, echoed, expand, pieces_in, to_send
 from tito_core.media.expansion import expanded as expanded_prompt
 from tito_core.media.ranges import Media, MediaRange, Placeholders
+from tito_core.seams.growing import GrowingProfile
+from tito_core.seams.profile import Profile
 from tito_core.trajectory import Trajectory
 
 SUFFIX = suffix_ids(tokenize)
@@ -353,6 +355,20 @@ def test_texts_beside_an_image_stay_texts_where_a_template_writes_lists_otherwis
 def test_numbered_images_depend_on_the_history() -> None:
     found = refused(STEP, showing("And this?", "dog"), tokenize_fn=numbering)
     assert found.reason is Reason.UNPROVEN_TAIL
+
+
+def test_several_numbered_images_go_by_ids_where_a_profile_asks_about_the_whole_history() -> None:
+    new = showing("And these?", "dog", "cow", "hen")
+    profile = GrowingProfile(Profile(suffix=SUFFIX))
+    found = None
+    for _ in range(2):
+        found = try_stitch(
+            [STEP], [*STEP.messages, new], SUFFIX, numbering, profile=profile, media=PLACEHOLDERS
+        )
+    assert isinstance(found, Stitched)
+    assert [one.identity for one in found.media] == ["cat", "dog", "cow", "hen"]
+    tail = numbering([*STEP.messages, new], add_generation_prompt=True)[-len(found.added) :]
+    assert list(found.added) == tail
 
 
 def test_an_image_in_a_tool_result_counts_too() -> None:

@@ -85,6 +85,10 @@ def test_letters_with_equal_case_folding_are_alike() -> None:
     assert says([user("straße")], "STRASSE")
 
 
+def test_a_message_with_a_number_that_python_does_not_write_may_say_anything() -> None:
+    assert says([{**user("no"), "n": 10**5000}], "Zephyr")
+
+
 def calling(*calls: Any, **more: Any) -> Plain:
     return {"role": "assistant", "tool_calls": list(calls), **more}
 

@@ -461,6 +461,72 @@ def test_a_known_tail_after_a_call_begins_where_the_call_is_over() -> None:
     assert proof.cut == Cut(2, 1)  # after `"}`
 
 
+def closing_by_name(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write a call's id after its arguments, and close a turn that calls `run` with 5."""
+    ids: list[int] = []
+    for message in messages:
+        ids += example.tokenize([message], add_generation_prompt=False)[:-1]
+        calls = message.get("tool_calls") or ()
+        ids += [index for call in calls for index in example.text(str(call["id"]))]
+        ids.append(5 if any(call["function"]["name"] == "run" for call in calls) else example.CLOSE)
+    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+
+
+@pytest.mark.parametrize("name", ["look", "run"])
+@pytest.mark.parametrize("mode", [Mode.FREE, Mode.HISTORY])
+def test_a_close_of_the_result_is_not_taken_for_the_close_of_the_call(name: str, mode: Mode) -> None:
+    """Of calls whose end depends on them the close alone is known, and another turn may have another."""
+    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), closing_by_name)
+    assert case.recipe is not None
+    assert case.recipe.rest is None
+    profile = Profile(suffix=(example.CLOSE,), cases=(attrs.evolve(case, mode=mode),))
+    call = {"id": "c7", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    turn = attrs.evolve(
+        ASKED,
+        message={"role": "assistant", "content": "Look.", "tool_calls": [call]},
+        prompt=[example.user()],
+        place=1,
+    )
+    result = {"role": "tool", "tool_call_id": "c7", "content": "7"}
+    proof = known_tail(profile, turn, result, tokenize=closing_by_name)
+    if name == "run":
+        assert proof is None
+    else:
+        assert isinstance(proof, Proof)
+        assert proof.ids == (example.CLOSE, *closing_by_name([result], add_generation_prompt=True))
+
+
+def test_a_close_that_is_written_once_something_follows_is_known() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = closing_by_name(messages, add_generation_prompt=add_generation_prompt)
+        return ids[:-1] if messages[-1].get("tool_calls") and not add_generation_prompt else ids
+
+    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), tokenize)
+    call = {"id": "c7", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turn = attrs.evolve(ASKED, message={"role": "assistant", "content": "Look.", "tool_calls": [call]})
+    result = {"role": "tool", "tool_call_id": "c7", "content": "7"}
+    proof = known_tail(Profile(suffix=(example.CLOSE,), cases=(case,)), turn, result, tokenize=tokenize)
+    assert case.recipe is not None
+    assert case.recipe.rest is None
+    assert isinstance(proof, Proof)
+    assert proof.ids == (example.CLOSE, *tokenize([result], add_generation_prompt=True))
+
+
+def test_a_call_that_may_not_come_last_is_proven_anew_where_its_end_depends_on_it() -> None:
+    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), closing_by_name)
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if messages[-1].get("tool_calls"):
+            raise TemplateRefused("a call must be answered")
+        return closing_by_name(messages, add_generation_prompt=add_generation_prompt)
+
+    call = {"id": "c7", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turn = attrs.evolve(ASKED, message={"role": "assistant", "content": "Look.", "tool_calls": [call]})
+    result = {"role": "tool", "tool_call_id": "c7", "content": "7"}
+    profile = Profile(suffix=(example.CLOSE,), cases=(case,))
+    assert known_tail(profile, turn, result, tokenize=tokenize) is None
+
+
 def test_in_an_unknown_history_a_known_case_is_shown_in_all_kinds_of_histories() -> None:
     asked: list[Sequence[Message]] = []
 

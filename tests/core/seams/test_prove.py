@@ -22,6 +22,7 @@ from tito_core.seams.prove import (
     SampledTurn,
     _call_close,
     _known_close,
+    _only_stop,
     _stops,
     _suffixes,
     prove_questions,
@@ -816,6 +817,51 @@ def test_a_close_that_is_known_from_a_call_with_nothing_after_it_stands_there_wh
     always: tuple[int, ...], expected: set[Cut]
 ) -> None:
     assert _known_close(always, turn(stops=(3,)), CallClose(0, 3, (6, 2, 3))) == expected
+
+
+def closed_by_what_follows(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write a text and then CLOSE after a turn that something follows."""
+    ids: list[int] = []
+    for place, message in enumerate(messages):
+        written = example.tokenize([message], add_generation_prompt=False)
+        followed = message["role"] != "assistant" or place < len(messages) - 1
+        ids += [*written[:-1], *([8, example.CLOSE] if followed else [])]
+    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+
+
+@pytest.mark.parametrize(
+    ("stop", "closed"),
+    [
+        (None, (8, example.CLOSE)),  # the turn was cut: the text before the stop is the close's
+        (99, (8, example.CLOSE)),
+        (example.CLOSE, (example.CLOSE,)),  # what stands before it was sampled
+    ],
+)
+def test_the_close_of_a_call_begins_where_the_call_is_over(stop: int | None, closed: tuple[int, ...]) -> None:
+    asked = turn((), message=CALLING, stop=stop, stops=(example.CLOSE, 99))
+    found = proved(asked, [RESULT], closed_by_what_follows)
+    assert isinstance(found, Proof)
+    assert found.ids == (*closed, *closed_by_what_follows([RESULT], add_generation_prompt=True))
+    assert found.cut.closed == len(closed)
+
+
+@pytest.mark.parametrize(
+    ("always", "suffix", "stop", "cut"),
+    [
+        ((7, 8, 2, 1), (8, 2), None, Cut(1, 2)),
+        ((7, 8, 2, 1), (), None, None),  # 8 may be the call's or the close's
+        ((7, 8, 2, 1), (5, 2), None, None),
+        ((2, 1), (8, 2), None, None),
+        ((7, 8, 2, 1), (), 2, Cut(2, 1)),
+        ((7, 8, 2, 1), (5, 2), 2, Cut(2, 1)),
+        ((7, 2, 2), (2,), 2, None),
+        ((7, 8), (8, 2), 2, None),
+    ],
+)
+def test_the_end_of_a_call_that_is_not_written_last_is_shown_by_the_suffix_or_the_sampled_stop(
+    always: tuple[int, ...], suffix: tuple[int, ...], stop: int | None, cut: Cut | None
+) -> None:
+    assert _only_stop(always, turn(suffix, stop=stop, stops=(2,))) == cut
 
 
 NO_CLOSE = "the turn ended with 99, which closes no tool call here: if it does, it is missing in stop_ids"

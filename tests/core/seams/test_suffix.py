@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -51,6 +52,18 @@ def test_the_close_is_what_stands_before_any_message() -> None:
 
 def test_a_template_without_consecutive_user_messages_has_a_suffix() -> None:
     assert suffix_ids(Template("one user")) == (example.CLOSE,)
+
+
+def test_a_close_that_begins_with_a_space_of_the_last_word_is_not_located() -> None:
+    """A word takes the space after it to its token. Without the space the close would be too short."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        text = "".join(f"{message['role']}: {message['content']} </s>" for message in messages)
+        words = re.findall(r"</s>|[^\s<,]+\s?|.", text + "assistant: " * add_generation_prompt)
+        return [int.from_bytes(word.encode()) % 2**31 for word in words]
+
+    with pytest.raises(InputError, match="loses an assistant's content, or merges it"):
+        suffix_ids(tokenize)
 
 
 def test_a_template_in_which_no_turn_can_be_located_has_no_suffix() -> None:

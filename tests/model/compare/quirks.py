@@ -86,6 +86,7 @@ class Quirky:
     capitals: bool = False
     aside: str = ""
     called_close: str = "<|eom|>"
+    called_by: str = ""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -107,7 +108,8 @@ class Quirky:
 
     def close_of(self, message: Message, *, last: bool) -> str:
         """Return what it writes after a message."""
-        if message["role"] == "assistant" and message.get("tool_calls") and self.calls_close:
+        calls = message.get("tool_calls") if message["role"] == "assistant" else None
+        if calls and self.calls_close and self.called_by in calls[0]["function"]["name"]:
             return self.called_close
         return "" if self.closed_later and message["role"] == "assistant" and last else self.close
 
@@ -335,6 +337,7 @@ def a_quirk(picks: Picks) -> dict[str, object]:
         "capitals": (True,),
         "aside": ASIDES[1:],
         "called_close": ("", "<|eom|>\n"),
+        "called_by": ("e", "i"),
     }
     for _ in range(picks.pick((0, 1, 1, 2, 3, 5))):
         name = picks.pick((*options, "note", "history"))

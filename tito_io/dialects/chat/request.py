@@ -110,7 +110,7 @@ def _new_messages(given: list[Any], read: int) -> tuple[Message, ...]:
 
 
 def _check_message(message: Any, path: str) -> None:
-    """Raise an error for what is no message: what is told of it further on does not name the field."""
+    """Raise an error for what is no message: later errors would not name the field."""
     if not isinstance(message, Mapping):
         raise UntranslatableError(path, f"is {json_kind(message)}", "give an object with role and content")
     fields, content = RequestFields(message, path), message.get("content")
