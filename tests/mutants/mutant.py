@@ -29,6 +29,7 @@ UNCHANGED = (cst.Annotation, cst.Import, cst.ImportFrom, cst.TypeAlias)
 TEXTS = (cst.SimpleString, cst.ConcatenatedString, cst.FormattedString)
 FOR_TYPES = (
     m.AnnAssign(annotation=m.Annotation(m.Name("TypeAlias")))
+    | m.If(test=m.Name("TYPE_CHECKING"))
     | m.Assign(targets=[m.AssignTarget(m.Name("__all__"))])
     | m.Assign(value=m.Call(m.Name("TypeVar") | m.Name("ParamSpec")))
     | m.Assign(

@@ -52,6 +52,7 @@ def test_what_code_does_may_change(right: str, wrong: str) -> None:
         "@frozen(kw_only=True)\nclass A: ...",
         'x = cast("T", x)',
         "raise_ = field(init=False)",
+        "if TYPE_CHECKING:\n    a = 1 < 2",
     ],
 )
 def test_texts_for_people_and_types_do_not(text: str) -> None:

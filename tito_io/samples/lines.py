@@ -98,6 +98,8 @@ def read_line(file: BinaryIO, start: int, most: int) -> bytes:
 
     >>> read_line(io.BytesIO(b'{\n"a": 1}'), 0, 100)
     b'{\n"a": 1}'
+    >>> read_line(io.BytesIO(b'{\n"a": 1}'), 0, 4)
+    b'{\n"a"'
     """
     line = file.readline(most + 1)
     opens = not start and line.removeprefix(BOM_UTF8).strip() == b"{"
