@@ -1,8 +1,9 @@
-"""Shared parts of the command lines: exit after an interrupt, and options that are whole numbers."""
+"""Shared parts of the command lines: an end after a signal, and options that are whole numbers."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -22,14 +23,20 @@ def interrupted() -> NoReturn:
 
 
 def interruptible(work: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a command: an interrupt prints one line and exits. Context managers have closed by then."""
+    """Decorate a command: an interrupt prints one line and exits. Context managers have closed by then.
+
+    SIGTERM is taken for an interrupt: by default it would end the process at once, and leave its children.
+    """
 
     @wraps(work)
     def run(*args: P.args, **given: P.kwargs) -> R:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return work(*args, **given)
         except KeyboardInterrupt:
             interrupted()
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     return run
 

@@ -7,9 +7,9 @@ import subprocess
 from typing import AnyStr
 
 
-def interrupt(run: subprocess.Popen[AnyStr]) -> tuple[AnyStr, AnyStr]:
+def interrupt(run: subprocess.Popen[AnyStr], by: signal.Signals = signal.SIGINT) -> tuple[AnyStr, AnyStr]:
     """Interrupt a process, and return what it printed and said until it ended, within a minute."""
-    run.send_signal(signal.SIGINT)
+    run.send_signal(by)
     try:
         return run.communicate(timeout=60)
     finally:

@@ -72,12 +72,16 @@ def test_an_interrupt_prints_one_line_and_exits_with_130(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    "command",
-    [("benchmarks.gateway", "--turns", "100000"), ("tests.faults",)],
-    ids=["a server", "children"],
+    ("command", "by"),
+    [
+        (("benchmarks.gateway", "--turns", "100000"), signal.SIGINT),
+        (("tests.faults",), signal.SIGINT),
+        (("tests.faults",), signal.SIGTERM),
+    ],
+    ids=["a server", "children", "children, by a terminated process"],
 )
 def test_an_interrupt_during_a_run_leaves_no_traceback_and_no_files(
-    command: tuple[str, ...], tmp_path: Path
+    command: tuple[str, ...], by: signal.Signals, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", RUN, *command],
@@ -92,7 +96,7 @@ def test_an_interrupt_during_a_run_leaves_no_traceback_and_no_files(
             time.sleep(0.05)
         time.sleep(0.5)
         start = time.monotonic()
-        _, error = interrupt(run)
+        _, error = interrupt(run, by)
     assert (run.returncode, error) == (INTERRUPTED, "interrupted\n")
     assert time.monotonic() - start < 6
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import drift, forests, llamacpp, seams, serving, stitching
-from tests.faults.fault import ROOT, Fault
+from tests.faults.children import Children
+from tests.faults.fault import ROOT, Fault, copied, run
 
 FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS, *serving.FAULTS, *drift.FAULTS)
 
@@ -13,3 +14,11 @@ FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS, *
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
 def test_the_text_of_a_fault_occurs_once(fault: Fault) -> None:
     assert (ROOT / fault.package / fault.file).read_text().count(fault.right) == 1
+
+
+@pytest.mark.parametrize(("wrong", "failed"), [(True, ["tests/core/test_it.py::test_it"]), (False, [])])
+def test_a_test_that_fails_is_named(*, wrong: bool, failed: list[str]) -> None:
+    """One that fails without any fault shows none."""
+    with copied() as home, Children() as children:
+        (home / "tests/core/test_it.py").write_text(f"def test_it() -> None:\n    assert {not wrong}\n")
+        assert run(["tests/core/test_it.py"], home, children, ()) == failed

@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -58,18 +60,41 @@ class Fault:
         test = Path("tests/core") / path.parent / f"test_{path.name}"
         return (str(test),) if self.package == "tito_core" and (ROOT / test).exists() else ()
 
-    def killed(self, children: Children) -> bool:
-        """Tell whether the tests fail on a copy with the fault, as they must: its own test, or any other."""
-        with tempfile.TemporaryDirectory() as folder:
-            home = Path(folder)
-            for name in ("tito_core", "tito_io", "tests"):
-                shutil.copytree(ROOT / name, home / name)  # with what is compiled: it is known by its time
-            shutil.copy(ROOT / "pyproject.toml", home)
+    def killed(self, children: Children) -> str | None:
+        """Return a test that fails on a copy with the fault, its own or any other; None if none does."""
+        with copied() as home:
             self.plant(home)
-            plugins = [word for name in ("no:cacheprovider", *self.plugins) for word in ("-p", name)]
-            command = [sys.executable, "-m", "pytest", "-x", "-q", *plugins]
-            # No other plugin is needed, and to load those that are installed takes longer than most tests.
-            alone = {"HYPOTHESIS_PROFILE": "faults", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-            environment = {**os.environ, **alone, "PYTHONPATH": str(home)}
-            tries = [self.own, self.suites] if self.own else [self.suites]
-            return any(children.run([*command, *suites], home, environment) == 1 for suites in tries)
+            for suites in (self.own, self.suites) if self.own else (self.suites,):
+                failed = run(suites, home, children, self.plugins)
+                if failed:
+                    return failed[0]
+        return None
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """Lend a copy of the project."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for name in ("tito_core", "tito_io", "tests"):
+            shutil.copytree(ROOT / name, home / name)  # with what is compiled: it is known by its time
+        shutil.copy(ROOT / "pyproject.toml", home)
+        yield home
+
+
+def run(suites: Iterable[str], home: Path, children: Children, plugins: Iterable[str]) -> list[str]:
+    """Run tests in a copy of the project up to the first one that fails; return it, if there is one."""
+    log = home / "failed"
+    named = [word for name in ("no:cacheprovider", "tests.faults.plugin", *plugins) for word in ("-p", name)]
+    # No other plugin is needed, and to load those that are installed takes longer than most tests.
+    alone = {"HYPOTHESIS_PROFILE": "faults", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {**os.environ, **alone, "PYTHONPATH": str(home), "TITO_FAILED": str(log)}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *named, *suites]
+    children.run(command, home, environment)
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def fails_anyway(tests: Iterable[str], plugins: Iterable[str], children: Children) -> list[str]:
+    """Return a test that fails without any fault, too, and so shows none."""
+    with copied() as home:
+        return run(tests, home, children, plugins)

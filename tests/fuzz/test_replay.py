@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.fuzz.__main__ import main
+from tests.fuzz.command import main
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS

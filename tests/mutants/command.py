@@ -32,7 +32,7 @@ from tests.mutants.trial import judged, judged_in_forks, rounds_of
 )
 @interruptible
 def main(*, room: str, sample: int, seed: int, only: str, most: float) -> None:
-    """Draw a sample of mutants in a part of the project, ROOM; print those that survive, and the score.
+    """Draw a sample of mutants in one part of the project, and print those that survive, and the score.
 
     Lines are drawn, none twice, and one mutant of each. A mutant is killed if a test that reaches the line
     fails, cannot be loaded, or hangs: slow tests alone kill nothing. Judged equivalents do not count.
@@ -40,16 +40,19 @@ def main(*, room: str, sample: int, seed: int, only: str, most: float) -> None:
     console, known = Console(highlight=False, soft_wrap=True), equivalent()
     chosen = drawn(ROOT, ROOMS[room].files(ROOT), sample, Random(seed))  # noqa: S311  # no secrets
     chosen = [mutant for mutant in chosen if only in f"{mutant.file} {mutant.change}"]
+    if not chosen:
+        raise click.UsageError(f"no drawn mutant holds {only!r:.60}: give other words, or a larger --sample")
     counted = [
         mutant
         for mutant in chosen
         if not any(one.is_one(mutant.file, mutant.change, mutant.function) for one in known)
     ]
-    killed = tried(room, counted, most, console)
-    low, high = wilson(killed, len(counted))
+    killed = tried(room, counted, most, console) if counted else 0
+    low, high = wilson(killed, len(counted)) if counted else (0, 1)
+    share = f"{killed / len(counted):.1%} (95 % interval {low:.1%} to {high:.1%})" if counted else "none left"
     console.print(
-        f"{room}, seed {seed}: {killed} of {len(counted)} mutants killed, {killed / len(counted):.1%} "
-        f"(95 % interval {low:.1%} to {high:.1%}); {len(chosen) - len(counted)} more are equivalent"
+        f"{room}, seed {seed}: {killed} of {len(counted)} mutants killed, {share}; "
+        f"{len(chosen) - len(counted)} more are equivalent"
     )
 
 
@@ -59,7 +62,10 @@ def tried(room: str, mutants: list[Mutant], most: float, console: Console) -> in
     with TemporaryDirectory(prefix="tito-mutants-") as place, Children() as children:
         home, folder = Path(place, "project"), Path(place)
         shutil.copytree(ROOT, home, ignore=shutil.ignore_patterns(".git", ".venv*", ".*_cache"))
-        console.print("measuring which tests reach which lines, where that is not known yet", style="dim")
+        console.print(
+            "measuring which tests reach which lines, where that is not known yet: 5 to 15 minutes at first",
+            style="dim",
+        )
         tests = reached(room, home, folder, children)
         rounds = [rounds_of(mutant, tests, ROOMS[room].unseen, most) for mutant in mutants]
         console.print("trying what changes functions alone, in forks of one process", style="dim")

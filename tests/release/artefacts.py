@@ -42,8 +42,10 @@ class ReleaseError(Exception):
 
 def committed_tree(place: Path, *, age: int) -> Path:
     """Unpack the last commit at `place`, with files that are `age` seconds old."""
-    packed = subprocess.run(["git", "-C", ROOT, "archive", "HEAD"], capture_output=True, check=True).stdout  # noqa: S607  # git stands on the path
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    packed = subprocess.run(["git", "-C", ROOT, "archive", "HEAD"], capture_output=True, check=False)  # noqa: S607  # git stands on the path
+    if packed.returncode:
+        raise ReleaseError(f"git archive: {packed.stderr.decode(errors='replace').strip()}")
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(place, filter="data")
     then = time.time() - age
     for path in place.rglob("*"):

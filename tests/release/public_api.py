@@ -23,6 +23,7 @@ import attrs
 import click
 
 import tito_core
+from tests.required import require
 
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -179,16 +180,22 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--write", is_flag=True, help="Write the list as it is now.")
-@click.option("--against", type=click.Path(path_type=Path, exists=True), help="The list of another version.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The list of another version.",
+)
 def main(*, write: bool, against: Path | None) -> None:
     """Print what was removed (-), changed (!) and added (+) since the list was written.
 
     Exits with 1 if anything was, unless it is written.
     """
     new = public_api()
-    if against is not None and not listed(against.read_text(encoding="utf-8")).keys() & new.keys():
+    file = against or FILE
+    old = listed(file.read_text(encoding="utf-8", errors="replace")) if file.exists() else {}
+    if against is not None and not old.keys() & new.keys():
         raise click.UsageError(f"{against} is no list that --write wrote")
-    lines = differences(listed((against or FILE).read_text(encoding="utf-8")) if FILE.exists() else {}, new)
+    lines = differences(old, new)
     click.echo("\n".join(lines) or "the public API is as listed")
     if write:
         FILE.write_text(written(new), encoding="utf-8")
@@ -196,4 +203,5 @@ def main(*, write: bool, against: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    require("test")
     main()

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.faults.fault import ROOT, Fault
-from tests.simulate.__main__ import main
+from tests.simulate.command import main
 from tests.simulate.planted import PLANTED
 from tests.simulate.run import run
 from tito_io.serve.session import Session
