@@ -110,10 +110,11 @@ class Scenario:
     @property
     def setting(self) -> str:
         """The world in words."""
-        store = type(self.storage).__name__
+        store = "Redis"
         if isinstance(self.storage, SqliteDisk):
             store = f"SQLite{', durable' if self.storage.durable else ''}"
-        faults = ", ".join(f"{name} {value:.3g}" for name, value in attrs.asdict(self.plan).items() if value)
+        plan = attrs.asdict(self.plan, filter=attrs.filters.exclude("on"))
+        faults = ", ".join(f"{name} {value:.3g}" for name, value in plan.items() if value)
         return f"{store}, gateways: {len(self.gateways)}, faults: {faults}"
 
     async def play(self) -> None:
