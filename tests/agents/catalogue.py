@@ -66,6 +66,12 @@ def _claude(place: Place) -> list[str]:
     return [shutil.which("node") or "node", str(wrapper), "-p", TASK]
 
 
+def _opencode(place: Place) -> list[str]:
+    """Return OpenCode's command, the program for this machine, likewise."""
+    machines = (place.environment / "node_modules").glob("opencode-*-*/bin/opencode")
+    return [str(min(machines, key=lambda path: len(str(path)))), "run", "-m", "gateway/any", TASK]
+
+
 def _tool_search(place: Place, number: int) -> Call:
     """Return a call that reads a note; the third one loads a tool that was not offered."""
     if number == 2:
@@ -248,7 +254,7 @@ CODERS = (
         name="opencode",
         agent="opencode",
         package="opencode-ai",
-        command=lambda place: [node(place, "opencode"), "run", "-m", "gateway/any", TASK],
+        command=_opencode,
         settings=lambda place: {"OPENCODE_CONFIG": str(place.home / "opencode.json")},
         files=lambda place: {str(place.home / "opencode.json"): _opencode_config(place)},
         script=calling(lambda place, number: Call("read", {"filePath": place.note(number)})),
