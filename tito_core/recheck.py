@@ -67,8 +67,11 @@ def _call_after(past: Environment, form: TurnForm, seam: Seam, since: str | None
         ids = yield from ask(_within(form, past, ())(SHORT), add_generation_prompt=False, since=since)
     except TemplateRefused:
         return len(seam.tail)
-    known = ids[: seam.place] == seam.ids[: seam.place]
-    return common_prefix(ids[seam.place :], seam.tail) if known else len(seam.tail)
+    if ids[: seam.place] != seam.ids[: seam.place]:
+        return len(seam.tail)
+    alone = ids[seam.place :]
+    shared = common_prefix(alone, seam.tail)
+    return shared + (shared < len(alone))  # the end of the call may be one id with what follows it
 
 
 def _equals_tail(stitched: Stitched, seam: Seam, call: int) -> bool:

@@ -80,6 +80,24 @@ def test_a_result_that_is_missing_is_no_rest_of_the_call() -> None:
     assert checked(missing, RESULT) is False
 
 
+@pytest.mark.parametrize("sampled", [(900, example.CLOSE), (901, 50, example.CLOSE)])
+def test_the_end_of_a_call_may_be_one_id_with_what_follows_it(sampled: tuple[int, ...]) -> None:
+    """With nothing after it the last id of the call is another."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids: list[int] = []
+        for place, message in enumerate(messages):
+            written = example.tokenize([message], add_generation_prompt=False)
+            last = place == len(messages) - 1 and not add_generation_prompt
+            ids += [*written[:-2], 52] if message.get("tool_calls") and last else []
+            ids += [*written[:-2], 51, example.CLOSE] if message.get("tool_calls") and not last else []
+            ids += written if not message.get("tool_calls") else []
+        return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+
+    found = stitched(calling(sampled), RESULT, tokenize=tokenize)
+    assert checked(found, RESULT, tokenize=tokenize) is True
+
+
 def test_a_call_that_is_written_otherwise_with_nothing_after_it_is_not_compared() -> None:
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         if messages[-1]["role"] == "assistant" and messages[-1].get("tool_calls"):

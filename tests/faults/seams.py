@@ -269,7 +269,7 @@ FAULTS = (
     Fault(
         "a call's rest may be all of the tail, whatever stands after the call alone",
         "recheck.py",
-        "return common_prefix(ids[seam.place :], seam.tail) if known else len(seam.tail)",
+        "return shared + (shared < len(alone))",
         "return len(seam.tail)",
         PROFILED,
     ),

@@ -333,7 +333,7 @@ FAULTS = (
     Fault(
         "text before the stop that closes a cut call is the call's",
         "seams/prove.py",
-        "return Cut(call.end, place + 1 - call.end) if written else Cut(place, 1)",
+        "return Cut(len(alone), place + 1 - len(alone))",
         "return Cut(place, 1)",
     ),
     Fault(

@@ -585,8 +585,10 @@ def _whole_close(place: int, turn: SampledTurn, tail: tuple[int, ...], call: Cal
     The turn may have sampled what stands before the stop, or it is the call's own. If the template writes no
     close with nothing after the call, all that it writes then is the call, and the close begins there.
     """
-    written = tail[place] != turn.stop and 0 <= call.end <= min(place, call.shared)
-    return Cut(call.end, place + 1 - call.end) if written else Cut(place, 1)
+    alone = call.alone
+    if tail[place] == turn.stop or alone is None or len(alone) > place or tail[: len(alone)] != alone:
+        return Cut(place, 1)
+    return Cut(len(alone), place + 1 - len(alone))
 
 
 def _known_stops(always: tuple[int, ...], turn: SampledTurn) -> list[int]:
@@ -640,12 +642,14 @@ class CallClose:
             that cannot be determined.
         ids: Those that stand there if nothing follows.
         text: The ids of the text.
+        alone: All that is written with nothing after it and without a generation prompt; None if unknown.
     """
 
     shared: int
     end: int
     ids: tuple[int, ...] = ()
     text: tuple[int, ...] = ()
+    alone: tuple[int, ...] | None = None
 
 
 def _call_close(located: LocatedTurn) -> Questions[CallClose | None]:
@@ -662,7 +666,7 @@ def _call_close(located: LocatedTurn) -> Questions[CallClose | None]:
     if rest is None:
         return None
     end = -1 if quiet is None else common_prefix(rest, quiet)
-    return CallClose(common_prefix(located.seam.tail, rest), end, rest[: max(end, 0)], text)
+    return CallClose(common_prefix(located.seam.tail, rest), end, rest[: max(end, 0)], text, quiet)
 
 
 def _suffixes(tail: tuple[int, ...], turn: SampledTurn, call: CallClose) -> list[int]:

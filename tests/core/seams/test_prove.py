@@ -25,6 +25,7 @@ from tito_core.seams.prove import (
     _only_stop,
     _stops,
     _suffixes,
+    _whole_close,
     prove_questions,
 )
 from tito_core.seams.seam import OTHER, SHORT, Seam
@@ -134,7 +135,8 @@ def test_the_end_of_a_call_is_asked_with_nothing_after_it() -> None:
     assert call is not None
     seam = found().seam
     assert call.text == seam.ids[seam.place - len(call.text) : seam.place]
-    assert call == CallClose(shared=4, end=3, ids=seam.tail[:3], text=call.text)  # `"`, `}`, CLOSE, and OPEN
+    alone = seam.tail[:3]  # `"`, `}`, CLOSE; OPEN is shared, too
+    assert call == CallClose(shared=4, end=3, ids=alone, text=call.text, alone=alone)
     arguments = [m[1]["tool_calls"][0]["function"]["arguments"] for m, _ in recorder.asked]
     assert [text in given for text, given in zip((OTHER, SHORT, SHORT), arguments, strict=True)] == [True] * 3
     assert [(len(m), speaks) for m, speaks in recorder.asked] == [(3, True), (2, True), (2, False)]
@@ -843,6 +845,26 @@ def test_the_close_of_a_call_begins_where_the_call_is_over(stop: int | None, clo
     assert isinstance(found, Proof)
     assert found.ids == (*closed, *closed_by_what_follows([RESULT], add_generation_prompt=True))
     assert found.cut.closed == len(closed)
+
+
+@pytest.mark.parametrize(
+    ("alone", "stop", "cut"),
+    [
+        ((7,), None, Cut(1, 2)),
+        ((7,), 99, Cut(1, 2)),
+        ((7,), 2, Cut(2, 1)),
+        ((), None, Cut(0, 3)),
+        ((7, 8), None, Cut(2, 1)),
+        ((7, 8, 2), None, Cut(2, 1)),  # the close stands there with nothing after it, too
+        ((5,), None, Cut(2, 1)),  # the end of the call is another id with nothing after it
+        (None, None, Cut(2, 1)),
+    ],
+)
+def test_a_close_that_comes_once_something_follows_begins_where_the_call_alone_ends(
+    alone: tuple[int, ...] | None, stop: int | None, cut: Cut
+) -> None:
+    call = CallClose(0, 0, (), (), alone)
+    assert _whole_close(2, turn((), stop=stop, stops=(2,)), (7, 8, 2, 1), call) == cut
 
 
 @pytest.mark.parametrize(
