@@ -228,6 +228,8 @@ def _call(choices: Choices, place: int, index: int) -> dict[str, Any]:
 def _sampled(choices: Choices, toy: Toy, chat: Chat, place: int) -> SampledTurn:
     """Return what an engine samples for the message at `place`, which a new message follows in `chat`."""
     words = toy.sample(chat[: place + 1], mask=choices.pick((0, 1, 2, 3, 5, 7)))
+    if set(words) & set(toy.stop_ids):  # in other pieces the text may hold a stop that it lacks as a whole
+        words = toy.sample(chat[: place + 1])
     truncated = choices.once_in(4) and not chat[place].get("tool_calls")
     ids = words if truncated else ended(toy, words, right_stop(toy, chat, place))
     logprobs = [-(1 + choices.pick(range(7))) / 8 for _ in ids]
