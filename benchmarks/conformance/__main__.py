@@ -22,7 +22,7 @@ from tests.environment import Environment, cache, run
 from tito_io.conform.judge import Verdict
 from tito_io.conform.report import to_html
 from tito_io.conform.run import report_on, selected
-from tito_io.conform.vector import Vector
+from tito_io.conform.vector import ConformError, Vector
 
 ROOT = Path(__file__).parent.parent.parent
 PEERS = sorted(file.stem for file in (Path(__file__).parent / "peers").glob("[a-z]*.py"))
@@ -94,7 +94,11 @@ def table(results: Sequence[Result]) -> Table:
 def main(*, peers: tuple[str, ...], only: str, file: Path | None, html: Path | None) -> None:
     """Ask peers and tito's reference for the answers to the conformance vectors."""
     os.environ.pop("PYTHONPATH", None)
-    console, vectors = Console(stderr=True), selected(None, only)
+    console = Console(stderr=True)
+    try:
+        vectors = selected(None, only)
+    except ConformError as error:
+        raise click.UsageError(str(error)) from None
     results = [own(vectors)]
     for peer in peers:
         console.print(f"asking {peer}")

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent
 @click.argument("names", nargs=-1, type=click.Choice(sorted(PICTURES)))
 @click.option(
     "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     default=FOLDER,
     help="Where to write; beside this program by default.",
 )

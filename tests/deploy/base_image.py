@@ -50,7 +50,11 @@ def install_python(root: Path, version: str) -> None:
 
 def main() -> None:
     """Make the image."""
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.parse_args()
+    lacking = [program for program in ("debootstrap", "buildah") if shutil.which(program) is None]
+    if lacking:
+        parser.error(f"not installed: {', '.join(lacking)}")
     settings()
     version = re.findall(r"\d+\.\d+", name())[0]
     with TemporaryDirectory() as place:
