@@ -87,7 +87,7 @@ def run(suites: Iterable[str], home: Path, children: Children, plugins: Iterable
     log = home / "failed"
     named = [word for name in ("no:cacheprovider", "tests.faults.plugin", *plugins) for word in ("-p", name)]
     # No other plugin is needed, and to load those that are installed takes longer than most tests.
-    alone = {"HYPOTHESIS_PROFILE": "faults", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    alone = {"HYPOTHESIS_PROFILE": "faults", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     environment = {**os.environ, **alone, "PYTHONPATH": str(home), "TITO_FAILED": str(log)}
     command = [sys.executable, "-m", "pytest", "-x", "-q", *named, *suites]
     children.run(command, home, environment)

@@ -98,7 +98,7 @@ def run_tests(
     (folder / "log").write_text("")
     plugins = [word for name in PLUGINS for word in ("-p", name)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *options, *files]
-    alone = {"PYTHONPATH": str(home), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    alone = {"PYTHONPATH": str(home), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     own = {"TITO_MUTANTS": str(folder), "HYPOTHESIS_PROFILE": profile}
     status = children.run(command, home, {**os.environ, **alone, **own})
     return status, [line.split(" ", 2) for line in (folder / "log").read_text().splitlines()]

@@ -23,8 +23,8 @@ from ..questions import Questions, ask
 S = TypeVar("S", str, tuple[int, ...])
 
 SHORT = "Zephyr"
-LONGER, LONGER_TOO = "Zephyr more", "Zephyr, so"
-"""The short text and more. A space and a comma begin new tokens in every tokenizer that splits words."""
+LONGER, LONGER_TOO = "Zephyr more", "Zephyr\nso"
+"""The short text and more. A space and a line break begin new tokens in every tokenizer that splits words."""
 BLOCK = 256
 """How many ids are compared at once."""
 OTHER = "4096"
