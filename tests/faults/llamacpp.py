@@ -6,7 +6,9 @@ from functools import partial
 
 from tests.faults.fault import Fault
 
-LLAMACPP = partial(Fault, package="tito_io", suites=("tests/io/engines/llamacpp",))
+LLAMACPP = partial(
+    Fault, package="tito_io", suites=("tests/io/engines/llamacpp",), plugins=("anyio.pytest_plugin",)
+)
 
 FAULTS = (
     LLAMACPP(
