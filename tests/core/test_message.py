@@ -12,7 +12,7 @@ import pytest
 
 from tests.core import example
 from tito_core import InputError, Messages
-from tito_core.message import MAX_DEPTH, copied, is_multimodal, media_in
+from tito_core.message import MAX_DEPTH, call_ids, copied, is_multimodal, media_in
 
 
 @dataclass
@@ -332,3 +332,10 @@ def test_a_call_is_known_by_its_id_however_long_ago_it_was_made() -> None:
         assert not messages.calls([])
         assert not messages.calls(["call-2"])
         messages = messages.then([{"role": "user", "content": str(number)}])
+
+
+def test_a_call_without_an_id_has_none_in_its_place() -> None:
+    """A template may tell apart whether an earlier call has an id, so that none is left out."""
+    calls: list[Any] = [{"id": "a"}, {}, {"id": None}, {"id": ["b"]}, "no call", {"id": 7}]
+    assert call_ids({"role": "assistant", "tool_calls": calls}) == ["a", None, None, None, 7]
+    assert call_ids({"role": "assistant", "tool_calls": None}) == []

@@ -157,7 +157,7 @@ FAULTS = (
         "an empty call is the newest retry",
         "samples/leave_out.py",
         " and node.call.ending is not Ending.EMPTY\n",
-        "]",
+        "\n",
         SAMPLES,
     ),
     Fault(
