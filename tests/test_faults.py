@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import drift, forests, llamacpp, seams, serving, stitching
 from tests.faults.children import Children
+from tests.faults.command import FAULTS
 from tests.faults.fault import ROOT, Fault, copied, run
-
-FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS, *serving.FAULTS, *drift.FAULTS)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)

@@ -29,10 +29,6 @@ class Children:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Kill all processes, and start no new one."""
         with self._lock:
             self._over = True
             for process in self._running:

@@ -34,9 +34,8 @@ def main(*, words: tuple[str, ...], one_a_file: bool) -> None:
         chosen = list({fault.file: fault for fault in reversed(chosen)}.values())
     if not chosen:
         raise click.UsageError(f"no fault is described with {verdict!r}")
-    with Children() as children:
-        found = planted(chosen, console, children)
-        wrong = fails_anyway(sorted(found), {name for one in chosen for name in one.plugins}, children)
+    found = planted(chosen, console)
+    wrong = fails_anyway(sorted(found), {name for one in chosen for name in one.plugins})
     killed = sum(found.values())
     console.print(f"{killed} of {len(chosen)} faults killed")
     if wrong:
@@ -44,19 +43,16 @@ def main(*, words: tuple[str, ...], one_a_file: bool) -> None:
     sys.exit(killed < len(chosen) or bool(wrong))
 
 
-def planted(chosen: list[Fault], console: Console, children: Children) -> Counter[str]:
+def planted(chosen: list[Fault], console: Console) -> Counter[str]:
     """Plant faults, and print each result; return the tests that failed, each with how many it killed."""
     found = Counter[str]()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool, Children() as children:
         results = pool.map(partial(Fault.killed, children=children), chosen)
         try:
             for number, (fault, test) in enumerate(zip(chosen, results, strict=True), 1):
                 found.update([test] if test else [])
                 verdict = "killed  " if test else "SURVIVED"
                 console.print(f"{number:3}/{len(chosen)} {verdict} {fault.file}: {fault.what}", markup=False)
-        except BaseException:
-            children.stop()
-            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     return found

@@ -94,7 +94,7 @@ def run(suites: Iterable[str], home: Path, children: Children, plugins: Iterable
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
-def fails_anyway(tests: Iterable[str], plugins: Iterable[str], children: Children) -> list[str]:
+def fails_anyway(tests: Iterable[str], plugins: Iterable[str]) -> list[str]:
     """Return a test that fails without any fault, too, and so shows none."""
-    with copied() as home:
+    with copied() as home, Children() as children:
         return run(tests, home, children, plugins)

@@ -90,7 +90,7 @@ FAULTS = (
         KNOWN,
     ),
     Fault(
-        "calls without ids are told apart",
+        "a call without an id is left out",
         "message.py",
         "list(map(as_id, given))",
         "[one for one in map(as_id, given) if one is not None]",
