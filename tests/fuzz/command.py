@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +18,7 @@ import click
 
 from benchmarks.command import interruptible
 from tests.fuzz.targets import TARGETS
+from tests.required import require
 from tito_io.families.kept_files import cache_folder
 
 MEGABYTES = 2048
@@ -76,8 +76,7 @@ def main(
     if replay is not None:
         replayed(names or TARGETS, replay.read_bytes())
         return
-    if find_spec("atheris") is None:
-        raise click.UsageError("atheris is missing: install it with pip install --group fuzz")
+    require("fuzz")
     kept = folder or default_folder()
     try:
         kept.mkdir(parents=True, exist_ok=True)

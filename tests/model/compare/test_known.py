@@ -186,12 +186,12 @@ def test_an_unwritten_reasoning_does_not_move_where_a_message_ends() -> None:
     family, bridge = kept(Quirky(reasoning="dropped before the last user"))
     thought = {"role": "assistant", "content": "", "reasoning_content": "b"}
     words = family([USER, SAID], add_generation_prompt=False)
-    told = bridge.extend(words, [USER, SAID, USER], turn=SAID, history=[USER])
-    untold = bridge.extend(words, [USER, thought, USER], turn=SAID, history=[USER])
-    assert isinstance(told, Extension)
-    assert isinstance(told.spans, tuple)
-    assert isinstance(untold, Extension)
-    assert isinstance(untold.spans, Refusal)
+    plain = bridge.extend(words, [USER, SAID, USER], turn=SAID, history=[USER])
+    with_thought = bridge.extend(words, [USER, thought, USER], turn=SAID, history=[USER])
+    assert isinstance(plain, Extension)
+    assert isinstance(plain.spans, tuple)
+    assert isinstance(with_thought, Extension)
+    assert isinstance(with_thought.spans, Refusal)
 
 
 def test_an_unknown_turn_may_have_calls_of_which_the_template_writes_the_first_alone() -> None:
