@@ -11,7 +11,9 @@ from hypothesis import Phase, settings
 settings.register_profile("dev", max_examples=60, deadline=None)
 settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True)
 settings.register_profile("brief", max_examples=15, deadline=None, derandomize=True)
-settings.register_profile("faults", max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "faults", max_examples=40, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+)
 settings.register_profile("soak", max_examples=5_000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
