@@ -19,7 +19,8 @@ from .dialect_turns import TOOL, answer, events
 GOOGLE = Google()
 HELLO: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}
 LOOK = {"name": "look", "args": {"x": 1}}
-MODEL = {"role": "model", "parts": [{"functionCall": LOOK}]}
+CALL = {"functionCall": LOOK}
+MODEL = {"role": "model", "parts": [CALL]}
 
 
 def parsed(*contents: Any, **fields: Any) -> Any:
@@ -226,6 +227,9 @@ def test_thinking_becomes_arguments_of_the_template(thinking: Any, args: Any) ->
             "contents[0].parts[0].inlineData.mimeType",
         ),
         ({"contents": [result()]}, "contents[0].parts[0].functionResponse"),
+        ({"contents": [{"parts": [{"text": "a", "inlineData": {}}]}]}, "contents[0].parts[0]"),
+        ({"contents": [{"role": "model", "parts": [{"text": "a", **CALL}]}]}, "contents[0].parts[0]"),
+        ({"contents": [HELLO, {"parts": [{"text": "a", **result()["parts"][0]}]}]}, "contents[1].parts[0]"),
         ({"contents": [HELLO, MODEL, result(parts=[{}])]}, "contents[2].parts[0].functionResponse.parts"),
         ({"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
         ({"generationConfig": {"temperature": "hot"}}, "generationConfig.temperature"),
@@ -240,6 +244,18 @@ def test_what_cannot_be_translated_is_refused_by_name(body: dict[str, Any], fiel
     with pytest.raises(UntranslatableError) as caught:
         GOOGLE.parse(body)
     assert caught.value.field == field
+
+
+def test_an_empty_text_beside_something_else_in_a_part_is_none() -> None:
+    calling = {"role": "model", "parts": [{"text": "", **CALL}]}
+    asked = GOOGLE.parse({"contents": [HELLO, calling, result()]})
+    assert [one["function"]["name"] for one in asked.messages[1]["tool_calls"]] == ["look"]
+
+
+def test_text_after_a_call_is_noted() -> None:
+    calling = {"role": "model", "parts": [{"text": "a"}, CALL, {"text": "b"}]}
+    asked = GOOGLE.parse({"contents": [HELLO, calling, result()]})
+    assert (asked.messages[1]["content"], asked.ignored) == ("ab", ("order[type=text]",))
 
 
 def test_what_is_not_known_is_accepted_unless_the_dialect_is_strict() -> None:

@@ -266,6 +266,13 @@ def test_tools_that_a_server_ran_are_calls_and_tool_messages() -> None:
     ]
 
 
+def test_the_error_of_a_servers_tool_is_told_from_its_answer() -> None:
+    call = {"type": "mcp_tool_use", "id": "s", "name": "f", "input": {}}
+    result = {"type": "mcp_tool_result", "tool_use_id": "s", "content": "gone"}
+    for failed, text in ((False, "gone"), (True, "Error: gone")):
+        assert roles(said(call, {**result, "is_error": failed}))[1] == ("tool", text, 0)
+
+
 def test_documents_in_plain_text_are_text() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "body"}
     document = {"type": "document", "title": "t", "source": source}
@@ -348,6 +355,27 @@ def test_outputs_that_are_no_text_are_json() -> None:
     call = {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
     output = {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "a"}]}
     assert items(call, output)[1]["content"] == '[{"stdout": "a"}]'
+
+
+@pytest.mark.parametrize(
+    ("output", "content"),
+    [
+        ({"status": "completed"}, "completed"),
+        ({"status": "failed"}, "Error: failed"),
+        ({"status": "failed", "output": "gone"}, "Error: gone"),
+        ({"status": "completed", "output": "gone"}, "gone"),
+    ],
+)
+def test_outputs_of_other_tools_say_whether_they_failed(output: dict[str, str], content: str) -> None:
+    call = {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}}
+    result = {"type": "apply_patch_call_output", "call_id": "c", **output}
+    assert items(call, result)[1]["content"] == content
+
+
+@pytest.mark.parametrize("call_id", [None, "c"])
+def test_an_output_in_the_item_of_a_call_is_never_lost(call_id: str | None) -> None:
+    call = {"type": "mcp_call", "id": "c", "call_id": call_id, "name": "f", "arguments": "{}", "output": "ok"}
+    assert items(call)[1] == {"role": "tool", "tool_call_id": "c", "content": '{"output": "ok"}'}
 
 
 def test_a_document_in_blocks_is_its_blocks() -> None:

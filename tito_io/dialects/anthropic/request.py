@@ -69,6 +69,7 @@ BLOCK_FIELDS: Mapping[str, frozenset[str]] = {
     "thinking": frozenset(("type", "thinking", "signature")),
     "tool_reference": frozenset(("type", "tool_name", "cache_control")),
     "tool_result": frozenset(("type", "tool_use_id", "content", "is_error", "cache_control")),
+    "server_result": frozenset(("type", "tool_use_id", "content", "is_error", "cache_control", "caller")),
     "tool_use": frozenset(("type", "id", "name", "input", "caller", "cache_control")),
 }
 """The blocks that can be translated, and the fields that have an effect here."""
@@ -312,14 +313,21 @@ def _assistant(message: RequestFields) -> Iterator[dict[str, Any]]:
         if str(block.values.get("type")).endswith(SERVER_RESULT):
             if turn:
                 yield turn.message()
-            content = block.values.get("content")
-            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-            yield {"role": "tool", "tool_call_id": block.required("tool_use_id", str), "content": text}
+            yield _server_result(block)
             turn, alone = _Turn(), False
         else:
             _add_block(turn, block)
     if turn or alone:
         yield turn.message()
+
+
+def _server_result(block: RequestFields) -> dict[str, Any]:
+    """Return the message of what a tool of Anthropic's servers returned, which may be anything."""
+    block.check_names(BLOCK_FIELDS["server_result"])
+    content = block.values.get("content")
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    prefix = ERROR_PREFIX if block.flag("is_error") else ""
+    return {"role": "tool", "tool_call_id": block.required("tool_use_id", str), "content": prefix + text}
 
 
 def _add_block(turn: _Turn, block: RequestFields) -> None:

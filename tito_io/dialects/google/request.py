@@ -71,7 +71,8 @@ PART_FIELDS = frozenset(
         *("partMetadata", "thoughtSignature"),
     )
 )
-TEXT, CALL, RESULT, INLINE, FILE = "text", "functionCall", "functionResponse", "inlineData", "fileData"
+HELD = TEXT, CALL, RESULT, INLINE, FILE = "text", "functionCall", "functionResponse", "inlineData", "fileData"
+"""What a part holds, one of these."""
 ERROR_PREFIX = "Error: "
 """Stands before the text of a function's response that is an error."""
 
@@ -249,6 +250,9 @@ class _History:
             elif part.flag("thought"):
                 reasoning += part.required(TEXT, str)
             else:
+                if self.open:
+                    why, instead = "is text after a call", "send text before calls"
+                    part.ignored.add(part.path, why, instead, name="order[type=text]")
                 text += part.required(TEXT, str)
         thought = {"reasoning": reasoning} if reasoning else {}
         called = {"tool_calls": [call.chat_form() for call in self.open]} if self.open else {}
@@ -256,7 +260,7 @@ class _History:
 
     def add_user(self, parts: list[GoogleFields]) -> None:
         """Add the results of calls, and then what the user says."""
-        results = [part for part in parts if RESULT in part.values]
+        results = [part for part in parts if _kind(part, (TEXT, RESULT, INLINE, FILE)) == RESULT]
         answered: list[dict[str, Any]] = []
         for part in results:
             message = self._result(part.nested(RESULT))
@@ -266,7 +270,7 @@ class _History:
             else:
                 answered.append(message)
         self.messages += answered
-        said = [_part(part, (TEXT, INLINE, FILE)) for part in parts if RESULT not in part.values]
+        said = [_part(part, (TEXT, INLINE, FILE)) for part in parts if part not in results]
         if said or not results:
             self.messages.append({"role": "user", "content": content_of(said)})
 
@@ -304,14 +308,19 @@ def response_text(response: Mapping[str, Any]) -> str:
 
 
 def _kind(part: GoogleFields, allowed: tuple[str, ...]) -> str:
-    """Return what a part holds; raises an error if it is not allowed here."""
+    """Return what a part holds; raises an error if it is not allowed here, or if it holds several things.
+
+    An empty text beside something else is none.
+    """
     part.check_names(PART_FIELDS)
-    kind = next((one for one in allowed if one in part.values), None)
-    if kind is None:
+    held = [one for one in HELD if part.values.get(one) not in (None, "")] or [TEXT]
+    if len(held) > 1:
+        raise UntranslatableError(part.path, f"has {' and '.join(held)}", "send a part for each")
+    if held[0] not in allowed or held[0] not in part.values:
         found = ", ".join(sorted(part.values))
         instead = f"use {', '.join(allowed)}"
         raise UntranslatableError(part.path, f"a part with {found:.80} cannot be translated here", instead)
-    return kind
+    return held[0]
 
 
 def _part(part: GoogleFields, allowed: tuple[str, ...]) -> dict[str, Any]:

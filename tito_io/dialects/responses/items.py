@@ -27,6 +27,8 @@ WITHOUT_EFFECT = frozenset(("configuration_update", "mcp_list_tools"))
 """Items that only report to a client."""
 OWN = frozenset(("type", "id", "status", "call_id", "name", "namespace", "server_label"))
 """Fields of calls that are no arguments."""
+ERROR_PREFIX = "Error: "
+"""Stands before the output of another tool that failed."""
 RESULTS = ("output", "outputs", "results", "error")
 """Fields in which the item of a call has the result, where a server ran the tool."""
 
@@ -139,8 +141,8 @@ def _add_other_call(messages: Messages, item: RequestFields) -> None:
     arguments = {name: value for name, value in values.items() if name not in OWN and name not in RESULTS}
     named = {**values, "call_id": called, "name": values.get("name") or kind}
     _append_call(messages, item.inner(named, item.path), _json(arguments))
-    if "call_id" not in values:
-        results = {name: values[name] for name in RESULTS if values.get(name) is not None}
+    results = {name: values[name] for name in RESULTS if values.get(name) is not None}
+    if results or values.get("call_id") is None:
         result = _json(results) if results else str(values.get("status") or "")
         messages.append({"role": "tool", "tool_call_id": called, "content": result})
 
@@ -148,11 +150,19 @@ def _add_other_call(messages: Messages, item: RequestFields) -> None:
 def _add_output(messages: Messages, item: RequestFields) -> None:
     item.check_names(("type", "call_id", "name", "output", "id", "status", "caller"))
     output = item.values.get("output")
-    translated = isinstance(output, str) or item.values["type"] in OUTPUTS
-    content = _content(item, "output") if translated else _json(output)
-    older = item.values["type"] not in OUTPUTS and "call_id" not in item.values
+    own = item.values["type"] in OUTPUTS
+    content = _content(item, "output") if own or isinstance(output, str) else _other_output(item)
+    if not own and item.values.get("status") == "failed":
+        content = f"{ERROR_PREFIX}{content}"
+    older = not own and "call_id" not in item.values
     call_id = item.required("id" if older else "call_id", str)
     messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+
+
+def _other_output(item: RequestFields) -> str:
+    """Return the text of another tool's output; its status where it has none."""
+    output = item.values.get("output")
+    return str(item.values.get("status") or "") if output is None else _json(output)
 
 
 def _json(value: Any) -> str:
