@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 from .errors import InputError, TemplateRefused
 from .message import Message, copied
 from .normalization.canonical import function_of
@@ -38,7 +40,7 @@ def _agrees(stitched: Stitched, prompt: Sequence[Message]) -> Questions[bool | N
         if placed is None:
             continue
         form, seam = placed
-        call = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else 0
+        call = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else Alone(0)
         if _equals_tail(stitched, seam, call):
             return True
         agrees = False
@@ -61,29 +63,45 @@ def _placed(
     return None
 
 
-def _call_after(past: Environment, form: TurnForm, seam: Seam, since: str | None) -> Questions[int]:
-    """Return how much of the tail stands after a call with nothing after it; all, where that is unknown."""
+@attrs.frozen
+class Alone:
+    """What stands after a turn's text if nothing follows.
+
+    Attributes:
+        size: How many ids of the tail are it, and are not compared.
+        closed: Whether the close is among them.
+    """
+
+    size: int
+    closed: bool = False
+
+
+def _call_after(past: Environment, form: TurnForm, seam: Seam, since: str | None) -> Questions[Alone]:
+    """Return what stands after a call with nothing after it; all of the tail, where that is unknown."""
     try:
         ids = yield from ask(_within(form, past, ())(SHORT), add_generation_prompt=False, since=since)
     except TemplateRefused:
-        return len(seam.tail)
+        return Alone(len(seam.tail))
     if ids[: seam.place] != seam.ids[: seam.place]:
-        return len(seam.tail)
+        return Alone(len(seam.tail))
     alone = ids[seam.place :]
     shared = common_prefix(alone, seam.tail)
-    return shared + (shared < len(alone))  # the end of the call may be one id with what follows it
+    whole = shared == len(alone)
+    return Alone(shared + (not whole), whole)  # the end of the call may be one id with what follows it
 
 
-def _equals_tail(stitched: Stitched, seam: Seam, call: int) -> bool:
+def _equals_tail(stitched: Stitched, seam: Seam, alone: Alone) -> bool:
     """Return whether the tail is what was added, after what the turn sampled of its close itself.
 
-    After a tool call the tail begins with the rest of the call, which is not compared: at most `call` ids.
+    After a tool call the tail begins with the rest of the call, which is not compared. Of a close the turn
+    must have sampled the end alone: what it begins with may be one id with the text before it.
     """
     rest = len(seam.tail) - len(stitched.added)
     if rest < 0 or seam.tail[rest:] != stitched.added:
         return False
-    sampled, closed = tuple(stitched.step.completion_ids), max(rest - call, 0)
-    return sampled[len(sampled) - closed :] == seam.tail[rest - closed : rest]
+    sampled, close = tuple(stitched.step.completion_ids), seam.tail[min(alone.size, rest) : rest]
+    stopped = not alone.closed and bool(close) and sampled[-1:] == close[-1:] and close.count(close[-1]) == 1
+    return stopped or sampled[len(sampled) - len(close) :] == close
 
 
 def _drops_developer(

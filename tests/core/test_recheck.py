@@ -12,6 +12,7 @@ import pytest
 from tests.core import example
 from tito_core import Message, Step, Stitched, TemplateRefused, answer, stitch_questions
 from tito_core.recheck import _within, recheck_questions
+from tito_core.seams.probe import probe
 from tito_core.seams.stand_in import TurnForm
 
 SUFFIX = (example.CLOSE,)
@@ -20,8 +21,10 @@ RESULT = {"role": "tool", "tool_call_id": "a", "content": "7"}
 DEVELOPER = {"role": "developer", "content": "be brief"}
 
 
-def stitched(step: Step, *new: Message, tokenize: Any = example.tokenize) -> Stitched:
-    found = answer(stitch_questions([step], [*step.messages, *new], SUFFIX), tokenize)
+def stitched(step: Step, *new: Message, tokenize: Any = example.tokenize, stops: bool = False) -> Stitched:
+    profile = probe(tokenize, SUFFIX) if stops else None
+    suffix = SUFFIX if profile is None else profile.suffix
+    found = answer(stitch_questions([step], [*step.messages, *new], suffix, profile=profile), tokenize)
     assert isinstance(found, Stitched)
     return found
 
@@ -96,6 +99,39 @@ def test_the_end_of_a_call_may_be_one_id_with_what_follows_it(sampled: tuple[int
 
     found = stitched(calling(sampled), RESULT, tokenize=tokenize)
     assert checked(found, RESULT, tokenize=tokenize) is True
+
+
+@pytest.mark.parametrize("sampled", [(900, 51, example.CLOSE), (951, example.CLOSE), (900, example.CLOSE)])
+def test_the_stop_is_enough_of_a_close_that_begins_with_text(sampled: tuple[int, ...]) -> None:
+    """That text may be one id with the end of the turn's own, or the model left it out."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = (example.tokenize([message], add_generation_prompt=False) for message in messages)
+        whole = [one for part in ids for one in (*part[:-1], 51, example.CLOSE)]
+        return [*whole, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else whole
+
+    found = stitched(example.step(sampled=sampled), example.user("more"), tokenize=tokenize, stops=True)
+    assert checked(found, example.user("more"), tokenize=tokenize) is True
+    missing = attrs.evolve(found, added=found.added[-2:])
+    assert checked(missing, example.user("more"), tokenize=tokenize) is False
+
+
+@pytest.mark.parametrize("sampled", [(900, example.CLOSE), (900, 61, 62, example.CLOSE)])
+def test_a_call_may_have_been_sampled_without_what_is_written_once_something_follows(
+    sampled: tuple[int, ...],
+) -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids: list[int] = []
+        for place, message in enumerate(messages):
+            written = example.tokenize([message], add_generation_prompt=False)
+            late = [61, 62] if message.get("tool_calls") and place < len(messages) - 1 else []
+            ids += [*written[:-1], *late, example.CLOSE]
+        return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+
+    found = stitched(calling(sampled), RESULT, tokenize=tokenize, stops=True)
+    assert checked(found, RESULT, tokenize=tokenize) is True
+    missing = attrs.evolve(found, added=found.added[-2:])
+    assert checked(missing, RESULT, tokenize=tokenize) is False
 
 
 def test_a_call_that_is_written_otherwise_with_nothing_after_it_is_not_compared() -> None:

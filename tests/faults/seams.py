@@ -262,15 +262,34 @@ FAULTS = (
     Fault(
         "what a turn sampled of its close is not compared",
         "recheck.py",
-        "return sampled[len(sampled) - closed :] == seam.tail[rest - closed : rest]",
+        "return stopped or sampled[len(sampled) - len(close) :] == close",
         "return True",
         PROFILED,
     ),
     Fault(
+        "a stop that closes a result, too, is enough of a call's close",
+        "recheck.py",
+        "stopped = not alone.closed and ",
+        "stopped = ",
+        PROFILED,
+    ),
+    Fault(
+        "a close that is written only once something follows ends where the suffix ends",
+        "seams/prove.py",
+        "if shared is None or _known_stops(shared, turn):",
+        "if shared is not None and _known_stops(shared, turn):",
+    ),
+    Fault(
+        "a turn that is written with other reasoning before another message is not found there",
+        "seams/prove.py",
+        "common_prefix(after(seam.text, ids) or (), seam.tail)",
+        "common_prefix((), seam.tail)",
+    ),
+    Fault(
         "a call's rest may be all of the tail, whatever stands after the call alone",
         "recheck.py",
-        "return shared + (shared < len(alone))",
-        "return len(seam.tail)",
+        "return Alone(shared + (not whole), whole)",
+        "return Alone(len(seam.tail), whole)",
         PROFILED,
     ),
     Fault(

@@ -479,15 +479,11 @@ def _closed(turn: SampledTurn, located: LocatedTurn) -> Questions[int]:
     size = len(turn.suffix)
     if not turn.stops or not set(turn.stops).isdisjoint(turn.suffix):
         return size
-    always = yield from _always_written(located)
-    closed = next((place + 1 for place in _known_stops(always, turn)), size)
-    if closed <= size:
-        return size
-    try:  # two roles may have one opener: an assistant's is another
-        ids = yield from ask(located.messages((ANSWER,)), since=located.since)
-    except TemplateRefused:
-        return closed
-    return closed if common_prefix(ids, located.seam.ids) >= located.seam.place + closed else size
+    shared = yield from _always_written(located)
+    if shared is None or _known_stops(shared, turn):  # two roles may share an opener; an assistant's differs
+        spoken = yield from _before(located, ANSWER)
+        shared = min((one for one in (shared, spoken) if one is not None), key=len, default=())
+    return max([size, *(place + 1 for place in _known_stops(shared, turn)[:1])])
 
 
 def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
@@ -499,7 +495,7 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     tail, size = located.seam.tail, len(turn.suffix)
     call = yield from _call_close(located)
     if call is None:  # with nothing after it the call may not be written
-        found = _only_stop((yield from _always_written(located)), turn)
+        found = _only_stop((yield from _always_written(located)) or (), turn)
         return found or Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
     if (yield from _spells_end(turn, located, call)):
         return Refusal(Reason.UNPROVEN_TAIL, "a tool's name or a call's id is written like the turn's end")
@@ -511,7 +507,7 @@ def _call_cut(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusa
     if not cuts:
         cuts = {cut for stop in turn.stops for cut in _stops(tail, turn, call, stop)}
     if not cuts:
-        always = yield from _always_written(located, call.text)
+        always = (yield from _always_written(located)) or ()
         # Of stops alone the only one counts: an id of a call may spell another.
         cuts = _known_close(always, turn, call) or {
             _whole_close(place, turn, tail, call) for place in _known_stops(always, turn)
@@ -596,23 +592,28 @@ def _known_stops(always: tuple[int, ...], turn: SampledTurn) -> list[int]:
     return [place for place, index in enumerate(always) if index in turn.stops]
 
 
-def _always_written(located: LocatedTurn, written: tuple[int, ...] = ()) -> Questions[tuple[int, ...]]:
-    """Return how much of the tail stands there whatever the role and the text of the next message are.
-
-    Before a message of another role the turn may be written without its reasoning. It is found there by its
-    text, as far as that is `written` after the reasoning.
-    """
+def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...] | None]:
+    """Return how much of the tail stands there whatever the role and the text of the next message are."""
     first = located.environment[0]
     other = SYSTEM if first["role"] == "user" else USER
     text = SHORT if "".join(texts_in(first)).startswith(OTHER[0]) else OTHER
-    try:
-        ids = yield from ask(located.messages(({**other, "content": text},)), since=located.since)
-    except TemplateRefused:
-        return ()
+    return (yield from _before(located, {**other, "content": text}))
+
+
+def _before(located: LocatedTurn, message: dict[str, Any]) -> Questions[tuple[int, ...] | None]:
+    """Return how much of the tail stands there before another message; None if the template rejects that.
+
+    Before one of another role the turn may be written with other reasoning. It is found there by its text.
+    """
     seam = located.seam
-    if ids[: seam.place] == seam.ids[: seam.place]:
-        return seam.tail[: common_prefix(ids, seam.ids) - seam.place]
-    return seam.tail[: common_prefix(after(written, ids) or (), seam.tail)]
+    try:
+        ids = yield from ask(located.messages((message,)), since=located.since)
+        if ids[: seam.place] == seam.ids[: seam.place]:
+            return seam.tail[: common_prefix(ids, seam.ids) - seam.place]
+        ids = yield from ask(located.messages((message,), seam.said), since=located.since)
+    except TemplateRefused:
+        return None
+    return seam.tail[: common_prefix(after(seam.text, ids) or (), seam.tail)]
 
 
 def _orphans(turn: SampledTurn, environment: Environment) -> set[Any]:

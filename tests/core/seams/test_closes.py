@@ -60,12 +60,28 @@ def alternating(messages: Sequence[Message]) -> str:
     return "".join(f"{OPENERS[m['role']]}{plain(m)}<e>" for m in messages)
 
 
+def thinking(messages: Sequence[Message]) -> str:
+    """Begin the turns after the last user's message with an empty thought, as they were sampled."""
+    asked = max(i for i, message in enumerate(messages) if message["role"] == "user")
+    shown = [{**m, "content": "<think>" * (i > asked) + plain(m)} for i, m in enumerate(messages)]
+    return LATER([m if m["role"] == "user" else one for m, one in zip(messages, shown, strict=True)])
+
+
+def opened_once(messages: Sequence[Message]) -> str:
+    """Refuse a system text that is not the first message."""
+    if any(message["role"] == "system" for message in messages[1:]):
+        raise TemplateRefused("the system text must come first")
+    return LATER(messages)
+
+
 LATER = written(lambda _, last: "" if last else "\n<e>\n", plain)
 EITHER = written(lambda _, last: "<e>" if last else "\n<e>\n", plain)
 OPENED = written(lambda _, last: "\n", plain)  # noqa: ARG005  # the next role's marker is the stop
 TWICE = written(lambda m, _: "<e><think><e>" if m.get("tool_calls") else "<e>", called)
 CASES: dict[str, tuple[Write, list[Plain], Plain, list[Plain], str]] = {
     "a stop only before more": (LATER, [HELLO], SAID, [MORE], "<e>"),
+    "a stop only before more, after a thought": (thinking, [HELLO], SAID, [MORE], "<e>"),
+    "a stop only before more, and no late system text": (opened_once, [HELLO], SAID, [MORE], "<e>"),
     "another close at the end": (EITHER, [HELLO], SAID, [MORE], "<e>"),
     "calls that are not written": (EITHER, [HELLO], BOTH, [result("7")], "<e>"),
     "the next marker after a line break": (OPENED, [HELLO], SAID, [MORE], "<u>"),

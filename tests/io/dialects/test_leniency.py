@@ -342,6 +342,18 @@ def test_calls_of_custom_tools_in_a_chat_are_calls_of_functions() -> None:
     assert called["function"] == {"name": "f", "arguments": '{"input": "x"}'}
 
 
+@pytest.mark.parametrize(
+    ("kind", "field"), [("input_text", "text"), ("output_text", "text"), ("refusal",) * 2]
+)
+def test_texts_of_other_types_in_a_chat_are_texts(kind: str, field: str) -> None:
+    """Engines take them for texts; a chat template would leave them out."""
+    parts = [TEXT, {"type": kind, field: "b"}]
+    asked = CHAT.parse({"messages": [{"role": "user", "content": parts}]})
+    assert asked.messages[0]["content"] == [TEXT, {"type": "text", "text": "b"}]
+    odd = [{"type": kind, field: 7}]
+    assert CHAT.parse({"messages": [{"role": "user", "content": odd}]}).messages[0]["content"] == odd
+
+
 def test_messages_of_agents_and_refusals_are_messages_and_reports_are_left_out() -> None:
     agent = {"type": "agent_message", "author": "/a", "content": [{"type": "input_text", "text": "hi"}]}
     refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}

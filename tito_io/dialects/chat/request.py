@@ -28,6 +28,8 @@ LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "top_logprobs": ((0,), "leave it out: only the log-probabilities of sampled ids are known"),
 }
 """Fields of which only some values can be translated: those values, and what to do instead."""
+OTHER_TEXTS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""The field with the text in parts of other types, which engines take for texts and templates leave out."""
 SYSTEM = "a message with the role system"
 NAMES = ApiNames(
     SAMPLING.union(TRANSLATED, ENGINE_ARGUMENTS, LIMITED),
@@ -101,7 +103,8 @@ def _new_messages(given: list[Any], read: int) -> tuple[Message, ...]:
     """Return messages; `read` others stand before them in the request."""
     for place, message in enumerate(given, read):
         _check_message(message, f"messages[{place}]")
-    messages = copied([_without_custom_calls(message) for message in given], "messages", read)
+    plain = [_with_text_parts(_without_custom_calls(message)) for message in given]
+    messages = copied(plain, "messages", read)
     for place, message in enumerate(messages, read):
         if message["role"] == "function" or message.get("function_call") is not None:
             why, instead = "is in the old form of function calls", "use tool_calls and the role tool"
@@ -123,6 +126,22 @@ def _check_message(message: Any, path: str) -> None:
     for place, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, Mapping):
             RequestFields(part, f"{path}.content[{place}]").required("type", str)
+
+
+def _with_text_parts(message: Any) -> Any:
+    """Return a message whose texts have the type that chat templates read."""
+    content = message.get("content")
+    if not isinstance(content, list) or not any(map(_is_other_text, content)):
+        return message
+    return {**message, "content": [_text_part(one) if _is_other_text(one) else one for one in content]}
+
+
+def _is_other_text(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get(OTHER_TEXTS.get(part["type"])), str)
+
+
+def _text_part(part: Mapping[str, Any]) -> Any:
+    return {"type": "text", "text": part[OTHER_TEXTS[part["type"]]]}
 
 
 def _without_custom_calls(message: Any) -> Any:

@@ -71,7 +71,13 @@ PART_FIELDS = frozenset(
         *("partMetadata", "thoughtSignature"),
     )
 )
-HELD = TEXT, CALL, RESULT, INLINE, FILE = "text", "functionCall", "functionResponse", "inlineData", "fileData"
+KINDS = TEXT, CALL, RESULT, INLINE, FILE = (
+    "text",
+    "functionCall",
+    "functionResponse",
+    "inlineData",
+    "fileData",
+)
 """What a part holds, one of these."""
 ERROR_PREFIX = "Error: "
 """Stands before the text of a function's response that is an error."""
@@ -310,17 +316,17 @@ def response_text(response: Mapping[str, Any]) -> str:
 def _kind(part: GoogleFields, allowed: tuple[str, ...]) -> str:
     """Return what a part holds; raises an error if it is not allowed here, or if it holds several things.
 
-    An empty text beside something else is none.
+    An empty text beside something else does not count.
     """
     part.check_names(PART_FIELDS)
-    held = [one for one in HELD if part.values.get(one) not in (None, "")] or [TEXT]
-    if len(held) > 1:
-        raise UntranslatableError(part.path, f"has {' and '.join(held)}", "send a part for each")
-    if held[0] not in allowed or held[0] not in part.values:
+    kinds = [one for one in KINDS if part.values.get(one) not in (None, "")] or [TEXT]
+    if len(kinds) > 1:
+        raise UntranslatableError(part.path, f"has {' and '.join(kinds)}", "send a part for each")
+    if kinds[0] not in allowed or kinds[0] not in part.values:
         found = ", ".join(sorted(part.values))
         instead = f"use {', '.join(allowed)}"
         raise UntranslatableError(part.path, f"a part with {found:.80} cannot be translated here", instead)
-    return held[0]
+    return kinds[0]
 
 
 def _part(part: GoogleFields, allowed: tuple[str, ...]) -> dict[str, Any]:
