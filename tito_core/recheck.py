@@ -91,17 +91,40 @@ def _call_after(past: Environment, form: TurnForm, seam: Seam, since: str | None
 
 
 def _equals_tail(stitched: Stitched, seam: Seam, alone: Alone) -> bool:
-    """Return whether the tail is what was added, after what the turn sampled of its close itself.
-
-    After a tool call the tail begins with the rest of the call, which is not compared. Of a close the turn
-    must have sampled the end alone: what it begins with may be one id with the text before it.
-    """
+    """Return whether the tail is what was added, after what the turn sampled of its close itself."""
     rest = len(seam.tail) - len(stitched.added)
     if rest < 0 or seam.tail[rest:] != stitched.added:
         return False
-    sampled, close = tuple(stitched.step.completion_ids), seam.tail[min(alone.size, rest) : rest]
-    stopped = not alone.closed and bool(close) and sampled[-1:] == close[-1:] and close.count(close[-1]) == 1
-    return stopped or sampled[len(sampled) - len(close) :] == close
+    odd = stitched.kept_stop is not None or stitched.replaced_stop is not None
+    if stitched.step.truncated or odd:
+        return _closes(stitched, seam, alone, rest)
+    return _was_closed(tuple(stitched.step.completion_ids), seam.tail[:rest], alone)
+
+
+def _was_closed(sampled: tuple[int, ...], before: tuple[int, ...], alone: Alone) -> bool:
+    """Return whether a turn ends with what the tail has `before` the ids that were added.
+
+    After a tool call that begins with the rest of the call, which is not compared. Of a close the turn must
+    have sampled the end alone: what it begins with may be one id with the text before it.
+    """
+    if not before or sampled[-1:] != before[-1:]:
+        return False
+    close = before[alone.size :]
+    enough = not close or (not alone.closed and close.count(close[-1]) == 1)
+    return enough or sampled[len(sampled) - len(close) :] == close
+
+
+def _closes(stitched: Stitched, seam: Seam, alone: Alone, rest: int) -> bool:
+    """Return whether the whole close was added to a turn that was cut, or that ended with an odd stop.
+
+    A turn whose odd stop was replaced may have sampled the beginning of the close before it.
+    """
+    if stitched.added[: len(stitched.inserted_close)] != stitched.inserted_close:
+        return False
+    if alone.size:
+        return not alone.closed or rest < alone.size or not stitched.inserted_close
+    kept = tuple(stitched.step.completion_ids[: -1 if stitched.replaced_stop is not None else None])
+    return not rest or (not stitched.step.truncated and kept[len(kept) - rest :] == seam.tail[:rest])
 
 
 def _drops_developer(

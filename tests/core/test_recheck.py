@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.core import example
-from tito_core import Message, Step, Stitched, TemplateRefused, answer, stitch_questions
+from tito_core import Message, OddStop, Policy, Step, Stitched, TemplateRefused, answer, stitch_questions
 from tito_core.recheck import _within, recheck_questions
 from tito_core.seams.probe import probe
 from tito_core.seams.stand_in import TurnForm
@@ -72,6 +72,55 @@ def test_other_keys_of_a_call_are_not_compared() -> None:
     assert checked(found, RESULT) is True
     assert checked(attrs.evolve(found, added=found.added[1:]), RESULT) is False
     assert checked(attrs.evolve(found, added=(5, *found.added)), RESULT) is False
+
+
+SPOILED: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
+    "first id lost": lambda added: added[1:],
+    "two ids lost": lambda added: added[2:],
+    "close doubled": lambda added: (example.CLOSE, *added),
+    "first id doubled": lambda added: added[:1] + added,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("called", [False, True])
+def test_a_close_is_neither_lost_nor_doubled(
+    spoil: Callable[[tuple[int, ...]], tuple[int, ...]], *, cut: bool, called: bool
+) -> None:
+    """The text that was sampled ends as the close begins; that of a cut turn is its own."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return [one for index in ids for one in ((index, 51) if index == example.CLOSE else (index,))]
+
+    sampled = (900, example.CLOSE, 51) if cut else (900, example.CLOSE)
+    new = RESULT if called else example.user("more")
+    step = attrs.evolve(calling(sampled) if called else example.step(sampled=sampled), truncated=cut)
+    found = stitched(step, new, tokenize=tokenize, stops=True)
+    assert checked(found, new, tokenize=tokenize) is True
+    assert checked(attrs.evolve(found, added=spoil(found.added)), new, tokenize=tokenize) is False
+    other = attrs.evolve(found, added=found.added[2:], inserted_close=found.added[2:4] if cut else ())
+    assert checked(other, new, tokenize=tokenize) is False  # what follows the close is taken for it
+
+
+@pytest.mark.parametrize("odd", [OddStop.KEEP, OddStop.REPLACE])
+@pytest.mark.parametrize("sampled", [(900, 77), (900, 51, 77)])
+def test_the_whole_close_follows_an_odd_stop(sampled: tuple[int, ...], odd: OddStop) -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return [one for index in ids for one in ((51, index) if index == example.CLOSE else (index,))]
+
+    stops = (example.CLOSE, 77)
+    step, new = example.step(sampled=sampled), example.user("more")
+    profile, policy = probe(tokenize, stops), Policy(odd_stop=odd)
+    asked = stitch_questions([step], [*step.messages, new], profile.suffix, policy=policy, profile=profile)
+    found = answer(asked, tokenize)
+    assert isinstance(found, Stitched)
+    assert (found.kept_stop, found.replaced_stop) == ((77, None) if odd is OddStop.KEEP else (None, 77))
+    assert checked(found, new, tokenize=tokenize) is True
+    for spoiled in (found.added[1:], (51, *found.added)):
+        assert checked(attrs.evolve(found, added=spoiled), new, tokenize=tokenize) is False
 
 
 def test_a_result_that_is_missing_is_no_rest_of_the_call() -> None:

@@ -39,7 +39,7 @@ from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, Sti
 from tito_core.testing.toys import TOYS, Message, Toy
 from tito_core.testing.toys.local import alternating, chatml, grouped, harmony, markers, thinking
 
-MOST_QUESTIONS = 36
+MOST_QUESTIONS = 40
 USER = {"role": "user", "content": "hello"}
 ANSWER = {"role": "assistant", "content": "ab"}
 

@@ -252,6 +252,15 @@ def test_an_empty_text_beside_something_else_in_a_part_is_none() -> None:
     assert [one["function"]["name"] for one in asked.messages[1]["tool_calls"]] == ["look"]
 
 
+def test_empty_ids_are_none() -> None:
+    called = {"functionCall": {**LOOK, "id": ""}}
+    answered = result(id="")["parts"]
+    contents = [HELLO, {"role": "model", "parts": [called, called]}, {"role": "user", "parts": answered * 2}]
+    asked = GOOGLE.parse({"contents": contents})
+    assert [one.get("tool_call_id") for one in asked.messages[2:]] == ["call_1", "call_2"]
+    assert not asked.ignored
+
+
 def test_text_after_a_call_is_noted() -> None:
     calling = {"role": "model", "parts": [{"text": "a"}, CALL, {"text": "b"}]}
     asked = GOOGLE.parse({"contents": [HELLO, calling, result()]})

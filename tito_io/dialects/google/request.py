@@ -284,9 +284,8 @@ class _History:
         if result.values.get("parts"):
             instead = "put text into the response"
             raise UntranslatableError(result.at("parts"), "cannot be translated", instead)
-        identifier, name = result.optional("id", str), result.required("name", str)
-        if identifier is None:
-            identifier = self._answered(result, name)
+        name = result.required("name", str)
+        identifier = result.optional("id", str) or self._answered(result, name)
         content = response_text(result.optional("response", dict) or {})
         return {"role": "tool", "tool_call_id": identifier, "content": content}
 

@@ -206,8 +206,8 @@ def _reasoning_text(item: RequestFields) -> str:
     for part in parts:
         if part.values.get("type") not in ("reasoning_text", "text"):
             raise UntranslatableError(part.at("type"), "is not the text of reasoning", "use reasoning_text")
-    if parts:
-        return "".join(part.required("text", str) for part in parts)
+    if said := "".join(part.required("text", str) for part in parts):
+        return said
     sealed = item.optional("encrypted_content", str)
     text = None if sealed is None else unseal(sealed)
     return _summary(item, sealed) if text is None else text
