@@ -77,8 +77,11 @@ def takes_parts_questions() -> Questions[bool]:
     if not (yield from relayed(takes_texts_questions(), in_parts)):
         return False
     part = {"type": "text", "text": SHORT}
-    plain = yield from relayed(_said([part]), in_parts)
-    return plain == (yield from relayed(_said([{**part, "note": OTHER}]), in_parts))
+    try:
+        plain = yield from relayed(_said([part]), in_parts)
+        return plain == (yield from relayed(_said([{**part, "note": OTHER}]), in_parts))
+    except TemplateRefused:
+        return False
 
 
 def _said(content: list[dict[str, str]]) -> Questions[tuple[int, ...]]:

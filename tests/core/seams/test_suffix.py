@@ -10,6 +10,7 @@ import pytest
 from tests.core import example
 from tito_core import InputError, Message, Refusal, TemplateRefused, answer, suffix_ids
 from tito_core.seams.prove import SampledTurn, prove_questions
+from tito_core.seams.suffix import takes_parts_questions
 
 
 class Template:
@@ -116,3 +117,20 @@ def test_a_template_that_prints_a_list_of_parts_does_not_take_it() -> None:
     turn = SampledTurn(message=example.assistant(), stop=None, suffix=(example.CLOSE,))
     refusal = answer(prove_questions(turn, (example.user("more"),)), tokenize)
     assert isinstance(refusal, Refusal)
+
+
+def test_a_template_that_refuses_a_part_with_another_key_is_not_asked_in_parts() -> None:
+    """What it does with that key would show whether it prints the list."""
+
+    def strict(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        texts = []
+        for message in messages:
+            if not isinstance(message["content"], list) or any(len(part) > 2 for part in message["content"]):
+                raise TemplateRefused("parts with a type and a text alone")
+            texts.append({**message, "content": "".join(part["text"] for part in message["content"])})
+        return example.tokenize(texts, add_generation_prompt=add_generation_prompt)
+
+    turn = SampledTurn(message={"role": "assistant", "content": "hello"}, stop=None, suffix=(example.CLOSE,))
+    found = answer(prove_questions(turn, (example.user("more"),)), strict)
+    assert isinstance(found, Refusal)
+    assert answer(takes_parts_questions(), strict) is False
