@@ -29,7 +29,7 @@ def render_key(
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise InputError(f"tools is {short_repr(given)}: give a list of tools, or None")
     require(args, Mapping, "template_args", "an object, or None")
-    (data,) = copied([{"role": "key", "tools": list(given), "args": dict(args)}], "tools")
+    (data,) = copied([{"role": "key", "tools": list(given), "args": dict(args)}], "tools or template_args")
     args = data["args"]
     try:
         return json.dumps([data["tools"], {name: args[name] for name in sorted(args)}], separators=(",", ":"))

@@ -238,7 +238,7 @@ def _only_rewards(forest: Forest, conversations: Mapping[str, str]) -> dict[str,
         if reward != call.reward:
             raise InputError(
                 f"calls {name!r} and {call.name!r} of one conversation have the rewards {reward} and "
-                f"{call.reward}: give one, or choose Rewards.PER_LEAF or ConversationScope.TREE"
+                f"{call.reward}: give one, or set rewards to per_leaf or conversation to tree"
             )
     return {conversation: reward for conversation, (_, reward) in first.items()}
 

@@ -73,6 +73,19 @@ class SamplingRequest:
         )
 
 
+MOST_TURNS = 1_024
+"""Turns of one request. They are drawn at once, and nothing else is answered meanwhile."""
+RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "top_p": (lambda value: 0 < value <= 1, "in (0, 1]"),
+    "min_p": (lambda value: 0 <= value <= 1, "in [0, 1]"),
+    "top_k": (lambda value: value == int(value) >= -1, "0 or -1 (disable), or at least 1"),
+    "presence_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004  # vLLM's bounds
+    "frequency_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004  # vLLM's bounds
+    "repetition_penalty": (lambda value: value > 0, "greater than zero"),
+}
+"""Arguments that change nothing here, and the values that vLLM takes (`SamplingParams._verify_args`)."""
+
+
 def _check_supported(body: Body) -> None:
     for name in REFUSED:
         if body.values.get(name):
@@ -87,6 +100,11 @@ def _sampling(body: Body, max_tokens: int, forced: Format | None, *, greedy: boo
     if temperature is not None and temperature < 0:
         shown = float(temperature)
         raise bad_value(f"temperature must be non-negative, got {shown}.", "temperature", shown)
+    for name, (fits, bounds) in RANGES.items():
+        value = body.number(name)
+        if value is not None and not fits(value):
+            shown = value if name == "top_k" else float(value)
+            raise bad_value(f"{name} must be {bounds}, got {shown}.", name, shown)
     if max_tokens < 1:
         raise bad_value(f"max_tokens must be at least 1, got {max_tokens}.", "max_tokens", max_tokens)
     if not 0 <= min_tokens <= max_tokens:
@@ -165,6 +183,8 @@ def _count(body: Body, *, greedy: bool) -> int:
         return 1
     if count < 1:
         raise BadRequest(f"n must be at least 1, got {count}.")
+    if count > MOST_TURNS:
+        raise BadRequest(f"n must be at most {MOST_TURNS}, got {count}.")
     if count > 1 and greedy:
         raise BadRequest(f"n must be 1 when using greedy sampling, got {count}.")
     return count

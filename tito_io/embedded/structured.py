@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from tito_io.engines.constraint import inner_schemas, resolved, schema_fault
 
@@ -41,6 +41,8 @@ DRAWN = ANNOTATIONS.union(
     )
 )
 """Keywords that are honoured."""
+MOST_DRAWN = 65_536
+"""Characters that `minLength` demands, and members of lists: nothing else is answered meanwhile."""
 DEEPEST = 4
 """How many levels are filled in; below, a value has only what it must have."""
 LIMIT = 40
@@ -149,17 +151,19 @@ def _opens_reasoning(grammar: Format) -> bool:
     return bool(first["type"] == "token" and first["token"] == vocabulary().id("<think>"))
 
 
-@frozen
+@define
 class ValueDraw:
-    """Draws values that a JSON schema allows; the schema was checked.
+    """Draws a value that a JSON schema allows; the schema was checked.
 
     Attributes:
         rng: Where draws come from.
         root: The whole schema, in which references are looked up.
+        left: How many characters that `minLength` demands, and values inside, there may still be.
     """
 
     rng: Rng
     root: Any
+    left: int = field(default=MOST_DRAWN, init=False)
 
     def value(self, schema: Any, depth: int = 0) -> Any:
         """Return a value; raises `UnsupportedGrammarError` where every value would be endless."""
@@ -177,6 +181,14 @@ class ValueDraw:
             if keyword in schema:
                 return self.value(self._branch(schema[keyword], depth), depth + 1)
         return self._of_kind(self._kind(schema, depth), schema, depth)
+
+    def _take(self, count: int) -> None:
+        """Raise `UnsupportedGrammarError` where so much more is too much."""
+        self.left -= count
+        if self.left < 0:
+            raise UnsupportedGrammarError(
+                f"the schema demands more than {MOST_DRAWN:,} characters or values, the most that are drawn"
+            )
 
     def _branch(self, branches: Sequence[Any], depth: int) -> Any:
         """Return one of several schemas; deep down one that ends soon."""
@@ -233,6 +245,7 @@ class ValueDraw:
         if others is False:
             most = min(most, len(first))
         count = least if depth > DEEPEST else self.rng.between(least, max(min(most, least + 3), least))
+        self._take(count)
         schemas = [*first, *[others] * max(count - len(first), 0)][:count]
         return [self.value(one, depth + 1) for one in schemas]
 
@@ -244,6 +257,7 @@ class ValueDraw:
             f'"{self.rng.pick(FOREIGN_WORDS)}"',
         )
         text, least = self.rng.pick(words), schema.get("minLength", 0)
+        self._take(least)
         while len(text) < least:
             text += f" {self.rng.pick(NOUNS)}"
         return text[: schema.get("maxLength", len(text))]

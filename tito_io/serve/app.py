@@ -224,10 +224,13 @@ async def _open(gateway: Gateway, request: Request) -> Response:
     gateway.keys.admit(request)
     body = await gateway.json(request)
     other = unread_fields(body, (*DEFAULTS, "evaluation"), "default of a session")
+    evaluation = body.get("evaluation")
+    if not isinstance(evaluation, bool | None):
+        raise bad_request(f"evaluation is {evaluation!r:.40}: give true or false", "evaluation")
     head = SessionHead(
         created=gateway.clock(),
         defaults=session_defaults(body) if gateway.options.later_wire else {},
-        evaluation=bool(body.get("evaluation")),
+        evaluation=bool(evaluation),
         owner=gateway.keys.owner(request, await gateway.sessions.secret()),
     )
     gateway.ignored.count("sessions", other)

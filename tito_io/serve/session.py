@@ -154,11 +154,12 @@ class Session:
         """Return the first turn of a response."""
         return next((one for one in self.commits.values() if one.response == name), None)
 
-    def check_limits(self) -> None:
-        """Demand that there is room for one more turn; raises `RequestRefused`."""
-        count, limits = len(self.commits) + 1, self.limits
+    def check_limits(self, turns: int = 1) -> None:
+        """Demand that there is room for so many more turns; raises `RequestRefused`."""
+        count, limits = len(self.commits) + turns, self.limits
         if count > limits.nodes:
-            raise limit_reached("turns in this session", count, limits.nodes, "--max-nodes")
+            what = "turns in this session" if turns == 1 else f"turns in this session with n={turns}"
+            raise limit_reached(what, count, limits.nodes, "--max-nodes")
         if self.ids > limits.tokens:
             raise limit_reached("ids in this session", self.ids, limits.tokens, "--max-tokens")
 

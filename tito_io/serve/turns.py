@@ -145,7 +145,8 @@ class TurnTaker:
 
         Raises `RequestRefused` where they exceed a limit, or an image cannot be had.
         """
-        session.check_limits()
+        asked = request.sampling.get("n")
+        session.check_limits(asked if isinstance(asked, int) else 1)
         messages = _conversation(session, request)
         images = (part for part in media_parts(messages) if not isinstance(part.get("content"), list))
         shown = len([*islice(images, self.limits.images + 1)])  # of too many, no more are looked at

@@ -230,6 +230,28 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "less than or equal to max_tokens=3",
     ),
     "none of n": (CHAT, {"messages": HELLO, "n": 0}, "n must be at least 1, got 0."),
+    "many of n": (CHAT, {"messages": HELLO, "n": 1_000_000}, "n must be at most 1024, got 1000000."),
+    "top_p": (CHAT, {"messages": HELLO, "top_p": 5}, "top_p must be in (0, 1], got 5.0."),
+    "top_p text": (CHAT, {"messages": HELLO, "top_p": "a"}, "body.top_p"),
+    "min_p": (CHAT, {"messages": HELLO, "min_p": -0.1}, "min_p must be in [0, 1], got -0.1."),
+    "top_k": (CHAT, {"messages": HELLO, "top_k": 1.5}, "top_k must be 0 or -1 (disable), or at least 1"),
+    "penalty": (CHAT, {"messages": HELLO, "presence_penalty": 99}, "must be in [-2, 2], got 99.0."),
+    "repetition": (CHAT, {"messages": HELLO, "repetition_penalty": -1}, "must be greater than zero"),
+    "long text": (
+        CHAT,
+        {"messages": HELLO, "structured_outputs": {"json": {"type": "string", "minLength": 100_000_000}}},
+        "more than 65,536 characters",
+    ),
+    "long list": (
+        CHAT,
+        {
+            "messages": HELLO,
+            "structured_outputs": {
+                "json": {"minItems": 999, "items": {"minItems": 999, "items": {"minItems": 999}}}
+            },
+        },
+        "more than 65,536 characters",
+    ),
     "greedy n": (CHAT, {"messages": HELLO, "n": 2, "temperature": 0}, "n must be 1 when using greedy"),
     "empty stop": (CHAT, {"messages": HELLO, "stop": [""]}, "stop cannot contain an empty string"),
     "stop": (CHAT, {"messages": HELLO, "stop": 5}, "body.stop"),

@@ -153,6 +153,13 @@ def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
     assert "there is no key in it" in found.stderr
 
 
+def test_a_key_that_no_header_can_carry_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("fine\n\n\u2603\n")
+    found = run("--keys", str(tmp_path / "keys"), "--store", "memory")
+    assert found.exit_code == BAD_INPUT
+    assert "line 3 has characters that no header carries" in found.stderr
+
+
 def test_a_file_of_keys_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "keys").write_bytes(b"key\n\x94")
     found = run("--keys", str(tmp_path / "keys"), "--store", "memory")

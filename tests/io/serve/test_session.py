@@ -53,6 +53,22 @@ async def test_a_session_has_so_many_turns(count: int) -> None:
     assert said in answer.text
 
 
+async def test_a_request_for_more_turns_than_a_session_may_have_is_not_sampled() -> None:
+    engine = Scripted()
+    async with client(limited(engine, nodes=5)) as http:
+        answer = await asked(http, await opened(http), n=4_000)
+    assert (answer.status_code, engine.asked) == (429, [])
+    assert "turns in this session with n=4000: 4000, and at most 5; raise --max-nodes" in answer.text
+
+
+@pytest.mark.parametrize(("evaluation", "status"), [("x", 400), (1, 400), (True, 200), (None, 200)])
+async def test_whether_a_session_is_for_evaluation_is_true_or_false(evaluation: Any, status: int) -> None:
+    async with client(limited()) as http:
+        answer = await http.post("/sessions", json={"evaluation": evaluation})
+    assert answer.status_code == status
+    assert status == 200 or "evaluation is" in answer.text
+
+
 async def test_turns_at_once_do_not_exceed_a_limit() -> None:
     """Each had room when its request came; the limit is that of what is stored."""
     engine = Scripted(held=anyio.Event())
