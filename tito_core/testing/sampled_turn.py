@@ -48,7 +48,9 @@ class SampledTurn:
     truncated: bool | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Check the number of log-probabilities."""
+        """Check the number of log-probabilities, and what says whether the turn was cut."""
+        if not isinstance(self.truncated, bool | None):
+            raise InputError(f"truncated is {self.truncated!r:.40}: give True or False, or None if unknown")
         if self.logprobs is not None and len(self.logprobs) != len(self.ids):
             raise InputError(
                 f"SampledTurn has {len(self.logprobs)} logprobs for {len(self.ids)} ids: give one for each id"

@@ -91,6 +91,8 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
         raise InputError(
             "--discount has an effect with --rewards discounted alone: add that, or leave it out"
         )
+    if values["cut"] != SampleOptions().cut.name.lower() and values["max_length"] is None:
+        raise InputError("--cut has an effect with --max-length alone: add that, or leave it out")
     choices = {
         field.name: type(field.default).__members__[values[field.name].upper()]
         for field in attrs.fields(SampleOptions)

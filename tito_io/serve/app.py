@@ -281,7 +281,8 @@ async def _samples(gateway: Gateway, request: Request) -> Response:
     if collected is not None and not isinstance(collected, dict):
         raise bad_request("metadata is not a JSON object", "metadata")
     _check_rewards(body, collected or {})
-    gateway.ignored.count("samples", unread_fields(body, (MAX_LENGTH, "metadata"), "field of samples"))
+    given = {**request.query_params, **body}
+    gateway.ignored.count("samples", unread_fields(given, (MAX_LENGTH, "metadata"), "field of samples"))
     async with gateway.sessions.using(name) as session:
         metadata = session_metadata(session) | ({} if collected is None else {"agent": collected})
         one = gateway.options.one_sample
@@ -385,6 +386,7 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
 
 
 async def _view(gateway: Gateway, request: Request) -> Response:
+    gateway.ignored.count("view", unread_fields(request.query_params, ("leaf",), "parameter of the page"))
     async with gateway.sessions.using(await gateway.session_name(request)) as session:
         html = await page(gateway, session, request.query_params.get("leaf"))
     return Response(html, headers=PAGE, media_type="text/html")

@@ -284,6 +284,8 @@ def test_a_render_that_returns_a_dict_is_an_error() -> None:
 def test_sampled_has_an_entry_for_each_assistant_message() -> None:
     with pytest.raises(InputError, match=r"sampled has 1 entries for 2 assistant messages \(at \[1, 3\]\)"):
         check(PROMPT, [*HELLO, ANSWER, MORE, ANSWER], [SAMPLED])()
+    with pytest.raises(InputError, match="truncated is 'x': give True or False"):
+        SampledTurn([1, 2], truncated="x")  # type: ignore[arg-type]  # as a caller without types may
     with pytest.raises(InputError, match="SampledTurn has 1 logprobs for 2 ids"):
         SampledTurn([1, 2], [0.5])
 

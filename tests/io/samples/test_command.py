@@ -289,6 +289,7 @@ def test_a_reward_is_discounted_by_the_order_of_the_lines(tmp_path: Path) -> Non
     ("arguments", "error"),
     [
         (("--rewards", "discounted"), "--rewards discounted needs --discount: give a factor from 0 to 1"),
+        (("--cut", "inside"), "--cut has an effect with --max-length alone"),
         (("--discount", "0.5"), "--discount has an effect with --rewards discounted alone"),
         (("--rewards", "discounted", "--discount", "nan"), "nan is not a finite number"),
         (("--rewards", "discounted", "--discount", "2"), "2.0 is not in the range 0<=x<=1"),

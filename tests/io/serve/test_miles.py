@@ -236,6 +236,25 @@ async def test_fields_of_samples_are_not_misspelled(body: dict[str, Any], words:
     assert (answer.status_code, answer.json()) == (400, {"error": words})
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "counted"),
+    [
+        ("samples?max_seq_ln=5", 400, None),
+        ("samples?newest=1", 200, 'dialect="samples",name="newest"'),
+        ("view?lef=1", 400, None),
+        ("view?newest=1", 200, 'dialect="view",name="newest"'),
+    ],
+)
+async def test_parameters_of_a_query_are_not_ignored_in_silence(
+    path: str, status: int, counted: str | None
+) -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.get(f"/sessions/{await opened(http)}/{path}")
+        metrics = (await http.get("/metrics")).text
+    assert answer.status_code == status
+    assert counted is None or counted in metrics
+
+
 async def test_a_field_of_samples_that_is_not_known_is_counted() -> None:
     async with client(scripted_gateway(Scripted())) as http:
         answer = await http.post(f"/sessions/{await opened(http)}/samples", json={"collector": "x"})

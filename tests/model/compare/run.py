@@ -12,6 +12,7 @@ from itertools import count
 from multiprocessing import get_context
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -99,8 +100,10 @@ def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:
 
     Exits with 1 if they disagree anywhere.
     """
-    console = Console()
+    console, given = Console(), click.get_current_context().get_parameter_source
     if replay is not None:
+        if ParameterSource.COMMANDLINE in (given("cases"), given("workers")):
+            raise click.UsageError("--replay N compares one conversation: leave --cases and --workers out")
         sys.exit(replayed(console, seed, replay))
     counts, wrong, began = Counts(), list[int](), time.monotonic()
     with get_context("spawn").Pool(workers) as pool, console.status("comparing") as status:
