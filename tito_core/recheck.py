@@ -122,7 +122,7 @@ def _closes(stitched: Stitched, seam: Seam, alone: Alone, rest: int) -> bool:
     if stitched.added[: len(stitched.inserted_close)] != stitched.inserted_close:
         return False
     if alone.size:
-        return not alone.closed or rest < alone.size or not stitched.inserted_close
+        return not alone.closed or rest <= alone.size
     kept = tuple(stitched.step.completion_ids[: -1 if stitched.replaced_stop is not None else None])
     return not rest or (not stitched.step.truncated and kept[len(kept) - rest :] == seam.tail[:rest])
 

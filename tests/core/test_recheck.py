@@ -100,8 +100,30 @@ def test_a_close_is_neither_lost_nor_doubled(
     found = stitched(step, new, tokenize=tokenize, stops=True)
     assert checked(found, new, tokenize=tokenize) is True
     assert checked(attrs.evolve(found, added=spoil(found.added)), new, tokenize=tokenize) is False
-    other = attrs.evolve(found, added=found.added[2:], inserted_close=found.added[2:4] if cut else ())
-    assert checked(other, new, tokenize=tokenize) is False  # what follows the close is taken for it
+    end = len(found.added) - found.added[::-1].index(example.CLOSE) - 1  # that of the new message
+    close = found.added[end : end + 2] if cut else ()
+    other = attrs.evolve(found, added=found.added[end:], inserted_close=close)
+    assert checked(other, new, tokenize=tokenize) is False
+
+
+def test_no_text_of_a_cut_turn_is_its_close() -> None:
+    step = example.step(sampled=(900, example.CLOSE), truncated=True)
+    found = stitched(step, example.user("more"))
+    assert checked(found, example.user("more")) is True
+    lost = attrs.evolve(found, added=found.added[1:], inserted_close=())
+    assert checked(lost, example.user("more")) is False
+
+
+def test_a_cut_call_may_be_closed_once_something_follows_alone() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = example.tokenize(messages, add_generation_prompt=False)
+        ids = ids[:-1] if messages[-1].get("tool_calls") else ids
+        return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+
+    step = attrs.evolve(calling((900,)), truncated=True)
+    found = stitched(step, RESULT, tokenize=tokenize, stops=True)
+    assert found.inserted_close == (example.CLOSE,)
+    assert checked(found, RESULT, tokenize=tokenize) is True
 
 
 @pytest.mark.parametrize("odd", [OddStop.KEEP, OddStop.REPLACE])
