@@ -40,8 +40,8 @@ def _agrees(stitched: Stitched, prompt: Sequence[Message]) -> Questions[bool | N
         if placed is None:
             continue
         form, seam = placed
-        call = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else Alone(0)
-        if _equals_tail(stitched, seam, call):
+        alone = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else Alone(0)
+        if _equals_tail(stitched, seam, alone):
             return True
         agrees = False
         if not (yield from _drops_developer(tuple(past), form, environment, seam, since)):
@@ -65,11 +65,11 @@ def _placed(
 
 @attrs.frozen
 class Alone:
-    """What stands after a turn's text if nothing follows.
+    """What stands after a call's text if nothing follows it; nothing of a turn without calls.
 
     Attributes:
-        size: How many ids of the tail are it, and are not compared.
-        closed: Whether the close is among them.
+        size: How many ids of the tail it may be. They are not compared.
+        closed: Whether it is all written, so that its close is among them, if it has one then.
     """
 
     size: int

@@ -74,6 +74,16 @@ def test_other_keys_of_a_call_are_not_compared() -> None:
     assert checked(attrs.evolve(found, added=(5, *found.added)), RESULT) is False
 
 
+def closing(*close: int) -> Any:
+    """Return a template that closes every message with these ids."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+        return [one for index in ids for one in (close if index == example.CLOSE else (index,))]
+
+    return tokenize
+
+
 SPOILED: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
     "first id lost": lambda added: added[1:],
     "two ids lost": lambda added: added[2:],
@@ -89,11 +99,7 @@ def test_a_close_is_neither_lost_nor_doubled(
     spoil: Callable[[tuple[int, ...]], tuple[int, ...]], *, cut: bool, called: bool
 ) -> None:
     """The text that was sampled ends as the close begins; that of a cut turn is its own."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        return [one for index in ids for one in ((index, 51) if index == example.CLOSE else (index,))]
-
+    tokenize = closing(example.CLOSE, 51)
     sampled = (900, example.CLOSE, 51) if cut else (900, example.CLOSE)
     new = RESULT if called else example.user("more")
     step = attrs.evolve(calling(sampled) if called else example.step(sampled=sampled), truncated=cut)
@@ -129,10 +135,7 @@ def test_a_cut_call_may_be_closed_once_something_follows_alone() -> None:
 @pytest.mark.parametrize("odd", [OddStop.KEEP, OddStop.REPLACE])
 @pytest.mark.parametrize("sampled", [(900, 77), (900, 51, 77)])
 def test_the_whole_close_follows_an_odd_stop(sampled: tuple[int, ...], odd: OddStop) -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        return [one for index in ids for one in ((51, index) if index == example.CLOSE else (index,))]
-
+    tokenize = closing(51, example.CLOSE)
     stops = (example.CLOSE, 77)
     step, new = example.step(sampled=sampled), example.user("more")
     profile, policy = probe(tokenize, stops), Policy(odd_stop=odd)
@@ -175,12 +178,7 @@ def test_the_end_of_a_call_may_be_one_id_with_what_follows_it(sampled: tuple[int
 @pytest.mark.parametrize("sampled", [(900, 51, example.CLOSE), (951, example.CLOSE), (900, example.CLOSE)])
 def test_the_stop_is_enough_of_a_close_that_begins_with_text(sampled: tuple[int, ...]) -> None:
     """That text may be one id with the end of the turn's own, or the model left it out."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = (example.tokenize([message], add_generation_prompt=False) for message in messages)
-        whole = [one for part in ids for one in (*part[:-1], 51, example.CLOSE)]
-        return [*whole, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else whole
-
+    tokenize = closing(51, example.CLOSE)
     found = stitched(example.step(sampled=sampled), example.user("more"), tokenize=tokenize, stops=True)
     assert checked(found, example.user("more"), tokenize=tokenize) is True
     missing = attrs.evolve(found, added=found.added[-2:])

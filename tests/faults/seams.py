@@ -274,7 +274,7 @@ FAULTS = (
         PROFILED,
     ),
     Fault(
-        "a close that is written twice is none that was sampled",
+        "the stop that was sampled is not compared with the close",
         "recheck.py",
         "if not before or sampled[-1:] != before[-1:]:",
         "if False:",

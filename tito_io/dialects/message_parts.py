@@ -25,6 +25,8 @@ from .protocol import UntranslatableError
 RAW = "tito_raw_arguments"
 SEAL = "tito:"
 """Begins a text that clients carry for the gateway, such as reasoning in `encrypted_content`."""
+ERROR_PREFIX = "Error: "
+"""Stands before what a tool returned that failed: messages have no field for it."""
 Content = str | list[dict[str, Any]]
 
 

@@ -22,6 +22,18 @@ REFUSED = (
     *("use_beam_search", "suffix", "truncate_prompt_tokens", "prompt_embeds", "logprob_token_ids"),
 )
 """Parameters without which a reply is not what was asked for. What only shapes a distribution is ignored."""
+MOST_TURNS = 1_024
+"""Turns of one request. They are drawn at once, and nothing else is answered meanwhile."""
+RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "temperature": (lambda value: value >= 0, "non-negative"),
+    "top_p": (lambda value: 0 < value <= 1, "in (0, 1]"),
+    "min_p": (lambda value: 0 <= value <= 1, "in [0, 1]"),
+    "top_k": (lambda value: value == int(value) >= -1, "0 or -1 (disable), or at least 1"),
+    "presence_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004  # vLLM's bounds
+    "frequency_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004  # vLLM's bounds
+    "repetition_penalty": (lambda value: value > 0, "greater than zero"),
+}
+"""The values that vLLM takes (`SamplingParams._verify_args`). All but the temperature change nothing here."""
 
 
 @frozen(kw_only=True)
@@ -73,19 +85,6 @@ class SamplingRequest:
         )
 
 
-MOST_TURNS = 1_024
-"""Turns of one request. They are drawn at once, and nothing else is answered meanwhile."""
-RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
-    "top_p": (lambda value: 0 < value <= 1, "in (0, 1]"),
-    "min_p": (lambda value: 0 <= value <= 1, "in [0, 1]"),
-    "top_k": (lambda value: value == int(value) >= -1, "0 or -1 (disable), or at least 1"),
-    "presence_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004  # vLLM's bounds
-    "frequency_penalty": (lambda value: -2 <= value <= 2, "in [-2, 2]"),  # noqa: PLR2004  # vLLM's bounds
-    "repetition_penalty": (lambda value: value > 0, "greater than zero"),
-}
-"""Arguments that change nothing here, and the values that vLLM takes (`SamplingParams._verify_args`)."""
-
-
 def _check_supported(body: Body) -> None:
     for name in REFUSED:
         if body.values.get(name):
@@ -96,10 +95,7 @@ def _check_supported(body: Body) -> None:
 
 
 def _sampling(body: Body, max_tokens: int, forced: Format | None, *, greedy: bool) -> SamplingSettings:
-    temperature, min_tokens = body.number("temperature"), body.integer("min_tokens") or 0
-    if temperature is not None and temperature < 0:
-        shown = float(temperature)
-        raise bad_value(f"temperature must be non-negative, got {shown}.", "temperature", shown)
+    min_tokens = body.integer("min_tokens") or 0
     for name, (fits, bounds) in RANGES.items():
         value = body.number(name)
         if value is not None and not fits(value):

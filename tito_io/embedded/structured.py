@@ -158,7 +158,7 @@ class ValueDraw:
     Attributes:
         rng: Where draws come from.
         root: The whole schema, in which references are looked up.
-        left: How many characters that `minLength` demands, and values inside, there may still be.
+        left: How many characters that `minLength` demands, and members of lists, may still be drawn.
     """
 
     rng: Rng

@@ -468,7 +468,7 @@ def _keys(path: Path | None) -> tuple[str, ...]:
         raise InputError(f"--keys {path}: is no UTF-8 text, at byte {error.start}") from None
     keys = tuple(line.strip() for line in text.splitlines() if line.strip())
     for place, line in enumerate(text.splitlines(), 1):
-        if not (line.isascii() and line.strip().replace(" ", "").isprintable()):
+        if not (line.isascii() and line.strip().isprintable()):
             raise InputError(f"--keys {path}: line {place} has characters that no header carries; use ASCII")
     if not keys:
         raise InputError(f"--keys {path}: there is no key in it; put one key on each line")

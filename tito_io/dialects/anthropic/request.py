@@ -23,7 +23,7 @@ import attrs
 
 from tito_io.dialects.constraints import anthropic_constraint
 from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields, drop_tool
-from tito_io.dialects.message_parts import Content, ToolCall, arguments_text, content_of
+from tito_io.dialects.message_parts import ERROR_PREFIX, Content, ToolCall, arguments_text, content_of
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
 TRANSLATED = (
@@ -55,8 +55,6 @@ TOOL_FIELDS = frozenset(
         *("strict", "type"),
     )
 )
-ERROR_PREFIX = "Error: "
-"""Stands before the text of a tool result that is an error."""
 BILLING = "x-anthropic-billing-header:"
 """Begins a block of the system text that a client means for Anthropic's servers."""
 BLOCK_FIELDS: Mapping[str, frozenset[str]] = {
@@ -69,7 +67,6 @@ BLOCK_FIELDS: Mapping[str, frozenset[str]] = {
     "thinking": frozenset(("type", "thinking", "signature")),
     "tool_reference": frozenset(("type", "tool_name", "cache_control")),
     "tool_result": frozenset(("type", "tool_use_id", "content", "is_error", "cache_control")),
-    "server_result": frozenset(("type", "tool_use_id", "content", "is_error", "cache_control", "caller")),
     "tool_use": frozenset(("type", "id", "name", "input", "caller", "cache_control")),
 }
 """The blocks that can be translated, and the fields that have an effect here."""
@@ -323,7 +320,7 @@ def _assistant(message: RequestFields) -> Iterator[dict[str, Any]]:
 
 def _server_result(block: RequestFields) -> dict[str, Any]:
     """Return the message of what a tool of Anthropic's servers returned, which may be anything."""
-    block.check_names(BLOCK_FIELDS["server_result"])
+    block.check_names(BLOCK_FIELDS["tool_result"] | {"caller"})
     content = block.values.get("content")
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     prefix = ERROR_PREFIX if block.flag("is_error") else ""

@@ -131,17 +131,12 @@ def _check_message(message: Any, path: str) -> None:
 def _with_text_parts(message: Any) -> Any:
     """Return a message whose texts have the type that chat templates read."""
     content = message.get("content")
-    if not isinstance(content, list) or not any(map(_is_other_text, content)):
-        return message
-    return {**message, "content": [_text_part(one) if _is_other_text(one) else one for one in content]}
+    return {**message, "content": list(map(_text_part, content))} if isinstance(content, list) else message
 
 
-def _is_other_text(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get(OTHER_TEXTS.get(part["type"])), str)
-
-
-def _text_part(part: Mapping[str, Any]) -> Any:
-    return {"type": "text", "text": part[OTHER_TEXTS[part["type"]]]}
+def _text_part(part: Any) -> Any:
+    text = part.get(OTHER_TEXTS.get(part["type"])) if isinstance(part, Mapping) else None
+    return {"type": "text", "text": text} if isinstance(text, str) else part
 
 
 def _without_custom_calls(message: Any) -> Any:

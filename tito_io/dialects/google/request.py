@@ -11,7 +11,7 @@ import attrs
 
 from tito_io.dialects.constraints import google_constraint, json_format
 from tito_io.dialects.fields import ApiNames, drop_tool, in_json
-from tito_io.dialects.message_parts import ToolCall, arguments_text, content_of
+from tito_io.dialects.message_parts import ERROR_PREFIX, ToolCall, arguments_text, content_of
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
 from .fields import GoogleFields, camel
@@ -79,8 +79,6 @@ KINDS = TEXT, CALL, RESULT, INLINE, FILE = (
     "fileData",
 )
 """What a part holds, one of these."""
-ERROR_PREFIX = "Error: "
-"""Stands before the text of a function's response that is an error."""
 
 
 def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = False) -> ParsedRequest:
@@ -266,18 +264,18 @@ class _History:
 
     def add_user(self, parts: list[GoogleFields]) -> None:
         """Add the results of calls, and then what the user says."""
-        results = [part for part in parts if _kind(part, (TEXT, RESULT, INLINE, FILE)) == RESULT]
         answered: list[dict[str, Any]] = []
-        for part in results:
-            message = self._result(part.nested(RESULT))
-            if message in answered:  # Gemini CLI doubles all of them when it resumes a conversation
+        said: list[dict[str, Any]] = []
+        for part in parts:
+            if _kind(part, (TEXT, RESULT, INLINE, FILE)) != RESULT:
+                said.append(_part(part, (TEXT, INLINE, FILE)))
+            elif (message := self._result(part.nested(RESULT))) not in answered:
+                answered.append(message)
+            else:  # Gemini CLI doubles all of them when it resumes a conversation
                 why, instead = "repeats a response", "send it once"
                 part.ignored.add(part.path, why, instead, name="repeated[type=functionResponse]")
-            else:
-                answered.append(message)
         self.messages += answered
-        said = [_part(part, (TEXT, INLINE, FILE)) for part in parts if part not in results]
-        if said or not results:
+        if said or not answered:
             self.messages.append({"role": "user", "content": content_of(said)})
 
     def _result(self, result: GoogleFields) -> dict[str, Any]:

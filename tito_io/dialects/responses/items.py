@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tito_io.dialects.fields import RequestFields
-from tito_io.dialects.message_parts import Content, ToolCall, arguments_text, content_of, unseal
+from tito_io.dialects.message_parts import ERROR_PREFIX, Content, ToolCall, arguments_text, content_of, unseal
 from tito_io.dialects.protocol import UntranslatableError
 
 from .compaction import COMPACTIONS, summary_message
@@ -27,8 +27,6 @@ WITHOUT_EFFECT = frozenset(("configuration_update", "mcp_list_tools"))
 """Items that only report to a client."""
 OWN = frozenset(("type", "id", "status", "call_id", "name", "namespace", "server_label"))
 """Fields of calls that are no arguments."""
-ERROR_PREFIX = "Error: "
-"""Stands before the output of another tool that failed."""
 RESULTS = ("output", "outputs", "results", "error")
 """Fields in which the item of a call has the result, where a server ran the tool."""
 
@@ -149,11 +147,8 @@ def _add_other_call(messages: Messages, item: RequestFields) -> None:
 
 def _add_output(messages: Messages, item: RequestFields) -> None:
     item.check_names(("type", "call_id", "name", "output", "id", "status", "caller"))
-    output = item.values.get("output")
     own = item.values["type"] in OUTPUTS
-    content = _content(item, "output") if own or isinstance(output, str) else _other_output(item)
-    if not own and item.values.get("status") == "failed":
-        content = f"{ERROR_PREFIX}{content}"
+    content = _content(item, "output") if own else _other_output(item)
     older = not own and "call_id" not in item.values
     call_id = item.required("id" if older else "call_id", str)
     messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
@@ -161,8 +156,10 @@ def _add_output(messages: Messages, item: RequestFields) -> None:
 
 def _other_output(item: RequestFields) -> str:
     """Return the text of another tool's output; its status where it has none."""
-    output = item.values.get("output")
-    return str(item.values.get("status") or "") if output is None else _json(output)
+    output, status = item.values.get("output"), item.values.get("status")
+    given = str(status or "") if output is None else output
+    text = given if isinstance(given, str) else _json(given)
+    return ERROR_PREFIX + text if status == "failed" else text
 
 
 def _json(value: Any) -> str:
