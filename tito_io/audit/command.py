@@ -6,6 +6,7 @@ import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from tito_io.cli.options import (
     HELP_NAMES,
     StoredFile,
     WholeRange,
+    as_option,
     choices,
     family_option,
     html_option,
@@ -92,6 +94,7 @@ class AuditOptions:
     file: Path
     family: Path
     template: str | None
+    rendered_as: str | None
     tools: Path | None
     template_arg: tuple[str, ...]
     date: datetime | None
@@ -115,7 +118,15 @@ class AuditOptions:
             tools=None if self.tools is None else _read_tools(self.tools),
             template_args=_template_arguments(self.template_arg),
             date=self.date,
+            rendered_as=self.engine,
         )
+
+    @cached_property
+    def engine(self) -> str:
+        """The engine whose prompts are rendered: the one that was given, else the one that the file names."""
+        from .rendering import named_engine  # noqa: PLC0415  # heavy, and not needed for --help
+
+        return self.rendered_as or named_engine(self.file)
 
 
 @click.command(epilog=STATUSES, context_settings=HELP_NAMES)
@@ -125,6 +136,7 @@ class AuditOptions:
     "--template",
     help="The chat template: a name in the model folder, or a .jinja file. Default: the folder's default.",
 )
+@as_option("the engine that the file names, else transformers")
 @click.option(
     "--tools",
     type=click.Path(path_type=Path),
@@ -223,6 +235,7 @@ def _print_report(report: AuditReport, *, as_json: bool) -> None:
 def _audited(options: AuditOptions) -> AuditReport:
     """Return the report; an interrupt is reported with what was done until then."""
     from tito_core.drift.breaks import BreakSelection  # noqa: PLC0415  # heavy, and not needed for --help
+    from tito_io.families.preprocessing.engines import rules_for  # noqa: PLC0415  # likewise
     from tito_io.samples.line_groups import Group, ReadOptions  # noqa: PLC0415  # heavy, and not needed for --help
     from tito_io.samples.progress import counted, shown_progress  # noqa: PLC0415  # likewise
     from tito_io.samples.ray import rows_stdout  # noqa: PLC0415  # likewise
@@ -254,7 +267,7 @@ def _audited(options: AuditOptions) -> AuditReport:
             audited, breaks = counted(tally.conversations, "conversation"), counted(tally.breaks, "break")
             complain(f"{options.file}: {progress}: {audited} audited, {breaks} found")
             raise
-    return report
+    return attrs.evolve(report, engine=rules_for(options.engine).engine)
 
 
 def _growing_reports(

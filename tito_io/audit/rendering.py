@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import datetime
@@ -13,9 +14,11 @@ from typing import Any
 import attrs
 
 from tito_core import InputError, Message
-from tito_io.engines.family_render import with_objects
 from tito_io.families.family import Bound, Family
+from tito_io.families.preprocessing.engines import RULES
+from tito_io.samples.lines import lines
 
+NAMED = re.compile(rb'"engine":\s*"([a-z-]+)"|"system_fingerprint":\s*"(vllm)-')
 MOST_KEYS = 64
 """Keys whose bound templates are in memory."""
 
@@ -30,6 +33,7 @@ class AuditRendering:
         tools: Tools of calls that do not store theirs.
         template_args: Template arguments of calls that do not store theirs.
         date: The time that templates print; None for now.
+        rendered_as: The engine whose prompts are rendered.
     """
 
     family: Path
@@ -37,12 +41,13 @@ class AuditRendering:
     tools: Sequence[Mapping[str, Any]] | None = None
     template_args: Mapping[str, Any] = attrs.field(factory=dict)
     date: datetime | None = None
+    rendered_as: str = "transformers"
 
     def load(self) -> FamilyRenderer:
         """Load the model folder; raises `FolderError` that says what is wrong with it."""
         clock = None if self.date is None else partial(copy, self.date)  # unlike a lambda it can be pickled
         family = Family.load(self.family, template=self.template, clock=clock)
-        return FamilyRenderer(family, self)
+        return FamilyRenderer(family.rendered_as(self.rendered_as), self)
 
 
 @attrs.define(slots=False)
@@ -70,21 +75,30 @@ class FamilyRenderer:
     def ids(
         self, messages: Sequence[Message], key: str | None, *, add_generation_prompt: bool
     ) -> Sequence[int]:
-        """Return ids; raises `TemplateRefused`, and `InputError` for a key without tools and arguments.
-
-        Templates get the arguments of calls as objects, as they do in engines.
-        """
+        """Return ids; raises `TemplateRefused`, and `InputError` for a key without tools and arguments."""
         if key not in self.bound:
             tools, args = (self.defaults.tools, self.defaults.template_args) if key is None else read_key(key)
             if len(self.bound) >= MOST_KEYS:
                 self.bound.clear()
             self.bound[key] = self.family.tokenize_fn(tools=tools or None, **args)
-        render = partial(self.bound[key], add_generation_prompt=add_generation_prompt)
-        return with_objects(messages, render)
+        return self.bound[key](messages, add_generation_prompt=add_generation_prompt)
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens included."""
         return self.family.decode(ids)
+
+
+def named_engine(file: Path) -> str:
+    """Return the engine that the first line of a file of calls names, for its prompts; else `transformers`.
+
+    A rollout of tito writes its name. vLLM's replies have it in their fingerprint.
+    """
+    if not file.is_file():  # a pipe cannot be read twice
+        return "transformers"
+    first = next(lines(file), None)
+    found = None if first is None else NAMED.search(first.text)
+    name = "transformers" if found is None else (found[1] or found[2]).decode()
+    return name if name in RULES else "transformers"
 
 
 def read_key(key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:

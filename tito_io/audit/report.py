@@ -32,12 +32,14 @@ class AuditReport:
         choice: The breaks to show.
         problems: How many lines could not be read or audited.
         first: The first of these problems, by line.
+        engine: Whose prompts were rendered.
     """
 
     tally: Tally = attrs.field(factory=Tally)
     choice: BreakSelection
     problems: int = 0
     first: tuple[Problem, ...] = ()
+    engine: str = ""
 
     def with_problems(self, problems: Iterable[Problem]) -> AuditReport:
         """Return this report with more problems."""
@@ -85,7 +87,8 @@ def _token_to_json(piece: BreakText) -> dict[str, Any]:
 def summary(report: AuditReport) -> dict[str, Any]:
     """Return the counts, the rates and the first problems as plain data."""
     problems = [{"line": one.line, "reason": one.reason} for one in report.first]
-    return {**to_json(report.tally), "problems": report.problems, "first_problems": problems}
+    found = {**to_json(report.tally), "problems": report.problems, "first_problems": problems}
+    return {**found, "rendered_as": report.engine}
 
 
 def audit_each(

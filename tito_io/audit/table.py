@@ -108,6 +108,8 @@ def rates(report: AuditReport) -> Text:
         lines.append(f"actual breaks: {tally.actual_breaks:,}, in prompts that were sent as messages")
     elif tally.breaks:
         lines.append("the breaks are hypothetical: the prompts were sent as ids")
+    if report.engine:
+        lines.append(f"rendered as {report.engine} renders")
     if Cause.RENDERING.name in tally.causes:
         lines.append(f"rendering: {FAMILY}")
     lines += [f"not audited: {plain(str(one))}" for one in report.first]

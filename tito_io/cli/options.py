@@ -129,6 +129,18 @@ def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # 
     return click.option("--family", type=folder, metavar="FOLDER", required=required, help=help)
 
 
+RENDERED_AS = ("transformers", "vllm", "sglang", "dynamo", "llamacpp", "lmdeploy", "tensorrt-llm")
+"""Whose prompts can be rendered (`tito_io.families.preprocessing.engines`), which takes a while to import."""
+
+
+def as_option(default: str) -> Callable[[F], F]:
+    """Return `--as ENGINE`, whose value is passed as `rendered_as`; `default` says what holds without it."""
+    text = "Whose prompts to render: engines change messages before the chat template sees them."
+    return click.option(
+        "--as", "rendered_as", type=click.Choice(RENDERED_AS), help=f"{text} Default: {default}."
+    )
+
+
 fast = click.option(
     "--fast",
     is_flag=True,

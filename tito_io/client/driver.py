@@ -12,7 +12,7 @@ import anyio
 import attrs
 
 from tito_core import Message, Question, Questions, Rendered, TemplateRefused, TokenizeError
-from tito_io.engines.family_render import template_of, with_objects
+from tito_io.engines.family_render import family_as, template_of
 
 if TYPE_CHECKING:  # a client whose engine renders needs no template engine and no tokenizer here
     from tito_io.engines.protocol import Rendering
@@ -101,8 +101,6 @@ def length(value: object) -> int:
 class InThread:
     """A model folder's `tokenize_fn` as an `AsyncTokenizeFn`: it renders long messages in a worker thread.
 
-    The arguments of calls are objects for the template, as in engines.
-
     Attributes:
         bound: The template and tokenizer, as `Family.tokenize_fn` returns them.
     """
@@ -112,14 +110,14 @@ class InThread:
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
         render = partial(self.bound, add_generation_prompt=add_generation_prompt)
-        return await rendered(messages, partial(with_objects, messages, render))
+        return await rendered(messages, partial(render, messages))
 
     async def since(
         self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids from `text` on; see `tito_core.Question.put`."""
         render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
-        return await rendered(messages, partial(with_objects, messages, render))
+        return await rendered(messages, partial(render, messages))
 
     async def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
@@ -127,22 +125,47 @@ class InThread:
         """Return the text, and the ids if they are asked for; see `tito_core.Question.put`."""
         speaking = add_generation_prompt
         render = partial(self.bound.rendered, since=since, add_generation_prompt=speaking, ids=ids)
-        return await rendered(messages, partial(with_objects, messages, render))
+        return await rendered(messages, partial(render, messages))
 
 
-def rendered_by(family: Family | TokenizerFamily) -> Callable[[Rendering], InThread]:
-    """Return the `renderer` of a `TokenClient` that renders in this process, with tools and arguments.
+@attrs.frozen
+class RenderedBy:
+    """Renders in this process what an engine would render: the `renderer` of a `TokenClient`.
+
+    Attributes:
+        family: A model folder, or a tokenizer or processor in memory.
+        named: Whether it was said whose prompts are written; else a client's engine says so.
+    """
+
+    family: Family | TokenizerFamily
+    named: bool = False
+
+    def __call__(self, rendering: Rendering) -> InThread:
+        """Return the function that renders messages with tools and template arguments."""
+        return InThread(template_of(self.family, rendering))
+
+    def of(self, engine: object) -> RenderedBy:
+        """Return what renders as `engine` does, unless it was said whose prompts are written."""
+        return self if self.named else RenderedBy(family_as(self.family, engine), named=True)
+
+
+def rendered_by(family: Family | TokenizerFamily, engine: str | None = None) -> RenderedBy:
+    r"""Return the `renderer` of a `TokenClient` that renders in this process, with tools and arguments.
 
     Args:
         family: A model folder, or a tokenizer or processor in memory, as `Family.load` and `Family.of` return
             them. It must be that of the engine's model: nothing compares the two.
+        engine: Whose prompts to write, such as `vllm`; None: those of the client's engine.
+
+    Raises:
+        InputError: There is no such engine.
 
     >>> import asyncio
     >>> from tito_io.embedded.vocabulary import family
     >>> from tito_io.engines.protocol import Rendering
-    >>> hello = [{"role": "user", "content": "Hello."}]
-    >>> ids = asyncio.run(rendered_by(family())(Rendering())(hello, add_generation_prompt=True))
-    >>> ids == family().tokenize_fn()(hello, add_generation_prompt=True)
+    >>> hello = [{"role": "user", "content": [{"type": "text", "text": one} for one in ("Hello.", "You?")]}]
+    >>> ids = asyncio.run(rendered_by(family(), "vllm")(Rendering())(hello, add_generation_prompt=True))
+    >>> "Hello.\nYou?" in family().decode(ids)
     True
     """
-    return lambda rendering: InThread(template_of(family, rendering))
+    return RenderedBy(family) if engine is None else RenderedBy(family.rendered_as(engine), named=True)

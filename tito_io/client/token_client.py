@@ -24,7 +24,7 @@ from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
 from .conversation import ClientTurn, Conversation, Route, check_branches, group_of, reply_message
-from .driver import AsyncTokenizeFn
+from .driver import AsyncTokenizeFn, RenderedBy
 from .media import KnownMedia, PlaceholderRender, as_placeholders, renders_placeholders
 from .sampling import as_arguments, parse_sampling
 
@@ -127,8 +127,8 @@ class TokenClient:
         engine: Where turns are sampled, such as `VLLM("http://127.0.0.1:8000")`.
         policy: What the kernel does about cut turns, odd stops and harmless differences.
             `Policy(truncated=Truncated.REFUSE)` sends what follows a cut turn by messages.
-        renderer: Renders messages for the bridge, such as `rendered_by(family)`; None: the engine renders
-            them.
+        renderer: Renders messages for the bridge, such as `rendered_by(family)`, which writes the engine's
+            prompts; None: the engine renders them.
         media: The ids that the template writes for an image, such as `{"image": [151655]}`, or what
             `tito_io.families.image_placeholder` finds.
         counts: How requests went, and why.
@@ -169,6 +169,10 @@ class TokenClient:
     # Conversations share them: each case is certified once a rendering, and not once a conversation.
     _certificates: Certificates = attrs.field(factory=Certificates, repr=False)
     _known_media: KnownMedia = attrs.field(factory=KnownMedia, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.renderer, RenderedBy):
+            self.renderer = self.renderer.of(self.engine)
 
     async def turn(
         self,

@@ -51,7 +51,7 @@ def app(
         max_new_tokens: The most ids of a reply, whatever a request asks for; None for no such limit.
     """
     engine = EmbeddedEngine(
-        family=family(),
+        family=family().rendered_as("vllm"),  # as the server whose routes these are
         sampler=Sampler(seed, fault_rates or FaultRates()),
         model=model,
         max_model_len=max_model_len,

@@ -11,6 +11,7 @@ from attrs import frozen
 from tito_core import InputError, TemplateRefused
 from tito_io.engines.constraint import ANY_OBJECT
 from tito_io.families.family import Family
+from tito_io.families.preprocessing.message_rules import MEDIA
 
 from .generation import SamplingSettings
 from .http import BadRequest, Body, bad_value, invalid, token_ids, unsupported
@@ -210,16 +211,15 @@ class RenderRequest:
     def read(cls, body: Body, *, two_names: bool = False) -> RenderRequest:
         """Read what to render; raises `BadRequest` for a chat template, which is not trusted.
 
-        With `two_names`, `reasoning_content` is read as `reasoning`. The real server does that for chat
-        alone: its `/tokenize` renders such a message without its reasoning.
+        With `two_names`, `reasoning_content` is read, too. The real server does that for chat alone: its
+        `/tokenize` renders such a message without its reasoning.
         """
         if body.values.get("chat_template") is not None:
             raise BadRequest("A chat template in a request is not trusted; render on your side and send ids.")
         open_turn, continued = _prompt_end(body)
         messages = body.nested_list("messages")
-        if two_names:
-            both = [{"reasoning": one.values.get("reasoning_content"), **one.values} for one in messages]
-            messages = [Body(values, one.path) for values, one in zip(both, messages, strict=True)]
+        if not two_names:
+            messages = [Body(_without(one.values, "reasoning_content"), one.path) for one in messages]
         body.nested_list("tools")  # for its errors; the template gets the list as it came, empty or null
         # What a request says elsewhere cannot be said again as a variable of the template.
         fixed = {"messages", "tools", "documents", OPEN_TURN, CONTINUE}
@@ -239,7 +239,7 @@ class RenderRequest:
             raise BadRequest(text)
         try:
             text = family.text(
-                [_template_message(message) for message in self.messages],
+                [_message(message) for message in self.messages],
                 tools=self.tools,
                 add_generation_prompt=self.add_generation_prompt,
                 continue_final_message=self.continue_final_message,
@@ -248,6 +248,10 @@ class RenderRequest:
             return family.encode(text)
         except (TemplateRefused, InputError) as error:
             raise BadRequest(str(error.__cause__ or error)) from error
+
+
+def _without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
 
 
 def _prompt_end(body: Body) -> tuple[bool, bool]:
@@ -268,55 +272,31 @@ def _prompt_end(body: Body) -> tuple[bool, bool]:
     return open_turn, continued
 
 
-def _template_message(message: Body) -> dict[str, Any]:
-    """Return a message with the keys that the chat template reads."""
+def _message(message: Body) -> Mapping[str, Any]:
+    """Return a message whose types are those of the request's schema; its rendering checks the rest."""
     values, role = message.values, message.values.get("role")
     if not isinstance(role, str):
         raise message.missing(message.at("role"), str)
-    known: dict[str, Any] = {
-        "role": "system" if role == "developer" else role,
-        "content": _content(message, optional=role == "assistant"),
-    }
-    if role == "assistant":
-        if values.get("reasoning") is not None:
-            known |= {"reasoning": values["reasoning"], "reasoning_content": values["reasoning"]}
-        if values.get("tool_calls"):
-            message.optional("tool_calls", list)
-            calls = enumerate(values["tool_calls"])
-            known["tool_calls"] = [_call(call, f"{message.path}.tool_calls.{place}") for place, call in calls]
-    if role == "tool" and "tool_call_id" in values:
-        known["tool_call_id"] = values["tool_call_id"]
-    return known | ({"name": values["name"]} if isinstance(values.get("name"), str) else {})
-
-
-def _content(message: Body, *, optional: bool) -> str:
-    """Return the text of a content, its parts on lines of their own; only an `optional` one may be null."""
-    content = message.values.get("content", "")
-    if isinstance(content, str) or (content is None and optional):
-        return content or ""
-    if not isinstance(content, list):
+    content = values.get("content", "")
+    if not isinstance(content, str | list) and not (content is None and role == "assistant"):
         raise message.wrong_type(message.at("content"), str, content)
-    texts = []
-    for part in message.nested_list("content"):
-        kind = part.values.get("type")
-        if kind not in ("text", "input_text", "output_text", "refusal"):
+    for part in message.nested_list("content") if isinstance(content, list) else ():
+        if part.values.get("type") in MEDIA:
+            kind = part.values["type"]
             text = f"This model takes text alone; a content part of type {kind!r} cannot be answered."
             raise BadRequest(text)
-        texts.append(str(part.values.get("refusal" if kind == "refusal" else "text") or ""))
-    return "\n".join(texts)
+    if role == "assistant" and values.get("tool_calls"):
+        message.optional("tool_calls", list)
+        for place, call in enumerate(values["tool_calls"]):
+            _check_call(call, f"{message.path}.tool_calls.{place}")
+    return values
 
 
-def _call(call: Any, path: str) -> dict[str, Any]:
-    """Return a tool call with its arguments as an object: those that are not one become an empty object."""
+def _check_call(call: Any, path: str) -> None:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or call.get("type", "function") != "function":
         text = "chat completions only support assistant tool_calls of type 'function'."
         raise bad_value(text, "tool_calls")
-    written = function.get("arguments")
-    if not isinstance(written, str):
+    if not isinstance(function.get("arguments"), str):
+        written = function.get("arguments")
         raise invalid("string_type", f"{path}.arguments", "Input should be a valid string", written)
-    try:
-        arguments = json.loads(written)
-    except ValueError:
-        arguments = {}
-    return {**call, "function": {**function, "arguments": arguments if isinstance(arguments, dict) else {}}}

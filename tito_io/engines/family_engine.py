@@ -14,7 +14,7 @@ from tito_core import Message
 from tito_core.message import is_multimodal
 from tito_io.families.family import Family
 
-from .family_render import check_family, family_ids
+from .family_render import check_family, family_as, family_ids
 from .http_engine import Connection, HttpEngine, ServedModel, sole_model
 from .media import unsupported
 from .protocol import Rendering, Reply, Sampling, Watch
@@ -68,6 +68,7 @@ class FamilyEngine(HttpEngine):
         check_family(family)
         super().__init__(base_url, **connection)
         self.family = family
+        self._rendered = family_as(family, self)
         self._output_format = output_format
         self._chosen: OutputParser | None = None
 
@@ -79,7 +80,9 @@ class FamilyEngine(HttpEngine):
         Raises:
             TemplateRefused: The chat template rejects them.
         """
-        return await family_ids(self.family, messages, rendering, add_generation_prompt=add_generation_prompt)
+        return await family_ids(
+            self._rendered, messages, rendering, add_generation_prompt=add_generation_prompt
+        )
 
     async def from_messages(
         self,

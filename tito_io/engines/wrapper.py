@@ -47,6 +47,11 @@ class EngineWrapper:
         return known
 
     @property
+    def renders_as(self) -> str:
+        """Whose rules its engine changes messages by (`tito_io.families.preprocessing.engines`)."""
+        return str(getattr(self.engine, "renders_as", "transformers"))
+
+    @property
     def seeds_by_position(self) -> bool:
         """Whether its engine's seeds belong to positions of the sequence, not to the order of draws."""
         return bool(getattr(self.engine, "seeds_by_position", False))

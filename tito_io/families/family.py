@@ -22,6 +22,9 @@ from .fast.probes import probed_texts
 from .folder import Folder, FolderError, Source
 from .gguf.model import GgufModel
 from .limits import TemplateLimits
+from .preprocessing.engines import UNCHANGED
+from .preprocessing.message_rules import MessageRules
+from .preprocessing.preparation import Preparation
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
 from .template_values import plain_messages
@@ -79,12 +82,18 @@ class Bound:
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
         """Return the text of `messages`."""
-        return self.render(plain_messages(messages), add_generation_prompt=add_generation_prompt)
+        seen = self.prepared(messages, add_generation_prompt=add_generation_prompt)
+        return self.render(seen, add_generation_prompt=add_generation_prompt)
 
     def open_text(self, messages: Messages, name: str) -> str:
         """Return the text of `messages`, ending where the field `name` of the last one ends."""
-        marked = continuation(plain_messages(messages), name, self.template.source.text)
+        marked = continuation(self.prepared(messages), name, self.template.source.text)
         return marked.cut(self.render(marked.messages, add_generation_prompt=False))
+
+    def prepared(self, messages: Messages, *, add_generation_prompt: bool = False) -> list[dict[str, Any]]:
+        """Return `messages` as the template gets them: as the family's engine changes them."""
+        preparation, copies = self.family.preparation(self.template), plain_messages(messages)
+        return preparation.messages(copies, speaking=add_generation_prompt)
 
     def moment(self) -> Moment:
         """Return the time, as far as the template prints it; the sandbox has no other clock."""
@@ -94,6 +103,7 @@ class Bound:
         """Return what decides the ids beside arguments and time."""
         return {
             "template": self.template.source.text,
+            "rules": self.family.rules.engine,
             "limits": astuple(self.template.limits),
             "special_tokens": dict(self.family.special_tokens),
             "vocabulary": self.family.vocabulary_digest,
@@ -103,7 +113,7 @@ class Bound:
         }
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool) -> str:
-        """Return the text of `messages` that are plain already, as `plain_messages` returns them."""
+        """Return the text of `messages` that `prepared` returned."""
         given = {"messages": messages, "add_generation_prompt": add_generation_prompt}
         return self.template.render({**self.variables, **given}, now=self.family.clock())
 
@@ -128,6 +138,8 @@ class Family(RenderingFamily[Bound]):
         borders: Added tokens that are found in any text before it is split, so that the text on either side
             is encoded separately.
         fast: A faster tokenizer that encodes in place of `tokenizer`, if one was asked for.
+        rules: What happens to messages before the template sees them: nothing, as in transformers, unless the
+            family is that of an engine (`rendered_as`).
     """
 
     path: Path
@@ -137,6 +149,7 @@ class Family(RenderingFamily[Bound]):
     stop_ids: tuple[int, ...]
     clock: Callable[[], datetime] = field(repr=False)
     fast: FastTokenizer | None = None
+    rules: MessageRules = UNCHANGED
     _files: tuple[Tokenizer, str, int] | None = field(default=None, repr=False)
     borders: tuple[str, ...] = field(init=False, repr=False)
     _kept: dict[str, Rendering[Bound]] = field(factory=dict, init=False, repr=False)
@@ -369,14 +382,18 @@ class Family(RenderingFamily[Bound]):
             "libraries": [library_versions("jinja2", "tokenizers"), installed_version(), code_digest()],
         }
 
+    def _with_rules(self, rules: MessageRules) -> Self:
+        return evolve(self, rules=rules)
+
     def _bind(self, args: RenderArgs) -> Bound:
-        variables = {
-            **self.special_tokens,
-            **args.template_args,
-            "tools": args.tools,
-            "documents": args.documents,
-        }
-        return Bound(self, self._template(with_tools=args.tools is not None), variables)
+        template = self._template(with_tools=args.tools is not None)
+        tools = self.preparation(template).tools(args.tools)
+        variables = {**self.special_tokens, **args.template_args, "tools": tools, "documents": args.documents}
+        return Bound(self, template, variables)
+
+    def preparation(self, template: ChatTemplate) -> Preparation:
+        """Return what happens to messages and tools before a template sees them."""
+        return Preparation.of(self.rules, template.source.text)
 
     def _template(self, *, with_tools: bool) -> ChatTemplate:
         if with_tools and "tool_use" in self.templates:

@@ -23,6 +23,8 @@ from tito_core.seams.profile import VERSION, Profile
 from .clock_use import Moment
 from .kept_files import FORM
 from .placeholders import written_placeholder
+from .preprocessing.engines import rules_for
+from .preprocessing.message_rules import MessageRules
 from .profile_cache import ProfileCache
 from .stored_profile import StoredProfile
 from .template_values import plain, plain_objects
@@ -171,7 +173,25 @@ class RenderingFamily(ABC, Generic[F]):
     __slots__ = ()
 
     stop_ids: tuple[int, ...]
+    rules: MessageRules
     _kept: dict[str, Rendering[F]]
+
+    def rendered_as(self, engine: str) -> Self:
+        """Return the family with the prompts of an engine, which changes messages before the template.
+
+        A family alone renders as transformers does. The page about engines lists what each one changes.
+
+        Args:
+            engine: `vllm`, `sglang` or another engine of that list.
+
+        Raises:
+            InputError: There is no such engine.
+        """
+        return self._with_rules(rules_for(engine))
+
+    @abstractmethod
+    def _with_rules(self, rules: MessageRules) -> Self:
+        """Return the family with other rules."""
 
     def tokenize_fn(self, *, tools: Objects = None, documents: Objects = None, **template_args: Any) -> F:
         """Return the `tito_core.TokenizeFn` of `tools`, `documents` and `template_args`; see `text`.

@@ -58,10 +58,11 @@ def _scalar(value: Any, name: str) -> str | int | float:
 
 
 def plain_messages(messages: Any) -> list[dict[str, Any]]:
-    """Return `messages` as a template gets them: without keys that are None, reasoning under all its names.
+    """Return copies of `messages` in plain JSON values.
 
-    >>> plain_messages([{"role": "assistant", "content": None, "reasoning": "hm"}])
-    [{'thinking': 'hm', 'role': 'assistant', 'reasoning': 'hm', 'reasoning_content': 'hm'}]
+    >>> from types import MappingProxyType
+    >>> plain_messages([MappingProxyType({"role": "assistant", "content": None})])
+    [{'role': 'assistant', 'content': None}]
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise InputError(f"messages: give a list of messages, not {json_kind(messages)}")
@@ -73,11 +74,19 @@ def plain_messages(messages: Any) -> list[dict[str, Any]]:
 def _message(message: Any, name: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise InputError(f"{name}: a message is an object with a role, not {json_kind(message)}")
-    copied: dict[str, Any] = plain({key: part for key, part in message.items() if part is not None}, name)
-    reasoning = next((copied[key] for key in REASONING_FIELDS if key in copied), None)
-    if reasoning is None:
-        return copied
-    return {"thinking": reasoning, **copied, "reasoning_content": reasoning}
+    copied: dict[str, Any] = plain(message, name)
+    return copied
+
+
+def normalized(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message as transformers 5.23 gives it to a template: no nulls, reasoning under all its names.
+
+    >>> normalized({"role": "assistant", "content": None, "reasoning": "hm"})
+    {'thinking': 'hm', 'role': 'assistant', 'reasoning': 'hm', 'reasoning_content': 'hm'}
+    """
+    given = {key: part for key, part in message.items() if part is not None}
+    reasoning = next((given[key] for key in REASONING_FIELDS if key in given), None)
+    return given if reasoning is None else {"thinking": reasoning, **given, "reasoning_content": reasoning}
 
 
 def plain_objects(values: Any, name: str) -> list[dict[str, Any]] | None:

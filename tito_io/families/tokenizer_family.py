@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from tito_core import InputError, Reason, Refusal, Rendered
 from tito_core.ids import checked
@@ -19,8 +20,12 @@ from .chat_tokenizer import ChatTokenizer
 from .clock_use import Moment
 from .folder import generation_stops
 from .images import CollapsedPrompt, ExpandedPrompt, ImageCall, P, WithImages, wordy
+from .preprocessing.engines import UNCHANGED
+from .preprocessing.message_rules import MessageRules
+from .preprocessing.preparation import Preparation
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily
 from .stop_ids import configured_stop_ids, eos_ids
+from .template_values import plain_messages
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -47,16 +52,18 @@ class TokenizerBound:
     Attributes:
         tokenizer: What renders and encodes.
         args: Tools, documents and template arguments.
+        rules: What happens to messages before the template sees them.
         clock: Returns the time that the template's `strftime_now` prints.
     """
 
     tokenizer: ChatTokenizer
     args: RenderArgs
+    rules: MessageRules = UNCHANGED
     clock: Callable[[], datetime] = field(default=datetime.now, repr=False)
 
-    def __call__(self, messages: Messages, *, add_generation_prompt: bool) -> list[int]:
+    def __call__(self, messages: Messages, **ending: Any) -> list[int]:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
-        return self.tokenizer.ids(messages, self.args, add_generation_prompt=add_generation_prompt)
+        return self.tokenizer.ids(self._prepared(messages, **ending), self._args, **ending)
 
     def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of what is rendered from `text` on; nothing before it is encoded.
@@ -84,9 +91,23 @@ class TokenizerBound:
         cut = whole.index(text) if text is not None and whole.count(text) == 1 else 0
         return self.tokenizer.encode(whole[cut:])
 
-    def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
+    def text(self, messages: Messages, *, add_generation_prompt: bool = False, **ending: Any) -> str:
         """Return the text of `messages`."""
-        return self.tokenizer.text(messages, self.args, add_generation_prompt=add_generation_prompt)
+        ending["add_generation_prompt"] = add_generation_prompt
+        return self.tokenizer.text(self._prepared(messages, **ending), self._args, **ending)
+
+    def _prepared(self, messages: Messages, *, add_generation_prompt: bool, **_: Any) -> Messages:
+        if self.rules is UNCHANGED:  # the object sees to that itself, as its version does
+            return messages
+        return self._preparation.messages(plain_messages(messages), speaking=add_generation_prompt)
+
+    @cached_property
+    def _preparation(self) -> Preparation:
+        return Preparation.of(self.rules, next(iter(self.tokenizer.sources), ""))
+
+    @cached_property
+    def _args(self) -> RenderArgs:
+        return evolve(self.args, tools=self._preparation.tools(self.args.tools))
 
     def moment(self) -> Moment:
         """Return the time, as far as the templates print it."""
@@ -94,7 +115,8 @@ class TokenizerBound:
 
     def origin(self) -> Mapping[str, Any] | None:
         """Return what decides the ids beside arguments and time; None if that is not known."""
-        return self.tokenizer.origin()
+        known = self.tokenizer.origin()
+        return None if known is None else {**known, "rules": self.rules.engine}
 
 
 @frozen(eq=False, kw_only=True)
@@ -107,11 +129,13 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         tokenizer: What renders and encodes.
         stop_ids: The ids that end a turn.
         clock: Returns the time that the template's `strftime_now` prints.
+        rules: What happens to messages before the template sees them; see `rendered_as`.
     """
 
     tokenizer: ChatTokenizer = field(repr=False)
     stop_ids: tuple[int, ...]
     clock: Callable[[], datetime] = field(default=datetime.now, repr=False)
+    rules: MessageRules = UNCHANGED
     _kept: dict[str, Rendering[TokenizerBound]] = field(factory=dict, init=False, repr=False)
 
     @classmethod
@@ -161,9 +185,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
             template_args: Further variables for the template.
         """
         bound = self._bind(RenderArgs.of(tools, documents, template_args))
-        return self.tokenizer.text(
-            messages, bound.args, **_ending(add_generation_prompt, continue_final_message)
-        )
+        return bound.text(messages, **_ending(add_generation_prompt, continue_final_message))
 
     def ids(
         self,
@@ -177,9 +199,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
     ) -> list[int]:
         """Return the ids of `messages`; the arguments are those of `text`."""
         bound = self._bind(RenderArgs.of(tools, documents, template_args))
-        return self.tokenizer.ids(
-            messages, bound.args, **_ending(add_generation_prompt, continue_final_message)
-        )
+        return bound(messages, **_ending(add_generation_prompt, continue_final_message))
 
     def placeholders(
         self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
@@ -293,6 +313,9 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         """Return the text of `ids`, with special tokens."""
         return self.tokenizer.decode(ids)
 
+    def _with_rules(self, rules: MessageRules) -> Self:
+        return evolve(self, rules=rules)
+
     def _bind(self, args: RenderArgs) -> TokenizerBound:
         wrong = sorted(_RESERVED & args.template_args.keys())
         if wrong:
@@ -300,7 +323,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
                 f"{wrong[0]}: is an argument of apply_chat_template and not a variable of the template;"
                 " leave it out, and name a template in Family.of"
             )
-        return TokenizerBound(self.tokenizer, args, self.clock)
+        return TokenizerBound(self.tokenizer, args, self.rules, self.clock)
 
 
 def _ending(add_generation_prompt: bool, continue_final_message: bool | str) -> dict[str, Any]:

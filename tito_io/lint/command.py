@@ -15,7 +15,7 @@ import click
 from tito_core import Reason, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.main import output_may_close
-from tito_io.cli.options import HELP_NAMES, FiniteRange, choices, html_option, json_option
+from tito_io.cli.options import HELP_NAMES, FiniteRange, as_option, choices, html_option, json_option
 
 from .budget import SECONDS
 from .gate import FAIL_ON, Gate
@@ -60,6 +60,7 @@ class LintOptions:
     paths: tuple[str, ...]
     tokenizer: Path | None
     template: str | None
+    rendered_as: str | None
     stop_id: tuple[str, ...]
     special_token: tuple[str, ...]
     arg: tuple[str, ...]
@@ -107,7 +108,12 @@ class LintOptions:
         """Which templates to lint; raises `LintError` for an empty token."""
         if "" in self.special_token:
             raise LintError("--special-token is empty: give the token to add, such as <|im_end|>")
-        return SubjectOptions(template=self.template, tokenizer=self.tokenizer, special=self.special_token)
+        return SubjectOptions(
+            template=self.template,
+            tokenizer=self.tokenizer,
+            special=self.special_token,
+            rendered_as=self.rendered_as,
+        )
 
     @property
     def settings(self) -> LintSettings:
@@ -129,6 +135,7 @@ class LintOptions:
     metavar="NAME",
     help="Lint only this template of each folder: its name or its file. Default: all templates.",
 )
+@as_option("as transformers does")
 @click.option(
     "--stop-id",
     multiple=True,

@@ -11,7 +11,6 @@ from tito_core import Message, TemplateRefused
 from tito_io.families.family import Bound
 from tito_io.families.limits import LimitReached
 from tito_io.families.recorded_reads import MessageReads, name_of
-from tito_io.families.template_values import plain_messages
 
 from .budget import Budget
 
@@ -25,7 +24,7 @@ class Asked(NamedTuple):
     Attributes:
         readings: What the template may print of the clock.
         speaking: Whether the generation prompt follows.
-        names: The messages, each as bytes.
+        names: The messages as the template gets them, each as bytes.
     """
 
     readings: tuple[str, ...]
@@ -72,7 +71,8 @@ class SharedRenders:
             with self.budget.charge():
                 return self.bound.text(messages, add_generation_prompt=speaking)
         moment = self.bound.moment() if self._timed else None
-        asked = Asked(() if moment is None else moment.readings, speaking, self._names(messages))
+        seen = self.bound.prepared(messages, add_generation_prompt=speaking)
+        asked = Asked(() if moment is None else moment.readings, speaking, self._names(seen))
         found = self._known.get(self._read_of(asked)) if moment is None or moment.fixed else None
         if found is None:
             found = self._render(asked)
@@ -80,12 +80,12 @@ class SharedRenders:
             raise TemplateRefused(*found.args)
         return found
 
-    def _names(self, messages: Sequence[Message]) -> tuple[bytes, ...]:
+    def _names(self, messages: Sequence[dict[str, Any]]) -> tuple[bytes, ...]:
         names = tuple([name_of(message) for message in messages])
         for name, message in zip(names, messages, strict=True):
             if name not in self._plain:
-                (self._plain[name],) = plain_messages([message])
-                self._recording[name] = self._reads.recording(self._plain[name])
+                self._plain[name] = message
+                self._recording[name] = self._reads.recording(message)
         return names
 
     def _read_of(self, asked: Asked) -> Any:

@@ -107,12 +107,14 @@ class SubjectOptions:
         template: Only this one, by its name or file.
         tokenizer: The model folder for .jinja files.
         special: Special tokens to add if the vocabulary lacks them.
+        rendered_as: The engine whose prompts are rendered; None: transformers alone.
         loaded: The folder that was loaded last, with each set of tokens that was added to it.
     """
 
     template: str | None = None
     tokenizer: Path | None = None
     special: tuple[str, ...] = ()
+    rendered_as: str | None = None
     loaded: LoadedFolder = field(factory=LoadedFolder, init=False, eq=False, repr=False)
 
 
@@ -177,6 +179,9 @@ def _load(options: SubjectOptions, folder: Path, template: str, *, given: str | 
         shown = " ".join(missing[:SHOWN]) + (" ..." if len(missing) > SHOWN else "")
         added = "added as special tokens, with ids that the model does not have"
         notes = [f"the vocabulary lacks {shown}: {added}", *notes]
+    if options.rendered_as is not None:
+        family = family.rendered_as(options.rendered_as)
+        notes = [f"rendered as {family.rules.engine} renders", *notes]
     return LoadedSubject(family, tuple(notes), missing)
 
 

@@ -20,9 +20,9 @@ from tito_io.cli.main import output_may_close
 from tito_io.cli.options import FiniteRange, WholeRange
 from tito_io.cli.waiting import waiting_reported
 from tito_io.client.conversation import ClientTurn, Conversation
-from tito_io.client.driver import InThread
+from tito_io.client.driver import rendered_by
 from tito_io.engines.aborted_turns import as_on_abort
-from tito_io.engines.protocol import EngineError, OverlongError, Rendering, Sampling
+from tito_io.engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.routing import new_request_id
 from tito_io.engines.wire import root_of
@@ -215,7 +215,7 @@ async def _rollout(given: RolloutOptions) -> int:
             policy=Policy(
                 truncated=Truncated[given.truncated.upper()], odd_stop=OddStop[given.odd_stop.upper()]
             ),
-            tokenize_fn=InThread(family.tokenize_fn(tools=script.tools or None)) if family else None,
+            tokenize_fn=rendered_by(family).of(engine)(Rendering(tools=script.tools)) if family else None,
             stop_ids=family.stop_ids if family else (),
             check_every=given.check_every,
             on_abort=as_on_abort(given.on_abort),
@@ -223,12 +223,13 @@ async def _rollout(given: RolloutOptions) -> int:
         run = Rollout(conversation, script, given.turns or len(script.lines), compare=given.compare)
         run.waiting = given.waiting
         run.fast = family.fast.use if family and family.fast else None
-        with _calls_written(run, given.calls), report_of(engine.name, as_json=given.as_json) as report:
+        written = _calls_written(run, given.calls, engine)
+        with written, report_of(engine.name, as_json=given.as_json) as report:
             return await _report(run, report, given)
 
 
 @contextmanager
-def _calls_written(run: Rollout, path: Path | None) -> Iterator[None]:
+def _calls_written(run: Rollout, path: Path | None, engine: Engine) -> Iterator[None]:
     """Write the rollout's calls to a file, if there is a path."""
     if path is None:
         yield
@@ -243,7 +244,7 @@ def _calls_written(run: Rollout, path: Path | None) -> Iterator[None]:
                 calls.__exit__(None, None, None)
             raise InputError(f"--calls {path}: cannot be written: {error.strerror}") from error
 
-    with CallFile(path) as calls:
+    with CallFile(path, engine=getattr(engine, "renders_as", None)) as calls:
         run.on_turn = write
         yield
 

@@ -24,7 +24,6 @@ class NoiseRule(Enum):
 
     CACHE_CONTROL = "remove cache markers, which move with every turn"
     BILLING_HEADER = "remove a client's billing line from the system text, new each time"
-    TEXT_PARTS = "join several text parts of one message with line breaks"
     DEVELOPER = "make a developer message a system message"
     TEXT_ECHO = "match a turn that comes back with its stop string, or with its calls or reasoning as text"
 
@@ -106,7 +105,7 @@ class NoiseFilter:
         >>> part = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
         >>> prompt = NoiseFilter().clean([{"role": "user", "content": [part]}], [])
         >>> prompt.messages, dict(prompt.removed)
-        ([{'role': 'user', 'content': 'hi'}], {'cache-control': 1})
+        ([{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}]}], {'cache-control': 1})
         """
         removed: Counter[str] = Counter()
         cleaned = [self._message(message, removed) for message in messages]
@@ -132,8 +131,6 @@ class NoiseFilter:
         if role in SYSTEM:
             content = self._system(content, removed)
         stripped = content != whole
-        if NoiseRule.TEXT_PARTS in self.rules:
-            content = _joined(content, removed)
         if stripped and content in ("", []):
             return None
         return {**clean, "content": content} if "content" in message else clean
@@ -161,22 +158,6 @@ class NoiseFilter:
             text, count = pattern.subn("", text)
             removed.update({name: count} if count else {})
         return text
-
-
-def _joined(content: Any, removed: Counter[str]) -> Any:
-    """Return text parts as one text, and anything else unchanged. A single part does not count as noise."""
-    if not isinstance(content, list) or not content:
-        return content
-    texts = [part.get("text") if _is_text(part) else None for part in content]
-    if not all(isinstance(text, str) for text in texts):
-        return content
-    if len(texts) > 1:
-        removed[option_name(NoiseRule.TEXT_PARTS)] += 1
-    return "\n".join(text for text in texts if text is not None)
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text" and part.keys() <= {"type", "text"}
 
 
 def _unmarked(value: Any, removed: Counter[str]) -> Any:

@@ -20,6 +20,7 @@ from tito_core.media.ranges import Placeholders
 from tito_io.client.certificates import Certificates, KnownRendering
 from tito_io.dialects.protocol import TokenText, UntranslatableError, as_id
 from tito_io.engines.aborted_turns import OnAbort, as_on_abort
+from tito_io.engines.family_render import family_as
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
@@ -218,7 +219,7 @@ def build_gateway(
     forgiven = frozenset(one for one in chosen.forgive if isinstance(one, Forgiveness))
     guard = None
     if family is not None and not engine.keeps_ids:  # an engine that keeps ids renders for itself
-        guard = SpecialTokenGuard.of(family, guarded=chosen.guarded)
+        guard = SpecialTokenGuard.of(family_as(family, engine), guarded=chosen.guarded)
     placeholders = None
     if family is not None and hasattr(engine, "from_ids_with_media"):
         placeholders = Placeholders.of(image_placeholder(family) or None)

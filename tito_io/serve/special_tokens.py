@@ -21,7 +21,6 @@ from tokenizers import Tokenizer
 
 from tito_core import InputError, Message, Rendered
 from tito_io.client.driver import rendered
-from tito_io.engines.family_render import with_objects
 from tito_io.engines.protocol import Rendering
 from tito_io.families.family import Bound, Family
 
@@ -173,7 +172,7 @@ class GuardedTemplate:
         of = partial(self.bound.rendered, since=since, add_generation_prompt=speaking, ids=ids)
 
         def render() -> Rendered:
-            found = with_objects(self.guard.hidden(messages), of)
+            found = of(self.guard.hidden(messages))
             return Rendered(found.text, self.guard.shown(found.ids))
 
         return await rendered(messages, render)

@@ -97,7 +97,7 @@ async def test_a_family_renders_arguments_as_engines_do() -> None:
             {"role": "assistant", "content": "", "tool_calls": [call]},
         ]
 
-    render = rendered_by(family())(Rendering())
+    render = rendered_by(family(), "vllm")(Rendering())
     written = messages('{"x": "Zephyr"}')
     ids = await render(written, add_generation_prompt=True)
     assert ids == family().ids(messages({"x": "Zephyr"}), add_generation_prompt=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tito_core import InputError, Message, TemplateRefused
+from tito_core import InputError
 from tito_io.embedded import write_family
 from tito_io.engines.dynamo import Dynamo
-from tito_io.engines.family_render import with_objects
 from tito_io.engines.in_process import TransformersModel
 from tito_io.engines.llamacpp import LlamaCpp
 from tito_io.engines.lmdeploy import LMDeploy
@@ -35,53 +33,6 @@ def test_objects_in_this_process_need_a_family_too() -> None:
 def calling(arguments: Any) -> dict[str, Any]:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     return {"role": "assistant", "content": "", "tool_calls": [call]}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "seen"),
-    [
-        ('{"x": 3}', {"x": 3}),
-        ({"x": 3}, {"x": 3}),
-        ("[3]", "[3]"),
-        ("{", "{"),
-        ("", {}),
-        (None, {}),
-        (3, 3),
-        ("[" * 100_000, "[" * 100_000),
-    ],
-)
-def test_arguments_are_objects_where_their_text_is_one(arguments: Any, seen: Any) -> None:
-    messages = [{"role": "user", "content": "hi"}, calling(arguments)]
-    assert with_objects(messages, list) == [messages[0], calling(seen)]
-    assert messages[1] == calling(arguments)
-
-
-def test_a_call_without_a_function_has_an_object_too() -> None:
-    bare = {"id": "c", "name": "f", "arguments": '{"x": 3}'}
-    message = {"role": "assistant", "tool_calls": bare}
-    assert with_objects([message], list)[0]["tool_calls"] == [{**bare, "arguments": {"x": 3}}]
-    others: list[Any] = ["f", {"type": "custom", "custom": {"name": "f", "input": "x"}}]
-    for other in others:
-        message = {"role": "assistant", "tool_calls": [other]}
-        assert with_objects([message], list) == [message]
-
-
-@pytest.mark.parametrize(("arguments", "renders"), [('{"x": 3}', 2), ("{", 1)])
-def test_a_template_that_rejects_objects_gets_texts_once(arguments: str, renders: int) -> None:
-    asked: list[Sequence[Message]] = []
-
-    def render(messages: Sequence[Message]) -> str:
-        asked.append(messages)
-        if arguments not in str(messages[0]["tool_calls"]) or renders == 1:
-            raise TemplateRefused("arguments are a text")
-        return "rendered"
-
-    if renders == 1:
-        with pytest.raises(TemplateRefused, match="arguments are a text"):
-            with_objects([calling(arguments)], render)
-    else:
-        assert with_objects([calling(arguments)], render) == "rendered"
-    assert len(asked) == renders
 
 
 QUOTING = "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}"

@@ -106,7 +106,7 @@ def test_a_system_text_that_is_nothing_but_noise_is_no_message() -> None:
 def test_a_block_of_noise_among_others_is_left_out() -> None:
     blocks = [{"type": "text", "text": BILLING.format(1)}, {"type": "text", "text": "Be kind."}]
     (message,) = NoiseFilter().clean([{"role": "system", "content": blocks}], []).messages
-    assert message == {"role": "system", "content": "Be kind."}
+    assert message == {"role": "system", "content": [{"type": "text", "text": "Be kind."}]}
 
 
 def test_noise_in_what_users_say_stays() -> None:
@@ -185,13 +185,7 @@ def test_callers_keep_their_messages(messages: list[Any]) -> None:
 def test_nothing_is_taken_off_without_being_counted(messages: list[Any]) -> None:
     found = NoiseFilter().clean(messages, [])
     if not found.removed:
-        flat = [
-            {**one, "content": one["content"][0]["text"]}
-            if isinstance(one["content"], list) and len(one["content"]) == 1
-            else one
-            for one in messages
-        ]
-        assert found.messages == flat
+        assert found.messages == messages
 
 
 def test_names_are_said_as_they_are_written() -> None:
@@ -242,11 +236,6 @@ async def test_renamed_tool_ids_are_forgiven_unless_only_others_are_named() -> N
     [
         (NoiseRule.CACHE_CONTROL, user("a") | {"cache_control": {}}, user("a")),
         (NoiseRule.BILLING_HEADER, billed(1), {"role": "system", "content": "You fix bugs."}),
-        (
-            NoiseRule.TEXT_PARTS,
-            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-            user("a\nb"),
-        ),
         (NoiseRule.DEVELOPER, {"role": "developer", "content": "a"}, {"role": "system", "content": "a"}),
     ],
 )
@@ -265,7 +254,6 @@ def test_a_rule_alone_removes_its_noise_and_without_it_that_stays(
     [
         user("a") | {"cache_control": {}},
         billed(1),
-        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"role": "developer", "content": "a"},
     ],
 )

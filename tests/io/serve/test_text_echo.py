@@ -219,7 +219,7 @@ THINKS = attrs.evolve(TIDY, reasoning=1.0, tool_calls=1.0, drifts=1.0)
 
 @pytest.mark.parametrize("echo", [gptme_echo, copilot_echo])
 async def test_an_agent_that_writes_reasoning_as_text_goes_on_by_ids(echo: Any) -> None:
-    gateway = embedded_gateway(fault_rates=THINKS, seed=3)
+    gateway = embedded_gateway(fault_rates=THINKS, seed=0)
     async with client(gateway) as http:
         name = await opened(http)
         messages: list[Any] = list(HELLO)

@@ -22,7 +22,7 @@ import anyio.to_thread
 import attrs
 
 from tito_core import Ids, InputError, Message, TokenizeFn
-from tito_io.engines.family_render import family_ids
+from tito_io.engines.family_render import family_as, family_ids
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
 from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
 from tito_io.engines.replies.output_parser import OutputParser
@@ -66,6 +66,7 @@ class Dynamo(HttpEngine):
     """
 
     name: str = "dynamo"
+    renders_as: str = "dynamo"
     turns_per_request: int = 1
     length_key = "context_window"
     needs_max_tokens = False
@@ -86,6 +87,7 @@ class Dynamo(HttpEngine):
         super().__init__(base_url, **connection)
         self.route: Route = route
         self.family = family
+        self._rendered = None if family is None else family_as(family, self)
         self._tokenize_fn = tokenize_fn
         self._options = DynamoOptions(logprobs=logprobs, routed_experts=routed_experts)
         self._reader = MessageReader.of(family, self.render) if family else None
@@ -103,8 +105,8 @@ class Dynamo(HttpEngine):
         if self._tokenize_fn is not None:
             render = partial(self._tokenize_fn, messages, add_generation_prompt=speaking)
             return list(await anyio.to_thread.run_sync(render))
-        if self.family is not None:
-            return await family_ids(self.family, messages, rendering, add_generation_prompt=speaking)
+        if self._rendered is not None:
+            return await family_ids(self._rendered, messages, rendering, add_generation_prompt=speaking)
         raise UnsupportedError(
             "Dynamo has no route that renders messages: pass the model's folder as `family`. Nothing was "
             "sent",

@@ -16,7 +16,7 @@ import anyio
 from tito_core import InputError, Message, TitoError
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
-from tito_io.engines.family_render import check_family, family_ids
+from tito_io.engines.family_render import check_family, family_as, family_ids
 from tito_io.engines.grammar import (
     Format,
     GrammarMaker,
@@ -91,6 +91,7 @@ class InProcessEngine:
         check_format(output_format)
         check_family(family)
         self.family = family
+        self._rendered = family_as(family, self)
         self._output_format = output_format
         self._chosen: OutputParser | None = None
         self._grammars = GrammarMaker(self.render)
@@ -99,7 +100,9 @@ class InProcessEngine:
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
-        return await family_ids(self.family, messages, rendering, add_generation_prompt=add_generation_prompt)
+        return await family_ids(
+            self._rendered, messages, rendering, add_generation_prompt=add_generation_prompt
+        )
 
     async def from_messages(
         self,

@@ -63,6 +63,7 @@ class SglangEngine(AwaitedEngine):
 
     seeds_by_position: bool = True
     name: str = "sglang-engine"
+    renders_as: str = "sglang"
     where = "sglang.Engine.async_generate"
     extras = PARAMETERS | BESIDE
 

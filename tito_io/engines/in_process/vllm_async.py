@@ -50,6 +50,7 @@ class VllmAsync(AwaitedEngine):
     """
 
     name: str = "vllm-async"
+    renders_as: str = "vllm"
     where = "AsyncLLM.generate"
     extras = values.EXTRAS
 

@@ -48,6 +48,7 @@ class VllmLLM(InProcessEngine):
     """
 
     name: str = "vllm-llm"
+    renders_as: str = "vllm"
     where = "vllm.LLM.generate"
     extras = values.EXTRAS
 

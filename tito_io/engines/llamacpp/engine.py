@@ -93,6 +93,7 @@ class LlamaCpp(FamilyEngine):
     """
 
     name: str = "llamacpp"
+    renders_as: str = "llamacpp"
     title = "llama.cpp"
 
     def __init__(

@@ -59,6 +59,7 @@ class LMDeploy(FamilyEngine):
     """
 
     name: str = "lmdeploy"
+    renders_as: str = "lmdeploy"
     title = "LMDeploy"
     needs_max_tokens = False
 

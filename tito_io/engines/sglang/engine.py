@@ -30,7 +30,7 @@ from tito_core import Ids, InputError, Message
 from tito_core.media.ranges import Placeholders
 from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
-from tito_io.engines.family_render import family_ids
+from tito_io.engines.family_render import family_as, family_ids
 from tito_io.engines.grammar import GrammarMaker, constrained, no_grammar, sglang_keys, with_reasoning
 from tito_io.engines.http_engine import (
     Connection,
@@ -132,6 +132,7 @@ class SGLang(HttpEngine):
     """
 
     name: str = "sglang"
+    renders_as: str = "sglang"
     seeds_by_position: bool = True
     answers_stray_placeholders: bool = False
 
@@ -170,7 +171,10 @@ class SGLang(HttpEngine):
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
         folder = await self._folder()
         if folder is not None:
-            return await family_ids(folder, messages, rendering, add_generation_prompt=add_generation_prompt)
+            rendered = family_as(folder, self)
+            return await family_ids(
+                rendered, messages, rendering, add_generation_prompt=add_generation_prompt
+            )
         name = requests.request_name(await self.served())
         body = tokenize_body(
             name, messages, rendering, requests.REASONING, generation_prompt=add_generation_prompt

@@ -54,6 +54,7 @@ class TensorRTLLM(FamilyEngine):
     """
 
     name: str = "tensorrt-llm"
+    renders_as: str = "tensorrt-llm"
     title = "TensorRT-LLM"
     needs_max_tokens = False
 

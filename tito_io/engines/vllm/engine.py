@@ -119,6 +119,7 @@ class VLLM(HttpEngine):
     """
 
     name: str = "vllm"
+    renders_as: str = "vllm"
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
 """Format `tito`: calls as tito writes them. A line is one call, without what an earlier line already has.
 
-A line is `{"conversation": id, "after": name or null, "call": {...}}`, where `call` is the call's plain data.
-`after` names an earlier call of the conversation whose prompt and completion begin this prompt. Then the
-step's `prompt`, `prompt_ids`, `prompt_ledger` and `media` have only what follows them. `joins` identifies
-that call among others of its name: its number of ids, and the CRC-32 of its completion ids' JSON. If the
-prompt's ledger differs from the earlier call's, all of it is in `ledger`. So each turn of a long
-conversation costs only what is new in it, in the file and in memory.
+A line is `{"conversation": id, "after": name or null, "call": {...}}`, where `call` is the call's plain
+data. `after` names an earlier call of the conversation whose prompt and completion begin this prompt. Then
+the step's `prompt`, `prompt_ids`, `prompt_ledger` and `media` have only what follows them. `engine`, if it
+is there, names the engine whose prompts were rendered. `joins` identifies that call among others of its
+name: its number of ids, and the CRC-32 of its completion ids' JSON. If the prompt's ledger differs from the
+earlier call's, all of it is in `ledger`. So each turn of a long conversation costs only what is new in it,
+in the file and in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tito_io.client.conversation import ClientTurn
 
 from .form import Batch, CallPlace, Record, StoredForm, first_id
 
-KEYS = frozenset(("conversation", "after", "call", "joins", "ledger"))
+KEYS = frozenset(("conversation", "after", "call", "engine", "joins", "ledger"))
 """The keys of a line."""
 
 
@@ -40,6 +41,7 @@ class CallFile:
     Attributes:
         path: The file to write.
         conversation: The conversation's id. By default it is random, so that files can be concatenated.
+        engine: Whose prompts were rendered, for `tito audit`; None does not say so.
 
     Raises:
         InputError: The file cannot be written.
@@ -47,6 +49,7 @@ class CallFile:
 
     path: Path
     conversation: str = attrs.field(factory=lambda: f"rollout-{uuid4().hex[:16]}")
+    engine: str | None = None
     _file: BinaryIO | None = attrs.field(default=None, init=False)
     _last: StoredCall | None = attrs.field(default=None, init=False)
     _count: int = attrs.field(default=0, init=False)
@@ -70,7 +73,8 @@ class CallFile:
             raise ValueError("the file is not open: use it in a with statement")
         self._count += 1
         call = call_of(turn, f"turn-{self._count}", self._count)
-        self._last = write_calls(self._file, self.conversation, [call], after=self._last)
+        self._file.write(line(self.conversation, call, self._last, self.engine))
+        self._last = call
         self._file.flush()
 
 
@@ -100,7 +104,9 @@ def write_calls(
     return after
 
 
-def line(conversation: str, call: StoredCall, after: StoredCall | None = None) -> bytes:
+def line(
+    conversation: str, call: StoredCall, after: StoredCall | None = None, engine: str | None = None
+) -> bytes:
     """Return the line of a call; `after` is ignored if the call does not continue it."""
     parent = after if after is not None and _continues(call.step, after.step) else None
     step = call.step
@@ -117,6 +123,8 @@ def line(conversation: str, call: StoredCall, after: StoredCall | None = None) -
     if call.routed_experts is not None:  # their positions count from the beginning of the whole prompt
         data["routed_experts"] = to_data(call.routed_experts)
     record = {"conversation": conversation, "after": None if parent is None else parent.name, "call": data}
+    if engine is not None:
+        record = {"engine": engine, **record}
     if parent is not None:
         record["joins"] = fingerprint(parent.step)
         if not _continues_ledger(call.step, parent.step):

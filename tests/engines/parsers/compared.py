@@ -1,0 +1,109 @@
+"""What tito and an engine read differently, and the table that gives a reason for each difference."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from .models import Answer
+
+TABLE = Path(__file__).parent / "differences.toml"
+
+
+@attrs.frozen
+class Difference:
+    """One difference.
+
+    Attributes:
+        engine: The engine that reads otherwise.
+        format: The output format.
+        case: The output's name.
+        kind: One of `kinds`.
+    """
+
+    engine: str
+    format: str
+    case: str
+    kind: str
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """A row of the table: patterns of the differences for which it gives the reason.
+
+    Attributes:
+        why: The reason.
+        kinds: The kinds of differences.
+        cases: Patterns of names of outputs; likewise `formats` and `engines`.
+        follow: Whether tito is to be changed.
+    """
+
+    why: str
+    kinds: Sequence[str]
+    cases: Sequence[str] = ("*",)
+    formats: Sequence[str] = ("*",)
+    engines: Sequence[str] = ("*",)
+    follow: bool = False
+
+    def names(self, one: Difference) -> bool:
+        """Return whether it gives the reason for a difference."""
+        given = ((self.cases, one.case), (self.formats, one.format), (self.engines, one.engine))
+        return one.kind in self.kinds and all(
+            any(fnmatchcase(name, pattern) for pattern in patterns) for patterns, name in given
+        )
+
+
+def table() -> dict[str, Row]:
+    """Return the rows by name."""
+    return {name: Row(**row) for name, row in tomllib.loads(TABLE.read_text(encoding="utf-8")).items()}
+
+
+def kinds(ours: Answer, theirs: Answer) -> Iterator[str]:
+    """Yield the kinds of differences between two answers; arguments are compared as JSON.
+
+    Where calls differ, so does the content, which then is not compared. Texts are compared without white
+    space at their ends, which is a kind by itself.
+
+    >>> list(kinds({"content": "a b", "calls": []}, {"content": " a ", "reasoning": "c"}))
+    ['content kept', 'reasoning']
+    """
+    one, other = _calls(ours), _calls(theirs)
+    texts = [[(answer.get(key) or "") for answer in (ours, theirs)] for key in ("content", "reasoning")]
+    (content, their_content), (reasoning, their_reasoning) = ([t.strip() for t in pair] for pair in texts)
+    if len(one) != len(other):
+        yield "calls more" if len(one) > len(other) else "calls fewer"
+    elif one != other:
+        yield "names" if [name for name, _ in one] != [name for name, _ in other] else "arguments"
+    elif content != their_content:
+        yield "content kept" if their_content in content else "content"
+    if reasoning != their_reasoning:
+        yield "reasoning"
+    if any(a != b and a.strip() == b.strip() for a, b in texts):
+        yield "space"
+
+
+def _calls(answer: Answer) -> list[tuple[str, Any]]:
+    return [(name, _value(arguments)) for name, arguments in answer.get("calls", ())]
+
+
+def _value(arguments: str) -> str:
+    """Return arguments in one spelling; NaN is no number that equals itself."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except ValueError:
+        return arguments
+
+
+def differences(
+    engine: str, theirs: Mapping[tuple[str, str], Answer], name: str, ours: Mapping[str, Answer]
+) -> Iterator[Difference]:
+    """Yield the differences of one engine in one format."""
+    for case, answer in ours.items():
+        for kind in kinds(answer, theirs[name, case]):
+            yield Difference(engine, name, case, kind)

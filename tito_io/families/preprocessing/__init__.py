@@ -1,0 +1,1 @@
+"""What engines do to chat messages before a chat template sees them."""
