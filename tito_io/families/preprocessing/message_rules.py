@@ -75,7 +75,7 @@ class Keys:
     as_given: bool = False
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False, repr=False)
 class MessageRules:
     """What one engine does; the comments in `engines.py` name the lines of its source.
 
@@ -145,3 +145,6 @@ class MessageRules:
     bare_tools: bool = False
     tool_functions: Keys | None = None
     last_turn: LastTurn = LastTurn.KEPT
+
+    def __repr__(self) -> str:
+        return f"MessageRules({self.engine!r})"
