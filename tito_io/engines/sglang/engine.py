@@ -153,6 +153,7 @@ class SGLang(HttpEngine):
         self.route: Route = route
         self.routing = routing
         self.family = family
+        self._as_served = None if family is None else family_as(family, self)
         self._tokenizes: bool | None = None
         self._output_format = output_format
         self._tokenizer = ServedTokenizer(
@@ -171,10 +172,7 @@ class SGLang(HttpEngine):
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
         folder = await self._folder()
         if folder is not None:
-            rendered = family_as(folder, self)
-            return await family_ids(
-                rendered, messages, rendering, add_generation_prompt=add_generation_prompt
-            )
+            return await family_ids(folder, messages, rendering, add_generation_prompt=add_generation_prompt)
         name = requests.request_name(await self.served())
         body = tokenize_body(
             name, messages, rendering, requests.REASONING, generation_prompt=add_generation_prompt
@@ -245,12 +243,12 @@ class SGLang(HttpEngine):
         return await self.from_ids(ids, sampling, rendering, watch=watch)
 
     async def _folder(self) -> Family | None:
-        """Return the model's folder where it has to render and parse: the server has no tokenizer."""
-        if self.family is None:
+        """Return the model's folder, with SGLang's prompts, where the server has no tokenizer."""
+        if self._as_served is None:
             return None
         if self._tokenizes is None:
             self._tokenizes = await has_tokenizer(self._wire)
-        return None if self._tokenizes else self.family
+        return None if self._tokenizes else self._as_served
 
     async def facts(self) -> ServerFacts:
         """Return what the server states about itself; it is asked once."""
