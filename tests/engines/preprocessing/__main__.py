@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -13,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from tests.model_folders import FAMILIES, NAMES
 from tito_io.embedded import write_family
 
 from .compare import (
@@ -37,10 +37,9 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the answers for the tests")
     given = parser.parse_args()
     console = Console()
-    root = os.environ.get("TITO_FAMILIES")
     with tempfile.TemporaryDirectory() as scratch:
         templates = list(probes(write_family(Path(scratch) / "family")))
-        templates += real_templates(Path(root)) if root else ()
+        templates += real_templates(FAMILIES) if NAMES else ()
         texts = _asked(given.engine, templates)
     if given.record:
         _record(given.engine, texts)

@@ -24,7 +24,7 @@ REASONING = {"vllm": "reasoning", "sglang": "reasoning_content"}
 """The key under which the adapter sends reasoning."""
 
 Answer = Mapping[str, Any]
-"""`text`, or `error`; and `conversation`, what the template got."""
+"""`text`, or `error`."""
 Ask = Callable[[str, Conversation, Mapping[str, Any]], Answer]
 
 
@@ -33,33 +33,33 @@ def oracle(engine: str, say: Say) -> Iterator[Ask]:
     """Lend the code of an engine: ask it with a template, a conversation and variables."""
     found = ENVIRONMENTS[engine](say)
     model = vllm.model(vllm.environment(say), say)
-    script, errors = HERE / f"{engine}_oracle.py", cache() / f"{engine}-oracle.log"
-    command = [str(found.python), "-W", "ignore", str(script), str(model)]
+    errors = cache() / f"{engine}-oracle.log"
+    command = [str(found.python), "-W", "ignore", str(HERE / "oracle_process.py"), engine, str(model)]
     pipe = subprocess.PIPE
     with (
         errors.open("w") as log,
         subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True) as child,
     ):
         try:
-            if not any(line.startswith('{"ready"') for line in iter(child.stdout.readline, "")):  # type: ignore[union-attr]  # it is a pipe
-                raise RuntimeError(f"{script.name} ended: {errors.read_text()[-2000:]}")
-            yield lambda template, one, variables: _asked(child, engine, template, one, variables)
+            questions, replies = child.stdin, child.stdout
+            assert questions is not None
+            assert replies is not None
+            if not any(line.startswith('{"ready"') for line in iter(replies.readline, "")):
+                raise RuntimeError(f"the code of {engine} ended: {errors.read_text()[-2000:]}")
+
+            def ask(template: str, one: Conversation, variables: Mapping[str, Any]) -> Answer:
+                questions.write(_question(engine, template, one, variables))
+                questions.flush()
+                answer: Answer = json.loads(replies.readline())
+                return answer
+
+            yield ask
         finally:
             child.terminate()
 
 
-def _asked(
-    child: subprocess.Popen[str], engine: str, template: str, one: Conversation, variables: Mapping[str, Any]
-) -> Answer:
-    question = {
-        "template": template,
-        "messages": wire_messages(one.messages, REASONING[engine]),
-        "tools": one.tools,
-        "variables": variables,
-    }
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.write(json.dumps(question) + "\n")
-    child.stdin.flush()
-    answer: Answer = json.loads(child.stdout.readline())
-    return answer
+def _question(engine: str, template: str, one: Conversation, variables: Mapping[str, Any]) -> str:
+    """Return the line of a question: messages as the adapter sends them."""
+    messages = wire_messages(one.messages, REASONING[engine])
+    question = {"template": template, "messages": messages, "tools": one.tools, "variables": variables}
+    return json.dumps(question) + "\n"

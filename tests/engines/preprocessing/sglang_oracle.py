@@ -1,16 +1,8 @@
-"""What SGLang itself makes of chat requests, without an engine: run in SGLang's environment.
-
-    python sglang_oracle.py MODEL_FOLDER < questions > answers
-
-Questions and answers are those of `vllm_oracle.py`.
-"""
+"""What SGLang itself makes of chat requests, without an engine; `oracle_process.py` asks it."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,11 +18,11 @@ from transformers import AutoTokenizer
 
 
 class Tokenizer:
-    """Keeps what its chat template was given, and the text."""
+    """Keeps the text that its chat template wrote, and gives it special tokens."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.seen: dict[str, Any] = {}
+        self.text = ""
         self.special: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -38,11 +30,9 @@ class Tokenizer:
 
     def apply_chat_template(self, messages: Any, **options: Any) -> Any:
         options.pop("tokenize", None)
-        self.seen = {"conversation": json.loads(json.dumps(messages)), "tools": options.get("tools")}
         options = {**options, **self.special, "chat_template": self.chat_template}
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, **options)
-        self.seen["text"] = text
-        return text
+        self.text = self.tokenizer.apply_chat_template(messages, tokenize=False, **options)
+        return self.text
 
     def encode(self, *_: Any, **__: Any) -> list[int]:
         return [0]
@@ -82,39 +72,20 @@ class Oracle:
         }
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return the conversation and the text, or the error of the request."""
+        """Return the text, or the error of the request."""
         source, tools = question["template"], question.get("tools")
         manager = self.serving.template_manager
         manager.jinja_template_content_format = detect_jinja_template_content_format(source)
         manager.jinja_template_may_reorder_tool_results = jinja_template_may_reorder_tool_results(source)
         self.tokenizer.tokenizer.chat_template = source
-        self.tokenizer.special, self.tokenizer.seen = question.get("variables", {}), {}
-        form = manager.jinja_template_content_format
+        self.tokenizer.special = question.get("variables", {})
         body = {"model": "m", "messages": question["messages"], **({"tools": tools} if tools else {})}
         try:
             request = ChatCompletionRequest.model_validate(body)
             given = None if not request.tools else [one.model_dump() for one in request.tools]
             if refusal := self.serving._validate_media_content(request):
-                return {"form": form, "error": refusal}
+                return {"error": refusal}
             self.serving._apply_jinja_template(request, given, is_multimodal=False)
         except Exception as error:  # noqa: BLE001  # whatever the server answers 400 to
-            return {"form": form, **self.tokenizer.seen, "error": f"{type(error).__name__}: {error}"[:2000]}
-        return {"form": form, **self.tokenizer.seen}
-
-
-def _say(value: Any) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
-    """Answer questions until there are no more."""
-    logging.disable(logging.CRITICAL)
-    oracle = Oracle(sys.argv[1])
-    _say({"ready": True})
-    for line in sys.stdin:
-        _say(oracle.answer(json.loads(line)))
-
-
-if __name__ == "__main__":
-    main()
+            return {"error": f"{type(error).__name__}: {error}"[:2000]}
+        return {"text": self.tokenizer.text}

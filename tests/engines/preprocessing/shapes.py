@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,7 @@ class Conversation:
     tools: list[Message] | None
 
 
+@cache
 def conversations() -> list[Conversation]:
     """Return all shapes, and what real client programs sent."""
     shapes = [Conversation(name, one, tools_of(one)) for name, one in {**SHAPES, **REFUSED}.items()]

@@ -1,18 +1,8 @@
-"""What vLLM itself makes of chat requests, without an engine: run in vLLM's environment.
-
-    python vllm_oracle.py MODEL_FOLDER < questions > answers
-
-Questions and answers are JSON objects, one a line. A question has `template`, `messages`, and may have
-`tools` and `variables`. The answer has the `conversation` that the template gets and its `text`, or an
-`error`.
-"""
+"""What vLLM itself makes of chat requests, without an engine; `oracle_process.py` asks it."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import sys
 from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "CRITICAL"}
@@ -33,7 +23,7 @@ class Oracle:
         self.tokenizer = cached_tokenizer_from_config(self.config)
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return the conversation and the text, or the error of the request."""
+        """Return the text, or the error of the request."""
         template, tools = question["template"], question.get("tools")
         body = {"model": "m", "messages": question["messages"], "chat_template": template}
         try:
@@ -41,11 +31,7 @@ class Oracle:
             given = None if request.tools is None else [one.model_dump() for one in request.tools]
             form = hf._detect_content_format(template, default="string")
             seen, _, _ = parse_chat_messages(request.messages, self.config, form)
-            answer = {"form": form, "conversation": json.loads(json.dumps(seen)), "tools": given}
-        except Exception as error:  # noqa: BLE001  # whatever the server answers 400 to
-            return {"error": f"{type(error).__name__}: {error}"[:2000]}
-        variables = {**question.get("variables", {}), "add_generation_prompt": True}
-        try:
+            variables = {**question.get("variables", {}), "add_generation_prompt": True}
             text = hf.safe_apply_chat_template(
                 self.config,
                 self.tokenizer,
@@ -55,24 +41,6 @@ class Oracle:
                 tokenize=False,
                 **variables,
             )
-        except Exception as error:  # noqa: BLE001  # the same
-            return {**answer, "error": f"{type(error).__name__}: {error}"[:2000]}
-        return {**answer, "text": text}
-
-
-def _say(value: Any) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
-    """Answer questions until there are no more."""
-    logging.disable(logging.CRITICAL)
-    oracle = Oracle(sys.argv[1])
-    _say({"ready": True})
-    for line in sys.stdin:
-        _say(oracle.answer(json.loads(line)))
-
-
-if __name__ == "__main__":
-    main()
+        except Exception as error:  # noqa: BLE001  # whatever the server answers 400 to
+            return {"error": f"{type(error).__name__}: {error}"[:2000]}
+        return {"text": text}

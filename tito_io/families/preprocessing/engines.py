@@ -1,6 +1,7 @@
 """The table of engines: what each does to chat messages before a chat template sees them.
 
-Paths are those of the released packages. `tests/engines/preprocessing` compares each row with the engine.
+Paths are those of the released packages. `tests/engines/preprocessing` compares what vLLM and
+SGLang do; the other rows were read, and those of Dynamo and llama.cpp tried by hand.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +19,16 @@ from tests.engines.preprocessing.compare import (
     recorded,
 )
 from tests.engines.preprocessing.shapes import conversations
+from tests.model_folders import FAMILIES, needs_families
+from tito_io.cli.options import RENDERED_AS
 from tito_io.embedded import write_family
+from tito_io.families.preprocessing.engines import RULES
 
 ENGINES = ("vllm", "sglang")
-FAMILIES = os.environ.get("TITO_FAMILIES")
+
+
+def test_the_command_line_names_the_engines_of_the_table() -> None:
+    assert list(RENDERED_AS) == list(RULES)
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +58,12 @@ def test_the_recorded_conversations_meet_both_answers(engine: str) -> None:
     assert 10 < answers.count(None) < len(answers) / 3
 
 
-@pytest.mark.skipif(FAMILIES is None, reason="needs model folders: TITO_FAMILIES=DIR")
+@needs_families
 @pytest.mark.parametrize("engine", ENGINES)
 def test_real_templates_write_what_they_write_in_the_engine(engine: str) -> None:
     known: dict[str, str] = recorded(f"recorded_renders_{engine}.json")
     names, wrong, rendered = [one.name for one in conversations()], [], 0
-    for template in real_templates(Path(str(FAMILIES))):
+    for template in real_templates(FAMILIES):
         wanted = known[template.name].split()
         texts = [
             None if want == "refused" else template.text(one, engine)
