@@ -20,8 +20,9 @@ from .server import Server
 from .sglang import sglang
 from .vllm import vllm
 
-collect_ignore = [] if os.environ.get("TITO_INSIDE") else ["in_process"]
-"""Tests that run in an engine's own environment (`test_in_process.py`)."""
+ORACLES = ["preprocessing/vllm_oracle.py", "preprocessing/sglang_oracle.py"]
+collect_ignore = ORACLES if os.environ.get("TITO_INSIDE") else [*ORACLES, "in_process"]
+"""What runs in an engine's own environment: its oracles, and the tests of `test_in_process.py`."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
