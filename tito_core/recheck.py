@@ -11,7 +11,7 @@ import attrs
 from .errors import InputError, TemplateRefused
 from .message import Message, copied
 from .normalization.canonical import function_of
-from .normalization.clean import clean, lengthened, readings, says
+from .normalization.clean import clean, says
 from .questions import Questions, ask
 from .seams.prove import Environment
 from .seams.seam import SHORT, Seam, common_prefix, seam_questions
@@ -31,22 +31,15 @@ def recheck_questions(stitched: Stitched, prompt: Sequence[Message]) -> Question
 
 
 def _agrees(stitched: Stitched, prompt: Sequence[Message]) -> Questions[bool | None]:
-    start = stitched.step.messages.length
-    *past, message = clean(prompt[:start])
-    agrees = None
-    for environment in readings(clean(stitched.environment)):
-        since = None if says((*past, *environment), SHORT) else SHORT  # cut where the turn's text begins
-        placed = yield from _placed(tuple(past), message, environment, since)
-        if placed is None:
-            continue
-        form, seam = placed
-        alone = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else Alone(0)
-        if _equals_tail(stitched, seam, alone):
-            return True
-        agrees = False
-        if not (yield from _drops_developer(tuple(past), form, environment, seam, since)):
-            break
-    return agrees
+    *past, message = clean(prompt[: stitched.step.messages.length])
+    environment = clean(stitched.environment)
+    since = None if says((*past, *environment), SHORT) else SHORT  # cut where the turn's text begins
+    placed = yield from _placed(tuple(past), message, environment, since)
+    if placed is None:
+        return None
+    form, seam = placed
+    alone = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else Alone(0)
+    return _equals_tail(stitched, seam, alone)
 
 
 def _placed(
@@ -125,20 +118,6 @@ def _closes(stitched: Stitched, seam: Seam, alone: Alone, rest: int) -> bool:
         return not alone.closed or rest <= alone.size
     kept = tuple(stitched.step.completion_ids[: -1 if stitched.replaced_stop is not None else None])
     return not rest or (not stitched.step.truncated and kept[len(kept) - rest :] == seam.tail[:rest])
-
-
-def _drops_developer(
-    past: Environment, form: TurnForm, environment: Environment, seam: Seam, since: str | None
-) -> Questions[bool]:
-    """Return whether the template drops developer messages: only then another reading may be right."""
-    places = [place for place, message in enumerate(environment) if message["role"] == "developer"]
-    if not places:
-        return False
-    longer = _within(form, past, lengthened(environment, places))(SHORT)
-    try:
-        return (yield from ask(longer, since=since)) == seam.ids
-    except TemplateRefused:
-        return False
 
 
 def _within(

@@ -18,7 +18,6 @@ from tito_core.seams.stand_in import TurnForm
 SUFFIX = (example.CLOSE,)
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "7"}
-DEVELOPER = {"role": "developer", "content": "be brief"}
 
 
 def stitched(step: Step, *new: Message, tokenize: Any = example.tokenize, stops: bool = False) -> Stitched:
@@ -43,7 +42,6 @@ def test_a_close_is_the_turns_own_or_the_bridges(truncated: bool) -> None:
 
 
 def test_a_wrong_tail_takes_as_many_renders_as_a_right_one() -> None:
-    """Only a developer message has a second reading, for which a template is asked once more."""
     renders = list[bool]()
 
     def counted(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -229,67 +227,15 @@ def test_a_call_is_written_in_the_form_that_is_taken(taken: type) -> None:
     assert checked(attrs.evolve(found, added=(5, *found.added)), RESULT, tokenize=picky) is False
 
 
-def dropping(
-    messages: Sequence[Message], *, add_generation_prompt: bool, longest: int | None = None
-) -> list[int]:
-    """Write no developer messages; refuse those that are longer than so much."""
-    texts = [message["content"] for message in messages if message["role"] == "developer"]
-    if longest is not None and any(len(text) > longest for text in texts):
-        raise TemplateRefused("too long")
-    kept = [message for message in messages if message["role"] != "developer"]
-    return example.tokenize(kept, add_generation_prompt=add_generation_prompt)
-
-
-def test_a_developer_message_that_a_template_drops_is_tried_as_a_system_message() -> None:
-    found = stitched(example.step(), DEVELOPER, example.user("more"), tokenize=dropping)
-    assert example.ROLES["system"] in found.added
-    assert checked(found, DEVELOPER, example.user("more"), tokenize=dropping) is True
-    lost = attrs.evolve(
-        found, added=tuple(example.tokenize([example.user("more")], add_generation_prompt=True))
-    )
-    assert checked(lost, DEVELOPER, example.user("more"), tokenize=dropping) is True  # it is what is rendered
-
-
-def test_a_developer_message_that_a_template_refuses_is_tried_as_a_system_message() -> None:
-    def refusing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if any(message["role"] == "developer" for message in messages):
-            raise TemplateRefused("no developers")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    found = stitched(example.step(), DEVELOPER, tokenize=refusing)
-    assert checked(found, DEVELOPER, tokenize=refusing) is True
-
-
-def test_another_reading_counts_only_where_the_template_is_seen_to_drop_the_first() -> None:
-    """A template that writes developers is not asked about systems, nor one that will not say."""
-    found = stitched(example.step(), DEVELOPER, tokenize=dropping)
-    assert checked(found, DEVELOPER, tokenize=dropping) is True
-    assert checked(found, DEVELOPER) is False
-    assert checked(found, DEVELOPER, tokenize=partial(dropping, longest=8)) is False
-
-
-def test_a_new_message_of_another_role_than_developer_has_one_reading() -> None:
-    found = stitched(example.step(), example.user("more"))
-    other = attrs.evolve(found, added=(5, *found.added))
-    asked: list[int] = []
-
-    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(len(messages))
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    assert checked(other, example.user("more"), tokenize=counting) is False
-    assert asked == [2, 2, 3, 3]  # whether the template takes texts, and where the turn ends
-
-
 @pytest.mark.parametrize(("words", "since"), [("more", "Zephyr"), ("a zephyr", None)])
 def test_only_new_text_is_tokenized_unless_it_repeats_the_stand_in(words: str, since: str | None) -> None:
-    found = stitched(example.step(), DEVELOPER, example.user(words), tokenize=dropping)
+    found = stitched(example.step(), example.user(words))
     asked: list[str | None] = []
 
     class Cutting:
         def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
             asked.append(None)
-            return dropping(messages, add_generation_prompt=add_generation_prompt)
+            return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
         def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
             ids = self(messages, add_generation_prompt=add_generation_prompt)
@@ -297,11 +243,9 @@ def test_only_new_text_is_tokenized_unless_it_repeats_the_stand_in(words: str, s
             sought = example.text(text)
             return ids[max(i for i in range(len(ids)) if ids[i : i + len(sought)] == sought) - 1 :]
 
-    assert (
-        answer(recheck_questions(found, [*found.step.messages, DEVELOPER, example.user(words)]), Cutting())
-        is True
-    )
-    assert asked == [None, None, *[since] * 5]
+    prompt = [*found.step.messages, example.user(words)]
+    assert answer(recheck_questions(found, prompt), Cutting()) is True
+    assert asked == [None, None, since, since]
 
 
 def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:

@@ -223,6 +223,12 @@ FAULTS = (
         PROFILED,
     ),
     Fault(
+        "a text that is written nowhere after the turn is a part of the tail all the same",
+        "seams/prove.py",
+        'return Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")',
+        "return None",
+    ),
+    Fault(
         "a whole conversation's end is not compared",
         "recheck.py",
         "if rest < 0 or seam.tail[rest:] != stitched.added:",

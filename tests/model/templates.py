@@ -84,8 +84,8 @@ def shown(messages: Sequence[Message], change: Callable[[Message], Message]) -> 
 def readings(messages: Sequence[Message]) -> Iterator[list[list[Message]]]:
     """Yield ways to show a conversation to a template; a group counts only where each before loses words.
 
-    A lone text part is its string. A developer is a system where the template has no developers. Texts are
-    lists of one part where the template takes no strings. Media are bare kinds.
+    A lone text part is its string. Texts are lists of one part where the template takes no strings. Media are
+    bare kinds.
     """
 
     def bare(m: Message) -> Message:
@@ -94,15 +94,12 @@ def readings(messages: Sequence[Message]) -> Iterator[list[list[Message]]]:
             content = [p if p.get("type") == "text" else {"type": kind(p)} for p in content]
         return {**m, "content": content} if "content" in m else m
 
-    def system(m: Message) -> Message:
-        return {**m, "role": "system"} if m["role"] == "developer" else m
-
     def listed(m: Message) -> Message:
         text = m.get("content")
         return {**m, "content": [{"type": "text", "text": text}]} if isinstance(text, str) else m
 
     plainly = [bare(m) for m in messages]
-    for change in (lambda m: m, system, listed, lambda m: listed(system(m))):
+    for change in (lambda m: m, listed):
         yield shown(plainly, change)
 
 

@@ -31,7 +31,7 @@ from tito_core import (
     stitch,
     stitch_questions,
 )
-from tito_core.testing.readings import developed, unwrapped
+from tito_core.testing.readings import unwrapped
 from tito_core.testing.strategies.json_value import json_messages
 from tito_core.testing.strategies.message import MEDIA, Chat
 from tito_core.testing.strategies.sampled import right_stop, sampled_words
@@ -155,26 +155,7 @@ def test_a_template_that_refuses_a_question_makes_a_refusal_or_changes_nothing(
         stitch_input.key,
     )
     if found is not None and right is not None:
-        assert found in [one.ids for one in right + without_developers(stitch_input)]
-
-
-def without_developers(stitch_input: StitchInput) -> list[oracle.Answer]:
-    """Return the right answers where developers speak as systems, which a refusal may have brought about."""
-    matched = [
-        len(step.messages)
-        for step in oracle.longest(stitch_input.steps, stitch_input.prompt, stitch_input.key)
-    ]
-    plain = [unwrapped(message) for message in stitch_input.prompt]
-    renamed = [
-        message if index < min(matched) else developed(message, "system")
-        for index, message in enumerate(plain)
-    ]
-    return (
-        oracle.answers(
-            stitch_input.toy, stitch_input.steps, renamed, stitch_input.suffix, Policy(), stitch_input.key
-        )
-        or []
-    )
+        assert found in [one.ids for one in right]
 
 
 def size(messages: Sequence[Any]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -30,22 +30,6 @@ def flattened(messages: Iterable[Plain]) -> tuple[Plain, ...]:
     return tuple(
         message if text is message.get("content") else {**message, "content": text} for message, text in texts
     )
-
-
-def readings(environment: tuple[Plain, ...]) -> Iterator[tuple[Plain, ...]]:
-    """Yield the environment, then the same with `developer` messages as `system` messages.
-
-    Many templates have no developer role.
-
-    >>> [m["role"] for reading in readings(({"role": "developer", "content": "x"},)) for m in reading]
-    ['developer', 'system']
-    """
-    yield environment
-    if any(message["role"] == "developer" for message in environment):
-        yield tuple(
-            {**message, "role": "system"} if message["role"] == "developer" else message
-            for message in environment
-        )
 
 
 def says(messages: Sequence[Message], word: str) -> bool:

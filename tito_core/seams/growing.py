@@ -7,12 +7,11 @@ from typing import TypeVar
 
 import attrs
 
-from ..normalization.clean import readings
 from ..questions import Questions, relayed
 from .case import case_of
 from .certify import certify_questions
 from .profile import Profile
-from .prove import RETRIED, Environment, Proof, SampledTurn
+from .prove import Environment, Proof, SampledTurn
 
 T = TypeVar("T")
 
@@ -65,15 +64,8 @@ class GrowingProfile:
 
     def known_tail_questions(self, turn: SampledTurn, environment: Environment) -> Questions[Proof | None]:
         """Ask for the tail after `turn`, and before that for a certificate of its case if it has none."""
-        for reading in readings(environment):
-            name = case_of(turn, reading)
-            if name is None:
-                break
-            case = self.profile.case(*name)
-            if case is None:
-                asking = self.profile.asked(certify_questions(*name, self.suffix, self.stop_ids))
-                case = yield from for_certificate(asking)
-                self.profile = self.profile.then(case)
-            if case.reason not in RETRIED:
-                break
+        name = case_of(turn, environment)
+        if name is not None and self.profile.case(*name) is None:
+            asking = self.profile.asked(certify_questions(*name, self.suffix, self.stop_ids))
+            self.profile = self.profile.then((yield from for_certificate(asking)))
         return (yield from self.profile.known_tail_questions(turn, environment))

@@ -74,14 +74,10 @@ def _befores(message: Plain) -> tuple[Context, ...]:
 
 
 def _writers(message: Plain) -> Sequence[Callable[[Plain], Plain]]:
-    """Return ways to write a message: as it is; with calls, also with arguments as texts and as objects.
-
-    Many templates have no developer role.
-    """
+    """Return ways to write a message: as it is; with calls, also with arguments as texts and as objects."""
     ways = forms(message)[:2] if calls_of(message) else []
-    roles = ("developer", "system") if message["role"] == "developer" else (message["role"],)
     return [
-        *(lambda one, role=role: {**one, "role": role} for role in roles),
+        lambda one: one,
         *(lambda turn, way=way: attrs.evolve(way, turn=turn).write(SHORT) for way in ways),
     ]
 

@@ -14,12 +14,11 @@ import attrs
 
 from ..errors import InputError, TemplateRefused
 from ..ids import checked
-from ..normalization.clean import lengthened, readings, says
+from ..normalization.clean import lengthened, says
 from ..questions import Questions, Rendered, T, ask, ask_rendered, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
 from .prove import (
-    RETRIED,
     Cut,
     Environment,
     LocatedTurn,
@@ -209,16 +208,11 @@ class Profile:
         return (yield from relayed(questions, in_parts) if self.parts else questions)
 
     def _known_tail(self, turn: SampledTurn, environment: Environment) -> Questions[Proof | None]:
-        for reading in readings(environment):
-            name = case_of(turn, reading)
-            case = None if name is None else self.case(*name)
-            if case is None:
-                return None
-            if case.recipe is not None:
-                return (yield from _recognized(turn, reading, case.mode, case.recipe))
-            if case.reason not in RETRIED:
-                return None
-        return None
+        name = case_of(turn, environment)
+        case = None if name is None else self.case(*name)
+        if case is None or case.recipe is None:
+            return None
+        return (yield from _recognized(turn, environment, case.mode, case.recipe))
 
     def then(self, *cases: Case) -> Profile:
         """Return this profile with more cases; a case that is known already is replaced."""

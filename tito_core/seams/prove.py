@@ -16,7 +16,7 @@ import attrs
 from ..errors import TemplateRefused
 from ..media.ranges import MediaRange, Placeholders
 from ..message import Message, Messages, as_id, called_ids, texts_in
-from ..normalization.clean import clean, lengthened, readings
+from ..normalization.clean import clean, lengthened
 from ..normalization.media import Medium
 from ..questions import Questions, Rendered, ask, ask_rendered, in_parts, relayed
 from ..refusal import Reason, Refusal
@@ -45,7 +45,7 @@ from .suffix import takes_parts_questions, takes_texts_questions
 
 Environment = tuple[dict[str, Any], ...]
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
-"""Refusals that another reading of the same environment may overcome."""
+"""Refusals that texts as lists of one part may overcome."""
 BEFORE = ("user", "tool")
 """Roles of the message before a turn that templates tell apart, in turns that agents take."""
 MOST_BETWEEN = 64
@@ -285,16 +285,10 @@ def prove_questions(turn: SampledTurn, environment: Environment) -> Questions[Pr
 
 
 def _proved(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
-    refusal = Refusal(Reason.TEMPLATE_REFUSED)
-    for reading in readings(environment):
-        proof = yield from show_questions(turn, reading, turn.likely)
-        if isinstance(proof, Proof):
-            agrees = yield from agrees_questions(turn, proof)
-            return proof if agrees else Refusal(Reason.UNPROVEN_TAIL, HISTORY)
-        refusal = proof
-        if refusal.reason not in RETRIED:
-            break
-    return refusal
+    proof = yield from show_questions(turn, environment, turn.likely)
+    if isinstance(proof, Refusal) or (yield from agrees_questions(turn, proof)):
+        return proof
+    return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
 
 
 def show_questions(

@@ -75,18 +75,13 @@ def object_in(arguments: Any) -> dict[str, Any]:
 def readings(messages: Sequence[Any]) -> Iterator[list[list[Message]]]:
     """Yield ways to present the real conversation to a template, the most faithful ones first.
 
-    A group is only looked at where every earlier one loses something: a developer becomes a system only
-    where the template has no developers, and several parts become one text only where it has no parts.
+    A group is only looked at where every earlier one loses something: several parts become one text only
+    where the template has no parts.
     """
     real = [unwrapped(message) for message in messages]
-    yield [
-        [presented(message, None, arguments) for message in real]
-        for arguments in (as_it_is, as_object, as_text)
-    ]
     for join in (None, "", "\n"):
         yield [
-            [developed(presented(message, join, arguments), role) for message in real]
-            for role in ("system", "developer")
+            [presented(message, join, arguments) for message in real]
             for arguments in (as_it_is, as_object, as_text)
         ]
     yield [
@@ -113,11 +108,6 @@ def presented(message: dict[str, Any], join: str | None, arguments: Callable[[An
             for call in message["tool_calls"]
         ]
     return shown
-
-
-def developed(message: dict[str, Any], role: str) -> dict[str, Any]:
-    """Return a developer's message under another role."""
-    return message | {"role": role} if message["role"] == "developer" else message
 
 
 def as_it_is(arguments: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tito_core import InputError
-from tito_core.normalization.clean import clean, lengthened, readings, says
+from tito_core.normalization.clean import clean, lengthened, says
 
 Plain = dict[str, Any]
 
@@ -37,16 +37,6 @@ def test_a_lone_text_part_becomes_its_string(message: Plain, cleaned: Plain) -> 
 def test_an_invalid_message_is_named() -> None:
     with pytest.raises(InputError, match=r"^environment\[1\] has no role"):
         clean([user("a"), {}])
-
-
-def test_a_developer_may_be_read_as_the_system() -> None:
-    developer, asked = {"role": "developer", "content": "d"}, user("a")
-    assert list(readings((asked,))) == [(asked,)]
-    assert list(readings(())) == [()]
-    assert list(readings((developer, asked, developer))) == [
-        (developer, asked, developer),
-        ({"role": "system", "content": "d"}, asked, {"role": "system", "content": "d"}),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -114,18 +114,6 @@ def test_a_refused_case_is_kept_and_asked_about_once() -> None:
     assert [case.mode for case in one.profile.cases] == [Mode.REFUSED]
 
 
-def test_a_developer_whom_a_template_drops_is_read_as_the_system() -> None:
-    toy = BY_NAME["no_developer"]
-    one = GrowingProfile(Profile(suffix=toy.suffix))
-    proof = answer(one.known_tail_questions(ASKED, ({"role": "developer", "content": "d"},)), toy)
-    assert isinstance(proof, Proof)
-    assert proof.located.environment == ({"role": "system", "content": "d"},)
-    assert [(case.shape, case.mode) for case in one.profile.cases] == [
-        (("developer",), Mode.REFUSED),
-        (("system",), Mode.FREE),
-    ]
-
-
 def test_a_stop_that_a_profile_knows_shows_where_a_call_ends() -> None:
     toy = BY_NAME["two_closes"]
     one = GrowingProfile(probe(toy, toy.stop_ids))

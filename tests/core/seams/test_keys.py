@@ -103,18 +103,6 @@ def test_a_message_that_the_template_never_takes_shows_nothing() -> None:
     assert answer(read_key_questions([pair]), refusing) == "id"
 
 
-def test_a_developer_is_asked_about_as_a_system_where_the_template_has_no_developers() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if any(one["role"] == "developer" for one in messages):
-            raise TemplateRefused("no developers")
-        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        return [*ids, *(40 for one in messages if one.get("note"))]
-
-    said: dict[str, Any] = {"role": "developer", "content": "x", "id": 1}
-    assert answer(read_key_questions([(said, {**said, "id": 2})]), tokenize) is None
-    assert answer(read_key_questions([(said, {**said, "note": 2})]), tokenize) == "note"
-
-
 @pytest.mark.parametrize("taken", [str, dict])
 def test_calls_are_asked_about_in_the_form_that_the_template_takes(taken: type) -> None:
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:

@@ -370,14 +370,18 @@ def test_a_refused_question_has_the_text_of_the_templates_error() -> None:
     assert refusal == Refusal(Reason.TEMPLATE_REFUSED, "no role critic")
 
 
-def test_a_template_that_does_not_know_developers_is_asked_about_the_system() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        known = [m for m in messages if m["role"] != "developer"]
-        return example.tokenize(known, add_generation_prompt=add_generation_prompt)
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_text_that_a_template_drops_or_moves_before_the_turn_is_refused(moves: bool) -> None:
+    """No other role is tried: vLLM moves what developers say to the beginning, others to nowhere."""
 
-    proof = proved(turn((example.CLOSE,)), [{"role": "developer", "content": "d"}], tokenize)
-    assert isinstance(proof, Proof)
-    assert proof.located.environment == ({"role": "system", "content": "d"},)
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        first = [{**m, "role": "system"} for m in messages if m["role"] == "developer"]
+        known = [m for m in messages if m["role"] != "developer"]
+        return example.tokenize([*first * moves, *known], add_generation_prompt=add_generation_prompt)
+
+    found = proved(turn((example.CLOSE,)), [{"role": "developer", "content": "d"}], tokenize)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.SWALLOWED
 
 
 def test_a_turn_knows_the_messages_before_it() -> None:

@@ -87,13 +87,11 @@ def recorded(tokenize: Any) -> tuple[list[Sequence[Message]], Any]:
 
 
 def strict(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Know no developer, and take nothing but an object for a call's arguments."""
+    """Take nothing but an object for a call's arguments."""
     for message in messages:
         for call in message.get("tool_calls") or ():
             if isinstance(call["function"]["arguments"], str):
                 raise TemplateRefused("arguments are a mapping")
-        if message["role"] == "developer":
-            raise TemplateRefused("no developer here")
     return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
 
@@ -101,18 +99,10 @@ def test_a_case_that_is_known_is_asked_about_twice() -> None:
     asked_twice(place(example.step(), example.user("more")), example.tokenize, case("user"))
 
 
-@pytest.mark.parametrize("reason", [Reason.TEMPLATE_REFUSED, Reason.SWALLOWED])
-def test_a_developer_whom_a_template_is_known_not_to_take_is_asked_about_as_the_system(
-    reason: Reason,
-) -> None:
+@pytest.mark.parametrize("reason", [Reason.TEMPLATE_REFUSED, Reason.SWALLOWED, Reason.UNPROVEN_TAIL])
+def test_a_developer_is_asked_about_as_a_developer_alone(reason: Reason) -> None:
+    """Whoever renders for an engine knows whom the engine takes for a system."""
     refused = Case(kind=PLAIN, shape=("developer",), mode=Mode.REFUSED, reason=reason)
-    located = place(example.step(), {"role": "developer", "content": "Be brief."})
-    asked_twice(located, strict, refused, case("system"))
-
-
-def test_a_case_that_is_refused_for_another_reason_is_not_read_otherwise() -> None:
-    """A developer is not the system where the template knows both."""
-    refused = Case(kind=PLAIN, shape=("developer",), mode=Mode.REFUSED, reason=Reason.UNPROVEN_TAIL)
     located = place(example.step(), {"role": "developer", "content": "Be brief."})
     assert first(located, refused, case("system")).messages[-1]["role"] == "developer"
 
