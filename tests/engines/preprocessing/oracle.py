@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,10 +36,10 @@ def oracle(engine: str, say: Say) -> Iterator[Ask]:
     model = vllm.model(vllm.environment(say), say)
     errors = cache() / f"{engine}-oracle.log"
     command = [str(found.python), "-W", "ignore", str(HERE / "oracle_process.py"), engine, str(model)]
-    pipe = subprocess.PIPE
+    pipe, told = subprocess.PIPE, {**os.environ, **sglang.SETTINGS}  # what a CPU lacks, for its imports
     with (
         errors.open("w") as log,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True) as child,
+        subprocess.Popen(command, env=told, stdin=pipe, stdout=pipe, stderr=log, text=True) as child,
     ):
         try:
             questions, replies = child.stdin, child.stdout

@@ -12,6 +12,8 @@ from .message_rules import MEDIA, Keys, MessageRules
 
 Plain = dict[str, Any]
 
+NAMED_TEXTS = ("refusal", "thinking")
+"""Types of parts that have their text under their own name."""
 BILLING = "x-anthropic-billing-header"
 """How the line begins that Claude Code puts before its system text, with another value in every request."""
 
@@ -63,9 +65,9 @@ def _kind(part: Any) -> Any:
 
 
 def _text(part: Mapping[str, Any]) -> Any:
-    """Return the text of a part: `refusal` and `thinking` have it under their own names."""
-    kind = str(part.get("type"))
-    return part.get(kind if kind in part else "text")
+    """Return the text of a part, which is under its type's own name in two of them."""
+    kind = part.get("type")
+    return part.get(kind if kind in NAMED_TEXTS else "text")
 
 
 def _part(part: Any, rules: MessageRules, path: str) -> Plain | None:
@@ -113,13 +115,13 @@ def without_billing(content: Any) -> Any:
     """
     if isinstance(content, str):
         return content.partition("\n")[2] if content.startswith(BILLING) else content
-    return [part for one in content if (part := _without_billing(one)) is not None]
+    return [left for part in content for left in _without_billing(part)]
 
 
-def _without_billing(part: Any) -> Any:
-    """Return a part without the line; None for one of which nothing is left."""
+def _without_billing(part: Any) -> Iterator[Any]:
+    """Yield a part without the line, unless nothing is left of it."""
     text = part.get("text") if _kind(part) == "text" else part
     if not isinstance(text, str) or not text.startswith(BILLING):
-        return part
-    left = without_billing(text)
-    return None if not left else left if isinstance(part, str) else {**part, "text": left}
+        yield part
+    elif left := without_billing(text):
+        yield left if isinstance(part, str) else {**part, "text": left}

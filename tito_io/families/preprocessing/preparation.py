@@ -97,7 +97,8 @@ class Preparation:
         if content is None:
             if "content" in message and role in rules.refuses_null:
                 raise TemplateRefused(f"{path}.content is null: {rules.engine} takes a text or a list there")
-            empty = {Absent.EMPTY: [] if self.lists else "", Absent.EMPTY_TEXT: ""}
+            lists = self.lists and (role != "tool" or rules.result_separator is None)
+            empty = {Absent.EMPTY: [] if lists else "", Absent.EMPTY_TEXT: ""}
             return {"content": empty[rules.absent]} if rules.absent in empty else {}
         if rules.separator is None:
             return {}

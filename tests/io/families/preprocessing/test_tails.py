@@ -1,0 +1,141 @@
+"""What a stitched prompt ends with is what vLLM's prompt of the whole conversation ends with.
+
+`test_recorded.py` shows that the whole conversations are rendered as in vLLM. The profile `soak` takes every turn
+of every template, which lasts a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.engines.preprocessing.shapes import Conversation, Message, conversations
+from tests.families.cells import Subject
+from tests.families.table import everything
+from tests.model_folders import FAMILIES, needs_families
+from tito_core import OddStop, Policy, Step, Stitched, TemplateRefused, answer, stitch_questions
+from tito_core.seams.growing import GrowingProfile
+from tito_core.seams.probe import probe
+from tito_io.families.family import Bound
+from tito_io.serve.client_noise import NoiseFilter, NoiseRule
+
+SAMPLED = (40, 41)
+MARK = "Quixote"
+REFUSED_AT_MOST = 0.05
+EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 23
+"""Of how many turns one is tried; no multiple of how many a template has."""
+NOISE = NoiseFilter(frozenset(NoiseRule))
+
+
+@attrs.frozen
+class Turn:
+    """A turn of an assistant with something after it, in the prompt of the next turn."""
+
+    shape: str
+    prompt: list[Message]
+    place: int
+    tools: list[Message] | None
+
+    @property
+    def history(self) -> list[Message]:
+        """The messages before it."""
+        return self.prompt[: self.place]
+
+    def marked(self) -> list[Message]:
+        """Return the prompt with a text of our own in every message after the turn."""
+        new = self.prompt[self.place + 1 :]
+        return [*self.prompt[: self.place + 1], *({**one, "content": MARK} for one in new)]
+
+
+def turns(one: Conversation, *, by_gateway: bool) -> Iterator[Turn]:
+    """Yield the turns of a conversation without media, as the gateway takes it from its client or as it is."""
+    messages = one.messages
+    if any(word in repr(messages) for word in ("image", "file")):
+        return
+    if by_gateway:
+        messages = [dict(message) for message in NOISE.clean(messages, one.tools or ()).messages]
+    places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    for place, end in zip(places, [*places[1:], len(messages)], strict=False):
+        if end > place + 1:
+            yield Turn(one.name, messages[:end], place, one.tools)
+
+
+@attrs.define
+class Judge:
+    """Judges the turns of one template; what is learned for one turn is known for the next."""
+
+    subject: Subject
+    profiles: dict[int, tuple[Bound, GrowingProfile]] = attrs.field(factory=dict)
+
+    def verdict(self, turn: Turn) -> str:
+        """Return whether the prompt is stitched, and rightly."""
+        bound = self.subject.family.rendered_as("vllm").tokenize_fn(tools=turn.tools)
+        try:
+            whole = list(bound(turn.prompt, add_generation_prompt=True))
+            before = list(bound(turn.history, add_generation_prompt=True))
+            _, profile = self.profiles.setdefault(id(bound), (bound, self._probed(bound)))
+        except TemplateRefused:
+            return "not rendered"
+        tails = list(self._tails(turn, before, bound, profile))
+        if not tails:
+            return "refused" if self._writes_all(turn, bound) else "not written after the turn"
+        return "right" if all(whole[-len(tail) :] == tail for tail in tails) else "wrong"
+
+    def _probed(self, bound: Bound) -> GrowingProfile:
+        return GrowingProfile(probe(bound, sorted(self.subject.stops)))
+
+    def _tails(
+        self, turn: Turn, before: Sequence[int], bound: Bound, profile: GrowingProfile
+    ) -> Iterator[list[int]]:
+        """Yield what comes after the sampled text for the template's own stop, or after any other."""
+        for policy, stop in product((Policy(), Policy(odd_stop=OddStop.KEEP)), sorted(self.subject.stops)):
+            step = Step(
+                prompt=turn.history,
+                completion=[turn.prompt[turn.place]],
+                prompt_ids=before,
+                completion_ids=[*SAMPLED, stop],
+            )
+            asking = stitch_questions([step], turn.prompt, profile.suffix, policy=policy, profile=profile)
+            found = answer(asking, bound)
+            if isinstance(found, Stitched):
+                odd = policy.odd_stop is OddStop.KEEP
+                yield [*([] if odd else [stop]), *found.added]
+                return
+
+    def _writes_all(self, turn: Turn, bound: Bound) -> bool:
+        """Return whether the template writes every new message, and where it stands in the conversation."""
+        render = self.subject.family.rendered_as("vllm")
+        given: Mapping[str, Any] = {"tools": turn.tools, "add_generation_prompt": True}
+        try:
+            text = render.text(turn.marked(), **given)
+        except TemplateRefused:
+            return True
+        new = len(turn.prompt) - turn.place - 1
+        return text.find(MARK) >= len(render.text(turn.history, **given)) and text.count(MARK) >= new
+
+
+@needs_families
+@pytest.mark.parametrize("by_gateway", [False, True])
+def test_a_stitched_prompt_ends_as_the_engines_own(by_gateway: bool) -> None:
+    """A text that the template drops, or that vLLM moves before the turn, is refused, and not counted."""
+    counts, wrong, number = Counter[str](), list[tuple[str, str, str]](), 0
+    for subject in everything(FAMILIES):
+        judge = Judge(subject)
+        for one in conversations():
+            for turn in turns(one, by_gateway=by_gateway):
+                number += 1
+                if number % EVERY:
+                    continue
+                verdict = judge.verdict(turn)
+                counts[verdict] += 1
+                if verdict == "wrong":
+                    wrong.append((subject.name, subject.template, turn.shape))
+    assert not wrong
+    assert counts["refused"] <= REFUSED_AT_MOST * (counts["right"] + counts["refused"]), counts
+    print(counts)
