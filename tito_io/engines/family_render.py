@@ -33,6 +33,11 @@ def check_family(family: object) -> None:
         raise InputError(f"family is {name!r:.60}: give a family, such as Family.load({name!r:.60})")
 
 
+def renders_as(engine: object) -> str | None:
+    """Return the name under which the table of rules has an engine, by its attribute; None without one."""
+    return getattr(engine, "renders_as", None)
+
+
 def family_as(family: F, engine: object) -> F:
     """Return a family that renders as an engine does, by its attribute `renders_as`; else as transformers.
 
@@ -40,7 +45,7 @@ def family_as(family: F, engine: object) -> F:
     >>> family_as(family(), object()).rules.engine
     'transformers 5.23'
     """
-    return family.rendered_as(getattr(engine, "renders_as", "transformers"))
+    return family.rendered_as(renders_as(engine) or "transformers")
 
 
 def template_of(family: Family | TokenizerFamily, rendering: Rendering) -> Bound | TokenizerBound:

@@ -9,6 +9,7 @@ import attrs
 
 from tito_core import Ids, Message
 
+from .family_render import renders_as
 from .media import PromptMedium, answers_stray_placeholders, sample_with_media
 from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, UnsupportedError, Watch
 from .replies.output_parser import OutputParser
@@ -47,9 +48,9 @@ class EngineWrapper:
         return known
 
     @property
-    def renders_as(self) -> str:
+    def renders_as(self) -> str | None:
         """Whose rules its engine changes messages by (`tito_io.families.preprocessing.engines`)."""
-        return str(getattr(self.engine, "renders_as", "transformers"))
+        return renders_as(self.engine)
 
     @property
     def seeds_by_position(self) -> bool:

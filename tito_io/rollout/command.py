@@ -22,6 +22,7 @@ from tito_io.cli.waiting import waiting_reported
 from tito_io.client.conversation import ClientTurn, Conversation
 from tito_io.client.driver import rendered_by
 from tito_io.engines.aborted_turns import as_on_abort
+from tito_io.engines.family_render import renders_as
 from tito_io.engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.routing import new_request_id
@@ -244,7 +245,7 @@ def _calls_written(run: Rollout, path: Path | None, engine: Engine) -> Iterator[
                 calls.__exit__(None, None, None)
             raise InputError(f"--calls {path}: cannot be written: {error.strerror}") from error
 
-    with CallFile(path, engine=getattr(engine, "renders_as", None)) as calls:
+    with CallFile(path, engine=renders_as(engine)) as calls:
         run.on_turn = write
         yield
 

@@ -20,6 +20,7 @@ from starlette.routing import Match, Route
 from tito_core import InputError
 from tito_io.client.sampling import parse_sampling
 from tito_io.dialects import Anthropic, Chat, Dialect, Google, Responses
+from tito_io.engines.family_render import renders_as
 from tito_io.engines.protocol import Rendering
 from tito_io.rewards import check_reward
 
@@ -248,7 +249,9 @@ async def _records(gateway: Gateway, request: Request) -> Response:
 async def _calls(gateway: Gateway, request: Request) -> Response:
     """Answer with the turns of all branches of a session, a line each; likewise."""
     async with gateway.sessions.using(await gateway.session_name(request)) as session:
-        return StreamingResponse(_parts(session_calls(session)), media_type=JSON_LINES)
+        return StreamingResponse(
+            _parts(session_calls(session, renders_as(gateway.turns.engine))), media_type=JSON_LINES
+        )
 
 
 async def _parts(parts: Iterable[bytes]) -> AsyncIterator[bytes]:

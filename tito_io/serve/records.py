@@ -46,14 +46,15 @@ def session_records(session: Session) -> Iterator[bytes]:
     return _joined(head, _records(session.path(session.newest)), b'],"metadata":%b}' % metadata)
 
 
-def session_calls(session: Session) -> Iterator[bytes]:
+def session_calls(session: Session, engine: str | None) -> Iterator[bytes]:
     """Return the turns of all branches in tito's own format, a line each, as `tito samples` reads them.
 
+    Each names the engine whose prompts were rendered, for `tito audit`; None for one without rules.
     A turn that no client is known to have says so in its metadata. It is the session at the time of the call,
     whatever becomes of it while the lines are read.
     """
     turns = [(_with_received(node.call, session), node.parent) for node in session.forest.nodes]
-    return _lines(session.name, turns)
+    return _lines(session.name, turns, engine)
 
 
 def _with_received(call: StoredCall, session: Session) -> StoredCall:
@@ -61,11 +62,13 @@ def _with_received(call: StoredCall, session: Session) -> StoredCall:
     return attrs.evolve(call, metadata={**call.metadata, "received": False}) if unreceived else call
 
 
-def _lines(session: str, turns: Sequence[tuple[StoredCall, str | None]]) -> Iterator[bytes]:
+def _lines(
+    session: str, turns: Sequence[tuple[StoredCall, str | None]], engine: str | None
+) -> Iterator[bytes]:
     """Yield the lines of calls, each with the name of the one that it continues."""
     written = dict[str | None, StoredCall]()
     for call, parent in turns:
-        yield line(session, call, written.get(parent))
+        yield line(session, call, written.get(parent), engine)
         written[call.name] = call
 
 

@@ -94,8 +94,20 @@ async def test_a_call_has_only_what_is_new_in_it() -> None:
         name = await opened(http)
         await conversation(http, name)
         lines = (await http.get(f"/sessions/{name}/calls")).content.splitlines()
+    assert "engine" not in orjson.loads(lines[0])  # a scripted engine changes no messages
     sizes = [len(orjson.loads(one)["call"]["step"]["prompt"]) for one in lines]
     assert sizes == [len(HELLO), *[1] * (TURNS - 1)]
+
+
+async def test_each_call_names_the_engine_whose_prompts_it_has() -> None:
+    class AsSglang(Scripted):
+        renders_as = "sglang"
+
+    async with client(scripted_gateway(AsSglang())) as http:
+        name = await opened(http)
+        await conversation(http, name)
+        lines = (await http.get(f"/sessions/{name}/calls")).content.splitlines()
+    assert [orjson.loads(one)["engine"] for one in lines] == ["sglang"] * TURNS
 
 
 async def test_an_empty_session_has_no_calls_and_an_unknown_one_is_not_found() -> None:

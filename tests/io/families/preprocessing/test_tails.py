@@ -1,7 +1,7 @@
 """What a stitched prompt ends with is what vLLM's prompt of the whole conversation ends with.
 
-`test_recorded.py` shows that the whole conversations are rendered as in vLLM. The profile `soak` takes every turn
-of every template, which lasts a quarter of an hour.
+`test_recorded.py` shows that the whole conversations are rendered as in vLLM. The profile `soak` takes every
+turn of every template, which lasts a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Turn:
 
 
 def turns(one: Conversation, *, by_gateway: bool) -> Iterator[Turn]:
-    """Yield the turns of a conversation without media, as the gateway takes it from its client or as it is."""
+    """Yield the turns of a conversation without media, as it is or as the gateway takes it from a client."""
     messages = one.messages
     if any(word in repr(messages) for word in ("image", "file")):
         return
@@ -84,7 +84,7 @@ class Judge:
             return "not rendered"
         tails = list(self._tails(turn, before, bound, profile))
         if not tails:
-            return "refused" if self._writes_all(turn, bound) else "not written after the turn"
+            return "refused" if self._writes_all(turn) else "not written after the turn"
         return "right" if all(whole[-len(tail) :] == tail for tail in tails) else "wrong"
 
     def _probed(self, bound: Bound) -> GrowingProfile:
@@ -108,7 +108,7 @@ class Judge:
                 yield [*([] if odd else [stop]), *found.added]
                 return
 
-    def _writes_all(self, turn: Turn, bound: Bound) -> bool:
+    def _writes_all(self, turn: Turn) -> bool:
         """Return whether the template writes every new message, and where it stands in the conversation."""
         render = self.subject.family.rendered_as("vllm")
         given: Mapping[str, Any] = {"tools": turn.tools, "add_generation_prompt": True}
@@ -138,4 +138,3 @@ def test_a_stitched_prompt_ends_as_the_engines_own(by_gateway: bool) -> None:
                     wrong.append((subject.name, subject.template, turn.shape))
     assert not wrong
     assert counts["refused"] <= REFUSED_AT_MOST * (counts["right"] + counts["refused"]), counts
-    print(counts)
