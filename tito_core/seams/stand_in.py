@@ -363,7 +363,8 @@ def forms(turn: Plain) -> list[TurnForm]:
     """Return the ways to write a turn, the most likely first.
 
     With tool calls the text stands in the arguments of the last one. It stands in those of the first if a
-    template writes only that, and in the content if it writes no calls.
+    template writes only that, and in the content if it writes no calls. A call without a content is written
+    with an empty one, too: DeepSeek-V3.1, QwQ-32B, Devstral and Qwen3's first template take nothing else.
 
     >>> [form.place for form in forms({"role": "assistant", "content": "hi"})]
     [None]
@@ -371,8 +372,10 @@ def forms(turn: Plain) -> list[TurnForm]:
     count = len(calls_of(turn))
     if not count:
         return [TurnForm(turn)]
-    places = (-1, 0, None) if count > 1 else (-1, None)
-    return [TurnForm(turn, place, spell) for place in places for spell in (False, True)]
+    silent = turn.get("content") is None
+    turns = (turn, {**turn, "content": ""}) if silent else (turn,)
+    ways = [(one, place) for place in (-1, 0)[:count] for one in turns]
+    return [TurnForm(one, place, spell) for one, place in (*ways, (turn, None)) for spell in (False, True)]
 
 
 def calls_of(turn: Plain) -> list[Plain]:

@@ -921,3 +921,25 @@ def test_the_end_of_a_call_is_shown_by_the_stop_or_by_the_only_known_one(
     assert (found.cut if isinstance(found, Proof) else found) == expected
     if isinstance(found, Proof):
         assert found.ids == (5, *two_closes([RESULT], add_generation_prompt=True))
+
+
+@pytest.mark.parametrize("given", [{}, {"content": None}])
+def test_a_call_without_a_content_is_asked_about_with_an_empty_one_where_the_template_takes_no_other(
+    given: dict[str, Any],
+) -> None:
+    """DeepSeek-V3.1 and QwQ-32B read a text there, which OpenAI's clients do not send, and servers add."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if any(message.get("content") is None for message in messages):
+            raise TemplateRefused("a content is a text")
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    function = {"name": "f", "arguments": '{"x": 1}'}
+    calling = {"role": "assistant", **given, "tool_calls": [{"id": "c", "function": function}]}
+    result = [{"role": "tool", "tool_call_id": "c", "content": "7"}]
+    found, expected = (
+        proved(attrs.evolve(turn((example.CLOSE,)), message=message), result, tokenize)
+        for message in (calling, {**calling, "content": ""})
+    )
+    assert isinstance(found, Proof)
+    assert found == expected

@@ -114,10 +114,17 @@ def test_a_flat_call_stays_flat_and_other_keys_are_left_out() -> None:
 def test_the_most_similar_form_of_a_turn_comes_first(
     calls: int, shapes: list[tuple[int | None, bool]]
 ) -> None:
-    message = turn(*[call("a", "f")] * calls)
+    message = turn(*[call("a", "f")] * calls, content="")
     found = forms(message)
     assert [(form.place, form.as_object) for form in found] == shapes
     assert all(form.turn is message for form in found)
+
+
+@pytest.mark.parametrize("given", [{}, {"content": None}])
+def test_a_call_without_a_content_has_an_empty_one_before_its_content_holds_the_text(given: Plain) -> None:
+    message = turn(call("a", "f"), **given)
+    found = [(form.turn.get("content"), form.place) for form in forms(message)]
+    assert found == [*[(None, -1)] * 2, *[("", -1)] * 2, *[(None, None)] * 2]
 
 
 @pytest.mark.parametrize(
