@@ -97,7 +97,8 @@ class Bound:
 
     def moment(self) -> Moment:
         """Return the time, as far as the template prints it; the sandbox has no other clock."""
-        return Moment.at(self.family.clock(), [self.template.source.text])
+        source = self.template.source.text
+        return Moment.at(self.family.clock(), [source, *self.family.rules.clock_reads(source)])
 
     def origin(self) -> Mapping[str, Any]:
         """Return what decides the ids beside arguments and time."""
@@ -115,7 +116,8 @@ class Bound:
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool) -> str:
         """Return the text of `messages` that `prepared` returned."""
         given = {"messages": messages, "add_generation_prompt": add_generation_prompt}
-        return self.template.render({**self.variables, **given}, now=self.family.clock())
+        now = self.family.clock()
+        return self.template.render({**self.family.rules.given(now), **self.variables, **given}, now=now)
 
 
 @frozen(eq=False, kw_only=True)

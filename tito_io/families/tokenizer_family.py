@@ -63,7 +63,7 @@ class TokenizerBound:
 
     def __call__(self, messages: Messages, **ending: Any) -> list[int]:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
-        return self.tokenizer.ids(self._prepared(messages, **ending), self._args, **ending)
+        return self.tokenizer.ids(self._prepared(messages, **ending), self._given(), **ending)
 
     def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of what is rendered from `text` on; nothing before it is encoded.
@@ -94,7 +94,7 @@ class TokenizerBound:
     def text(self, messages: Messages, *, add_generation_prompt: bool = False, **ending: Any) -> str:
         """Return the text of `messages`."""
         ending["add_generation_prompt"] = add_generation_prompt
-        return self.tokenizer.text(self._prepared(messages, **ending), self._args, **ending)
+        return self.tokenizer.text(self._prepared(messages, **ending), self._given(), **ending)
 
     def _prepared(self, messages: Messages, *, add_generation_prompt: bool, **_: Any) -> Messages:
         if self.rules is UNCHANGED:  # the object sees to that itself, as its version does
@@ -109,9 +109,16 @@ class TokenizerBound:
     def _args(self) -> RenderArgs:
         return evolve(self.args, tools=self._preparation.tools(self.args.tools))
 
+    def _given(self) -> RenderArgs:
+        """Return the arguments of a render, with the variables that the engine adds."""
+        added = self.rules.given(self.clock())
+        args = {**added, **self._args.template_args}
+        return evolve(self._args, template_args=args) if added else self._args
+
     def moment(self) -> Moment:
         """Return the time, as far as the templates print it."""
-        return Moment.at(self.clock(), self.tokenizer.sources, randomized=True)
+        read = [one for source in self.tokenizer.sources for one in self.rules.clock_reads(source)]
+        return Moment.at(self.clock(), [*self.tokenizer.sources, *read], randomized=True)
 
     def origin(self) -> Mapping[str, Any] | None:
         """Return what decides the ids beside arguments and time; None if that is not known."""

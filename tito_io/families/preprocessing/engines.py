@@ -1,7 +1,8 @@
 """The table of engines: what each does to chat messages before a chat template sees them.
 
-Paths are those of the released packages. `tests/engines/preprocessing` compares what vLLM and
-SGLang do; the other rows were read, and those of Dynamo and llama.cpp tried by hand.
+Paths are those of the released packages. `tests/engines/preprocessing` compares what running servers of
+vLLM, SGLang, Dynamo and llama.cpp do, and `differences.toml` there names what still differs; the other rows
+were read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from tito_core import InputError
 
-from .message_rules import MEDIA, Absent, Arguments, Developer, Keys, LastTurn, MessageRules
+from .message_rules import MEDIA, Absent, Arguments, Developer, Keys, LastTurn, MessageRules, NoParts
 from .template_traits import Lists
 
 VLLM = MessageRules(
@@ -136,12 +137,16 @@ DYNAMO = MessageRules(
     lists=Lists.REQUIRED,  # formatters.rs:206 detect_content_array_usage
     wraps=Lists.REQUIRED,  # oai.rs:122
     separator="\n",  # oai.rs:139; empty texts are joined, too
+    no_parts=NoParts.LIST,  # oai.rs may_be_fix_msg_content: only what is all text is joined
+    passed=frozenset({"refusal"}),
+    mixed=True,
     parts=Keys(("type", "text")),
     absent=Absent.DROPPED,  # oai.rs:118
     refuses_null=frozenset({"system", "developer", "user", "tool"}),
     reasoning=("reasoning_content", "reasoning"),  # an alias
     reasoning_as=("reasoning_content",),
     think_tags=True,  # oai.rs:256
+    moves_systems=True,  # since 5.1.2 of the crate, github.com/ai-dynamo/frontend-crates/pull/164
     arguments=Arguments.OBJECT_UNLESS_STRING,  # oai.rs:199, formatters.rs:118
     calls=Keys(("id", "type", "function")),
     functions=Keys(("name", "arguments")),
@@ -168,24 +173,28 @@ DYNAMO = MessageRules(
 )
 
 LLAMACPP = MessageRules(
-    engine="llama.cpp",  # commit 0c1e570, common/chat.cpp
-    lists=Lists.LOOPS,  # common/jinja/caps.cpp:120 renders with values that know whether they are looped over
-    wraps=Lists.REQUIRED,  # chat.cpp:494
-    separator="\n",  # chat.cpp:511
+    engine="llama.cpp",  # common/chat.cpp in xllamacpp 2026.10.11549
+    lists=Lists.LOOPED,  # common/jinja/caps.cpp:163 renders with values that count their uses
+    wraps=Lists.LOOPED_TEXTS,  # caps.cpp:171, chat.cpp:463
+    separator="\n",  # chat.cpp:498
+    skips_first=True,  # chat.cpp:487
+    no_parts=NoParts.TEXT,  # chat.cpp:200
     parts=Keys(("type", "text")),
-    absent=Absent.EMPTY_TEXT,  # chat.cpp:231 and :412
-    reasoning=("reasoning_content", "reasoning"),  # chat.cpp:453 has the first name
+    absent=Absent.EMPTY_TEXT,  # chat.cpp:200
+    reasoning=("reasoning_content", "reasoning"),  # chat.cpp:423 has the first name
     reasoning_as=("reasoning_content",),
-    arguments=Arguments.OBJECT_IF_WRITTEN,  # chat.cpp:1041, caps.cpp:301
-    keeps_no_calls=False,  # chat.cpp:242
-    calls=Keys(("type", "function", "id")),  # chat.cpp:242
+    arguments=Arguments.JSON_IF_READ,  # chat.cpp:1022, caps.cpp:323
+    keeps_no_calls=False,  # chat.cpp:211
+    calls=Keys(("type", "function", "id")),  # chat.cpp:216
     functions=Keys(("name", "arguments")),
-    developer=Developer.SYSTEM,  # chat.cpp:1004
-    messages={  # chat.cpp:191
+    developer=Developer.SYSTEM,  # chat.cpp:979
+    messages={  # chat.cpp:160
         "": Keys(("role", "content", "reasoning_content", "name", "tool_call_id", "tool_calls")),
     },
-    tools=Keys(("type", "function")),  # chat.cpp:558
+    tools=Keys(("type", "function")),  # chat.cpp:527
     tool_functions=Keys(("name", "description", "parameters"), fills={"description": "", "parameters": {}}),
+    variables={"enable_thinking": True},  # chat.cpp:892
+    dates={"datetime": "%b %d %Y", "date_string": "%d %b %Y"},  # chat.cpp:1058
 )
 
 UNCHANGED = MessageRules(engine="transformers 5.23")

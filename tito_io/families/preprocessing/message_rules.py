@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -27,10 +28,19 @@ class Absent(Enum):
     EMPTY_TEXT = "an empty text"
 
 
+class NoParts(Enum):
+    """What becomes of a content that is an empty list."""
+
+    JOINED = "an empty text where texts are joined, an empty list otherwise"
+    LIST = "an empty list"
+    TEXT = "an empty text, which may become a list as other texts do"
+
+
 class Arguments(Enum):
     """What becomes of a call's arguments, which requests have as JSON text."""
 
     OBJECT_IF_WRITTEN = "an object, unless the template writes a text as it is, and an object otherwise"
+    JSON_IF_READ = "any JSON where the template reads an object, and what is no JSON is refused; else a text"
     OBJECT_UNLESS_STRING = (
         "an object, unless the template asks `arguments is string` and writes a text as it is"
     )
@@ -88,11 +98,15 @@ class MessageRules:
             any content.
         text_types: Types of parts that are texts; each has its text under `text` or under its own name.
         left_out: Types of parts that are left out.
+        passed: Types of parts that the template gets as they came.
+        mixed: Whether a content that is not all text stays a list where texts are joined; else it is refused.
         skips_unknown: Whether parts of unknown types are left out, too; else they are refused.
         takes_strings: Whether a list may hold bare strings.
         own_types: Types of parts of which a list must have one, or it is refused; empty: any list is taken.
         skips_null: Whether a text that is null or left out is skipped beside others; else it is refused.
         skips_empty: Whether an empty text is skipped where texts are joined.
+        skips_first: Whether it is skipped where no text was before it.
+        no_parts: What becomes of a content that is an empty list.
         parts: The keys of a text part; None: as they came.
         absent: What becomes of a content that is null or left out.
         refuses_null: The roles whose content may be left out, but is refused if it is null.
@@ -105,6 +119,8 @@ class MessageRules:
         calls: The keys of a call; None: as they came.
         functions: The keys of a call's function.
         developer: What becomes of messages of the role `developer`.
+        moves_systems: Whether system texts after the first message are changed where the template refuses
+            them: leading ones become one, later ones the user's.
         billing_line: Whether a system text loses a first line that begins with `x-anthropic-billing-header`.
         messages: The keys of messages by role, those of other roles under the empty name; None: as they came,
             without nulls, and with reasoning under all its names, which transformers sees to.
@@ -113,6 +129,8 @@ class MessageRules:
         bare_tools: Whether a template gets the functions alone.
         tool_functions: The keys of a tool's function.
         last_turn: What becomes of an assistant's message at the end.
+        variables: What the template gets where the request has no variable of that name.
+        dates: Formats of the day, which the template gets as variables likewise.
     """
 
     engine: str
@@ -122,11 +140,15 @@ class MessageRules:
     result_separator: str | None = None
     text_types: frozenset[str] = frozenset({"text"})
     left_out: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
+    mixed: bool = False
     skips_unknown: bool = False
     takes_strings: bool = False
     own_types: frozenset[str] = frozenset()
     skips_null: bool = False
     skips_empty: bool = False
+    skips_first: bool = False
+    no_parts: NoParts = NoParts.JOINED
     parts: Keys | None = None
     absent: Absent = Absent.KEPT
     refuses_null: frozenset[str] = frozenset()
@@ -138,6 +160,7 @@ class MessageRules:
     calls: Keys | None = None
     functions: Keys | None = None
     developer: Developer = Developer.KEPT
+    moves_systems: bool = False
     billing_line: bool = False
     messages: Mapping[str, Keys] | None = None
     lists_last: bool = False
@@ -145,6 +168,16 @@ class MessageRules:
     bare_tools: bool = False
     tool_functions: Keys | None = None
     last_turn: LastTurn = LastTurn.KEPT
+    variables: Mapping[str, Any] = field(factory=dict)
+    dates: Mapping[str, str] = field(factory=dict)
+
+    def given(self, now: datetime) -> dict[str, Any]:
+        """Return the variables that a template gets where the request has none of that name."""
+        return {**self.variables, **{name: now.strftime(form) for name, form in self.dates.items()}}
+
+    def clock_reads(self, source: str) -> list[str]:
+        """Return what stands for the dates that a template reads of `given`, for `Moment.at`."""
+        return [f"strftime_now('{form}')" for name, form in self.dates.items() if name in source]
 
     def __repr__(self) -> str:
         return f"MessageRules({self.engine!r})"

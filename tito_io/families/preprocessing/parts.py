@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any
 
 from tito_core import TemplateRefused
@@ -79,7 +80,7 @@ def _part(part: Any, rules: MessageRules, path: str) -> Plain | None:
         return _text_part(part, rules, path)
     if kind in MEDIA:
         return {"type": MEDIA[kind]}
-    if kind == "tool_reference":
+    if kind == "tool_reference" or kind in rules.passed:
         return dict(part)
     if rules.skips_unknown or kind in rules.left_out:
         return None
@@ -97,14 +98,17 @@ def _text_part(part: Mapping[str, Any], rules: MessageRules, path: str) -> Plain
     return ordered({**part, "type": "text", "text": text}, rules.parts)
 
 
-def joined(parts: Sequence[Mapping[str, Any]], separator: str, *, skips_empty: bool) -> str:
+def joined(
+    parts: Sequence[Mapping[str, Any]], separator: str, *, skips_empty: bool, skips_first: bool = False
+) -> str:
     """Return the texts of parts as one.
 
     >>> joined([{"text": "a"}, {"text": ""}], "/", skips_empty=False)
     'a/'
     """
     texts = (str(one.get("text", "")) for one in parts)
-    return separator.join(filter(None, texts) if skips_empty else texts)
+    kept = dropwhile(lambda one: not one, texts) if skips_first else texts
+    return separator.join(filter(None, kept) if skips_empty else kept)
 
 
 def without_billing(content: Any) -> Any:

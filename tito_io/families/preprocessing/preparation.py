@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Self
 
 from attrs import field, frozen
@@ -13,9 +14,16 @@ from tito_core import TemplateRefused
 from tito_io.families.template_values import normalized
 from tito_io.fields import json_kind
 
-from .message_rules import Absent, Arguments, Developer, LastTurn, MessageRules
+from .message_rules import Absent, Arguments, Developer, LastTurn, MessageRules, NoParts
 from .parts import Plain, joined, ordered, template_parts, without_billing
-from .template_traits import takes_lists, writes_argument_objects, writes_argument_texts
+from .template_traits import (
+    reads_argument_objects,
+    refuses_late_systems,
+    refuses_two_users,
+    takes_lists,
+    writes_argument_objects,
+    writes_argument_texts,
+)
 
 
 @frozen(eq=False)
@@ -71,6 +79,8 @@ class Preparation:
         >>> Preparation.of(VLLM, "{{ messages[0].content }}").messages([result])
         [{'role': 'tool', 'content': '5\n6'}]
         """
+        if self.rules.moves_systems and refuses_late_systems(self.source):
+            messages = _with_moved_systems(messages, merges=refuses_two_users(self.source))
         found = [self._message(one, f"messages[{index}]") for index, one in enumerate(messages)]
         if any(one.get("role") == "developer" for one in messages):
             found = self._with_developers(found)
@@ -98,7 +108,7 @@ class Preparation:
             if "content" in message and role in rules.refuses_null:
                 raise TemplateRefused(f"{path}.content is null: {rules.engine} takes a text or a list there")
             lists = self.lists and (role != "tool" or rules.result_separator is None)
-            empty = {Absent.EMPTY: [] if lists else "", Absent.EMPTY_TEXT: ""}
+            empty = {Absent.EMPTY: [] if lists else "", Absent.EMPTY_TEXT: self._wrapped("")}
             return {"content": empty[rules.absent]} if rules.absent in empty else {}
         if rules.separator is None:
             return {}
@@ -113,15 +123,21 @@ class Preparation:
         """Return a content as the template takes it."""
         rules, results = self.rules, self.rules.result_separator if role == "tool" else None
         if isinstance(content, str):
-            return [{"type": "text", "text": content}] if self.wraps and results is None else content
+            return self._wrapped(content) if results is None else content
+        if not content and rules.no_parts is not NoParts.JOINED:
+            return [] if rules.no_parts is NoParts.LIST else self._wrapped("")
         parts = template_parts(content, rules, path)
         texts = all(one.get("type") == "text" for one in parts)
         if texts and (results is not None or not self.lists):
             separator = rules.separator if results is None else results
-            return joined(parts, separator or "", skips_empty=rules.skips_empty and not self.lists)
-        if not self.lists:
+            skips = {"skips_empty": rules.skips_empty and not self.lists, "skips_first": rules.skips_first}
+            return joined(parts, separator or "", **skips)
+        if not (self.lists or rules.mixed):
             raise TemplateRefused(f"{path} has media, and {rules.engine} gives this template texts alone")
         return parts
+
+    def _wrapped(self, text: str) -> Any:
+        return [{"type": "text", "text": text}] if self.wraps else text
 
     def _calls(self, message: Plain, path: str) -> Plain:
         """Return the calls of an assistant's message under their key; nothing where they stay as they are."""
@@ -149,11 +165,11 @@ class Preparation:
         if self.keeps_texts:
             return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given
         value = _parsed(given)
-        if isinstance(value, dict):
+        if isinstance(value, dict) or (rule is Arguments.JSON_IF_READ and value is not None):
             return value
         if rule is Arguments.OBJECT_OR_EMPTY:
             return {}
-        if rule is Arguments.OBJECT_OR_REFUSED and given is not None:
+        if rule in (Arguments.OBJECT_OR_REFUSED, Arguments.JSON_IF_READ) and given is not None:
             engine = self.rules.engine
             raise TemplateRefused(f"{path} is {given!r:.60}: {engine} takes the text of a JSON object")
         return given
@@ -180,6 +196,8 @@ class Preparation:
 
 def _keeps_texts(source: str, rule: Arguments | None) -> bool:
     """Return whether arguments stay texts for a template."""
+    if rule is Arguments.JSON_IF_READ:
+        return not reads_argument_objects(source)
     if rule is Arguments.OBJECT_IF_WRITTEN:
         return writes_argument_texts(source) and not writes_argument_objects(source)
     if rule is Arguments.OBJECT_UNLESS_STRING:
@@ -205,6 +223,33 @@ def _with_one_system_text(messages: list[Plain]) -> list[Plain]:
         {"role": "system", "content": "\n\n".join(texts)},
         *(one for one in named if one["role"] != "system"),
     ]
+
+
+def _with_moved_systems(messages: Sequence[Plain], *, merges: bool) -> list[Plain]:
+    """Return messages with the leading system texts as one and later ones as the user's.
+
+    `merges` is whether messages of the user that follow one another become one.
+    """
+    lead = list(takewhile(lambda one: one.get("role") == "system", messages))
+    text = "\n\n".join(_text(one.get("content") or "") for one in lead)
+    found = [{"role": "system", "content": text if len(lead) > 1 else lead[0].get("content")}] if lead else []
+    for one in messages[len(lead) :]:
+        moved = {"role": "user", "content": one.get("content")} if one.get("role") == "system" else one
+        if merges and found and moved.get("role") == found[-1].get("role") == "user":
+            found[-1] = {**found[-1], "content": _together(found[-1].get("content"), moved.get("content"))}
+        else:
+            found.append(moved)
+    return found
+
+
+def _together(first: Any, second: Any) -> Any:
+    """Return two contents as one: two texts as one text, else all parts."""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    parts = (
+        [{"type": "text", "text": one}] if isinstance(one, str) else one or [] for one in (first, second)
+    )
+    return [part for one in parts for part in one]
 
 
 def _as_system(message: Plain) -> Plain:

@@ -26,6 +26,8 @@ class Lists(Enum):
     NEVER = "no template is taken for one"
     REQUIRED = "a short render shows the text of a list, and not that of a string"
     LOOPS = "a loop over the content of a message of `messages`, also in a macro"
+    LOOPED = "a short render reads the parts of a content"
+    LOOPED_TEXTS = "the same for a text, which then is not written"
     NAMED_LOOPS = "a loop over the content of `message`, `msg` or `m`, or a word such as `image` anywhere"
 
 
@@ -154,10 +156,63 @@ def _requires_lists(source: str) -> bool:
     return text in as_list and text not in as_text
 
 
+class _Text(str):
+    """A content that knows whether it was looped over, or asked for a character, which llama.cpp rejects."""
+
+    __slots__ = ("looped",)
+
+    def __init__(self, _: str) -> None:
+        self.looped = False
+
+    def __iter__(self) -> Iterator[str]:
+        self.looped = True
+        raise TypeError("a text has no parts")
+
+    def __getitem__(self, key: Any) -> str:
+        self.looped = self.looped or isinstance(key, int)
+        return super().__getitem__(key)
+
+
+class _Part(dict[str, Any]):
+    """A part that knows whether one of its keys was read."""
+
+    read = False
+
+    def __getitem__(self, key: str) -> Any:
+        self.read = True
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read = True
+        return super().get(key, default)
+
+
+class _NoParts(list[Any]):
+    """A list that is empty unless it is looped over."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _loops_in_render(source: str) -> bool:
+    text, part = _Text("template_test"), _Part(type="text", text="template_test")
+    rendered(source, [{"role": "user", "content": text}])
+    if text.looped or "is string" not in source:
+        return text.looped
+    return rendered(source, [{"role": "user", "content": _NoParts([part])}]) is not None and part.read
+
+
+def _loops_over_texts(source: str) -> bool:
+    text = _Text("template_test")
+    return text not in (rendered(source, [{"role": "user", "content": text}]) or "") and text.looped
+
+
 _FINDERS: Mapping[Lists, Callable[[str], bool]] = {
     Lists.NEVER: lambda _: False,
     Lists.REQUIRED: _requires_lists,
     Lists.LOOPS: _has_loops,
+    Lists.LOOPED: _loops_in_render,
+    Lists.LOOPED_TEXTS: _loops_over_texts,
     Lists.NAMED_LOOPS: _has_named_loops,
 }
 
@@ -172,6 +227,7 @@ def rendered(source: str, messages: list[dict[str, Any]]) -> str | None:
 
 
 ARGUMENTS = {"probe": "value"}
+CALL = {"id": "a1b2c3d4e", "type": "function"}
 
 
 @lru_cache(maxsize=64)
@@ -192,8 +248,36 @@ def writes_argument_objects(source: str) -> bool:
     return _writes_arguments(source, ARGUMENTS)
 
 
+@lru_cache(maxsize=64)
+def refuses_late_systems(source: str) -> bool:
+    """Return whether a template refuses a system text for its place."""
+    first, *rest = (_said(role) for role in ("system", "user", "assistant", "user"))
+    late = [first, *rest[:2], first, *rest[2:]]
+    return rendered(source, late) is None and rendered(source, [first, *rest]) is not None
+
+
+@lru_cache(maxsize=64)
+def refuses_two_users(source: str) -> bool:
+    """Return whether a template refuses two messages of the user, one after the other."""
+    return rendered(source, [_said("user"), _said("user")]) is None
+
+
+def _said(role: str) -> dict[str, Any]:
+    return {"role": role, "content": "x"}
+
+
+@lru_cache(maxsize=64)
+def reads_argument_objects(source: str) -> bool:
+    """Return whether a template renders a conversation of texts with a call, and an object's value in it."""
+    asked, said = {"role": "user", "content": _Text("q")}, {"role": "assistant", "content": _Text("a")}
+    call = {**CALL, "function": {"name": "f", "arguments": {"probe": "probe_value"}}}
+    calling = {"role": "assistant", "content": _Text(""), "tool_calls": [call]}
+    result = {"role": "tool", "content": _Text("r"), "tool_call_id": CALL["id"]}
+    return "probe_value" in (rendered(source, [asked, calling, result, said, asked]) or "")
+
+
 def _writes_arguments(source: str, arguments: Any) -> bool:
-    call = {"id": "a1b2c3d4e", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    call = {**CALL, "function": {"name": "f", "arguments": arguments}}
     asked = {"role": "user", "content": "q"}
     text = rendered(source, [asked, {"role": "assistant", "content": "", "tool_calls": [call]}])
     return text is not None and json.dumps(ARGUMENTS) in text
