@@ -189,14 +189,25 @@ def dynamo(say: Say, logs: Path, *flags: str) -> Iterator[Deployment]:
 
 @contextmanager
 def mocker(
-    say: Say, logs: Path, *frontend: str, workers: int = 1, settings: dict[str, str] | None = None
+    say: Say,
+    logs: Path,
+    *frontend: str,
+    folder: Path | None = None,
+    workers: int = 1,
+    settings: dict[str, str] | None = None,
 ) -> Iterator[Deployment]:
-    """Lend a running Dynamo with mockers, flags added to the frontend's command and `settings` to all."""
+    """Lend a running Dynamo with mockers, flags added to the frontend's command and `settings` to all.
+
+    They serve the model that `folder` describes, or the tiny one.
+    """
     found = environment(say, "dynamo-mocker")
-    folder = described(say)
+    folder = folder or described(say)
     worker = ["-m", "dynamo.mocker", f"--model-path={folder}", f"--model-name={MODEL}"]
     logs.mkdir(parents=True, exist_ok=True)
-    worker += [f"--max-model-len={MOCKER_CONTEXT}", f"--response-replay-trace-path={_replay(folder, logs)}"]
+    worker += [
+        f"--max-model-len={MOCKER_CONTEXT}",
+        f"--response-replay-trace-path={_replay(described(say), logs)}",
+    ]
     with _running(found, folder, logs, [frontend, *[worker] * workers], settings or {}, say) as deployment:
         yield deployment
 

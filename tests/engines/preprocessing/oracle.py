@@ -21,7 +21,9 @@ ENVIRONMENTS: Mapping[str, Callable[[Say], Environment]] = {
     "vllm": vllm.environment,
     "sglang": sglang.environment,
 }
-REASONING = {"vllm": "reasoning", "sglang": "reasoning_content"}
+SETTINGS: Mapping[str, Mapping[str, str]] = {"vllm": vllm.SETTINGS, "sglang": sglang.SETTINGS}
+"""Environment variables; what SGLang lacks on a CPU is found by them."""
+REASONING = {"vllm": "reasoning", **dict.fromkeys(("sglang", "dynamo", "llamacpp"), "reasoning_content")}
 """The key under which the adapter sends reasoning."""
 
 Answer = Mapping[str, Any]
@@ -36,10 +38,12 @@ def oracle(engine: str, say: Say) -> Iterator[Ask]:
     model = vllm.model(vllm.environment(say), say)
     errors = cache() / f"{engine}-oracle.log"
     command = [str(found.python), "-W", "ignore", str(HERE / "oracle_process.py"), engine, str(model)]
-    pipe, told = subprocess.PIPE, {**os.environ, **sglang.SETTINGS}  # what a CPU lacks, for its imports
+    pipe = subprocess.PIPE
     with (
         errors.open("w") as log,
-        subprocess.Popen(command, env=told, stdin=pipe, stdout=pipe, stderr=log, text=True) as child,
+        subprocess.Popen(
+            command, env={**os.environ, **SETTINGS[engine]}, stdin=pipe, stdout=pipe, stderr=log, text=True
+        ) as child,
     ):
         try:
             questions, replies = child.stdin, child.stdout
