@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b32encode
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import repeat, zip_longest
 from typing import Any
 
@@ -139,7 +141,7 @@ class ParsedMessage:
     notices: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def message(self, key: str) -> dict[str, Any]:
-        """Return the assistant message; `key` begins the ids of its calls.
+        """Return the assistant message; the ids of its calls are made from `key`, unless they were sampled.
 
         The content is never null: chat templates print null as a word, or fail.
         """
@@ -148,13 +150,23 @@ class ParsedMessage:
             message["reasoning"] = self.reasoning
         if self.calls:
             named = [
-                one or f"{key}-{place}" for place, (_, one) in enumerate(zip_longest(self.calls, self.ids))
+                one or _call_id(key, place)
+                for place, (_, one) in enumerate(zip_longest(self.calls, self.ids))
             ]
             message["tool_calls"] = [
                 {"id": one, "type": "function", "function": {"name": name, "arguments": arguments}}
                 for one, (name, arguments) in zip(named, self.calls, strict=True)
             ]
         return message
+
+
+def _call_id(key: str, place: int) -> str:
+    """Return an id of nine letters and digits: Mistral's templates reject any other.
+
+    >>> _call_id("call-1", 0)
+    'mte37ycto'
+    """
+    return b32encode(blake2b(f"{key}-{place}".encode()).digest())[:9].decode().lower()
 
 
 def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bool = True) -> ParsedMessage:

@@ -238,7 +238,7 @@ def check_format(output_format: object) -> None:
 
 
 def with_message(reply: Reply, parsed: ParsedMessage, call_key: str) -> Reply:
-    """Return a reply with the message that its ids spell; `call_key` begins the ids of its tool calls.
+    """Return a reply with the message that its ids spell; the ids of its tool calls are made from `call_key`.
 
     The finish reason is `tool_calls` of a finished turn with calls, whatever the server made of them.
     """

@@ -133,8 +133,9 @@ class TemplateCalls:
             calls=tuple((call.name, call.arguments) for call in calls),
             ids=tuple(call.id for call in calls),
         )
-        if await self._is_written_so(learned, read.message("call"), calls, rendering):
-            return read
+        for one in (read, attrs.evolve(read, ids=())):  # Mistral's templates reject some ids
+            if await self._is_written_so(learned, one.message("call"), calls, rendering):
+                return one
         return attrs.evolve(found, notices=(KEPT,))
 
     async def _is_written_so(

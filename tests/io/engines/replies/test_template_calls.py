@@ -76,6 +76,7 @@ class Model:
 
     form: str
     one_at_a_time: bool = False
+    nine_letters: bool = False
     fails: bool = False
     rendered: int = 0
     vocabulary: dict[str, int] = attrs.field(factory=dict)
@@ -90,6 +91,9 @@ class Model:
         for message in messages:
             if self.one_at_a_time and len(message.get("tool_calls") or ()) > 1:
                 raise TemplateRefused("one call at a time")
+            ids = [call["id"] for call in message.get("tool_calls") or ()]
+            if self.nine_letters and any(len(one) != len("a1b2c3d40") or not one.isalnum() for one in ids):
+                raise TemplateRefused("ids are nine letters and digits")
         try:
             return compiled(self.template).render(messages=messages)
         except UndefinedError as error:
@@ -166,6 +170,18 @@ async def test_calls_are_read_as_the_template_writes_them(form: str, content: st
 async def test_a_template_that_takes_one_call_shows_its_syntax(form: str) -> None:
     model = Model(form, one_at_a_time=True)
     assert read(await parsed(model, sampled(model, turn("", PLAIN[0])))) == [("look_up", PLAIN[0])]
+
+
+@pytest.mark.parametrize("written", ['{"name"', '{"id": "call_1", "name"'])
+async def test_ids_are_such_that_the_template_accepts_them(written: str) -> None:
+    """Mistral-Nemo's template rejects ids that are not nine letters and digits; a model may sample others."""
+    model = Model("list", nine_letters=True)
+    text = sampled(model, turn("", *PLAIN[:2])).replace('{"name"', written)
+    found = await parsed(model, text)
+    assert read(found) == [("look_up", one) for one in PLAIN[:2]]
+    ids = {call["id"] for call in found.message("call-1")["tool_calls"]}
+    assert len(ids) == 2
+    assert all(len(one) == len("a1b2c3d40") and one.isalnum() for one in ids)
 
 
 VALUES = st.recursive(

@@ -141,7 +141,9 @@ def test_a_message_never_has_null_content() -> None:
         "role": "assistant",
         "content": "",
         "reasoning": "hm",
-        "tool_calls": [{"id": f"k-{i}", "type": "function", "function": function} for i in range(2)],
+        "tool_calls": [
+            {"id": one, "type": "function", "function": function} for one in ("nem76rx4a", "btnabiwia")
+        ],
     }
     assert taken("hi").message("k") == {"role": "assistant", "content": "hi"}
 

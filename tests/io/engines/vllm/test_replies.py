@@ -287,7 +287,7 @@ async def test_a_call_between_sampled_tags_is_a_call() -> None:
         "content": "",
         "reasoning": "A",
         "tool_calls": [
-            {"id": "call-cmpl-1-0", "type": "function", "function": {"name": "f", "arguments": '{"a":  1}'}}
+            {"id": "xvgpih677", "type": "function", "function": {"name": "f", "arguments": '{"a":  1}'}}
         ],
     }
 
