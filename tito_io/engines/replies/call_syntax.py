@@ -38,10 +38,14 @@ COUNTS = (41, 73)
 KEYS = ("place", "count")
 IDS = ("a1b2c3d40", "a1b2c3d41")
 """Ids of the calls: some templates take nine letters and digits alone."""
+NAMED_IDS = tuple(f"functions.{name}:{place}" for place, name in enumerate(NAMES))
+"""Ids with the name and the number: Kimi K2 Thinking's template writes them in the place of the name."""
 ID = "\ue000"
 """Stands for the id of a call in a learned text."""
 A_NAME = r"(?P<name>[\w.:/-]{0,127}\w)"
 AN_ID = r"(?P<id>[\w.:-]{1,128})"
+A_WORD = re.compile(r"[\w.:/-]+")
+NUMBER = re.compile(r":\d")
 A_KEY = r"(?P<key>[^<>=\n]{1,256}?)"
 LONGEST_LITERAL, DEEPEST_LITERAL = 65_536, 32
 """The longest argument, and its most brackets, that is read as one of Python's literals.
@@ -55,10 +59,10 @@ PIECES = re.compile(rf"{TAG}|.", re.DOTALL)
 DECODER = json.JSONDecoder()
 
 
-def calling(count: int, *, as_text: bool = False) -> Message:
+def calling(count: int, ids: Sequence[str] = IDS, *, as_text: bool = False) -> Message:
     """Return a turn that calls so many functions; with `as_text` their arguments are JSON text."""
     calls = []
-    for identity, name, word, number in list(zip(IDS, NAMES, WORDS, COUNTS, strict=True))[:count]:
+    for identity, name, word, number in list(zip(ids, NAMES, WORDS, COUNTS, strict=True))[:count]:
         given: Any = dict(zip(KEYS, (word, number), strict=True))
         given = json.dumps(given) if as_text else given
         calls.append({"id": identity, "type": "function", "function": {"name": name, "arguments": given}})
@@ -110,6 +114,7 @@ class CallSyntax:
         sign: The text with which calls begin, up to white space; `{` of a bare object.
         keys: The keys of name and arguments in an object.
         pairs: How arguments are written by themselves.
+        numbered: Whether calls have their number beside the name: that word is the id, `functions.NAME:0`.
     """
 
     kind: Literal["object", "json", "pairs"]
@@ -121,6 +126,7 @@ class CallSyntax:
     sign: str = "{"
     keys: tuple[str, str] = ("", "")
     pairs: Pairs | None = None
+    numbered: bool = False
 
     def read(
         self, text: str, tools: Sequence[Mapping[str, Any]], spelled: Collection[int] = ()
@@ -183,7 +189,7 @@ class CallSyntax:
         if self.kind == "object":
             read = self._object(text, match.end() - 1)
         elif self.kind == "json":
-            read = _json_call(text, match)
+            read = _json_call(text, match, self._id(match))
         else:
             read = self._with_pairs(text, match, tools)
         if read is None:
@@ -195,6 +201,13 @@ class CallSyntax:
         if any(not read.body[0] <= one < read.body[1] for one in within):
             return None
         return attrs.evolve(read, stop=stop.end())
+
+    def _id(self, match: re.Match[str]) -> str | None:
+        """Return the id that was sampled with a call's name."""
+        if not self.numbered:
+            return match.groupdict().get("id")
+        words = A_WORD.finditer(match.string, *match.span())
+        return next(word.group() for word in words if word.end() > match.start("name"))
 
     def _object(self, text: str, place: int) -> ReadCall | None:
         found = _decoded(text, place)
@@ -231,7 +244,7 @@ class CallSyntax:
             values[pair["key"]] = _value(inner, types.get(pair["key"]))
             place = closing.end()
         written = json.dumps(values, ensure_ascii=False)
-        return ReadCall(match["name"], written, match.groupdict().get("id"), (match.end(), place), place)
+        return ReadCall(match["name"], written, self._id(match), (match.end(), place), place)
 
 
 @attrs.frozen
@@ -258,13 +271,13 @@ def _after(pattern: str, text: str, place: int) -> int:
     return place if match is None else match.end()
 
 
-def _json_call(text: str, match: re.Match[str]) -> ReadCall | None:
+def _json_call(text: str, match: re.Match[str], identity: str | None) -> ReadCall | None:
     place = _after(r"\s*", text, match.end())
     found = _decoded(text, place)
     if found is None:
         return None
     stop = found[1]
-    return ReadCall(match["name"], text[place:stop], match.groupdict().get("id"), (place, stop), stop)
+    return ReadCall(match["name"], text[place:stop], identity, (place, stop), stop)
 
 
 def _decoded(text: str, place: int) -> tuple[dict[str, Any], int] | None:
@@ -378,6 +391,7 @@ class Units:
             sign=next(iter(opened.split() or begin.split()), "{"),
             keys=self.keys,
             pairs=self.pairs,
+            numbered=bool(self.middles) and NUMBER.match(self.middles[0]) is not None,
         )
 
 

@@ -19,6 +19,8 @@ from tito_io.engines.protocol import Delta, Rendering, RequestError, Watch
 
 from .call_syntax import (
     ASKED,
+    IDS,
+    NAMED_IDS,
     NAMES,
     SAID,
     TAG,
@@ -83,7 +85,7 @@ class TemplateCalls:
 
     async def _learned(self, rendering: Rendering) -> LearnedCalls | None:
         for count, as_text, answered in product((2, 1), (False, True), (False, True)):
-            called = await self._text(around(calling(count, as_text=as_text), answered=answered), rendering)
+            called = await self._called(rendering, count, as_text=as_text, answered=answered)
             if called is None:
                 continue
             if NAMES[0] not in called[called.rfind(ASKED) :]:
@@ -94,6 +96,15 @@ class TemplateCalls:
             if syntax is not None:
                 return LearnedCalls(syntax, await self._tags(called), as_text)
         return None
+
+    async def _called(self, rendering: Rendering, count: int, *, as_text: bool, answered: bool) -> str | None:
+        """Return a conversation whose turn calls functions; None if the template rejects it."""
+        for ids in (IDS, NAMED_IDS):
+            turn = calling(count, ids, as_text=as_text)
+            called = await self._text(around(turn, answered=answered), rendering)
+            if called is None or NAMES[0] in called[called.rfind(ASKED) :]:
+                break
+        return called
 
     async def _tags(self, called: str) -> Tags:
         """Return the tags of a text that are tokens."""

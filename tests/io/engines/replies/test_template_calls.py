@@ -17,7 +17,7 @@ from jinja2 import Environment, Template, UndefinedError
 from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_core import Message, TemplateRefused
 from tito_io.engines.protocol import Delta, Rendering, RequestError
-from tito_io.engines.replies.call_syntax import LONGEST_LITERAL, SAID, CallSyntax, around, calling, learned
+from tito_io.engines.replies.call_syntax import LONGEST_LITERAL, CallSyntax, learned
 from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, choose_parser
 from tito_io.engines.replies.template_calls import KEPT, CallTextFilter, TemplateCalls, is_hermes
 from tito_io.families import Family
@@ -41,7 +41,8 @@ FORMS = {
     "bare": ("", '{"name": "@name", "parameters": @json}', ""),
     "json": ("<calls>", "<call>@name<sep>@json</call>", "</calls>"),
     "identified": ("", "[CALLS]@name[ID]{{ c.id }}[ARGS]@json", ""),
-    "numbered": ("<calls>", "<call>f.@name:{{ loop.index0 }}<args>@json</call>", "</calls>"),
+    "numbered": ("<calls>", "<call>functions.@name:{{ loop.index0 }}<args>@json</call>", "</calls>"),
+    "id-for-name": ("<calls>", "<call>{{ c.id }}<args>@json</call>", "</calls>"),
     "keys": ("", f"\n<call>@name{PAIRS}\n</call>".replace("@pair", KEYED), ""),
     "xml": ("", f"\n<call>\n<function=@name>{PAIRS}\n</function>\n</call>".replace("@pair", TAGGED), ""),
     "attributes": (
@@ -51,6 +52,8 @@ FORMS = {
     ),
 }
 """How templates write calls: before them, each, after them."""
+WITH_IDS = {"identified", "numbered", "id-for-name"}
+"""Forms in which calls are sampled with their ids."""
 PROPERTIES = {
     "place": {"type": "string"},
     "count": {"type": "integer"},
@@ -125,7 +128,11 @@ class Model:
 
 def turn(content: str, *arguments: Any) -> Message:
     calls = [
-        {"id": f"call{place}abcd", "type": "function", "function": {"name": "look_up", "arguments": one}}
+        {
+            "id": f"functions.look_up:{place}",
+            "type": "function",
+            "function": {"name": "look_up", "arguments": one},
+        }
         for place, one in enumerate(arguments)
     ]
     return {"role": "assistant", "content": content, "tool_calls": calls}
@@ -163,7 +170,8 @@ async def test_calls_are_read_as_the_template_writes_them(form: str, content: st
         found = await parsed(model, sampled(model, turn(content, *arguments)))
         assert read(found) == [("look_up", one) for one in arguments]
         assert (found.content, found.notices) == (content, ())
-        assert (found.ids[0] is not None) is (form == "identified")
+        ids = [f"functions.look_up:{place}" for place in range(len(arguments))]
+        assert list(found.ids) == (ids if form in WITH_IDS else [None] * len(arguments))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -176,7 +184,7 @@ async def test_a_template_that_takes_one_call_shows_its_syntax(form: str) -> Non
 async def test_ids_are_such_that_the_template_accepts_them(written: str) -> None:
     """Mistral-Nemo's template rejects ids that are not nine letters and digits; a model may sample others."""
     model = Model("list", nine_letters=True)
-    text = sampled(model, turn("", *PLAIN[:2])).replace('{"name"', written)
+    text = sampled(Model("list"), turn("", *PLAIN[:2])).replace('{"name"', written)
     found = await parsed(model, text)
     assert read(found) == [("look_up", one) for one in PLAIN[:2]]
     ids = {call["id"] for call in found.message("call-1")["tool_calls"]}
@@ -295,7 +303,7 @@ async def test_reasoning_comes_first() -> None:
 
 
 async def test_python_literals_are_read_where_the_schema_has_a_type() -> None:
-    syntax = learned_of("xml")
+    syntax = await learned_of("xml")
     given = {"sure": "True", "many": "[1, None]", "place": "True", "any": "True"}
     text = "".join(f"<parameter={key}>\n{value}\n</parameter>" for key, value in given.items())
     (call,) = syntax.read(f"<call><function=look_up>{text}</function></call>", TOOLS)[1]
@@ -305,12 +313,11 @@ async def test_python_literals_are_read_where_the_schema_has_a_type() -> None:
     assert json.loads(call.arguments)["many"].startswith("[[")
 
 
-def learned_of(form: str) -> CallSyntax:
+async def learned_of(form: str) -> CallSyntax:
     model = Model(form)
-    said = model.text(around({"role": "assistant", "content": SAID}))
-    found = learned(said, model.text(around(calling(2))), 2)
+    found = await TemplateCalls(model, model.render).learn(RENDERING)
     assert found is not None
-    return found
+    return found.syntax
 
 
 async def test_a_name_before_an_object_is_no_call_by_itself() -> None:
@@ -323,7 +330,7 @@ async def test_a_name_before_an_object_is_no_call_by_itself() -> None:
 
 async def test_long_texts_are_searched_in_linear_time() -> None:
     for form in FORMS:
-        syntax = learned_of(form)
+        syntax = await learned_of(form)
         for text in (
             "a" * 200_000,
             "{" * 20_000,
@@ -349,7 +356,7 @@ async def test_a_stream_brings_no_text_of_calls(form: str, data: st.DataObject) 
     async def watch(delta: Delta) -> None:
         heard.append(delta)
 
-    watching = CallTextFilter(watch, learned_of(form))
+    watching = CallTextFilter(watch, await learned_of(form))
     for place, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(text)], strict=True)):
         await watching(Delta(ids=(place,), text=text[start:stop]))
     said = "".join(delta.text for delta in heard)
@@ -363,7 +370,7 @@ async def test_a_stream_of_an_answer_comes_whole() -> None:
     async def watch(delta: Delta) -> None:
         heard.append(delta)
 
-    watching = CallTextFilter(watch, learned_of("bare"))
+    watching = CallTextFilter(watch, await learned_of("bare"))
     pieces = ["  ", "So: ", '{"a": 1}', " < <ca", "ll"]
     for place, piece in enumerate(pieces):
         await watching(Delta(ids=(place,), text=piece))
