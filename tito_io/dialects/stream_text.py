@@ -18,14 +18,14 @@ import attrs
 from tito_core import Message
 from tito_io.engines.protocol import Delta
 from tito_io.engines.replies.harmony import MARKERS
-from tito_io.engines.replies.hermes import CALL, THINK, THOUGHT
+from tito_io.engines.replies.hermes import CALL, THINKS, THOUGHTS
 
 from .message_parts import AssistantParts
 from .protocol import ParsedRequest, ReplyStamp, StreamMismatchError, StreamReading
 
 RECIPIENT = "to="
 """How harmony's header of a tool call goes on where the prompt has opened the header."""
-OPENINGS = (THINK, THOUGHT, CALL, RECIPIENT, *MARKERS)
+OPENINGS = (*THINKS, *THOUGHTS, CALL, RECIPIENT, *MARKERS)
 
 
 class TextPlace(Enum):
@@ -96,8 +96,9 @@ class StreamText:
     def _begin(self, alone: str) -> None:
         """Decide what the turn begins with, where that is certain."""
         text = self._text.lstrip()
-        if text.startswith(THINK):
-            self.place = TextPlace.REASONING if text == alone == THINK else TextPlace.BUFFER
+        if text.startswith(THINKS):
+            opened = text == alone and text in THINKS
+            self.place = TextPlace.REASONING if opened else TextPlace.BUFFER
             self._text = ""
         elif text.startswith(RECIPIENT):
             self.place = TextPlace.BUFFER
@@ -107,11 +108,11 @@ class StreamText:
     def _certain_reasoning(self, alone: str) -> str:
         # Line breaks around reasoning belong to the template; they are not in the final message.
         text = self._text if self.reasoning else self._text.lstrip("\n")
-        before, tag = _before_tag(text, (THOUGHT, *MARKERS))
+        before, tag = _before_tag(text, (*THOUGHTS, *MARKERS))
         certain = before.rstrip("\n")
         if tag:
             # Letters may spell the tag out, too. Only the tag's own token closes reasoning for certain.
-            real = tag == alone == THOUGHT and text.endswith(tag)
+            real = tag == alone and tag in THOUGHTS and text.endswith(tag)
             self.place = TextPlace.CONTENT if real else TextPlace.BUFFER
             self._reasoning_closed, self._text = True, ""
         else:
@@ -121,8 +122,9 @@ class StreamText:
     def _certain_content(self) -> str:
         fresh = self._reasoning_closed and not self.content
         text = self._text.lstrip("\n") if fresh else self._text
-        tags = {CALL: self.tools, THOUGHT: not self._reasoning_closed, **dict.fromkeys(MARKERS, True)}
-        certain, tag = _before_tag(text, tuple(one for one, possible in tags.items() if possible))
+        calls, closings = ((CALL,) if self.tools else ()), (() if self._reasoning_closed else THOUGHTS)
+        tags = (*calls, *closings, *MARKERS)
+        certain, tag = _before_tag(text, tags)
         if self.tools or tag:
             certain = certain.rstrip("\n")  # line breaks before a tool call belong to the template
         self._text = text[len(certain) :]

@@ -28,7 +28,7 @@ from tito_io.dialects.protocol import (
 )
 from tito_io.engines.media import MediaUnsupportedError, PromptMedium
 from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling, Watch
-from tito_io.engines.replies.hermes import THINK
+from tito_io.engines.replies.hermes import THINKS
 from tito_io.engines.routing import new_request_id
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.integrations.arguments import check_on_refusal
@@ -86,7 +86,7 @@ class _CallEngine(EngineWrapper):
 
     def _note_ids(self, ids: Sequence[int]) -> None:
         tail = None if self.decode is None else self.decode(list(ids[-TAIL:]))
-        opened = tail is not None and tail.rstrip().endswith(THINK)
+        opened = tail is not None and tail.rstrip().endswith(THINKS)
         self.reading = StreamReading(thinking=opened, buffered=tail is None)
 
 

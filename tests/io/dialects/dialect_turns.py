@@ -14,9 +14,18 @@ from hypothesis.strategies import DrawFn
 from tito_io.dialects import ParsedRequest, SampledMessage, StreamReading, TurnAnswer
 from tito_io.dialects.protocol import Dialect, ReplyStamp
 from tito_io.engines.protocol import Delta, Usage
-from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT, Tags, parse
+from tito_io.engines.replies.hermes import (
+    CALL,
+    CALLED,
+    THINKS,
+    THOUGHTS,
+    Tags,
+    any_of,
+    parse,
+)
 
-TAGS = Tags({THINK: 1, THOUGHT: 2, CALL: 3, CALLED: 4})
+ALL_TAGS = (*THINKS, *THOUGHTS, CALL, CALLED)
+TAGS = Tags({tag: place for place, tag in enumerate(ALL_TAGS, 1)}, pattern=any_of(ALL_TAGS))
 TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "look", "description": "Look it up", "parameters": {"type": "object"}},
@@ -68,7 +77,7 @@ WORDS = st.sampled_from(
     ("so", " it is", "\n", "\n\n", " ", "<", "</", "<tool", "ünï🙂", "{}", "a\nb", "<|", "to")
 )
 LETTERS = st.builds(spelled, WORDS)
-SPELLED_TAG = st.builds(spelled, st.sampled_from((THINK, THOUGHT, CALL, CALLED, "<|channel|>", "to=f")))
+SPELLED_TAG = st.builds(spelled, st.sampled_from((*ALL_TAGS, "<|channel|>", "to=f")))
 CALLS = st.builds(
     lambda body, closed: [*token(CALL), *spelled(body), *(token(CALLED) if closed else [])],
     st.sampled_from((GOOD_CALL, "", "{", '{"name": "f", "arguments": {}}')),
@@ -90,9 +99,14 @@ def sampled(draw: DrawFn) -> Sampled:
     if kind == "none":
         return Sampled(tuple(said), thinking=False)
     opened = (
-        [] if kind == "open" else [*draw(st.sampled_from(([], spelled("\n"), spelled(" ")))), *token(THINK)]
+        []
+        if kind == "open"
+        else [
+            *draw(st.sampled_from(([], spelled("\n"), spelled(" ")))),
+            *token(draw(st.sampled_from(THINKS))),
+        ]
     )
-    closed = [] if kind == "endless" else [*token(THOUGHT), *said]
+    closed = [] if kind == "endless" else [*token(draw(st.sampled_from(THOUGHTS))), *said]
     return Sampled((*opened, *draw(within), *closed), thinking=kind == "open")
 
 

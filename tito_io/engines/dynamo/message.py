@@ -16,7 +16,7 @@ import attrs
 
 from tito_core import Message
 from tito_io.engines.protocol import Rendering, Reply
-from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
+from tito_io.engines.replies.hermes import CALL, CALLED, THINKS, THOUGHTS, any_of
 from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, with_message
 from tito_io.engines.replies.output_text import ids_before_stop, until_stop
 from tito_io.engines.replies.template_calls import Render, TemplateCalls
@@ -24,7 +24,7 @@ from tito_io.families.family import Family
 
 from .replies import DynamoNotice
 
-NOT_COMPARED = re.compile(rf"\s|\ufffd|{THINK}|{THOUGHT}")
+NOT_COMPARED = re.compile(rf"\s|\ufffd|{any_of(THINKS + THOUGHTS).pattern}")
 """What parsers drop or write otherwise, rightly: white space, tags of reasoning, halves of characters."""
 
 

@@ -1,8 +1,9 @@
 """Parse the Hermes format, which Qwen and many others write: reasoning, content and tool calls.
 
-`<think>` and `</think>` enclose reasoning, `<tool_call>` and `</tool_call>` the JSON of a call. A tag that is
-a token counts only where that token was sampled: the same letters spelled out are text, as in an answer that
-explains the tags. What is not a well-formed call stays in the content.
+`<think>` and `</think>` enclose reasoning, for Mistral `[THINK]` and `[/THINK]`; `<tool_call>` and
+`</tool_call>` the JSON of a call. A tag that is a token counts only where that token was sampled: the same
+letters spelled out are text, as in an answer that explains the tags. What is not a well-formed call stays in
+the content.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b32encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import repeat, zip_longest
 from typing import Any
@@ -19,7 +20,17 @@ import attrs
 
 THINK, THOUGHT, CALL, CALLED = "<think>", "</think>", "<tool_call>", "</tool_call>"
 TAGS = (THINK, THOUGHT, CALL, CALLED)
-ANY_TAG = re.compile("|".join(map(re.escape, TAGS)))
+BRACKETS = ("[THINK]", "[/THINK]")
+"""Mistral's tags of reasoning, which count only where they are tokens."""
+THINKS, THOUGHTS = zip((THINK, THOUGHT), BRACKETS, strict=True)
+
+
+def any_of(tags: Iterable[str]) -> re.Pattern[str]:
+    """Return what matches any of the tags."""
+    return re.compile("|".join(map(re.escape, tags)))
+
+
+ANY_TAG = any_of(TAGS)
 
 REAL = True
 DECODER = json.JSONDecoder()
@@ -58,7 +69,7 @@ class Tags:
         tail = list(prompt_ids[-2:])
         if tail and tail[-1] in self.line_breaks:
             tail.pop()
-        return bool(tail) and tail[-1] == self.ids.get(THINK)
+        return bool(tail) and tail[-1] in (self.ids.get(tag) for tag in THINKS)
 
     def sampled(self, ids: Sequence[int]) -> list[str]:
         """Return the tags among sampled ids.
@@ -196,12 +207,12 @@ def thought(text: str, tags: Sequence[Mark], *, thinking: bool) -> tuple[str | N
 
     Reasoning that is closed but not opened was opened by the prompt.
     """
-    marks, begin = [mark for mark in tags if mark.tag in (THINK, THOUGHT)], 0
+    marks, begin = [mark for mark in tags if mark.tag in THINKS + THOUGHTS], 0
     if not thinking:
-        if not marks or (marks[0].tag == THINK and text[: marks[0].start].strip()):
+        if not marks or (marks[0].tag in THINKS and text[: marks[0].start].strip()):
             return None, 0
-        begin = marks[0].stop if marks[0].tag == THINK else 0
-    end = next((mark for mark in marks if mark.tag == THOUGHT), Mark(THOUGHT, len(text), len(text)))
+        begin = marks[0].stop if marks[0].tag in THINKS else 0
+    end = next((mark for mark in marks if mark.tag in THOUGHTS), Mark(THOUGHT, len(text), len(text)))
     return text[begin : end.start].strip("\n"), end.stop
 
 

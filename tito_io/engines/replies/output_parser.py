@@ -16,7 +16,7 @@ from tito_io.engines.protocol import Rendering, Reply, RequestError, Watch, watc
 
 from . import harmony, hermes
 from .harmony import ANY_MARKER, CALLS, END, MARKERS, MESSAGE, RETURN, START
-from .hermes import TAGS, ParsedMessage, Tags
+from .hermes import BRACKETS, TAGS, ParsedMessage, Tags, any_of
 from .sampled_marks import AsyncTokenizer, sampled_marks
 from .template_calls import CallTextFilter, Render, TemplateCalls
 
@@ -135,10 +135,12 @@ class Hermes(OutputParser):
     async def tags(self) -> Tags:
         """Return the ids of those tags and line breaks that are single tokens."""
         if self.known is None:
-            encoded = {text: await self.tokenizer.encode(text) for text in (*TAGS, "\n", "\n\n")}
+            tags = (*TAGS, *BRACKETS)
+            encoded = {text: await self.tokenizer.encode(text) for text in (*tags, "\n", "\n\n")}
             single = {text: ids[0] for text, ids in encoded.items() if len(ids) == 1}
-            breaks = frozenset(index for text, index in single.items() if text not in TAGS)
-            self.known = Tags({tag: single[tag] for tag in TAGS if tag in single}, breaks)
+            breaks = frozenset(index for text, index in single.items() if text not in tags)
+            known = {tag: single[tag] for tag in tags if tag in single}
+            self.known = Tags(known, breaks, any_of(dict.fromkeys((*TAGS, *known))))
         return self.known
 
 

@@ -31,7 +31,7 @@ from .call_syntax import (
     learned,
     stand_in_tools,
 )
-from .hermes import CALL, CALLED, Mark, ParsedMessage, Tags
+from .hermes import CALL, CALLED, Mark, ParsedMessage, Tags, any_of
 from .sampled_marks import AsyncTokenizer, sampled_marks
 
 Render = Callable[..., Awaitable[Sequence[int]]]
@@ -111,7 +111,7 @@ class TemplateCalls:
         found = dict.fromkeys(re.findall(TAG, called[called.rfind(ASKED) :]))
         ids = {tag: await self.tokenizer.encode(tag) for tag in found}
         single = {tag: one[0] for tag, one in ids.items() if len(one) == 1}
-        pattern = re.compile("|".join(map(re.escape, sorted(single, key=len, reverse=True))) or r"(?!)")
+        pattern = any_of(sorted(single, key=len, reverse=True)) if single else re.compile(r"(?!)")
         return Tags(single, pattern=pattern)
 
     async def own(self, rendering: Rendering | None) -> LearnedCalls | None:

@@ -65,7 +65,7 @@ PROPERTIES = {
 SCHEMA = {"type": "object", "properties": PROPERTIES}
 TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": SCHEMA}}]
 RENDERING = Rendering(tools=tuple(TOOLS))
-TAGS = re.compile(r"<\|?/?[a-z]+\|?>|\[[A-Z]+\]")
+TAGS = re.compile(r"<\|?/?[a-z]+\|?>|\[/?[A-Z]+\]")
 
 
 @cache
@@ -300,6 +300,15 @@ async def test_reasoning_comes_first() -> None:
     found = await parsed(model, text)
     assert (found.reasoning, found.content) == ("hm <call> ", "So: ")
     assert read(found) == [("look_up", PLAIN[0])]
+
+
+async def test_reasoning_of_mistral_stands_between_its_own_tokens() -> None:
+    model = Model("list")
+    text = "[THINK]hm[/THINK]So: " + sampled(model, turn("", PLAIN[0]))
+    found = await parsed(model, text)
+    assert (found.reasoning, found.content, read(found)) == ("hm", "So: ", [("look_up", PLAIN[0])])
+    letters = "[THINK]hm[/THINK]So:"
+    assert (await parsed(model, letters, list(map(ord, letters)))).content == letters
 
 
 async def test_python_literals_are_read_where_the_schema_has_a_type() -> None:

@@ -75,7 +75,8 @@ async def test_a_forced_call_goes_in_the_template_s_form() -> None:
     assert tag_of(completed)["elements"][1] == tag_of(chatted)
     assert "tool_choice" not in chatted
     rendered = [body for path, body in mock.asked if path == "/tokenize" and "messages" in body]
-    assert len(rendered) == 2  # the template is asked for its grammar once, and how calls are read
+    # The template is asked for its grammar once, and how calls are read twice: this one shows no call.
+    assert len(rendered) == 3
 
 
 @pytest.mark.parametrize(

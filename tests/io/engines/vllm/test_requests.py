@@ -219,7 +219,7 @@ async def test_the_only_model_is_found_and_asked_for_once() -> None:
     for _ in range(3):
         await engine.from_ids(PROMPT, Sampling())
     assert len(mock.bodies("/v1/models")) == 1
-    assert len(mock.bodies("/tokenize")) == 7, "the tags are looked up once"
+    assert len(mock.bodies("/tokenize")) == 9, "the tags are looked up once"
 
 
 @pytest.mark.parametrize(("cards", "told"), [([], "none"), ([CARD, {**CARD, "id": "n"}], "m, n")])
