@@ -105,10 +105,15 @@ class StreamText:
         elif text and not any(tag.startswith(text) for tag in OPENINGS):
             self.place = TextPlace.CONTENT
 
+    @property
+    def _calls(self) -> tuple[str, ...]:
+        """The tags with which calls may begin."""
+        return (CALL,) if self.tools else ()
+
     def _certain_reasoning(self, alone: str) -> str:
         # Line breaks around reasoning belong to the template; they are not in the final message.
         text = self._text if self.reasoning else self._text.lstrip("\n")
-        before, tag = _before_tag(text, (*THOUGHTS, *MARKERS))
+        before, tag = _before_tag(text, (*THOUGHTS, *self._calls, *MARKERS))
         certain = before.rstrip("\n")
         if tag:
             # Letters may spell the tag out, too. Only the tag's own token closes reasoning for certain.
@@ -122,9 +127,8 @@ class StreamText:
     def _certain_content(self) -> str:
         fresh = self._reasoning_closed and not self.content
         text = self._text.lstrip("\n") if fresh else self._text
-        calls, closings = ((CALL,) if self.tools else ()), (() if self._reasoning_closed else THOUGHTS)
-        tags = (*calls, *closings, *MARKERS)
-        certain, tag = _before_tag(text, tags)
+        closings = () if self._reasoning_closed else THOUGHTS
+        certain, tag = _before_tag(text, (*self._calls, *closings, *MARKERS))
         if self.tools or tag:
             certain = certain.rstrip("\n")  # line breaks before a tool call belong to the template
         self._text = text[len(certain) :]

@@ -80,7 +80,7 @@ LETTERS = st.builds(spelled, WORDS)
 SPELLED_TAG = st.builds(spelled, st.sampled_from((*ALL_TAGS, "<|channel|>", "to=f")))
 CALLS = st.builds(
     lambda body, closed: [*token(CALL), *spelled(body), *(token(CALLED) if closed else [])],
-    st.sampled_from((GOOD_CALL, "", "{", '{"name": "f", "arguments": {}}')),
+    st.sampled_from((GOOD_CALL, GOOD_CALL, "", "{", '{"name": "f", "arguments": {}}')),
     st.booleans(),
 )
 
@@ -92,7 +92,9 @@ def joined(parts: Sequence[list[Token]]) -> list[Token]:
 @st.composite
 def sampled(draw: DrawFn) -> Sampled:
     """Draw a turn: perhaps a thought, then text and calls, and letters that spell tags in both."""
-    within = st.lists(LETTERS | SPELLED_TAG | st.just(token(CALL)), max_size=4).map(joined)
+    within = st.lists(LETTERS | SPELLED_TAG | CALLS | st.sampled_from(THINKS).map(token), max_size=4).map(
+        joined
+    )
     after = st.lists(LETTERS | LETTERS | CALLS | SPELLED_TAG, max_size=6).map(joined)
     kind = draw(st.sampled_from(("none", "none", "own", "open", "endless")))
     said = draw(after)

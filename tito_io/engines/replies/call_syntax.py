@@ -47,6 +47,8 @@ AN_ID = r"(?P<id>[\w.:-]{1,128})"
 A_WORD = re.compile(r"[\w.:/-]+")
 NUMBER = re.compile(r":\d")
 A_KEY = r"(?P<key>[^<>=\n]{1,256}?)"
+MOST_BROKEN = 64
+"""How many calls of a turn may be broken: after more of them nothing is read, which bounds the time."""
 LONGEST_LITERAL, DEEPEST_LITERAL = 65_536, 32
 """The longest argument, and its most brackets, that is read as one of Python's literals.
 
@@ -130,26 +132,39 @@ class CallSyntax:
 
     def read(
         self, text: str, tools: Sequence[Mapping[str, Any]], spelled: Collection[int] = ()
-    ) -> tuple[str, list[ReadCall]]:
-        """Return the content and the calls of a text, without reasoning.
+    ) -> tuple[list[str], list[ReadCall]]:
+        """Return the texts around the calls of a text without reasoning, and the calls.
 
         Args:
             text: The text of a turn, special tokens included.
             tools: What is offered; the types of arguments without quotes are in their schemas.
             spelled: Where tags begin that are letters, and no tokens.
         """
-        first = self._first(text, spelled)
-        calls, place = list[ReadCall](), None if first is None else first[1]
-        while place is not None:
-            call = self._call(text, place, tools, spelled)
-            if call is None:
+        pieces, calls, begin, failed = list[str](), list[ReadCall](), 0, 0
+        for opening in self._openings(text):
+            if opening[0] < begin:
+                continue
+            found = self._section(text, opening, tools, spelled)
+            failed += not found
+            if failed > MOST_BROKEN:
                 break
+            if found:
+                pieces.append(text[begin : opening[0]])
+                calls += found
+                begin = _after(rf"\s*(?:{self.closed})?", text, found[-1].stop)
+        return [*pieces, text[begin:]], calls
+
+    def _section(
+        self, text: str, opening: Span, tools: Sequence[Mapping[str, Any]], spelled: Collection[int]
+    ) -> list[ReadCall]:
+        """Return the calls that follow one another at an opening."""
+        calls, place = list[ReadCall](), opening[1]
+        if any(opening[0] <= one < place for one in spelled):
+            return calls
+        while (call := self._call(text, place, tools, spelled)) is not None:
             calls.append(call)
             place = _after(r"[\s,;]*", text, call.stop)
-        if not calls or first is None:
-            return text, []
-        rest = text[_after(rf"\s*(?:{self.closed})?", text, calls[-1].stop) :]
-        return "\n".join(filter(None, (text[: first[0]].rstrip("\n"), rest.strip()))), calls
+        return calls
 
     def reads_back(self, turn: str, count: int) -> bool:
         """Return whether the calls that it was learned from are read in it; a name alone opens no call."""
@@ -164,16 +179,16 @@ class CallSyntax:
         """Whether a call is an object with nothing around it: then it is the whole turn."""
         return not self.opened and not self.begin
 
-    def _first(self, text: str, spelled: Collection[int]) -> Span | None:
-        """Return where the text before the calls ends, and where the first of them may begin."""
+    def _openings(self, text: str) -> Iterator[Span]:
+        """Yield where calls may begin: the end of the text before them, and the place of the first."""
         if self.bare:
             place = _after(r"\s*", text, 0)
-            return (0, place) if text[place : place + 1] == "{" else None
+            if text[place : place + 1] == "{":
+                yield 0, place
+            return
         head = re.compile(f"(?:{self.opened})\\s*(?={self._head})" if self.opened else f"(?={self._head})")
         for match in head.finditer(text):
-            if not any(match.start() <= place < match.end() for place in spelled):
-                return match.span()
-        return None
+            yield match.span()
 
     @property
     def _head(self) -> str:

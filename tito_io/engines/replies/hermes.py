@@ -187,8 +187,8 @@ def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bo
     >>> parse(text, Tags().marks(text))
     ParsedMessage(reasoning='hm', content='So:', calls=(('f', '{"a":1}'),))
     """
-    reasoning, begin = thought(text, marks, thinking=thinking)
-    pieces, calls = [], []
+    start = thought(text, marks, thinking=thinking)
+    pieces, calls, begin = list[str](), list[tuple[str, str]](), start.begin
     tags = [mark for mark in marks if mark.start >= begin and mark.tag in (CALL, CALLED)] if tools else []
     for opening, closing in zip_longest(tags, tags[1:]):
         if opening.tag != CALL or (closing is not None and closing.tag != CALLED):
@@ -199,21 +199,51 @@ def parse(text: str, marks: Sequence[Mark], *, thinking: bool = False, tools: bo
             calls.append(call)
             begin = closing.stop if closing else len(text)
     pieces.append(text[begin:])
-    return ParsedMessage(reasoning or None, _joined(pieces, after=reasoning is not None), tuple(calls))
+    return start.message(pieces, calls)
 
 
-def thought(text: str, tags: Sequence[Mark], *, thinking: bool) -> tuple[str | None, int]:
-    """Return the reasoning and where the rest begins; None where there is no reasoning.
+@attrs.frozen
+class Thought:
+    """The reasoning that a turn begins with.
+
+    Attributes:
+        text: The reasoning; None where there is none, or where it is open.
+        begin: Where the rest begins: the answer, or the open reasoning.
+        open: Whether the reasoning is never closed. It then ends where calls begin.
+    """
+
+    text: str | None = None
+    begin: int = 0
+    open: bool = False
+
+    def message(
+        self,
+        pieces: Sequence[str],
+        calls: Sequence[tuple[str, str]],
+        ids: Sequence[str | None] = (),
+    ) -> ParsedMessage:
+        """Return the message of the texts around calls, and the calls."""
+        reasoning = self.text
+        if self.open:
+            reasoning, pieces = pieces[0].strip("\n"), pieces[1:]
+        content = _joined(pieces, after=reasoning is not None)
+        return ParsedMessage(reasoning or None, content, tuple(calls), tuple(ids))
+
+
+def thought(text: str, tags: Sequence[Mark], *, thinking: bool) -> Thought:
+    """Return the reasoning that a text begins with; with `thinking` the prompt opened it.
 
     Reasoning that is closed but not opened was opened by the prompt.
     """
     marks, begin = [mark for mark in tags if mark.tag in THINKS + THOUGHTS], 0
     if not thinking:
         if not marks or (marks[0].tag in THINKS and text[: marks[0].start].strip()):
-            return None, 0
+            return Thought()
         begin = marks[0].stop if marks[0].tag in THINKS else 0
-    end = next((mark for mark in marks if mark.tag in THOUGHTS), Mark(THOUGHT, len(text), len(text)))
-    return text[begin : end.start].strip("\n"), end.stop
+    end = next((mark for mark in marks if mark.tag in THOUGHTS), None)
+    if end is None:
+        return Thought(begin=begin, open=True)
+    return Thought(text[begin : end.start].strip("\n"), end.stop)
 
 
 def _joined(pieces: Sequence[str], *, after: bool) -> str:
@@ -223,7 +253,7 @@ def _joined(pieces: Sequence[str], *, after: bool) -> str:
     'So:\nbye'
     """
     opened = [piece.lstrip("\n") if place or after else piece for place, piece in enumerate(pieces)]
-    closed = [*(piece.rstrip("\n") for piece in opened[:-1]), opened[-1]]
+    closed = [*(piece.rstrip("\n") for piece in opened[:-1]), *opened[-1:]]
     return "\n".join(filter(None, closed))
 
 

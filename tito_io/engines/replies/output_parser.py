@@ -129,8 +129,8 @@ class Hermes(OutputParser):
         found = hermes.parse(text, marks, thinking=thinking, tools=may_call(rendering))
         if found.calls or self.calls is None or rendering is None:
             return found
-        _, begin = hermes.thought(text, marks, thinking=thinking)
-        return await self.calls.reread(found, text, ids, begin=begin, whole=whole, rendering=rendering)
+        start = hermes.thought(text, marks, thinking=thinking)
+        return await self.calls.reread(found, start, text, ids, whole=whole, rendering=rendering)
 
     async def tags(self) -> Tags:
         """Return the ids of those tags and line breaks that are single tokens."""

@@ -31,7 +31,7 @@ from .call_syntax import (
     learned,
     stand_in_tools,
 )
-from .hermes import CALL, CALLED, Mark, ParsedMessage, Tags, any_of
+from .hermes import CALL, CALLED, Mark, ParsedMessage, Tags, Thought, any_of
 from .sampled_marks import AsyncTokenizer, sampled_marks
 
 Render = Callable[..., Awaitable[Sequence[int]]]
@@ -122,31 +122,28 @@ class TemplateCalls:
     async def reread(
         self,
         found: ParsedMessage,
+        start: Thought,
         text: str,
         ids: Sequence[int],
         *,
-        begin: int,
         whole: bool,
         rendering: Rendering,
     ) -> ParsedMessage:
-        """Return what was `found` in a text, with the calls that stand in it after `begin`."""
+        """Return what was `found` in a text, with the calls that stand in it after its `start`."""
         learned = await self.own(rendering)
         if learned is None:
             return found
         marks = await sampled_marks(self.tokenizer, learned.tags, ids, text, whole=whole)
-        spelled = spelled_places(text, learned.tags, marks, begin)
-        content, calls = learned.syntax.read(text[begin:], rendering.tools, spelled)
+        spelled = spelled_places(text, learned.tags, marks, start.begin)
+        pieces, calls = learned.syntax.read(text[start.begin :], rendering.tools, spelled)
         if not calls:
             return found
-        read = attrs.evolve(
-            found,
-            content=content.lstrip("\n") if begin else content,
-            calls=tuple((call.name, call.arguments) for call in calls),
-            ids=tuple(call.id for call in calls),
-        )
-        for one in (read, attrs.evolve(read, ids=())):  # Mistral's templates reject some ids
-            if await self._is_written_so(learned, one.message("call"), calls, rendering):
-                return one
+        named = [(call.name, call.arguments) for call in calls]
+        for identities in ([call.id for call in calls], ()):  # Mistral's templates reject some ids
+            # Only calls are asked for: text beside them may hold calls that are broken.
+            asked = ParsedMessage(None, "", tuple(named), tuple(identities)).message("call")
+            if await self._is_written_so(learned, asked, calls, rendering):
+                return start.message(pieces, named, identities)
         return attrs.evolve(found, notices=(KEPT,))
 
     async def _is_written_so(

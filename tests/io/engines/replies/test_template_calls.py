@@ -17,7 +17,7 @@ from jinja2 import Environment, Template, UndefinedError
 from tests.model_folders import FAMILIES, NAMES, needs_families
 from tito_core import Message, TemplateRefused
 from tito_io.engines.protocol import Delta, Rendering, RequestError
-from tito_io.engines.replies.call_syntax import LONGEST_LITERAL, CallSyntax, learned
+from tito_io.engines.replies.call_syntax import LONGEST_LITERAL, MOST_BROKEN, CallSyntax, learned
 from tito_io.engines.replies.output_parser import Hermes, LocalTokenizer, choose_parser
 from tito_io.engines.replies.template_calls import KEPT, CallTextFilter, TemplateCalls, is_hermes
 from tito_io.families import Family
@@ -292,6 +292,48 @@ async def test_it_is_learned_once() -> None:
     for _ in range(3):
         await parser.ready(None, RENDERING, [])
     assert model.rendered == 2
+
+
+MARKED = [one for one in FORMS if one != "bare"]
+
+
+@pytest.mark.parametrize("form", MARKED)
+async def test_calls_after_a_text_are_calls(form: str) -> None:
+    model = Model(form)
+    one, other = (sampled(model, turn("", arguments)) for arguments in PLAIN[:2])
+    for between, content in (("\nAnd:\n", "And:"), ("\n", "")):
+        found = await parsed(model, one + between + other)
+        assert (read(found), found.content) == ([("look_up", given) for given in PLAIN[:2]], content)
+
+
+@pytest.mark.parametrize("form", ["json", "numbered", "identified", "object"])
+async def test_a_broken_call_does_not_hide_others(form: str) -> None:
+    model = Model(form)
+    good = sampled(model, turn("", PLAIN[0]))
+    broken = good.replace('"Paris"', '"Paris"]')
+    for text in (good + broken, broken + good):
+        found = await parsed(model, text)
+        assert (read(found), found.content.strip()) == ([("look_up", PLAIN[0])], broken.strip())
+
+
+async def test_after_many_broken_calls_nothing_is_read() -> None:
+    good = sampled(Model("json"), turn("", PLAIN[0]))
+    text = good.replace("{", "[") * (MOST_BROKEN + 1) + good
+    found = await parsed(Model("json"), text)
+    assert (found.calls, found.content) == ((), text)
+
+
+@pytest.mark.parametrize("form", MARKED)
+async def test_calls_end_reasoning_that_is_not_closed(form: str) -> None:
+    model = Model(form)
+    call = sampled(model, turn("", PLAIN[0]))
+    found = await parsed(model, "<think>\nSo\n" + call)
+    assert (found.reasoning, found.content, read(found)) == ("So", "", [("look_up", PLAIN[0])])
+    closed = f"<think>\nSo {call} no.\n</think>\n\nYes."
+    found = await parsed(model, closed)
+    assert (found.reasoning, found.content, found.calls) == (f"So {call} no.", "Yes.", ())
+    found = await parsed(model, closed + call)
+    assert (found.reasoning, read(found)) == (f"So {call} no.", [("look_up", PLAIN[0])])
 
 
 async def test_reasoning_comes_first() -> None:
