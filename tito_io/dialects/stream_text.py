@@ -113,8 +113,11 @@ class StreamText:
     def _certain_reasoning(self, alone: str) -> str:
         # Line breaks around reasoning belong to the template; they are not in the final message.
         text = self._text if self.reasoning else self._text.lstrip("\n")
-        before, tag = _before_tag(text, (*THOUGHTS, *self._calls, *MARKERS))
+        openings = () if self.reasoning else THINKS
+        before, tag = _before_tag(text, (*THOUGHTS, *openings, *self._calls, *MARKERS))
         certain = before.rstrip("\n")
+        if not tag and not self.reasoning and not certain.strip():
+            certain = ""  # reasoning may be opened once more
         if tag:
             # Letters may spell the tag out, too. Only the tag's own token closes reasoning for certain.
             real = tag == alone and tag in THOUGHTS and text.endswith(tag)

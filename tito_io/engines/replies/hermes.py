@@ -233,13 +233,15 @@ class Thought:
 def thought(text: str, tags: Sequence[Mark], *, thinking: bool) -> Thought:
     """Return the reasoning that a text begins with; with `thinking` the prompt opened it.
 
-    Reasoning that is closed but not opened was opened by the prompt.
+    Reasoning that is closed but not opened was opened by the prompt. Some models open it once more.
     """
-    marks, begin = [mark for mark in tags if mark.tag in THINKS + THOUGHTS], 0
-    if not thinking:
-        if not marks or (marks[0].tag in THINKS and text[: marks[0].start].strip()):
-            return Thought()
-        begin = marks[0].stop if marks[0].tag in THINKS else 0
+    marks, begin, opened = [mark for mark in tags if mark.tag in THINKS + THOUGHTS], 0, thinking
+    for mark in marks:
+        if mark.tag in THOUGHTS or text[begin : mark.start].strip():
+            break
+        begin, opened = mark.stop, True
+    if not opened and (not marks or marks[0].tag in THINKS):
+        return Thought()
     end = next((mark for mark in marks if mark.tag in THOUGHTS), None)
     if end is None:
         return Thought(begin=begin, open=True)

@@ -47,6 +47,7 @@ def taken(text: str, **options: Any) -> ParsedMessage:
         ("hi <think>hm</think>", None, "hi <think>hm</think>", ()),
         ("<think>a</think>b</think>c", "a", "b</think>c", ()),
         ("<think>a<think>b</think>c", "a<think>b", "c", ()),
+        ("<think>\n<think>\nhm</think>hi", "hm", "hi", ()),
         (f"<tool_call>\n{F}\n</tool_call>", None, "", (WELL,)),
         (f"So:\n<tool_call>{F}</tool_call>", None, "So:", (WELL,)),
         (f"<tool_call>{F}</tool_call>\n<tool_call>{F}</tool_call>", None, "", (WELL, WELL)),
@@ -81,7 +82,7 @@ def test_a_text_is_taken_apart(
         ("hm\n</think>\n\nhi", "hm", "hi"),
         ("hm", "hm", ""),
         ("", None, ""),
-        ("<think>hm</think>", "<think>hm", ""),
+        ("<think>hm</think>", "hm", ""),
     ],
 )
 def test_a_thought_may_begin_in_the_prompt(text: str, reasoning: str | None, content: str) -> None:
