@@ -134,6 +134,8 @@ class StreamText:
         certain, tag = _before_tag(text, (*self._calls, *closings, *MARKERS))
         if self.tools or tag:
             certain = certain.rstrip("\n")  # line breaks before a tool call belong to the template
+        if self.tools and not self.content and not certain.strip():
+            certain = ""  # white space alone before a tool call is no content
         self._text = text[len(certain) :]
         if tag:
             self.place = TextPlace.BUFFER

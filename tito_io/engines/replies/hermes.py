@@ -226,6 +226,8 @@ class Thought:
         reasoning = self.text
         if self.open:
             reasoning, pieces = pieces[0].strip("\n"), pieces[1:]
+        if calls:
+            pieces = [piece if piece.strip() else "" for piece in pieces]
         content = _joined(pieces, after=reasoning is not None)
         return ParsedMessage(reasoning or None, content, tuple(calls), tuple(ids))
 

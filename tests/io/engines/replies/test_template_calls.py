@@ -336,6 +336,14 @@ async def test_calls_end_reasoning_that_is_not_closed(form: str) -> None:
     assert (found.reasoning, read(found)) == (f"So {call} no.", [("look_up", PLAIN[0])])
 
 
+@pytest.mark.parametrize("form", FORMS)
+async def test_white_space_alone_beside_calls_is_no_content(form: str) -> None:
+    model = Model(form)
+    found = await parsed(model, " \n" + sampled(model, turn("", PLAIN[0])) + " \n")
+    assert (read(found), found.content) == ([("look_up", PLAIN[0])], "")
+    assert (await parsed(model, " \n")).content == " \n"
+
+
 async def test_reasoning_comes_first() -> None:
     model = Model("json")
     text = "<think>\nhm <call> \n</think>\n\nSo: " + sampled(model, turn("", PLAIN[0]))

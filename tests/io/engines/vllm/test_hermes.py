@@ -62,6 +62,8 @@ def taken(text: str, **options: Any) -> ParsedMessage:
         (f"<think>So\n<tool_call>{F}</tool_call>\nhi", "So", "hi", (WELL,)),
         (f"<think><tool_call>{F}</tool_call>", None, "", (WELL,)),
         ("<think>So <tool_call>no</tool_call>", "So <tool_call>no</tool_call>", "", ()),
+        (f" \n<tool_call>{F}</tool_call> \n", None, "", (WELL,)),
+        (f"<think>hm</think>\n \n<tool_call>{F}</tool_call>", "hm", "", (WELL,)),
         (f"<tool_call>{F}", None, "", (WELL,)),
         (f"<tool_call>{F} and", None, f"<tool_call>{F} and", ()),
         (f"<tool_call><tool_call>{F}</tool_call>", None, "<tool_call>", (WELL,)),
