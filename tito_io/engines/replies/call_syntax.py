@@ -251,7 +251,7 @@ class CallSyntax:
         ending, values, place = re.compile(self.pairs.end), dict[str, Any](), match.end()
         while (pair := one.match(text, place)) is not None:
             closing = ending.search(text, pair.end())
-            if closing is None or pair["key"] in values:
+            if closing is None:
                 return None
             inner = text[pair.end() : closing.start()]
             if self.pairs.lines:

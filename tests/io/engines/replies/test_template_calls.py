@@ -361,6 +361,13 @@ async def test_reasoning_of_mistral_stands_between_its_own_tokens() -> None:
     assert (await parsed(model, letters, list(map(ord, letters)))).content == letters
 
 
+@pytest.mark.parametrize("form", ["keys", "xml", "attributes"])
+async def test_of_equal_keys_the_last_counts(form: str) -> None:
+    model = Model(form)
+    text = sampled(model, turn("", {"place": "Paris", "plaza": "Rome"})).replace("plaza", "place")
+    assert read(await parsed(model, text)) == [("look_up", {"place": "Rome"})]
+
+
 async def test_python_literals_are_read_where_the_schema_has_a_type() -> None:
     syntax = await learned_of("xml")
     given = {"sure": "True", "many": "[1, None]", "place": "True", "any": "True"}
