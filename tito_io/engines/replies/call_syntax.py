@@ -58,6 +58,17 @@ another text (`SystemError`, CPython 3.11).
 TAG = r"<[^<>\s]{1,60}>|\[/?[A-Z_]{2,30}\]"
 PIECES = re.compile(rf"{TAG}|.", re.DOTALL)
 """A tag, or else one letter."""
+TYPES: Sequence[tuple[str, type]] = (
+    ("null", type(None)),
+    ("boolean", bool),
+    ("integer", int),
+    ("number", int),
+    ("number", float),
+    ("object", dict),
+    ("array", list),
+    ("string", str),
+)
+"""The types of a schema, and Python's for the values."""
 DECODER = json.JSONDecoder()
 
 
@@ -256,7 +267,7 @@ class CallSyntax:
             inner = text[pair.end() : closing.start()]
             if self.pairs.lines:
                 inner = inner.removeprefix("\n").removesuffix("\n")
-            values[pair["key"]] = _value(inner, types.get(pair["key"]))
+            values[pair["key"]] = _value(inner, types.get(pair["key"], {"string"}))
             place = closing.end()
         written = json.dumps(values, ensure_ascii=False)
         return ReadCall(match["name"], written, self._id(match), (match.end(), place), place)
@@ -321,25 +332,62 @@ def _member(text: str, key: str) -> str:
         place = stop
 
 
-def _types(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _types(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
     """Return the types that a tool's schema gives its arguments."""
     schema = next((tool_schema(tool) for tool in tools if tool_name(tool) == name), {})
     properties = schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
-    return {key: value.get("type") for key, value in known.items() if isinstance(value, Mapping)}
+    return {key: _allowed(value) for key, value in known.items()}
 
 
-def _value(inner: str, kind: Any) -> Any:
-    """Return an argument that is written without quotes: a string where the schema says so, else JSON."""
-    if kind == "string":
+def _allowed(schema: Any) -> set[str]:
+    """Return the types that a schema allows; a text's where it names none, as engines have it.
+
+    >>> _allowed({"anyOf": [{"type": "integer"}, {"type": "null"}]}) == {"integer", "null"}, _allowed({})
+    (True, {'string'})
+    """
+    schema = schema if isinstance(schema, Mapping) else {}
+    choices = [schema, *(one for key in ("anyOf", "oneOf", "allOf") for one in _listed(schema, key))]
+    found = set[str]()
+    for one in choices:
+        if isinstance(one, Mapping):
+            named = _listed(one, "type") or [one.get("type")]
+            found |= {name for name in named if isinstance(name, str)}
+            found = found.union(*map(_names, _listed(one, "enum")))
+            if "$ref" in one:
+                found.add("object")
+    return found or {"string"}
+
+
+def _names(value: Any) -> set[str]:
+    """Return the types of JSON that a value has."""
+    return {name for name, kind in TYPES if type(value) is kind}
+
+
+def _listed(schema: Mapping[str, Any], key: str) -> list[Any]:
+    values = schema.get(key)
+    return values if isinstance(values, list) else []
+
+
+def _value(inner: str, types: set[str]) -> Any:
+    """Return an argument that is written without quotes: a text where the schema says so, else JSON.
+
+    A schema that allows texts and others gets a text unless JSON is of another type that it allows.
+    """
+    if types == {"string"}:
         return inner
-    with suppress(ValueError, RecursionError):
-        return json.loads(inner)
-    shallow = sum(map(inner.count, "([{-+~")) <= DEEPEST_LITERAL
-    if kind is not None and shallow and len(inner) <= LONGEST_LITERAL:
+    for read in (json.loads, _literal_of_python):
         with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            return json.loads(json.dumps(ast.literal_eval(inner.strip())))
+            value = json.loads(json.dumps(read(inner), allow_nan=False))
+            if "string" not in types or _names(value) & types - {"string"}:
+                return value
     return inner
+
+
+def _literal_of_python(text: str) -> Any:
+    if len(text) > LONGEST_LITERAL or sum(map(text.count, "([{-+~")) > DEEPEST_LITERAL:
+        raise ValueError("too long or too deep")
+    return ast.literal_eval(text.strip())
 
 
 # Learning.

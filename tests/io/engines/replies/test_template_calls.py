@@ -368,6 +368,36 @@ async def test_of_equal_keys_the_last_counts(form: str) -> None:
     assert read(await parsed(model, text)) == [("look_up", {"place": "Rome"})]
 
 
+NULL = {"type": "null"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({}, "1", "1"),
+        ({}, '{"a": 1}', '{"a": 1}'),
+        (True, "1", "1"),
+        ({"anyOf": [{"type": "integer"}, NULL]}, "1", 1),
+        ({"anyOf": [{"type": "string"}, NULL]}, "1", "1"),
+        ({"anyOf": [{"type": "string"}, NULL]}, "null", None),
+        ({"anyOf": [{"type": "string"}, NULL]}, '"a"', '"a"'),
+        ({"type": ["string", "number"]}, "1", 1),
+        ({"type": ["string", "array"]}, "[1]", [1]),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, 2]}, "1", 1),
+        ({"$ref": "#/$defs/One"}, '{"a": 1}', {"a": 1}),
+        ({"type": "integer"}, "NaN", "NaN"),
+        ({"type": "number"}, "1e999", "1e999"),
+        ({"type": "array"}, "[NaN]", "[NaN]"),
+    ],
+)
+async def test_arguments_have_the_types_of_the_schema(schema: Any, text: str, value: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": schema}}}}]
+    call = f"<call>\n<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>\n</call>"
+    rendering = Rendering(tools=tuple(tools))
+    assert read(await parsed(Model("xml"), call, rendering=rendering)) == [("f", {"a": value})]
+
+
 async def test_python_literals_are_read_where_the_schema_has_a_type() -> None:
     syntax = await learned_of("xml")
     given = {"sure": "True", "many": "[1, None]", "place": "True", "any": "True"}
