@@ -185,6 +185,17 @@ class CallSyntax:
         named = [call.name for call in read] == list(NAMES[:count])
         return named and [json.loads(call.arguments) for call in read] == expected
 
+    def written(self, call: ReadCall) -> tuple[str, Any]:
+        """Return what a template writes of a call: its name, and its arguments.
+
+        Templates write a text like the JSON that it spells where each argument stands by itself: `"3"` and 3.
+        """
+        arguments = json.loads(call.arguments)
+        if self.kind == "pairs":
+            texts = (one if isinstance(one, str) else json.dumps(one) for one in arguments.values())
+            arguments = dict(zip(arguments, texts, strict=True))
+        return call.name, arguments
+
     @property
     def bare(self) -> bool:
         """Whether a call is an object with nothing around it: then it is the whole turn."""

@@ -150,15 +150,14 @@ class TemplateCalls:
         self, learned: LearnedCalls, message: Message, calls: Sequence[ReadCall], rendering: Rendering
     ) -> bool:
         """Return whether the same calls are read from what the template writes of a message with them."""
-        forms = [json.loads(call.arguments) for call in calls]
+        expected = [learned.syntax.written(call) for call in calls]
         for as_text in (learned.as_text, not learned.as_text):
             text = await self._text(around(_with_arguments(message, as_text=as_text)), rendering)
             if text is not None:
                 start = text.rfind(ASKED) + len(ASKED)
                 start = max(text.find("{", start), start) if learned.syntax.bare else start
                 again = learned.syntax.read(text[start:], rendering.tools)[1]
-                found = [(call.name, json.loads(call.arguments)) for call in again]
-                if found == list(zip((call.name for call in calls), forms, strict=True)):
+                if [learned.syntax.written(call) for call in again] == expected:
                     return True
         return False
 
