@@ -264,7 +264,9 @@ def _joined(pieces: Sequence[str], *, after: bool) -> str:
 def _call(body: str) -> tuple[str, str] | None:
     """Return the name and the arguments of a call, None where it is malformed.
 
-    >>> _call(' {"arguments": {"a": 1.0}, "name": "f"} '), _call('{"name": "f", "arguments": 1}')
+    Arguments may be any JSON, as engines have it: the agent then tells the model what is wrong.
+
+    >>> _call(' {"arguments": {"a": 1.0}, "name": "f"} '), _call('{"name": 1, "arguments": {}}')
     (('f', '{"a": 1.0}'), None)
     """
     try:
@@ -272,7 +274,7 @@ def _call(body: str) -> tuple[str, str] | None:
     except (ValueError, RecursionError):
         return None
     name, arguments = members.get("name", ""), members.get("arguments", "")
-    if not name.startswith('"') or not arguments.startswith("{"):
+    if not name.startswith('"') or not arguments:
         return None
     return json.loads(name), arguments
 

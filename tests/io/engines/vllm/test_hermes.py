@@ -102,8 +102,6 @@ def test_a_thought_may_begin_in_the_prompt(text: str, reasoning: str | None, con
         '{"name": "f"}',
         '{"arguments": {}}',
         '{"name": 1, "arguments": {}}',
-        '{"name": "f", "arguments": "{}"}',
-        '{"name": "f", "arguments": []}',
         '{"name": "f", "arguments": {}',
         '{"name": "f", "arguments": {},}',
         '{"name": "f", "arguments": {}} {}',
@@ -129,6 +127,10 @@ def test_a_malformed_call_stays_in_the_content(body: str) -> None:
         '{"a": {"b": [1,  2]}}',
         '{"}": "{\\"", "a": 1}',
         '{"a":1,"a":2}',
+        '"{}"',
+        "[1, {}]",
+        "null",
+        "3",
     ],
 )
 @pytest.mark.parametrize("before", ["", '"id": [{}, "}"], '])
