@@ -231,13 +231,21 @@ class CallSyntax:
             read = self._with_pairs(text, match, tools)
         if read is None:
             return None
-        stop = re.compile(rf"\s*{self.end}").match(text, read.stop)
-        if stop is None:
+        stop = self._stop(text, read.stop)
+        within = (one for one in spelled if place <= one < (stop or 0))
+        if stop is None or any(not read.body[0] <= one < read.body[1] for one in within):
             return None
-        within = (one for one in spelled if place <= one < stop.end())
-        if any(not read.body[0] <= one < read.body[1] for one in within):
-            return None
-        return attrs.evolve(read, stop=stop.end())
+        return attrs.evolve(read, stop=stop)
+
+    def _stop(self, text: str, place: int) -> int | None:
+        """Return where a call ends whose arguments end at a place.
+
+        An object that is whole needs no mark after it where the turn ends, as for vLLM's parser of Kimi.
+        """
+        stop = re.compile(rf"\s*{self.end}").match(text, place)
+        if stop is not None:
+            return stop.end()
+        return len(text) if self.kind != "pairs" and not text[place:].strip() else None
 
     def _id(self, match: re.Match[str]) -> str | None:
         """Return the id that was sampled with a call's name."""
