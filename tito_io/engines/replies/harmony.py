@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 import attrs
@@ -39,11 +39,13 @@ class HarmonyMessage:
         header: The text of its header.
         text: Its text.
         end: The marker that ended it; empty where it was cut off.
+        functions: The names that a recipient may be without `functions.`, as models write at times.
     """
 
     header: str
     text: str
     end: str
+    functions: Collection[str] = ()
 
     @property
     def name(self) -> str:
@@ -64,21 +66,32 @@ class HarmonyMessage:
 
     @property
     def call(self) -> tuple[str, str] | None:
-        """Its name and arguments, if it is a call; one that was cut off must be complete JSON."""
-        whole = self.end == CALLS
+        """Its name and arguments, if it is a call; one that was cut off, or is to a bare name, must be JSON.
+
+        What is said to a built-in tool such as `python` is code, also if a function has that name.
+        """
+        name = self.name or (self.recipient if self.recipient in self.functions else "")
+        whole = self.end == CALLS and name == self.name
         if not whole:
             with suppress(ValueError, RecursionError):
                 whole = isinstance(json.loads(self.text), dict)
-        return (self.name, self.text) if self.name and whole else None
+        return (name, self.text) if name and whole else None
 
 
 def parse(
-    text: str, marks: Sequence[Mark], *, opened: str = "", end: str = "", tools: bool = True
+    text: str,
+    marks: Sequence[Mark],
+    *,
+    opened: str = "",
+    end: str = "",
+    tools: bool = True,
+    functions: Collection[str] = (),
 ) -> ParsedMessage:
     """Parse a turn at its markers.
 
     `opened` is the header that the prompt ends in, where it is more than a role, and `end` the stop id's
-    marker, which is not in the text. What is not a well-formed call stays in the content.
+    marker, which is not in the text. What is not a well-formed call stays in the content. `functions` are the
+    names of the tools, as far as they are known.
 
     >>> from .hermes import Tags
     >>> text = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>hi"
@@ -88,7 +101,7 @@ def parse(
     >>> parse(text, Tags(pattern=ANY_MARKER).marks(text), end="<|call|>").calls
     (('f', '{"a":1}'),)
     """
-    messages = list(_messages(text, marks, opened, end))
+    messages = [attrs.evolve(one, functions=functions) for one in _messages(text, marks, opened, end)]
     calls = [one.call for one in messages if tools and one.call]
     rest = [one for one in messages if not (tools and one.call)]
     reasoning, content = ([one.text for one in rest if one.hidden is hidden] for hidden in (True, False))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import attrs
 
 from tito_core import InputError
+from tito_io.engines.constraint import tool_name
 from tito_io.engines.protocol import Rendering, Reply, RequestError, Watch, watch_with
 
 from . import harmony, hermes
@@ -185,7 +186,9 @@ class Harmony(OutputParser):
         before_end, text = list(ids[:-1]) if end else list(ids), text.removesuffix(end)
         marks = await sampled_marks(self.tokenizer, tags, before_end, text, whole=whole)
         opened = await self._opened(prompt_ids)
-        return harmony.parse(text, marks, opened=opened, end=end, tools=may_call(rendering))
+        names = frozenset(map(tool_name, rendering.tools)) if rendering is not None else frozenset[str]()
+        tools = may_call(rendering)
+        return harmony.parse(text, marks, opened=opened, end=end, tools=tools, functions=names)
 
     async def _opened(self, prompt_ids: Sequence[int]) -> str:
         """Return the header of the message that the prompt leaves open, up to `<|message|>` if it has that.

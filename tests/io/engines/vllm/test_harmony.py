@@ -96,6 +96,19 @@ async def said(text: str, route: str = "completions", **options: Any) -> Reply:
     return reply
 
 
+@pytest.mark.parametrize(
+    ("recipient", "text", "called"),
+    [("f", "{}", True), ("functions.f", "x = 1", True), ("f", "x = 1", False), ("g", "{}", False)],
+)
+async def test_a_recipient_may_be_a_bare_name(recipient: str, text: str, called: bool) -> None:
+    """A function may also have the name of a built-in tool, to which code is said."""
+    reply = await said(f"{CHANNEL}commentary to={recipient} {CONSTRAIN}json{MESSAGE}{text}{CALLS}")
+    message = reply.message or {}
+    calls = message.get("tool_calls", [])
+    assert [call["function"] for call in calls] == [{"name": "f", "arguments": text}] * called
+    assert message.get("reasoning") == (None if called else text)
+
+
 @pytest.mark.parametrize("route", ROUTES)
 async def test_the_stops_are_always_sent(route: str) -> None:
     engine, mock = engine_of(route, answer_of(route, f"{CHANNEL}final{MESSAGE}hi{RETURN}"))
