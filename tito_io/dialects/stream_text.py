@@ -116,7 +116,7 @@ class StreamText:
         openings = () if self.reasoning else THINKS
         before, tag = _before_tag(text, (*THOUGHTS, *openings, *self._calls, *MARKERS))
         certain = before.rstrip("\n")
-        if not tag and not self.reasoning and not certain.strip():
+        if tag not in THOUGHTS and not self.reasoning and not certain.strip():
             certain = ""  # reasoning may be opened once more
         if tag:
             # Letters may spell the tag out, too. Only the tag's own token closes reasoning for certain.

@@ -29,7 +29,7 @@ from tito_io.dialects.protocol import StreamMismatchError
 from tito_io.dialects.wire import dumps
 from tito_io.engines.protocol import Delta
 from tito_io.engines.replies.chunks import Assembly
-from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THOUGHT
+from tito_io.engines.replies.hermes import CALL, CALLED, THINK, THINKS, THOUGHT, THOUGHTS
 
 from .dialect_turns import (
     CUTS,
@@ -52,6 +52,7 @@ from .dialect_turns import (
 CHAT, ANTHROPIC, RESPONSES, GOOGLE = Chat(), Anthropic(), Responses(), Google(streaming=True)
 DIALECTS: tuple[Dialect, ...] = (CHAT, ANTHROPIC, RESPONSES, GOOGLE)
 EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
+CALLING = (*token(CALL), *spelled(GOOD_CALL), *token(CALLED))
 
 
 def asking(dialect: Dialect, *, tools: bool = False) -> ParsedRequest:
@@ -286,12 +287,17 @@ def test_content_behind_a_thought_is_told_as_it_comes(dialect: Dialect) -> None:
         Sampled((*token(THINK), *spelled("\nhm\n\n"), *token(THOUGHT), *spelled("\n\nSo\n")), thinking=False),
         Sampled((*spelled("hm\n"), *token(THOUGHT), *spelled("So")), thinking=True),
         Sampled((*token(THOUGHT), *spelled("\n\nSo")), thinking=False),
-        Sampled((*spelled("So\n\n"), *token(CALL), *spelled(GOOD_CALL), *token(CALLED)), thinking=False),
+        Sampled((*spelled("So\n\n"), *CALLING), thinking=False),
+        Sampled((*spelled(" \n"), *CALLING), thinking=False),
+        Sampled((*token(THINK), *spelled("So\n"), *CALLING, *spelled("Yes")), thinking=False),
+        Sampled((*token(THINK), *token(THINK), *spelled("hm"), *token(THOUGHT)), thinking=False),
+        Sampled((*spelled(" "), *token(THINK), *spelled("hm"), *token(THOUGHT)), thinking=True),
+        Sampled((*token(THINKS[1]), *spelled("hm"), *token(THOUGHTS[1]), *spelled("So")), thinking=False),
     ],
-    ids=["own", "opened", "nothing", "call"],
+    ids=["own", "opened", "nothing", "call", "blank", "endless", "twice", "again", "mistral"],
 )
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_line_breaks_around_thoughts_and_calls_are_not_told(dialect: Dialect, turn: Sampled) -> None:
+def test_what_belongs_to_the_template_is_not_told(dialect: Dialect, turn: Sampled) -> None:
     deltas, end = together(turn.tokens, [1] * 90), answer(turn.message(tools=True), turn.ids)
     adds_up(dialect, asking(dialect, tools=True), deltas, end, StreamReading(thinking=turn.thinking))
 
