@@ -8,6 +8,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from benchmarks.templates.corpus import Entry, bundled
@@ -36,10 +37,14 @@ ARGUMENTS: Sequence[dict[str, Any]] = (
 )
 
 
-def turn(content: str, arguments: Sequence[Any]) -> Message:
+IDS = ("a1b2c3d4", "functions.look_up:")
+"""How ids of calls begin; some templates write the id in the place of the name."""
+
+
+def turn(content: str, arguments: Sequence[Any], begin: str) -> Message:
     """Return a turn that calls a function with each of these arguments."""
     calls = [
-        {"id": f"a1b2c3d4{place}", "type": "function", "function": {"name": "look_up", "arguments": one}}
+        {"id": f"{begin}{place}", "type": "function", "function": {"name": "look_up", "arguments": one}}
         for place, one in enumerate(arguments)
     ]
     return {"role": "assistant", "content": content, "tool_calls": calls}
@@ -87,10 +92,11 @@ def _reads(family: Family, found: LearnedCalls) -> bool:
 def _is_read(family: Family, found: LearnedCalls, content: str, arguments: Sequence[Any]) -> bool:
     """Return whether calls are read from what the template makes of arguments as objects, or as text."""
     taken = False
-    for form in (list(arguments), list(map(json.dumps, arguments))):
+    for form, begin in product((list(arguments), list(map(json.dumps, arguments))), IDS):
         try:
-            whole = family.text(around(turn(content, form)), tools=TOOLS)
-            start = family.text(around(turn(content, form))[:1], tools=TOOLS, add_generation_prompt=True)
+            asked = around(turn(content, form, begin))
+            whole = family.text(asked, tools=TOOLS)
+            start = family.text(asked[:1], tools=TOOLS, add_generation_prompt=True)
         except (InputError, TemplateRefused):
             continue
         text = whole[len(start) :] if whole.startswith(start) else whole[whole.rfind(ASKED) + len(ASKED) :]
