@@ -12,11 +12,19 @@ import click
 from rich.console import Console
 
 from benchmarks.command import interruptible
-from tests.faults import drift, forests, llamacpp, seams, serving, stitching
+from tests.faults import drift, forests, llamacpp, replies, seams, serving, stitching
 from tests.faults.children import Children
 from tests.faults.fault import Fault, fails_anyway
 
-FAULTS = (*stitching.FAULTS, *seams.FAULTS, *forests.FAULTS, *llamacpp.FAULTS, *serving.FAULTS, *drift.FAULTS)
+FAULTS = (
+    *stitching.FAULTS,
+    *seams.FAULTS,
+    *forests.FAULTS,
+    *llamacpp.FAULTS,
+    *replies.FAULTS,
+    *serving.FAULTS,
+    *drift.FAULTS,
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,7 +10,7 @@ import pytest
 from tito_core import InputError
 from tito_io.engines.protocol import Rendering
 from tito_io.engines.replies.harmony import MARKERS
-from tito_io.engines.replies.hermes import TAGS
+from tito_io.engines.replies.hermes import BRACKETS, TAGS
 from tito_io.engines.replies.output_parser import Harmony, Hermes, OutputParser
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +68,15 @@ async def test_a_call_counts_where_its_tags_were_sampled(whole: bool) -> None:
     spelled = await parser.parsed([1], [ord(letter) for letter in CALL], CALL, whole=whole, rendering=None)
     assert (spelled.calls, spelled.content) == ((), CALL)
     assert not (await parser.parsed([1], sampled, CALL, whole=whole, rendering=Rendering())).calls
+
+
+async def test_reasoning_of_mistral_needs_its_tokens() -> None:
+    text = "[THINK]hm[/THINK]hi"
+    for tokens, reasoning in ((TAGS, None), ((*TAGS, *BRACKETS), "hm")):
+        tokenizer = letters(tokens)
+        ids = await tokenizer.encode(text)
+        found = await Hermes(tokenizer).parsed([1], ids, text, whole=True, rendering=None)
+        assert (found.reasoning, found.content) == (reasoning, "hi" if reasoning else text)
 
 
 async def test_harmony_is_told_by_its_markers() -> None:
