@@ -207,7 +207,7 @@ class Thought:
     """The reasoning that a turn begins with.
 
     Attributes:
-        text: The reasoning; None where there is none, or where it is open.
+        text: The reasoning; None without any, or where it is open.
         begin: Where the rest begins: the answer, or the open reasoning.
         open: Whether the reasoning is never closed. It then ends where calls begin.
     """
