@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.engines.preprocessing.compare import PROBES, recorded
+from tests.engines.preprocessing.compare import PROBES, recorded_forms
 from tests.engines.preprocessing.shapes import Conversation, conversations
 from tito_core import Step, render_key
 from tito_core.samples import StoredCall
@@ -15,6 +15,9 @@ from tito_io.audit.command import DRIFT, audit
 from tito_io.embedded import write_family
 from tito_io.families import Family
 from tito_io.samples.forms.tito import line
+
+DAY = "(day)"
+"""What is recorded in the place of a date."""
 
 
 def stored(one: Conversation, text: str, family: Family, engine: str | None) -> bytes:
@@ -32,8 +35,9 @@ def stored(one: Conversation, text: str, family: Family, engine: str | None) -> 
 def audited(folder: Path, probe: str, written_by: str, named: str | None, *options: str) -> Result:
     """Audit what one engine wrote, in a file that names an engine."""
     (folder / "chat_template.jinja").write_text(PROBES[probe])
-    family, texts = Family.load(folder), recorded(f"recorded_{written_by}.json")[probe]
-    prompts = [(one, texts[one.name]) for one in conversations() if texts[one.name] is not None]
+    family, (_, texts) = Family.load(folder), recorded_forms(written_by, probe)
+    given = zip(conversations(), texts, strict=True)
+    prompts = [(one, text) for one, text in given if text is not None and DAY not in text]
     file = folder / "calls.jsonl"
     file.write_bytes(b"".join(stored(one, text, family, named) for one, text in prompts))
     return CliRunner().invoke(audit, [str(file), "--family", str(folder), *options], env={"COLUMNS": "160"})
