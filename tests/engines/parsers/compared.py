@@ -41,7 +41,6 @@ class Row:
         why: The reason.
         kinds: The kinds of differences.
         cases: Patterns of names of outputs; likewise `formats` and `engines`.
-        follow: Whether tito is to be changed.
     """
 
     why: str
@@ -49,7 +48,6 @@ class Row:
     cases: Sequence[str] = ("*",)
     formats: Sequence[str] = ("*",)
     engines: Sequence[str] = ("*",)
-    follow: bool = False
 
     def names(self, one: Difference) -> bool:
         """Return whether it gives the reason for a difference."""
