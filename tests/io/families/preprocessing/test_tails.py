@@ -16,13 +16,12 @@ import attrs
 import pytest
 
 from tests.engines.preprocessing.shapes import Conversation, Message, conversations
-from tests.families.cells import Subject
 from tests.families.table import everything
 from tests.model_folders import FAMILIES, needs_families
 from tito_core import OddStop, Policy, Step, Stitched, TemplateRefused, answer, stitch_questions
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
-from tito_io.families.family import Bound
+from tito_io.families.family import Bound, Family
 from tito_io.serve.client_noise import NoiseFilter, NoiseRule
 
 SAMPLED = (40, 41)
@@ -70,31 +69,37 @@ def turns(one: Conversation, *, by_gateway: bool) -> Iterator[Turn]:
 class Judge:
     """Judges the turns of one template; what is learned for one turn is known for the next."""
 
-    subject: Subject
-    profiles: dict[int, tuple[Bound, GrowingProfile]] = attrs.field(factory=dict)
+    family: Family
+    stops: list[int]
+    profiles: dict[Bound, GrowingProfile] = attrs.field(factory=dict)
 
     def verdict(self, turn: Turn) -> str:
         """Return whether the prompt is stitched, and rightly."""
-        bound = self.subject.family.rendered_as("vllm").tokenize_fn(tools=turn.tools)
+        bound = self.family.tokenize_fn(tools=turn.tools)
         try:
-            whole = list(bound(turn.prompt, add_generation_prompt=True))
+            whole = self.family.decode(bound(turn.prompt, add_generation_prompt=True))
             before = list(bound(turn.history, add_generation_prompt=True))
-            _, profile = self.profiles.setdefault(id(bound), (bound, self._probed(bound)))
+            profile = self._profile(bound)
         except TemplateRefused:
             return "not rendered"
-        tails = list(self._tails(turn, before, bound, profile))
-        if not tails:
+        tail = self._tail(turn, before, bound, profile)
+        if tail is None:
             return "refused" if self._writes_all(turn) else "not written after the turn"
-        return "right" if all(whole[-len(tail) :] == tail for tail in tails) else "wrong"
+        return "right" if whole.endswith(self.family.decode(tail)) else "wrong"
 
-    def _probed(self, bound: Bound) -> GrowingProfile:
-        return GrowingProfile(probe(bound, sorted(self.subject.stops)))
+    def _profile(self, bound: Bound) -> GrowingProfile:
+        if bound not in self.profiles:
+            self.profiles[bound] = GrowingProfile(probe(bound, self.stops))
+        return self.profiles[bound]
 
-    def _tails(
+    def _tail(
         self, turn: Turn, before: Sequence[int], bound: Bound, profile: GrowingProfile
-    ) -> Iterator[list[int]]:
-        """Yield what comes after the sampled text for the template's own stop, or after any other."""
-        for policy, stop in product((Policy(), Policy(odd_stop=OddStop.KEEP)), sorted(self.subject.stops)):
+    ) -> list[int] | None:
+        """Return what follows the sampled text: from the template's own stop on, or after another one.
+
+        Both are compared as text, since a stop that is not the template's may stand where others merge.
+        """
+        for policy, stop in product((Policy(), Policy(odd_stop=OddStop.KEEP)), self.stops):
             step = Step(
                 prompt=turn.history,
                 completion=[turn.prompt[turn.place]],
@@ -104,20 +109,19 @@ class Judge:
             asking = stitch_questions([step], turn.prompt, profile.suffix, policy=policy, profile=profile)
             found = answer(asking, bound)
             if isinstance(found, Stitched):
-                odd = policy.odd_stop is OddStop.KEEP
-                yield [*([] if odd else [stop]), *found.added]
-                return
+                own = [] if policy.odd_stop is OddStop.KEEP else [stop]
+                return [*own, *found.added]
+        return None
 
     def _writes_all(self, turn: Turn) -> bool:
         """Return whether the template writes every new message, and where it stands in the conversation."""
-        render = self.subject.family.rendered_as("vllm")
         given: Mapping[str, Any] = {"tools": turn.tools, "add_generation_prompt": True}
         try:
-            text = render.text(turn.marked(), **given)
+            text = self.family.text(turn.marked(), **given)
         except TemplateRefused:
             return True
         new = len(turn.prompt) - turn.place - 1
-        return text.find(MARK) >= len(render.text(turn.history, **given)) and text.count(MARK) >= new
+        return text.find(MARK) >= len(self.family.text(turn.history, **given)) and text.count(MARK) >= new
 
 
 @needs_families
@@ -126,7 +130,7 @@ def test_a_stitched_prompt_ends_as_the_engines_own(by_gateway: bool) -> None:
     """A text that the template drops, or that vLLM moves before the turn, is refused, and not counted."""
     counts, wrong, number = Counter[str](), list[tuple[str, str, str]](), 0
     for subject in everything(FAMILIES):
-        judge = Judge(subject)
+        judge = Judge(subject.family.rendered_as("vllm"), sorted(subject.stops))
         for one in conversations():
             for turn in turns(one, by_gateway=by_gateway):
                 number += 1
