@@ -510,6 +510,7 @@ USE = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
         ({"context_management": {"edits": [KEEP_ALL]}}, "context_management"),
         ({"container": "c"}, "container"),
         ({"mcp_servers": [{}]}, "mcp_servers"),
+        ({"thread": {"type": "create"}}, "thread"),
         ({"n": 2}, "n"),
     ],
 )

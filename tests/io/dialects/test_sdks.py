@@ -151,6 +151,26 @@ def test_what_sdks_echo_goes_by_ids(loop: Loop, fault_rates: FaultRates, *, stre
         assert after.prompt_ids.starts_with(before.ids)
 
 
+def test_a_tool_runner_sends_the_whole_conversation() -> None:
+    """It asks for a `thread` first, of which it would send new messages alone."""
+
+    @anthropic.beta_tool
+    def get_weather(city: str = "") -> str:
+        """Tell the weather."""
+        return f"sunny{city[:0]}"
+
+    gateway = Gateway(engine(3, BUSY))
+    asked: Any = [{"role": "user", "content": ASK}]
+    with claude(gateway) as client:
+        runner = client.beta.messages.tool_runner(
+            model="m", max_tokens=200, tools=[get_weather], messages=asked, max_iterations=TURNS
+        )
+        turns = len(list(runner))
+    assert turns > 1
+    assert gateway.client.counts.routes == {Route.MITO: 1, Route.TITO: turns - 1}
+    assert [len(step.prompt) for step in gateway.steps] == [1 + 2 * turn for turn in range(turns)]
+
+
 @pytest.mark.parametrize("loop", [chat_loop, anthropic_loop, responses_loop])
 def test_every_dialect_asks_the_same(loop: Loop) -> None:
     """The same conversation by another API is sampled after the same ids."""

@@ -60,6 +60,10 @@ class Anthropic:
     stream = staticmethod(AnthropicStream)
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:
-        """Return an error body; the API has no place for `param`, which the message names."""
-        del param
-        return {"type": "error", "error": anthropic_error(status, kind, message)}
+        """Return an error body; the API has no place for `param`, which the message names.
+
+        A client whose `thread` is refused with these details sends the whole conversation by itself.
+        """
+        error = anthropic_error(status, kind, message)
+        details = {"details": {"error_code": "thread_unsupported_request", "unsupported": []}}
+        return {"type": "error", "error": error | (details if param == "thread" else {})}

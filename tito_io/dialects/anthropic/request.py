@@ -111,6 +111,9 @@ def parse_request(
 def _check(fields: RequestFields) -> None:
     """Look at the fields that have no effect; raises an error for those that cannot be honoured."""
     fields.check_body(NAMES)
+    if fields.values.get("thread") is not None:  # anthropic 2.12's tool runner then sends new messages alone
+        why = "asks the server to keep the conversation"
+        raise UntranslatableError("thread", why, "send all messages, and leave it out")
     if fields.values.get("mcp_servers"):
         why, instead = "are tools that Anthropic's servers run", "connect the client to them"
         fields.ignored.add("mcp_servers", why, instead)
