@@ -217,11 +217,15 @@ _FINDERS: Mapping[Lists, Callable[[str], bool]] = {
 }
 
 
+@lru_cache(maxsize=4)
+def _compiled(source: str) -> ChatTemplate:
+    return ChatTemplate.compile(Source(source, "chat template"))
+
+
 def rendered(source: str, messages: list[dict[str, Any]]) -> str | None:
     """Return what a template writes at noon of a fixed day; None where it rejects the messages."""
     try:
-        template = ChatTemplate.compile(Source(source, "chat template"))
-        return template.render({"bos_token": "", "eos_token": "", "messages": messages}, now=NOON)
+        return _compiled(source).render({"bos_token": "", "eos_token": "", "messages": messages}, now=NOON)
     except (FolderError, TemplateRefused):
         return None
 

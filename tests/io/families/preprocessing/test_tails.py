@@ -13,7 +13,6 @@ from itertools import product
 from typing import Any
 
 import attrs
-import pytest
 
 from tests.engines.preprocessing.shapes import Conversation, Message, conversations
 from tests.families.table import everything
@@ -27,7 +26,7 @@ from tito_io.serve.client_noise import NoiseFilter, NoiseRule
 SAMPLED = (40, 41)
 MARK = "Quixote"
 REFUSED_AT_MOST = 0.05
-EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 23
+EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 97
 """Of how many turns one is tried; no multiple of how many a template has."""
 NOISE = NoiseFilter(frozenset(NoiseRule))
 
@@ -61,7 +60,8 @@ def turns(one: Conversation, *, by_gateway: bool) -> Iterator[Turn]:
         messages = [dict(message) for message in NOISE.clean(messages, one.tools or ()).messages]
     places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     for place, end in zip(places, [*places[1:], len(messages)], strict=False):
-        if end > place + 1:
+        said = messages[place].get("content") or messages[place].get("tool_calls")
+        if said and end > place + 1:  # Inkling's template writes no turn that says nothing
             yield Turn(one.name, messages[:end], place, one.tools)
 
 
@@ -125,20 +125,18 @@ class Judge:
 
 
 @needs_families
-@pytest.mark.parametrize("by_gateway", [False, True])
-def test_a_stitched_prompt_ends_as_the_engines_own(by_gateway: bool) -> None:
+def test_a_stitched_prompt_ends_as_the_engines_own() -> None:
     """A text that the template drops, or that vLLM moves before the turn, is refused, and not counted."""
     counts, wrong, number = Counter[str](), list[tuple[str, str, str]](), 0
+    every = [turn for one in conversations() for way in (False, True) for turn in turns(one, by_gateway=way)]
     for subject in everything(FAMILIES):
         judge = Judge(subject.family.rendered_as("vllm"), sorted(subject.stops))
-        for one in conversations():
-            for turn in turns(one, by_gateway=by_gateway):
-                number += 1
-                if number % EVERY:
-                    continue
+        for turn in every:
+            number += 1
+            if number % EVERY == 0:
                 verdict = judge.verdict(turn)
                 counts[verdict] += 1
-                if verdict == "wrong":
-                    wrong.append((subject.name, subject.template, turn.shape))
+                wrong += [(subject.name, subject.template, turn.shape)] if verdict == "wrong" else []
+    print(counts)  # noqa: T201  # shown with -s
     assert not wrong
     assert counts["refused"] <= REFUSED_AT_MOST * (counts["right"] + counts["refused"]), counts
