@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from benchmarks.command import interruptible
-from tests.faults import drift, forests, llamacpp, replies, seams, serving, stitching
+from tests.faults import drift, forests, llamacpp, preprocessing, replies, seams, serving, stitching
 from tests.faults.children import Children
 from tests.faults.fault import Fault, fails_anyway
 
@@ -21,6 +21,7 @@ FAULTS = (
     *seams.FAULTS,
     *forests.FAULTS,
     *llamacpp.FAULTS,
+    *preprocessing.FAULTS,
     *replies.FAULTS,
     *serving.FAULTS,
     *drift.FAULTS,

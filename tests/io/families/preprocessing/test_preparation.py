@@ -1,0 +1,197 @@
+"""What a template gets of messages, engine by engine, in examples that a person can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tito_core import InputError, TemplateRefused
+from tito_io.families.preprocessing.engines import RULES, rules_for
+from tito_io.families.preprocessing.preparation import Preparation
+
+Message = dict[str, Any]
+TEXTS = "{% for m in messages %}{{ m.content }}{% endfor %}"
+LISTS = "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"
+ONE, TWO = ({"type": "text", "text": word} for word in ("one", "two"))
+
+
+def given(engine: str, *messages: Message, source: str = TEXTS, speaking: bool = False) -> list[Message]:
+    """Return what a template gets."""
+    return Preparation.of(rules_for(engine), source).messages(messages, speaking=speaking)
+
+
+def content(engine: str, message: Message, source: str = TEXTS) -> Any:
+    """Return the content that a template gets of one message; `absent` without one."""
+    (found,) = given(engine, message, source=source)
+    return found.get("content", "absent")
+
+
+def calling(arguments: Any = "{}", **more: Any) -> Message:
+    function = {"name": "f", "arguments": arguments}
+    return {
+        "role": "assistant",
+        **more,
+        "tool_calls": [{"id": "a", "type": "function", "function": function}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("engine", "of_user", "of_tool", "in_lists"),
+    [
+        ("vllm", "one\ntwo", "one\ntwo", "one\ntwo"),
+        ("sglang", "one two", "one two", "one two"),
+        ("dynamo", "one\ntwo", "one\ntwo", [ONE, TWO]),
+        ("llamacpp", "one\ntwo", "one\ntwo", [ONE, TWO]),
+        ("lmdeploy", "one\ntwo", "one\ntwo", "one\ntwo"),
+        ("tensorrt-llm", "one\ntwo", "one\ntwo", "one\ntwo"),
+        ("transformers", [ONE, TWO], [ONE, TWO], [ONE, TWO]),
+    ],
+)
+def test_text_parts_are_joined(engine: str, of_user: Any, of_tool: Any, in_lists: Any) -> None:
+    """`in_lists` is a tool result, where the template takes lists."""
+    assert content(engine, {"role": "user", "content": [ONE, TWO]}) == of_user
+    result = {"role": "tool", "content": [ONE, TWO]}
+    assert [content(engine, result, source) for source in (TEXTS, LISTS)] == [of_tool, in_lists]
+
+
+@pytest.mark.parametrize(
+    ("engine", "in_texts", "in_lists"),
+    [
+        ("vllm", "", []),
+        ("sglang", "", ""),
+        ("dynamo", "absent", "absent"),
+        ("llamacpp", "", [{"type": "text", "text": ""}]),
+        ("lmdeploy", "", ""),
+        ("tensorrt-llm", "", ""),
+        ("transformers", "absent", "absent"),
+    ],
+)
+def test_a_call_without_a_content_has_what_the_engine_gives_it(
+    engine: str, in_texts: Any, in_lists: Any
+) -> None:
+    for message in (calling(), calling(content=None)):
+        assert [content(engine, message, source) for source in (TEXTS, LISTS)] == [in_texts, in_lists]
+
+
+def test_a_result_without_a_content_is_a_text_in_vllm_also_where_the_template_takes_lists() -> None:
+    assert content("vllm", {"role": "tool", "tool_call_id": "a"}, LISTS) == ""
+
+
+@pytest.mark.parametrize(
+    ("engine", "roles", "first"),
+    [
+        ("vllm", ["system", "user", "user"], "a\n\nb"),
+        ("llamacpp", ["system", "user", "system", "user"], "a"),
+        ("sglang", ["system", "user", "developer", "user"], "a"),
+        ("transformers", ["system", "user", "developer", "user"], "a"),
+    ],
+)
+def test_what_a_developer_says_moves_in_vllm(engine: str, roles: list[str], first: str) -> None:
+    talk = (("system", "a"), ("user", "q"), ("developer", "b"), ("user", "r"))
+    found = given(engine, *({"role": role, "content": text} for role, text in talk))
+    assert ([one["role"] for one in found], found[0]["content"]) == (roles, first)
+    if engine == "vllm":
+        named = given(engine, {"role": "developer", "content": "b"}, source="{{ 'developer' }}" + TEXTS)
+        assert named[0]["role"] == "developer"
+
+
+def test_dynamo_moves_late_system_texts_where_the_template_refuses_them() -> None:
+    late = "{% for m in messages %}{% if m.role == 'system' and loop.index0 %}{{ raise_exception('late') }}"
+    talk = [{"role": role, "content": role} for role in ("system", "system", "user", "system")]
+    found = given("dynamo", *talk, source=f"{late}{{% endif %}}{{{{ m.content }}}}{{% endfor %}}")
+    expected = [("system", "system\n\nsystem"), ("user", "user"), ("user", "system")]
+    assert [(one["role"], one["content"]) for one in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "names"),
+    [
+        ("vllm", {"reasoning", "reasoning_content"}),
+        ("sglang", {"reasoning_content"}),
+        ("dynamo", set()),
+        ("llamacpp", {"reasoning_content"}),
+        ("tensorrt-llm", {"reasoning_content"}),
+    ],
+)
+@pytest.mark.parametrize("sent", ["reasoning", "reasoning_content"])
+def test_reasoning_has_the_names_that_the_engine_gives_it(engine: str, names: set[str], sent: str) -> None:
+    (found,) = given(engine, {"role": "assistant", "content": "a", sent: "hm"})
+    assert {key for key, value in found.items() if value == "hm"} == names
+    if engine == "dynamo":
+        assert found["content"] == "<think>hm</think>a"
+
+
+@pytest.mark.parametrize("sent", ["reasoning", "reasoning_content", "thinking"])
+def test_transformers_adds_names_of_reasoning(sent: str) -> None:
+    (found,) = given("transformers", {"role": "assistant", "content": "a", sent: "hm"})
+    assert {key for key, value in found.items() if value == "hm"} == {"reasoning_content", "thinking", sent}
+
+
+@pytest.mark.parametrize(
+    ("engine", "cut"),
+    [("vllm", {}), ("lmdeploy", '{"k": "v'), ("transformers", '{"k": "v'), ("sglang", None)],
+)
+def test_arguments_are_objects_and_cut_ones_what_the_engine_makes_of_them(engine: str, cut: Any) -> None:
+    source = "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}"
+
+    def arguments(text: str) -> Any:
+        (found,) = given(engine, calling(text), source=source)
+        return found["tool_calls"][0]["function"]["arguments"]
+
+    assert arguments('{"k": "v"}') == {"k": "v"}
+    if cut is None:
+        with pytest.raises(TemplateRefused, match=r"messages\[0\].tool_calls\[0\].function.arguments is"):
+            arguments('{"k": "v')
+    else:
+        assert arguments('{"k": "v') == cut
+
+
+def test_sglang_makes_a_last_assistants_message_a_users() -> None:
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "So"}]
+    assert given("sglang", *talk, speaking=True)[-1] == {"role": "user", "content": "So"}
+    assert (
+        given("sglang", *talk)[-1]["role"] == given("vllm", *talk, speaking=True)[-1]["role"] == "assistant"
+    )
+
+
+def test_vllm_takes_the_billing_line_off() -> None:
+    billed = "x-anthropic-billing-header: cch=1;\nBe brief."
+    for said in (billed, [{"type": "text", "text": billed}]):
+        assert content("vllm", {"role": "system", "content": said}) == "Be brief."
+    assert content("sglang", {"role": "system", "content": billed}) == billed
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        ({"role": "user", "content": [{"type": "text"}]}, r"messages\[1\].content\[0\]"),
+        ({"role": "user", "content": [{"type": "refusal", "text": "x"}]}, r"messages\[1\].content\[0\]"),
+        ({"role": "user", "content": [ONE, {"type": "x"}]}, r"messages\[1\].content\[1\].type is 'x': vLLM"),
+        ({"role": "user", "content": [ONE, None]}, r"messages\[1\].content\[1\] is null: vLLM"),
+        ({"role": "system", "content": [ONE, None]}, r"messages\[1\].content\[1\] is null: vLLM"),
+        ({"role": "user", "content": [ONE, 3]}, r"messages\[1\].content\[1\] is a number: vLLM"),
+        ({"role": "user", "content": 3}, r"messages\[1\].content is a number: vLLM"),
+        ({"role": "user", "content": None}, r"messages\[1\].content is null: vLLM"),
+        (
+            {"role": "assistant", "tool_calls": [{"id": "a"}]},
+            r"messages\[1\].tool_calls\[0\] has no function",
+        ),
+    ],
+)
+def test_what_vllm_rejects_is_refused_with_its_path(message: Message, complaint: str) -> None:
+    with pytest.raises(TemplateRefused, match=complaint):
+        given("vllm", {"role": "user", "content": "q"}, message)
+
+
+@pytest.mark.parametrize("engine", RULES)
+def test_messages_are_not_changed_and_prepared_twice_they_are_the_same(engine: str) -> None:
+    talk = [{"role": "user", "content": [ONE, TWO]}, calling('{"k": 1}'), {"role": "tool", "content": [ONE]}]
+    before = repr(talk)
+    assert given(engine, *talk) == given(engine, *talk)
+    assert repr(talk) == before
+
+
+def test_an_unknown_engine_is_named_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r"engine is 'vlm': name one of transformers, vllm, sglang"):
+        rules_for("vlm")
