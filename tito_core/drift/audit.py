@@ -34,10 +34,12 @@ class Audited:
     Attributes:
         breaks: The differences, those of a turn before those of the turns that continue it.
         tally: Counts of turns, ids and breaks.
+        refusal: The first prompt that was refused, and why; empty where none was.
     """
 
     breaks: tuple[Break, ...]
     tally: Tally
+    refusal: str = ""
 
 
 def audit(forest: Forest, renderer: Renderer, *, name: str = "", block: int = 16) -> Audited:
@@ -59,7 +61,7 @@ def audit(forest: Forest, renderer: Renderer, *, name: str = "", block: int = 16
     counters = DriftCounters(forest, find_predecessors(forest), block)
     numbered = NumberedMedia.of(renderer, forest)
     breaks = tuple(Auditor(forest, numbered, name, counters).run())
-    return Audited(breaks=breaks, tally=counters.tally(breaks, numbered))
+    return Audited(breaks=breaks, tally=counters.tally(breaks, numbered), refusal=counters.refusal)
 
 
 @attrs.define
@@ -122,8 +124,9 @@ class Auditor:
             return rendering, rendering.hunks
         try:
             ids = self.renderer.ids(prompt, key, add_generation_prompt=True, ranges=steps[0].media)
-        except TemplateRefused:
+        except TemplateRefused as refused:
             self.counters.counts["refused_prompts"] += 1
+            self.counters.refusal = self.counters.refusal or f"{renderings.call.name}: {refused}"
             return None
         rendered = packed(ids)
         kept, since, floor = _unchanged(earlier, rendered, renderings)

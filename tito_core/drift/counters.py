@@ -31,6 +31,7 @@ class DriftCounters:
         broken: Names of turns with a break in their sampled ids or their close.
         restated: Names of turns that a compared prompt restates.
         counts: Counts by the names of `Tally`'s fields.
+        refusal: The first prompt that was refused, and why.
     """
 
     forest: Forest
@@ -40,6 +41,7 @@ class DriftCounters:
     broken: set[str] = attrs.field(factory=set)
     restated: set[str] = attrs.field(factory=set)
     counts: Counter[str] = attrs.field(factory=Counter)
+    refusal: str = ""
 
     def add_restated(self, name: str) -> None:
         """Add all turns before the prompt of the call `name`, by ids or by messages."""

@@ -36,7 +36,9 @@ RATES: Mapping[str, tuple[str, str]] = {
 }
 """The names of the rates in the order in which they are shown: the count that each is a share of, and its
 meaning. In the JSON the rate itself has the name with `_rate`."""
-FAMILY = "is this the folder of the served model, and are tools, arguments and date those of the run?"
+FAMILY = (
+    "is this the served model's folder, and are engine (--as), tools, arguments and date those of the run?"
+)
 """What to check if prompts are not the family's rendering."""
 UNSEEN = "the last turn of a finished conversation, which no later prompt restates, is rendered differently"
 """Why ids may be lost although no prompt differs."""

@@ -89,16 +89,21 @@ class FamilyRenderer:
 
 
 def named_engine(file: Path) -> str:
-    """Return the engine that the first line of a file of calls names, for its prompts; else `transformers`.
+    """Return the engine that the calls of a file name, for its prompts; else `transformers`.
 
-    A rollout of tito writes its name. vLLM's replies have it in their fingerprint.
+    A rollout of tito and the gateway write its name. vLLM's replies have it in their fingerprint.
+
+    Raises:
+        InputError: The calls name several engines, or one without rules.
     """
     if not file.is_file():  # a pipe cannot be read twice
         return "transformers"
-    first = next(lines(file), None)
-    found = None if first is None else NAMED.search(first.text)
-    name = "transformers" if found is None else (found[1] or found[2]).decode()
-    return name if name in RULES else "transformers"
+    found = (NAMED.search(one.text) for one in lines(file))
+    names = sorted({(one[1] or one[2]).decode() for one in found if one is not None})
+    if len(names) > 1 or not RULES.keys() >= set(names):
+        instead = f"choose the rules with --as: {', '.join(RULES)}"
+        raise InputError(f"{file} has prompts of {' and '.join(names):.60}; {instead}")
+    return names[0] if names else "transformers"
 
 
 def read_key(key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -33,6 +33,7 @@ class AuditReport:
         problems: How many lines could not be read or audited.
         first: The first of these problems, by line.
         engine: Whose prompts were rendered.
+        refusal: The first prompt that was refused, and why; empty where none was.
     """
 
     tally: Tally = attrs.field(factory=Tally)
@@ -40,6 +41,7 @@ class AuditReport:
     problems: int = 0
     first: tuple[Problem, ...] = ()
     engine: str = ""
+    refusal: str = ""
 
     def with_problems(self, problems: Iterable[Problem]) -> AuditReport:
         """Return this report with more problems."""
@@ -54,12 +56,20 @@ class AuditReport:
             tally=self.tally + other.tally,
             choice=self.choice + other.choice,
             problems=self.problems + other.problems,  # `other.first` may be only some of them
+            refusal=self.refusal or other.refusal,
         )
 
     @property
     def hidden(self) -> int:
         """How many problems `first` does not have."""
         return self.problems - sum(1 + one.more for one in self.first)
+
+    @property
+    def refuser(self) -> str:
+        """Who refuses prompts, and the first of them."""
+        engine = f"{self.engine} or " if self.engine else ""
+        first = f"; the first is {self.refusal}" if self.refusal else ""
+        return f"{engine}the template refuses{first}"
 
     @property
     def whole(self) -> bool:
@@ -88,7 +98,7 @@ def summary(report: AuditReport) -> dict[str, Any]:
     """Return the counts, the rates and the first problems as plain data."""
     problems = [{"line": one.line, "reason": one.reason} for one in report.first]
     found = {**to_json(report.tally), "problems": report.problems, "first_problems": problems}
-    return {**found, "rendered_as": report.engine}
+    return {**found, "rendered_as": report.engine, "first_refusal": report.refusal or None}
 
 
 def audit_each(
@@ -135,7 +145,7 @@ def growing_reports(
             for found in result.breaks:
                 on_break(found)
             choice = BreakSelection(show).with_breaks(result.breaks)
-            report += AuditReport(tally=result.tally, choice=choice)
+            report += AuditReport(tally=result.tally, choice=choice, refusal=result.refusal)
         yield report
 
 

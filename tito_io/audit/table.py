@@ -115,7 +115,7 @@ def rates(report: AuditReport) -> Text:
     lines += [f"not audited: {plain(str(one))}" for one in report.first]
     lines += [f"not audited: {report.hidden:,} more"] if report.hidden else []
     reasons = (
-        (tally.refused_prompts, "that the template refuses"),
+        (tally.refused_prompts, f"that {plain(report.refuser)}"),
         (tally.prompts_with_media, "with images or other media whose place in the ids is unknown"),
         (tally.prompts_without_messages, "without messages"),
     )

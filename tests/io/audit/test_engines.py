@@ -12,6 +12,7 @@ from tests.engines.preprocessing.shapes import Conversation, conversations
 from tito_core import Step, render_key
 from tito_core.samples import StoredCall
 from tito_io.audit.command import DRIFT, audit
+from tito_io.cli.errors import BAD_INPUT
 from tito_io.embedded import write_family
 from tito_io.families import Family
 from tito_io.samples.forms.tito import line
@@ -63,3 +64,13 @@ def test_the_prompts_of_another_engine_have(
     named: str | None, options: tuple[str, ...], folder: Path
 ) -> None:
     assert audited(folder, "texts", "vllm", named, *options).exit_code == DRIFT
+
+
+def test_a_file_of_several_engines_or_of_an_unknown_one_is_refused_by_name(folder: Path) -> None:
+    family, one = Family.load(folder), conversations()[0]
+    file = folder / "calls.jsonl"
+    for named in (["sglang", "vllm"], ["foo"]):
+        file.write_bytes(b"".join(stored(one, "x", family, name) for name in named))
+        result = CliRunner().invoke(audit, [str(file), "--family", str(folder)])
+        assert result.exit_code == BAD_INPUT
+        assert f"has prompts of {' and '.join(named)}; choose the rules with --as" in result.output
