@@ -179,7 +179,7 @@ class RenderingFamily(ABC, Generic[F]):
     def rendered_as(self, engine: str) -> Self:
         """Return the family with the prompts of an engine, which changes messages before the template.
 
-        A family alone renders as transformers does. The page about engines lists what each one changes.
+        A family alone gives them to the template as they came. The page about prompts has the table.
 
         Args:
             engine: `vllm`, `sglang` or another engine of that list.

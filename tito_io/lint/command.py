@@ -135,7 +135,7 @@ class LintOptions:
     metavar="NAME",
     help="Lint only this template of each folder: its name or its file. Default: all templates.",
 )
-@as_option("as transformers does")
+@as_option("messages go to the template as they came")
 @click.option(
     "--stop-id",
     multiple=True,

@@ -5,14 +5,16 @@ TITO_FAMILIES names the model folders. The engines' environments are made where 
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 from .recorded import RECORDED, answers, written
 
 
 def main() -> None:
     """Write the file anew; engines that are not named keep their answers."""
-    new = {engine: answers(engine, print) for engine in sys.argv[1:]}
+    parser = argparse.ArgumentParser(prog="python -m tests.engines.parsers", description=__doc__)
+    parser.add_argument("engines", nargs="+", choices=("vllm", "sglang"), help="whose parsers answer")
+    new = {engine: answers(engine, print) for engine in parser.parse_args().engines}
     RECORDED.write_text(written(new), encoding="utf-8")
 
 

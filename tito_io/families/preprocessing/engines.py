@@ -197,8 +197,8 @@ LLAMACPP = MessageRules(
     dates={"datetime": "%b %d %Y", "date_string": "%d %b %Y"},  # chat.cpp:1058
 )
 
-UNCHANGED = MessageRules(engine="transformers 5.23")
-"""What a family alone does: transformers gets the messages as they are."""
+UNCHANGED = MessageRules(engine="transformers 5.23, messages as they came")
+"""What a family alone does: a template gets what transformers gives it of these very messages."""
 TRANSFORMERS = MessageRules(
     engine="transformers 5.23",
     arguments=Arguments.OBJECT_IF_WRITTEN,  # requests have a text, and transformers documents an object
@@ -227,5 +227,6 @@ def rules_for(engine: str) -> MessageRules:
     'vLLM 0.32'
     """
     if engine not in RULES:
-        raise InputError(f"engine is {engine!r:.60}: name one of {', '.join(RULES)}")
+        known = f"name one of {', '.join(RULES)}; the embedded engine renders as vllm"
+        raise InputError(f"engine is {engine!r:.60}: {known}")
     return RULES[engine]

@@ -44,8 +44,18 @@ def template_parts(content: Sequence[Any], rules: MessageRules, path: str) -> li
     Raises `TemplateRefused` for parts that the engine rejects, with their path.
     """
     if content and rules.own_types and not any(_is_own(one, rules) for one in content):
-        raise TemplateRefused(f"{path}[0] is {content[0]!r:.60}: {rules.engine} has no such part")
+        raise TemplateRefused(f"{_fault(content[0], rules, f'{path}[0]')}: {rules.engine} takes no such part")
     return list(_kept(content, rules, path))
+
+
+def _fault(part: Any, rules: MessageRules, path: str) -> str:
+    """Return what is wrong with a part that is none of the engine's own."""
+    if not isinstance(part, Mapping):
+        return f"{path} is {json_kind(part)}"
+    kind = part.get("type")
+    if kind not in rules.own_types:
+        return f"{path}.type is {kind!r:.60}" if "type" in part else f"{path} has no type"
+    return f"{path} has no text"
 
 
 def _kept(content: Sequence[Any], rules: MessageRules, path: str) -> Iterator[Plain]:

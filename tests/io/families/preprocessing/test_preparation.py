@@ -165,8 +165,11 @@ def test_vllm_takes_the_billing_line_off() -> None:
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        ({"role": "user", "content": [{"type": "text"}]}, r"messages\[1\].content\[0\]"),
-        ({"role": "user", "content": [{"type": "refusal", "text": "x"}]}, r"messages\[1\].content\[0\]"),
+        ({"role": "user", "content": [{"type": "text"}]}, r"messages\[1\].content\[0\] has no text: vLLM"),
+        ({"role": "user", "content": [{"type": "refusal", "text": "x"}]}, r"content\[0\] has no text: vLLM"),
+        ({"role": "user", "content": [{"type": "x"}]}, r"content\[0\].type is 'x': vLLM"),
+        ({"role": "user", "content": [{"text": "x"}]}, r"content\[0\] has no type: vLLM"),
+        ({"role": "user", "content": [None]}, r"content\[0\] is null: vLLM"),
         ({"role": "user", "content": [ONE, {"type": "x"}]}, r"messages\[1\].content\[1\].type is 'x': vLLM"),
         ({"role": "user", "content": [ONE, None]}, r"messages\[1\].content\[1\] is null: vLLM"),
         ({"role": "system", "content": [ONE, None]}, r"messages\[1\].content\[1\] is null: vLLM"),
