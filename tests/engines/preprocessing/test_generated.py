@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.engines.conftest import asked_for
-from tests.engines.preprocessing.compare import Template, probes, real_templates
+from tests.engines.preprocessing.compare import Template, probes, real_templates, undated
 from tests.engines.preprocessing.generated import CONVERSATIONS
 from tests.engines.preprocessing.oracle import ENVIRONMENTS, Ask, oracle
 from tests.engines.preprocessing.shapes import Conversation
@@ -55,9 +55,11 @@ def test_no_generated_conversation_is_rendered_otherwise(
     verdicts = Counter[str]()
 
     @settings(suppress_health_check=list(HealthCheck))
-    @given(CONVERSATIONS, st.sampled_from(templates))
-    def check(one: Conversation, template: Template) -> None:
-        theirs = ask(template.source, one, template.variables).get("text")
+    @given(CONVERSATIONS, st.integers(0, len(templates) - 1))
+    def check(one: Conversation, number: int) -> None:
+        template = templates[number]
+        said = ask(template.source, one, template.variables).get("text")
+        theirs = None if said is None else undated(said)
         ours = None if theirs is None else template.text(one, engine)
         assert ours in {theirs, None}
         verdicts["rejected" if theirs is None else "refused here" if ours is None else "equal"] += 1
