@@ -264,11 +264,11 @@ def turn_after(
     """
     messages = before if conversation is None else conversation
     index = before.length if place is None else place
-    last_user = () if before.asked < 0 else (messages.peek(before.asked),)
+    last = (place for place in (before.told, before.asked) if place >= len(before.opening))
     return SampledTurn(
         message=message,
         after=messages.peek(index - 1)["role"] if index else "user",
-        history=flattened((*messages.opening[: len(before.opening)], *last_user)),
+        history=flattened((*messages.opening[: len(before.opening)], *map(messages.peek, last))),
         stop=stop,
         reused=tuple(one for one in called_ids(message, environment) if before.calls((one,))),
         switched=before.switched,

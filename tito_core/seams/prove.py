@@ -63,7 +63,8 @@ class SampledTurn:
     Attributes:
         message: The turn as the prompt restates it; the likeliest kind of turn if it is unknown.
         after: Role of the message before it.
-        history: What a template may read in the real history: its opening system messages, its last user's.
+        history: What a template may read in the real history: its opening system messages, and the last
+            developer's and user's.
         history_known: Whether `after` and `history` are those of the real history.
         stop: The id that the turn ended with; None if it was cut short.
         suffix: The template's turn close.

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from tests.engines.preprocessing.shapes import Conversation, Message, conversations
+from tests.engines.preprocessing.shapes import Conversation, Message, conversations, said, user
 from tests.families.table import everything
 from tests.model_folders import FAMILIES, needs_families
 from tito_core import OddStop, Policy, Step, Stitched, TemplateRefused, answer, stitch_questions
@@ -29,6 +29,17 @@ REFUSED_AT_MOST = 0.05
 EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 97
 """Of how many turns one is tried; no multiple of how many a template has."""
 NOISE = NoiseFilter(frozenset(NoiseRule))
+
+
+LATE = Conversation(
+    "developer, then a late system text",
+    [
+        *(user(), said(), {"role": "developer", "content": "Be kind."}, user(), said()),
+        *({"role": "system", "content": "Be quick."}, user()),
+    ],
+    None,
+)
+"""vLLM moves the system text to the beginning, as there is a developer's."""
 
 
 @attrs.frozen
@@ -60,8 +71,8 @@ def turns(one: Conversation, *, by_gateway: bool) -> Iterator[Turn]:
         messages = [dict(message) for message in NOISE.clean(messages, one.tools or ()).messages]
     places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     for place, end in zip(places, [*places[1:], len(messages)], strict=False):
-        said = messages[place].get("content") or messages[place].get("tool_calls")
-        if said and end > place + 1:  # Inkling's template writes no turn that says nothing
+        words = messages[place].get("content") or messages[place].get("tool_calls")
+        if words and end > place + 1:  # Inkling's template writes no turn that says nothing
             yield Turn(one.name, messages[:end], place, one.tools)
 
 
@@ -128,7 +139,8 @@ class Judge:
 def test_a_stitched_prompt_ends_as_the_engines_own() -> None:
     """A text that the template drops, or that vLLM moves before the turn, is refused, and not counted."""
     counts, wrong, number = Counter[str](), list[tuple[str, str, str]](), 0
-    every = [turn for one in conversations() for way in (False, True) for turn in turns(one, by_gateway=way)]
+    talks = [*conversations(), LATE]
+    every = [turn for one in talks for way in (False, True) for turn in turns(one, by_gateway=way)]
     for subject in everything(FAMILIES):
         judge = Judge(subject.family.rendered_as("vllm"), sorted(subject.stops))
         for turn in every:
