@@ -52,6 +52,24 @@ FAULTS = (
         "for ids in (IDS,):",
     ),
     REPLIES(
+        "a text that spells the Hermes form in letters is a call, whatever the template writes",
+        "engines/replies/output_parser.py",
+        "tools=not found.calls and hermes.CALL in tags.ids",
+        "tools=not found.calls",
+    ),
+    REPLIES(
+        "a call in the Hermes form hides those in the template's own",
+        "engines/replies/output_parser.py",
+        "other = read(tools=not found.calls and hermes.CALL in tags.ids)",
+        "other = read(tools=True)",
+    ),
+    REPLIES(
+        "a template is asked for calls with an empty text first",
+        "engines/replies/template_calls.py",
+        'for content in (None, ""):',
+        'for content in ("", None):',
+    ),
+    REPLIES(
         "the word of a numbered call is not its id",
         "engines/replies/call_syntax.py",
         "        if not self.numbered:\n",

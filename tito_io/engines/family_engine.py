@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Unpack
 
 from tito_core import Message
@@ -113,7 +114,9 @@ class FamilyEngine(HttpEngine):
     async def output_parser(self) -> OutputParser:
         """Return what reads messages from ids; the vocabulary is asked once."""
         if self._chosen is None:
-            self._chosen = await choose_parser(LocalTokenizer(self.family), self._output_format, self.render)
+            self._chosen = await choose_parser(
+                LocalTokenizer(self.family), self._output_format, partial(family_ids, self.family)
+            )
         return self._chosen
 
     async def _with_messages(self, reply: Reply, rendering: Rendering | None) -> Reply:

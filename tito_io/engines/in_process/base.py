@@ -8,6 +8,7 @@ checked like the answer of a server.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -258,7 +259,9 @@ class InProcessEngine:
     async def output_parser(self) -> OutputParser:
         """Return what makes text and messages of ids, with the family's tokenizer."""
         if self._chosen is None:
-            self._chosen = await choose_parser(LocalTokenizer(self.family), self._output_format, self.render)
+            self._chosen = await choose_parser(
+                LocalTokenizer(self.family), self._output_format, partial(family_ids, self.family)
+            )
         return self._chosen
 
 

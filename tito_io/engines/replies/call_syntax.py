@@ -73,13 +73,16 @@ DECODER = json.JSONDecoder()
 
 
 def calling(count: int, ids: Sequence[str] = IDS, *, as_text: bool = False) -> Message:
-    """Return a turn that calls so many functions; with `as_text` their arguments are JSON text."""
+    """Return a turn that calls so many functions; with `as_text` their arguments are JSON text.
+
+    It has no content: an engine may make a list of an empty text, which Kimi K2's template prints.
+    """
     calls = []
     for identity, name, word, number in list(zip(ids, NAMES, WORDS, COUNTS, strict=True))[:count]:
         given: Any = dict(zip(KEYS, (word, number), strict=True))
         given = json.dumps(given) if as_text else given
         calls.append({"id": identity, "type": "function", "function": {"name": name, "arguments": given}})
-    return {"role": "assistant", "content": "", "tool_calls": calls}
+    return {"role": "assistant", "tool_calls": calls}
 
 
 def around(turn: Message, *, answered: bool = False) -> list[Message]:

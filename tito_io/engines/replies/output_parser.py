@@ -6,6 +6,7 @@ A parser needs a tokenizer, on a server or in this process, and asks it two ques
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -127,11 +128,14 @@ class Hermes(OutputParser):
         tags = await self.tags()
         marks = await sampled_marks(self.tokenizer, tags, ids, text, whole=whole)
         thinking = tags.thinking(prompt_ids)
-        found = hermes.parse(text, marks, thinking=thinking, tools=may_call(rendering))
-        if found.calls or self.calls is None or rendering is None:
-            return found
+        read = partial(hermes.parse, text, marks, thinking=thinking)
+        if self.calls is None or rendering is None or await self.calls.own(rendering) is None:
+            return read(tools=may_call(rendering))
         start = hermes.thought(text, marks, thinking=thinking)
-        return await self.calls.reread(found, start, text, ids, whole=whole, rendering=rendering)
+        found = await self.calls.reread(read(tools=False), start, text, ids, whole=whole, rendering=rendering)
+        # A model may call in the Hermes form, too; a text that spells it in letters does not.
+        other = read(tools=not found.calls and hermes.CALL in tags.ids)
+        return other if other.calls else found
 
     async def tags(self) -> Tags:
         """Return the ids of those tags and line breaks that are single tokens."""

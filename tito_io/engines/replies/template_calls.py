@@ -99,12 +99,17 @@ class TemplateCalls:
 
     async def _called(self, rendering: Rendering, count: int, *, as_text: bool, answered: bool) -> str | None:
         """Return a conversation whose turn calls functions; None if the template rejects it."""
-        for ids in (IDS, NAMED_IDS):
-            turn = calling(count, ids, as_text=as_text)
-            called = await self._text(around(turn, answered=answered), rendering)
-            if called is None or NAMES[0] in called[called.rfind(ASKED) :]:
-                break
-        return called
+        for content in (None, ""):  # some templates demand a text
+            for ids in (IDS, NAMED_IDS):
+                turn = {**calling(count, ids, as_text=as_text), "content": content}
+                called = await self._text(around(turn, answered=answered), rendering)
+                if called is None:
+                    break
+                if NAMES[0] in called[called.rfind(ASKED) :]:
+                    return called
+            else:
+                return called
+        return None
 
     async def _tags(self, called: str) -> Tags:
         """Return the tags of a text that are tokens."""
