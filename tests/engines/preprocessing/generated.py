@@ -16,7 +16,7 @@ TEXTS = st.sampled_from(
 )
 THOUGHTS = st.sampled_from((None, "", "hm", "\nhm "))
 OBJECTS = ("{}", '{"k": "v"}', '{"b": 1, "a": [1.50, null, true]}', '{"k": "\\u00e9"}', ' {"k":{}} ')
-ODD_OBJECTS = ('{"k": NaN}', '{"k": 1e400}', '{"k": 1, "k": 2}')
+ODD_OBJECTS = ('{"k": NaN}', '{"k": 1e400}', '{"k": 1, "k": 2}', '{"k": 18446744073709551616}')
 NO_OBJECTS = ("", "[1]", "null", '"{}"', '{"k": "v', "words")
 ARGUMENTS = st.sampled_from((*OBJECTS, *ODD_OBJECTS, *NO_OBJECTS))
 IDS = st.sampled_from(("callabc12", "callxyz98", "call-1"))
@@ -56,6 +56,7 @@ PARTS = st.one_of(
     st.builds(text, TEXTS),
     st.fixed_dictionaries({"type": st.just("refusal"), "refusal": TEXTS}),
     st.fixed_dictionaries({"type": st.just("thinking"), "thinking": TEXTS}),
+    st.just({"type": "tool_reference", "name": "f", "unknown": 1}),
     merged(sparse({"type": TYPES, "text": TEXTS | st.none()}), sparse(OF_PARTS)),
     TEXTS,
     st.none(),
@@ -70,10 +71,13 @@ FUNCTIONS = merged(
     st.just({"name": "f"}),
 )
 CALLS = merged(
-    st.fixed_dictionaries({"id": IDS, "type": st.just("function"), "function": FUNCTIONS}),
+    st.fixed_dictionaries({"id": IDS, "function": FUNCTIONS}, optional={"type": st.just("function")}),
     sparse({"index": st.just(0), "unknown": OF_ANY["unknown"]}),
 )
 OF_CALLING = {"tool_calls": st.lists(CALLS, max_size=2) | st.none()}
+
+
+BILLED = st.just("x-anthropic-billing-header: cch=1")
 
 
 def said(role: str, *objects: Drawn) -> Drawn:
@@ -84,6 +88,7 @@ def said(role: str, *objects: Drawn) -> Drawn:
 MESSAGES = st.one_of(
     said("user"),
     said("system"),
+    st.fixed_dictionaries({"role": st.just("system"), "content": BILLED}),
     said("developer"),
     said("assistant", sparse(OF_CALLING)),
     said("assistant", sparse({**OF_CALLING, **OF_ASSISTANTS})),
@@ -96,6 +101,8 @@ def _conversation(messages: list[Message], tools: list[Message] | None) -> Conve
 
 
 CONVERSATIONS = st.builds(
-    _conversation, st.lists(MESSAGES, min_size=1, max_size=5), st.sampled_from((None, [TOOL]))
+    _conversation,
+    st.lists(MESSAGES, min_size=1, max_size=5),
+    st.sampled_from((None, [TOOL], [{**TOOL, "defer_loading": True}])),
 )
 """Conversations of up to five messages, with a tool or without."""

@@ -22,7 +22,7 @@ from tests.engines.preprocessing.shapes import Conversation
 from tests.model_folders import FAMILIES, NAMES
 from tito_io.embedded import write_family
 
-REFUSED_AT_MOST = 0.01
+REFUSED_AT_MOST = 0.02
 """Of what an engine renders: vLLM takes malformed parts beside some keys, and not beside others."""
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import orjson
+
 from tito_core import InputError
 
 from .message_rules import MEDIA, Absent, Arguments, Developer, Keys, LastTurn, MessageRules, NoParts
@@ -23,6 +25,7 @@ VLLM = MessageRules(
     text_types=frozenset({"text", "input_text", "output_text", "refusal", "thinking"}),  # chat_utils.py:1815
     # A list without one of these is checked by OpenAI's strict types, and refused (openai/types/chat).
     own_types=frozenset({"text", "thinking", "refusal", "tool_reference", *MEDIA}),
+    names_tools=True,  # chat_utils.py:2001
     takes_strings=True,  # chat_utils.py:1922
     skips_null=True,  # chat_utils.py:1936
     skips_empty=True,  # chat_utils.py:1872: a part counts if it is true
@@ -58,6 +61,7 @@ VLLM = MessageRules(
         ("name", "description", "parameters", "strict", "defer_loading"),
         fills=dict.fromkeys(("description", "parameters")),
     ),
+    defers=True,  # the same, _propagate_defer_loading
 )
 
 SGLANG = MessageRules(
@@ -72,7 +76,11 @@ SGLANG = MessageRules(
     reasoning=("reasoning_content", "reasoning"),  # protocol.py:762; the adapter sends the first name
     reasoning_as=("reasoning_content",),
     arguments=Arguments.OBJECT_OR_REFUSED,  # serving_chat.py:181
-    calls=Keys(("id", "index", "type", "function"), fills=dict.fromkeys(("id", "index"))),  # protocol.py:739
+    parses=orjson.loads,  # the same: no NaN, and integers of more than 64 bits are floats
+    lower_roles=True,  # protocol.py _normalize_role
+    calls=Keys(
+        ("id", "index", "type", "function"), fills={"id": None, "index": None, "type": "function"}
+    ),  # protocol.py:739
     functions=Keys(("name", "arguments"), fills=dict.fromkeys(("name", "arguments"))),  # protocol.py:732
     messages={  # protocol.py:754 and :790
         "user": Keys(("role", "content")),
@@ -89,6 +97,7 @@ SGLANG = MessageRules(
         fills=dict.fromkeys(("description", "parameters")),
         as_given=True,
     ),
+    defers=True,  # protocol.py _propagate_defer_loading
     last_turn=LastTurn.USER,  # serving_chat.py:546
 )
 

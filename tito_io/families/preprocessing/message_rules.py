@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -99,6 +100,7 @@ class MessageRules:
         text_types: Types of parts that are texts; each has its text under `text` or under its own name.
         left_out: Types of parts that are left out.
         passed: Types of parts that the template gets as they came.
+        names_tools: Whether a reference to a tool is its name where texts are joined; else refused there.
         mixed: Whether a content that is not all text stays a list where texts are joined; else it is refused.
         skips_unknown: Whether parts of unknown types are left out, too; else they are refused.
         takes_strings: Whether a list may hold bare strings.
@@ -115,6 +117,7 @@ class MessageRules:
         think_tags: Whether reasoning becomes part of the content, between `<think>` and `</think>`, where the
             template does not name `reasoning_content`.
         arguments: What becomes of a call's arguments; None: they stay as they came.
+        parses: Parses JSON texts of arguments; raises `ValueError` for what is none.
         keeps_no_calls: Whether an empty list of calls reaches the template.
         calls: The keys of a call; None: as they came.
         functions: The keys of a call's function.
@@ -122,12 +125,14 @@ class MessageRules:
         moves_systems: Whether system texts after the first message are changed where the template refuses
             them: leading ones become one, later ones the user's.
         billing_line: Whether a system text loses a first line that begins with `x-anthropic-billing-header`.
+        lower_roles: Whether a role is written in small letters, but for the user's.
         messages: The keys of messages by role, those of other roles under the empty name; None: as they came,
             without nulls, and with reasoning under all its names, which transformers sees to.
         lists_last: Whether a content that came as a list stands last in its message, for such a template.
         tools: The keys of a tool; None: as they came.
         bare_tools: Whether a template gets the functions alone.
         tool_functions: The keys of a tool's function.
+        defers: Whether a function gets `defer_loading` of its tool where it has none.
         last_turn: What becomes of an assistant's message at the end.
         variables: What the template gets where the request has no variable of that name.
         dates: Formats of the day, which the template gets as variables likewise.
@@ -141,6 +146,7 @@ class MessageRules:
     text_types: frozenset[str] = frozenset({"text"})
     left_out: frozenset[str] = frozenset()
     passed: frozenset[str] = frozenset()
+    names_tools: bool = False
     mixed: bool = False
     skips_unknown: bool = False
     takes_strings: bool = False
@@ -156,17 +162,20 @@ class MessageRules:
     reasoning_as: tuple[str, ...] = ()
     think_tags: bool = False
     arguments: Arguments | None = None
+    parses: Callable[[str], Any] = json.loads
     keeps_no_calls: bool = True
     calls: Keys | None = None
     functions: Keys | None = None
     developer: Developer = Developer.KEPT
     moves_systems: bool = False
     billing_line: bool = False
+    lower_roles: bool = False
     messages: Mapping[str, Keys] | None = None
     lists_last: bool = False
     tools: Keys | None = None
     bare_tools: bool = False
     tool_functions: Keys | None = None
+    defers: bool = False
     last_turn: LastTurn = LastTurn.KEPT
     variables: Mapping[str, Any] = field(factory=dict)
     dates: Mapping[str, str] = field(factory=dict)

@@ -52,9 +52,8 @@ def _fault(part: Any, rules: MessageRules, path: str) -> str:
     """Return what is wrong with a part that is none of the engine's own."""
     if not isinstance(part, Mapping):
         return f"{path} is {json_kind(part)}"
-    kind = part.get("type")
-    if kind not in rules.own_types:
-        return f"{path}.type is {kind!r:.60}" if "type" in part else f"{path} has no type"
+    if _kind(part) not in rules.own_types:
+        return f"{path}.type is {part['type']!r:.60}" if "type" in part else f"{path} has no type"
     return f"{path} has no text"
 
 
@@ -72,7 +71,8 @@ def _is_own(part: Any, rules: MessageRules) -> bool:
 
 
 def _kind(part: Any) -> Any:
-    return part.get("type") if isinstance(part, Mapping) else None
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    return kind if isinstance(kind, str) else None
 
 
 def _text(part: Mapping[str, Any]) -> Any:
@@ -90,7 +90,9 @@ def _part(part: Any, rules: MessageRules, path: str) -> Plain | None:
         return _text_part(part, rules, path)
     if kind in MEDIA:
         return {"type": MEDIA[kind]}
-    if kind == "tool_reference" or kind in rules.passed:
+    if kind == "tool_reference":
+        return {"type": kind, "name": part.get("name")}
+    if kind in rules.passed:
         return dict(part)
     if rules.skips_unknown or kind in rules.left_out:
         return None
@@ -128,7 +130,7 @@ def without_billing(content: Any) -> Any:
     ('Be brief.', 'Be brief.')
     """
     if isinstance(content, str):
-        return content.partition("\n")[2] if content.startswith(BILLING) else content
+        return (content.partition("\n")[2] or []) if content.startswith(BILLING) else content
     return [left for part in content for left in _without_billing(part)]
 
 

@@ -64,6 +64,8 @@ class Preparation:
         function = tool.get("function")
         if self.rules.tools is None or not isinstance(function, dict):
             return tool
+        if self.rules.defers and function.get("defer_loading") is None:
+            function = {**function, "defer_loading": tool.get("defer_loading")}
         shown = ordered(function, self.rules.tool_functions)
         whole = {"type": "function", **tool, "function": shown}
         return shown if self.rules.bare_tools else ordered(whole, self.rules.tools)
@@ -79,6 +81,8 @@ class Preparation:
         >>> Preparation.of(VLLM, "{{ messages[0].content }}").messages([result])
         [{'role': 'tool', 'content': '5\n6'}]
         """
+        if self.rules.messages is not None:
+            messages = [self._with_role(one, f"messages[{index}]") for index, one in enumerate(messages)]
         if self.rules.moves_systems and refuses_late_systems(self.source):
             messages = _with_moved_systems(messages, merges=refuses_two_users(self.source))
         found = [self._message(one, f"messages[{index}]") for index, one in enumerate(messages)]
@@ -87,6 +91,15 @@ class Preparation:
         if self.rules.last_turn is LastTurn.USER and speaking and found:
             found[-1] = _as_user(found[-1])
         return found
+
+    def _with_role(self, message: Plain, path: str) -> Plain:
+        """Return a message with its role as the engine writes it."""
+        role = message.get("role")
+        if not isinstance(role, str):
+            kind = json_kind(role) if "role" in message else "missing"
+            raise TemplateRefused(f"{path}.role is {kind}: {self.rules.engine} takes a string there")
+        lower = self.rules.lower_roles and role.lower() != "user"
+        return {**message, "role": role.lower()} if lower else message
 
     def _message(self, message: Plain, path: str) -> Plain:
         role = message.get("role")
@@ -105,7 +118,7 @@ class Preparation:
         """Return the content of a message under its key; nothing where it stays as it is."""
         content, role, rules = message.get("content"), message.get("role"), self.rules
         if content is None:
-            if "content" in message and role in rules.refuses_null:
+            if "content" in message and str(role) in rules.refuses_null:
                 raise TemplateRefused(f"{path}.content is null: {rules.engine} takes a text or a list there")
             lists = self.lists and (role != "tool" or rules.result_separator is None)
             empty = {Absent.EMPTY: [] if lists else "", Absent.EMPTY_TEXT: self._wrapped("")}
@@ -127,6 +140,8 @@ class Preparation:
         if not content and rules.no_parts is not NoParts.JOINED:
             return [] if rules.no_parts is NoParts.LIST else self._wrapped("")
         parts = template_parts(content, rules, path)
+        if rules.names_tools and not self.lists:
+            parts = [_named(one) for one in parts]
         texts = all(one.get("type") == "text" for one in parts)
         if texts and (results is not None or not self.lists):
             separator = rules.separator if results is None else results
@@ -163,8 +178,8 @@ class Preparation:
         """Return the arguments of a call as the template gets them."""
         rule = self.rules.arguments
         if self.keeps_texts:
-            return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given
-        value = _parsed(given)
+            return _spelled(given, path) if isinstance(given, dict) else given
+        value = self._parsed(given)
         if isinstance(value, dict) or (rule is Arguments.JSON_IF_READ and value is not None):
             return value
         if rule is Arguments.OBJECT_OR_EMPTY:
@@ -173,6 +188,12 @@ class Preparation:
             engine = self.rules.engine
             raise TemplateRefused(f"{path} is {given!r:.60}: {engine} takes the text of a JSON object")
         return given
+
+    def _parsed(self, given: Any) -> Any:
+        try:
+            return self.rules.parses(given) if isinstance(given, str) else given
+        except (ValueError, RecursionError):
+            return None
 
     def _thought(self, message: Plain) -> Plain:
         """Return an assistant's message with its reasoning under the names that the template gets."""
@@ -203,13 +224,6 @@ def _keeps_texts(source: str, rule: Arguments | None) -> bool:
     if rule is Arguments.OBJECT_UNLESS_STRING:
         return "arguments is string" in source and writes_argument_texts(source)
     return False
-
-
-def _parsed(given: Any) -> Any:
-    try:
-        return json.loads(given) if isinstance(given, str) else given
-    except (ValueError, RecursionError):
-        return None
 
 
 def _with_one_system_text(messages: list[Plain]) -> list[Plain]:
@@ -258,8 +272,25 @@ def _as_system(message: Plain) -> Plain:
     return {key: value for key, value in {**message, "role": "system"}.items() if key != "tools"}
 
 
+def _named(part: Plain) -> Plain:
+    """Return a part, as the text of its name if it is a reference to a tool."""
+    return {"type": "text", "text": part["name"] or ""} if part["type"] == "tool_reference" else part
+
+
+def _spelled(arguments: Plain, path: str) -> str:
+    try:
+        return json.dumps(arguments, ensure_ascii=False)
+    except ValueError as error:  # an integer with more digits than Python writes
+        raise TemplateRefused(f"{path} cannot be written: {error}") from None
+
+
 def _text(content: Any) -> str:
-    return content if isinstance(content, str) else joined(content, "\n", skips_empty=False)
+    """Return a system text; parts without a text, such as references to tools, have none."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple) or not all(isinstance(part, Mapping) for part in content):
+        raise TemplateRefused(f"a system text is {content!r:.60}: give a text, or a list of parts")
+    return joined([part for part in content if "text" in part], "\n", skips_empty=False)
 
 
 def _as_user(message: Plain) -> Plain:

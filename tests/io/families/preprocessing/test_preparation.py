@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -157,6 +158,7 @@ def test_sglang_makes_a_last_assistants_message_a_users() -> None:
 
 def test_vllm_takes_the_billing_line_off() -> None:
     billed = "x-anthropic-billing-header: cch=1;\nBe brief."
+    assert content("vllm", {"role": "system", "content": billed.partition("\n")[0]}, LISTS) == []
     for said in (billed, [{"type": "text", "text": billed}]):
         assert content("vllm", {"role": "system", "content": said}) == "Be brief."
     assert content("sglang", {"role": "system", "content": billed}) == billed
@@ -185,6 +187,46 @@ def test_vllm_takes_the_billing_line_off() -> None:
 def test_what_vllm_rejects_is_refused_with_its_path(message: Message, complaint: str) -> None:
     with pytest.raises(TemplateRefused, match=complaint):
         given("vllm", {"role": "user", "content": "q"}, message)
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        [{"role": "user", "content": [{"type": ["text"], "text": "x"}]}],
+        [{"role": "developer", "content": "d"}, {"content": "x"}],
+        [{"role": ["user"], "content": None}],
+        [{"role": "system", "content": ["a"]}, {"role": "system", "content": "b"}],
+        [{"role": "system", "content": 5}, {"role": "system", "content": "b"}],
+        [{"role": "user", "content": "q"}, calling({"a": 10**5000})],
+    ],
+)
+@pytest.mark.parametrize("engine", RULES)
+def test_what_nobody_should_send_is_taken_or_refused(engine: str, talk: list[Message]) -> None:
+    late = "{% for m in messages %}{% if m.role == 'system' and loop.index0 %}{{ raise_exception('late') }}"
+    for source in (TEXTS, LISTS, f"{late}{{% endif %}}{{{{ m.content }}}}{{% endfor %}}"):
+        with suppress(TemplateRefused):
+            given(engine, *talk, source=source)
+
+
+def test_sglang_parses_integers_as_orjson_and_writes_roles_small() -> None:
+    source = "{{ messages[0].tool_calls[0].function.arguments | tojson }}"
+    (found,) = given("sglang", calling('{"k": 18446744073709551616}'), source=source)
+    assert found["tool_calls"][0]["function"]["arguments"] == {"k": float(2**64)}
+    assert [one["role"] for one in given("sglang", {"role": "System", "content": "s"})] == ["system"]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_function_is_deferred_with_its_tool(engine: str) -> None:
+    tool = {"type": "function", "defer_loading": True, "function": {"name": "f"}}
+    found = Preparation.of(rules_for(engine), TEXTS).tools([tool])
+    assert found is not None
+    assert found[0]["defer_loading"] is found[0]["function"]["defer_loading"] is True
+
+
+def test_a_reference_to_a_tool_is_its_name_where_vllm_joins_texts() -> None:
+    message = {"role": "tool", "content": [ONE, {"type": "tool_reference", "name": "f", "more": 1}]}
+    assert content("vllm", message) == "one\nf"
+    assert content("vllm", message, LISTS) == [ONE, {"type": "tool_reference", "name": "f"}]
 
 
 @pytest.mark.parametrize("engine", RULES)
