@@ -1,0 +1,42 @@
+"""A gateway with a model folder sends the prompt that the engine would render, stitched or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.engines.preprocessing.shapes import text, user
+from tito_io.embedded import family
+
+from .gateway import HELLO, client, embedded_gateway, opened
+
+pytestmark = pytest.mark.anyio
+
+NEXT: dict[str, list[dict[str, Any]]] = {
+    "one part": [user([text("And now?")])],
+    "two parts": [user([text("And"), text("now?")])],
+    "an empty part": [user([text(""), text("now?")])],
+    "a marked part": [user([text("now?", cache_control={"type": "ephemeral"})])],
+    "a system text in parts": [{"role": "system", "content": [text("Be"), text("brief.")]}, user("Go on.")],
+    "a developer": [{"role": "developer", "content": "Be brief."}, user("Go on.")],
+}
+
+
+@pytest.mark.parametrize("new", NEXT.values(), ids=NEXT)
+async def test_what_follows_a_turn_is_what_vllm_renders(new: list[dict[str, Any]]) -> None:
+    gateway = embedded_gateway()
+    async with client(gateway) as http:
+        name = await opened(http)
+        path = f"/sessions/{name}/v1/chat/completions"
+        first = (await http.post(path, json={"messages": HELLO})).json()["choices"][0]["message"]
+        messages = [*HELLO, first, *new]
+        await http.post(path, json={"messages": messages})
+    one, two = gateway.turns.engine.replies  # type: ignore[attr-defined]
+    kept = [*one.prompt_ids, *one.completion_ids]
+    assert list(two.prompt_ids[: len(kept)]) == kept  # stitched
+    renamed = [one | {"role": "system"} if one["role"] == "developer" else one for one in messages]
+    rendering = family().rendered_as("vllm")
+    whole = rendering.text(renamed, add_generation_prompt=True)
+    turn = rendering.text(renamed[: -len(new)])[-30:]  # the end of the answer, and of its turn
+    assert family().decode(two.prompt_ids).endswith(whole[whole.rindex(turn) :])
