@@ -264,7 +264,7 @@ def turn_after(
     """
     messages = before if conversation is None else conversation
     index = before.length if place is None else place
-    last = (place for place in (before.told, before.asked) if place >= len(before.opening))
+    last = (place for place in (before.instructed, before.asked) if place >= len(before.opening))
     return SampledTurn(
         message=message,
         after=messages.peek(index - 1)["role"] if index else "user",

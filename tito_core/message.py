@@ -84,7 +84,7 @@ class Messages(Shared[dict[str, Any]]):
         media: How many media the messages have.
         opening: The system and developer messages at the beginning.
         asked: Position of the last user message; -1 without one.
-        told: Likewise of the last developer message: with one, vLLM moves all system texts to the beginning.
+        instructed: Likewise of the last developer message: vLLM then moves all system texts to the beginning.
         switched: Roles of messages after the opening that say one of `SWITCHES`, which templates look for.
         called: Bits of the hashes of all tool call ids: whether an id is new is seen without reading them.
         memo: The hash of all messages, once `match.chain_hash` has computed it.
@@ -99,7 +99,7 @@ class Messages(Shared[dict[str, Any]]):
     media: int = attrs.field(init=False)
     opening: tuple[dict[str, Any], ...] = attrs.field(init=False)
     asked: int = attrs.field(init=False)
-    told: int = attrs.field(init=False)
+    instructed: int = attrs.field(init=False)
     switched: frozenset[str] = attrs.field(init=False)
     called: int = attrs.field(init=False)
     memo: int | None = attrs.field(init=False, default=None)
@@ -124,9 +124,9 @@ class Messages(Shared[dict[str, Any]]):
     def _last_user(self) -> int:
         return self._last("user", -1 if self.older is None else self.older.asked)
 
-    @told.default
+    @instructed.default
     def _last_developer(self) -> int:
-        return self._last("developer", -1 if self.older is None else self.older.told)
+        return self._last("developer", -1 if self.older is None else self.older.instructed)
 
     def _last(self, role: str, before: int) -> int:
         start = 0 if self.older is None else self.older.length

@@ -307,3 +307,29 @@ def test_a_policy_forgives_what_it_names_and_nothing_else() -> None:
     refusal = locate([SHORT], prompt)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.NO_PREFIX
+
+
+@pytest.mark.parametrize("developer", [False, True])
+def test_a_late_system_text_is_refused_where_a_developers_message_would_move_it(developer: bool) -> None:
+    """With a developer, vLLM makes one system text of all that systems and developers say."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        told = [one for one in messages if one["role"] in {"system", "developer"}]
+        moved = any(one["role"] == "developer" for one in messages)
+        first = [{"role": "system", "content": "".join(one["content"] for one in told)}] if moved else []
+        rest = [one for one in messages if one not in told] if moved else messages
+        return example.tokenize([*first, *rest], add_generation_prompt=add_generation_prompt)
+
+    history = [example.user("a"), example.assistant("b")]
+    history += [{"role": "developer", "content": "Be kind."}] * developer
+    step = Step(
+        prompt=[*history, example.user("c")],
+        completion=[example.assistant("d")],
+        prompt_ids=[1],
+        completion_ids=[900, example.CLOSE],
+    )
+    found = answer(
+        continue_questions(located(step, {"role": "system", "content": "Be brief."}), (example.CLOSE,)),
+        tokenize,
+    )
+    assert isinstance(found, Refusal) is developer

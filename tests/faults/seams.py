@@ -76,11 +76,11 @@ FAULTS = (
         KNOWN,
     ),
     Fault(
-        "keys of developers are asked about as they are",
-        "seams/keys.py",
-        '("developer", "system") if message["role"] == "developer" else ',
-        "",
-        ("tests/core/seams/test_keys.py",),
+        "a developer in mid-history is forgotten",
+        "locate.py",
+        "(before.instructed, before.asked)",
+        "(before.asked,)",
+        ("tests/core/test_locate.py",),
     ),
     Fault(
         "a result without an id is named by nothing earlier",

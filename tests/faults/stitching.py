@@ -156,8 +156,8 @@ FAULTS = (
     Fault(
         "a history in parts is read as parts",
         "locate.py",
-        "history=flattened((*messages.opening[: len(before.opening)], *last_user)),",
-        "history=(*messages.opening[: len(before.opening)], *last_user),",
+        "history=flattened((*messages.opening[: len(before.opening)], *map(messages.peek, last))),",
+        "history=(*messages.opening[: len(before.opening)], *map(messages.peek, last)),",
     ),
     Fault(
         "what a prompt tells otherwise is read as it was",

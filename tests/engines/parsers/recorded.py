@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -54,10 +54,11 @@ def written(new: Mapping[str, Answers]) -> str:
     return "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
 
 
-def asked(engine: str) -> dict[str, Any]:
-    """Return what `record.py` is asked."""
+def asked(engine: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return what `record.py` is asked about formats."""
     formats = {}
-    for name, one in FORMATS.items():
+    for name in names:
+        one = FORMATS[name]
         model, folder = Model.load(name), FAMILIES / one.folder[0]
         formats[name] = {
             "folder": str(folder),
@@ -71,13 +72,13 @@ def asked(engine: str) -> dict[str, Any]:
     return {"tools": TOOLS, "formats": formats}
 
 
-def answers(engine: str, say: Say) -> Answers:
-    """Return what the engine's parsers read in all outputs."""
+def answers(engine: str, say: Say, names: Iterable[str] = tuple(FORMATS)) -> Answers:
+    """Return what the engine's parsers read in all outputs of these formats."""
     found = ENGINES[engine]
     environment = found.environment(say)
     with TemporaryDirectory() as folder:
         given, answer = Path(folder) / "asked.json", Path(folder) / "answers.jsonl"
-        given.write_text(json.dumps(asked(engine)), encoding="utf-8")
+        given.write_text(json.dumps(asked(engine, names)), encoding="utf-8")
         command = [str(environment.python), str(HERE / "record.py"), engine, str(given), str(answer)]
         settings = {**os.environ, **found.SETTINGS}
         subprocess.run(command, env=settings, check=True, stdout=subprocess.DEVNULL)

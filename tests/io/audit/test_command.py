@@ -290,7 +290,7 @@ def test_date_tools_and_arguments_are_those_of_the_run(tmp_path: Path, key: str 
     assert run(path, folder, "--date", "2026-05-05").exit_code == (DRIFT if key is None else 0)
     result = run(path, folder, *given, "--date", "2025-05-05", "--json")
     assert json.loads(result.stdout.splitlines()[0])["cause"] == "rendering"
-    assert "is this the folder of the served model" in run(path, folder, "--date", "2025-05-05").stdout
+    assert "is this the served model's folder" in run(path, folder, "--date", "2025-05-05").stdout
 
 
 def test_help_documents_statuses_and_causes_in_their_order() -> None:

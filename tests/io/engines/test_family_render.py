@@ -35,7 +35,10 @@ def calling(arguments: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
-QUOTING = "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}"
+QUOTING = (
+    "{% for m in messages %}{% for c in m.tool_calls or () %}{{ c.function.arguments | tojson }}{% endfor %}"
+    "{% endfor %}"
+)
 """A template that quotes the text of arguments once more, as those of Llama 3 and Kimi-K2 do."""
 
 

@@ -117,7 +117,7 @@ class MessageRules:
         think_tags: Whether reasoning becomes part of the content, between `<think>` and `</think>`, where the
             template does not name `reasoning_content`.
         arguments: What becomes of a call's arguments; None: they stay as they came.
-        parses: Parses JSON texts of arguments; raises `ValueError` for what is none.
+        parses: Parses JSON texts of arguments; raises `ValueError` for other texts.
         keeps_no_calls: Whether an empty list of calls reaches the template.
         calls: The keys of a call; None: as they came.
         functions: The keys of a call's function.

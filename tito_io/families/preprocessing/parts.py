@@ -49,7 +49,7 @@ def template_parts(content: Sequence[Any], rules: MessageRules, path: str) -> li
 
 
 def _fault(part: Any, rules: MessageRules, path: str) -> str:
-    """Return what is wrong with a part that is none of the engine's own."""
+    """Return what is wrong with a part that the engine does not know."""
     if not isinstance(part, Mapping):
         return f"{path} is {json_kind(part)}"
     if _kind(part) not in rules.own_types:
