@@ -54,14 +54,14 @@ FAULTS = (
     REPLIES(
         "a text that spells the Hermes form in letters is a call, whatever the template writes",
         "engines/replies/output_parser.py",
-        "tools=not found.calls and hermes.CALL in tags.ids",
-        "tools=not found.calls",
+        "if found.calls or hermes.CALL not in tags.ids:",
+        "if found.calls:",
     ),
     REPLIES(
         "a call in the Hermes form hides those in the template's own",
         "engines/replies/output_parser.py",
-        "other = read(tools=not found.calls and hermes.CALL in tags.ids)",
-        "other = read(tools=True)",
+        "        if found.calls or hermes.CALL not in tags.ids:\n            return found\n",
+        "",
     ),
     REPLIES(
         "a template is asked for calls with an empty text first",

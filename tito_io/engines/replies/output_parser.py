@@ -133,8 +133,9 @@ class Hermes(OutputParser):
             return read(tools=may_call(rendering))
         start = hermes.thought(text, marks, thinking=thinking)
         found = await self.calls.reread(read(tools=False), start, text, ids, whole=whole, rendering=rendering)
-        # A model may call in the Hermes form, too; a text that spells it in letters does not.
-        other = read(tools=not found.calls and hermes.CALL in tags.ids)
+        if found.calls or hermes.CALL not in tags.ids:
+            return found
+        other = read(tools=True)  # a model may sample the tags of the Hermes form, too
         return other if other.calls else found
 
     async def tags(self) -> Tags:
