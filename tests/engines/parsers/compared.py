@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import attrs
+
+from tests.engines.difference_rows import named, read_rows
 
 from .models import Answer
 
@@ -51,15 +51,14 @@ class Row:
 
     def names(self, one: Difference) -> bool:
         """Return whether it gives the reason for a difference."""
-        given = ((self.cases, one.case), (self.formats, one.format), (self.engines, one.engine))
-        return one.kind in self.kinds and all(
-            any(fnmatchcase(name, pattern) for pattern in patterns) for patterns, name in given
+        return one.kind in self.kinds and named(
+            (self.cases, one.case), (self.formats, one.format), (self.engines, one.engine)
         )
 
 
 def table() -> dict[str, Row]:
     """Return the rows by name."""
-    return {name: Row(**row) for name, row in tomllib.loads(TABLE.read_text(encoding="utf-8")).items()}
+    return read_rows(Row, TABLE)
 
 
 def kinds(ours: Answer, theirs: Answer) -> Iterator[str]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from tests.engines.difference_rows import named, read_rows
 from tests.families.table import folders
 from tito_core import TemplateRefused
 from tito_io.families import Family
@@ -152,10 +151,7 @@ class Row:
 
     def names(self, one: Difference) -> bool:
         """Return whether it gives the reason for a difference."""
-        given = ((self.shapes, one.shape), (self.templates, one.template))
-        return one.engine in self.engines and all(
-            any(fnmatchcase(name, pattern) for pattern in patterns) for patterns, name in given
-        )
+        return one.engine in self.engines and named((self.shapes, one.shape), (self.templates, one.template))
 
 
 def unnamed(found: Iterable[Difference]) -> list[Difference]:
@@ -166,7 +162,7 @@ def unnamed(found: Iterable[Difference]) -> list[Difference]:
 
 def table() -> dict[str, Row]:
     """Return the rows by name."""
-    return {name: Row(**row) for name, row in tomllib.loads(TABLE.read_text(encoding="utf-8")).items()}
+    return read_rows(Row, TABLE)
 
 
 def recorded_forms(engine: str, template: str) -> tuple[Callable[[str], str], list[str | None]]:
