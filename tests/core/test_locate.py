@@ -314,10 +314,10 @@ def test_a_late_system_text_is_refused_where_a_developers_message_would_move_it(
     """With a developer, vLLM makes one system text of all that systems and developers say."""
 
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        told = [one for one in messages if one["role"] in {"system", "developer"}]
+        texts = [one for one in messages if one["role"] in {"system", "developer"}]
         moved = any(one["role"] == "developer" for one in messages)
-        first = [{"role": "system", "content": "".join(one["content"] for one in told)}] if moved else []
-        rest = [one for one in messages if one not in told] if moved else messages
+        first = [{"role": "system", "content": "".join(one["content"] for one in texts)}] if moved else []
+        rest = [one for one in messages if one not in texts] if moved else messages
         return example.tokenize([*first, *rest], add_generation_prompt=add_generation_prompt)
 
     history = [example.user("a"), example.assistant("b")]

@@ -43,7 +43,7 @@ FAULTS = (
         "if True:",
     ),
     PREPARED(
-        "a last assistant's message becomes a user's, whoever speaks next",
+        "a last assistant's message becomes a user's, also where the model does not speak next",
         f"{ROOM}/preparation.py",
         "if self.rules.last_turn is LastTurn.USER and speaking and found:",
         "if self.rules.last_turn is LastTurn.USER and found:",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from tests.engines.conftest import asked_for
 from tests.model_folders import needs_families
+from tests.profiles import EVERYTHING
 
 from .outputs import FORMATS
 from .recorded import ENGINES, answers, recorded
@@ -22,6 +22,6 @@ FEW = ("qwen3", "glm4.5", "kimi-k2")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_recorded_answers_are_the_engines(engine: str, say: Callable[[str], None]) -> None:
     asked_for(engine)
-    names = FORMATS if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else FEW
+    names = FORMATS if EVERYTHING else FEW
     known = {(name, case): read for (name, case), read in recorded()[engine].items() if name in names}
     assert answers(engine, say, names) == known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.engines.conftest import asked_for
 from tests.model_folders import FAMILIES, needs_families
+from tests.profiles import EVERYTHING
 from tito_io.embedded import write_family
 
 from .compare import answers, differences, probes, real_templates, recorded_forms, unnamed
@@ -33,7 +33,7 @@ def test_a_running_engine_renders_what_is_rendered_here(
 ) -> None:
     asked_for(ASKED.get(engine, engine))
     templates = [*probes(write_family(tmp_path / "family")), *real_templates(FAMILIES)]
-    every = os.environ.get("HYPOTHESIS_PROFILE") == "soak" and engine != "sglang"
+    every = EVERYTHING and engine != "sglang"
     with served(engine, say) as ask:
         texts = {one.name: answers(ask, one) for one in templates if every or one.name in FEW}
     asked = [one for one in templates if one.name in texts]

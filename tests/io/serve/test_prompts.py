@@ -9,7 +9,7 @@ import pytest
 from tests.engines.preprocessing.shapes import text, user
 from tito_io.embedded import family
 
-from .gateway import HELLO, client, embedded_gateway, opened
+from .gateway import HELLO, Remembering, client, embedded_gateway, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,8 @@ async def test_what_follows_a_turn_is_what_vllm_renders(new: list[dict[str, Any]
         first = (await http.post(path, json={"messages": HELLO})).json()["choices"][0]["message"]
         messages = [*HELLO, first, *new]
         await http.post(path, json={"messages": messages})
-    one, two = gateway.turns.engine.replies  # type: ignore[attr-defined]
+    assert isinstance(gateway.turns.engine, Remembering)
+    one, two = gateway.turns.engine.replies
     kept = [*one.prompt_ids, *one.completion_ids]
     assert list(two.prompt_ids[: len(kept)]) == kept  # stitched
     renamed = [one | {"role": "system"} if one["role"] == "developer" else one for one in messages]

@@ -1,12 +1,11 @@
 """What a stitched prompt ends with is what vLLM's prompt of the whole conversation ends with.
 
 `test_recorded.py` shows that the whole conversations are rendered as in vLLM. The profile `soak` takes every
-turn of every template, which lasts a quarter of an hour.
+turn of every template, which lasts some minutes.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -17,6 +16,7 @@ import attrs
 from tests.engines.preprocessing.shapes import Conversation, Message, conversations, said, user
 from tests.families.table import everything
 from tests.model_folders import FAMILIES, needs_families
+from tests.profiles import EVERYTHING
 from tito_core import OddStop, Policy, Step, Stitched, TemplateRefused, answer, stitch_questions
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
@@ -26,7 +26,7 @@ from tito_io.serve.client_noise import NoiseFilter, NoiseRule
 SAMPLED = (40, 41)
 MARK = "Quixote"
 REFUSED_AT_MOST = 0.05
-EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 97
+EVERY = 1 if EVERYTHING else 97
 """Of how many turns one is tried; no multiple of how many a template has."""
 NOISE = NoiseFilter(frozenset(NoiseRule))
 
