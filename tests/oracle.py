@@ -184,11 +184,22 @@ def answers(
         if tails is None:
             return None
         for tail in tails:
-            found += written_after(step, suffix, tail, policy, stops)
+            shown = shown_in_close(toy, step, prompt, tail, len(suffix))
+            found += written_after(step, suffix, tail, policy, stops, shown)
         if not suffix and not step.truncated and said_all(toy, step, prompt):
             ids = list(step.ids)
             found += [Answer(step, [*ids, *tail], len(ids)) for tail in tails]
     return found
+
+
+def shown_in_close(toy: Toy, step: Step, prompt: Sequence[Any], tail: Sequence[int], closed: int) -> set[int]:
+    """Return how many ids of its close a turn may have sampled: what stands before those ends its message."""
+    position, text = len(step.messages) - 1, toy.decode(list(step.completion_ids))
+    written = [page for group in readings(prompt) for page in pages(toy, group)]
+    bodies = {page.text[slice(*page.bodies[position])] for page in written if position in page.bodies}
+    words = {toy.decode(toy.encode(body)[-1:]) for body in bodies}
+    closes = {size: toy.decode(list(tail[:size])) for size in range(1, closed + 1)}
+    return {size for size, close in closes.items() for word in words if text.endswith(word + close)}
 
 
 def said_all(toy: Toy, step: Step, prompt: Sequence[Any]) -> bool:
@@ -220,15 +231,21 @@ def must_refuse(step: Step, prompt: Sequence[Any], policy: Policy) -> bool:
 
 
 def written_after(
-    step: Step, suffix: Sequence[int], tail: Sequence[int], policy: Policy, stops: Sequence[int]
+    step: Step,
+    suffix: Sequence[int],
+    tail: Sequence[int],
+    policy: Policy,
+    stops: Sequence[int],
+    shown: set[int],
 ) -> Iterator[Answer]:
     """Yield the right ways to write a tail after a step."""
     before, completion = list(step.prompt_ids), list(step.completion_ids)
     sampled = [*before, *completion]
     if step.truncated:
-        yield Answer(step, [*sampled, *tail], len(sampled))
+        for size in (0, *shown):  # its last ids may be text, too
+            yield Answer(step, [*sampled, *tail[size:]], len(sampled))
         return
-    sizes = written(completion, suffix, tail, stops)
+    sizes = written(completion, suffix, tail, stops) or shown
     for size in sizes:
         yield Answer(step, [*sampled, *tail[size:]], len(sampled))
     if not sizes and policy.odd_stop is OddStop.KEEP:

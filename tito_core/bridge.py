@@ -20,11 +20,13 @@ from .normalization.media import Medium, media_of
 from .policy import STRICT, Policy
 from .questions import Questions, TokenizeFn, answer, require_callable
 from .refusal import Reason, Refusal
+from .seams.close import END
 from .seams.placeholders import unplaced
-from .seams.prove import Environment, Proof, SampledTurn
+from .seams.prove import Proof
 from .seams.spans import MessageSpan, spans_questions
 from .seams.suffix import suffix_questions
 from .seams.tail import ProfileLike, require_profile, tail_questions
+from .seams.turn import Environment, SampledTurn
 from .seams.turns import possible_turns
 
 F = TypeVar("F")
@@ -117,36 +119,38 @@ class BridgeQuestions(Generic[F]):
                 self.suffix = yield from suffix_questions()
             except TemplateRefused as refused:
                 return Refusal(Reason.TEMPLATE_REFUSED, f"no close can be asked for: {refused!s:.200}")
-        proof = yield from self._proof(end, self.suffix, end.sampled_ids(1, self.stop_ids).stop)
-        if isinstance(proof, Refusal):
-            return proof
-        # A call's close may be longer than the suffix.
-        most = max(proof.cut.closed, len(self.suffix), 1) + 2
-        prompt = join(end.sampled_ids(most, self.stop_ids), proof, self.policy)
-        if isinstance(prompt, Refusal):
-            return prompt
+        found = yield from self._prompt(end, self.suffix)
+        if isinstance(found, Refusal):
+            return found
+        prompt, proof = found
         spans = (yield from spans_questions(proof)) if self.spans else None
         if isinstance(spans, tuple):
             spans = tuple(span.moved(len(prompt.added) - len(proof.ids)) for span in spans)
         return Extension(**attrs.asdict(prompt, recurse=False), spans=spans)
 
-    def _proof(
-        self, end: _EndOfTurn, suffix: tuple[int, ...], stop: int | None
-    ) -> Questions[Proof | Refusal]:
-        """Prove the tail for the known turn, or one tail for all turns that it may be."""
-        proofs: list[Proof] = []
+    def _prompt(
+        self, end: _EndOfTurn, suffix: tuple[int, ...]
+    ) -> Questions[tuple[NextPrompt, Proof] | Refusal]:
+        """Return the next prompt after the known turn, or the same one after all turns that it may be."""
+        found: list[tuple[NextPrompt, Proof]] = []
         refusal = Refusal(Reason.TEMPLATE_REFUSED)
-        for turn in end.turns(stop, self.stop_ids):
+        for turn in end.turns(self.stop_ids):
             proof = yield from tail_questions(turn, end.environment, suffix, self.profile)
-            if isinstance(proof, Proof):
-                proofs.append(proof)
-            elif end.turn is None and proof.reason is Reason.TEMPLATE_REFUSED:
-                refusal = proof  # the template takes no such turn: it cannot be the real one
-            else:
-                return proof
-        if len({(proof.ids, proof.cut.closed, proof.generation_prompt) for proof in proofs}) > 1:
+            prompt = proof if isinstance(proof, Refusal) else self._joined(end, proof, suffix)
+            if isinstance(proof, Proof) and not isinstance(prompt, Refusal):
+                found.append((prompt, proof))
+                continue
+            refusal = prompt if isinstance(prompt, Refusal) else refusal
+            if end.turn is not None or refusal.reason is not Reason.TEMPLATE_REFUSED:
+                return refusal  # a template that takes no such turn: it cannot be the real one
+        if any(prompt != found[0][0] for prompt, _ in found):
             return Refusal(Reason.UNPROVEN_TAIL, "what follows depends on the turn: give it as `turn`")
-        return proofs[0] if proofs else refusal
+        return found[0] if found else refusal
+
+    def _joined(self, end: _EndOfTurn, proof: Proof, suffix: tuple[int, ...]) -> NextPrompt | Refusal:
+        # A call's close may be longer than the suffix.
+        most = max(proof.cut.closed, len(suffix), END) + 2
+        return join(end.sampled_ids(most, self.stop_ids), proof, suffix, self.policy)
 
 
 class Bridge(BridgeQuestions[TokenizeFn]):
@@ -298,23 +302,26 @@ class _EndOfTurn:
             placeholders=self._shown,
         )
 
-    def turns(self, stop: int | None, stops: tuple[int, ...]) -> list[SampledTurn]:
+    def turns(self, stops: tuple[int, ...]) -> list[SampledTurn]:
         """Return the turns that the ids may end with, each with the others that have as many calls."""
         possible = [(self.turn, ())] if self.turn else possible_turns(self.environment)
-        return [attrs.evolve(self._turn(turn, stop), stops=stops, others=others) for turn, others in possible]
+        stop = self.sampled_ids(1, stops).stop
+        end = tuple(self.sampled_ids(END, stops).turn)
+        return [
+            attrs.evolve(self._turn(turn), stop=stop, end=end, stops=stops, others=others)
+            for turn, others in possible
+        ]
 
     @property
     def _shown(self) -> Placeholders | None:
         """What the template writes for media; None where the whole conversation is known to have no media."""
         return self.placeholders if self.history is None or self.shows_media else None
 
-    def _turn(self, message: dict[str, Any], stop: int | None) -> SampledTurn:
+    def _turn(self, message: dict[str, Any]) -> SampledTurn:
         if self.history is not None:
-            turn = turn_after(self.history, message, self.environment, stop=stop)
+            turn = turn_after(self.history, message, self.environment)
         else:
             reused = tuple(called_ids(message, self.environment))
-            turn = SampledTurn(
-                message=message, stop=stop, history_known=False, reused=reused, switched=ANYWHERE
-            )
+            turn = SampledTurn(message=message, history_known=False, reused=reused, switched=ANYWHERE)
         shown = len(self.media)
         return attrs.evolve(turn, media=self.new_media, placeholders=self._shown, shown=shown)

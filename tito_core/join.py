@@ -13,6 +13,7 @@ from .ledger import Ledger, Origin
 from .media.ranges import NO_MEDIA, Media, Placeholders, media_runs
 from .policy import OddStop, Policy, Truncated
 from .refusal import Reason, Refusal
+from .seams.close import overlap, rest_of_close
 from .seams.prove import Proof
 
 
@@ -44,6 +45,10 @@ class SampledIds:
     def stop(self) -> int | None:
         """The id that the turn may have ended with; None if it was cut short."""
         return None if self.truncated or not self.turn else self.turn[-1]
+
+    def overlap(self, tail: tuple[int, ...], closed: int) -> int:
+        """Return how much of the tail was sampled, of which `closed` ids are the close (see `overlap`)."""
+        return overlap(self.turn, tail, closed, self.stops, counted=bool(self.count))
 
 
 @attrs.frozen(kw_only=True)
@@ -82,98 +87,95 @@ def require_expanded(prompt: NextPrompt) -> None:
         )
 
 
-def join(sampled: SampledIds, proof: Proof, policy: Policy) -> NextPrompt | Refusal:
+TRUNCATED = Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
+UNCLEAR = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call is one id with its turn's close")
+
+
+@attrs.frozen
+class Closing:
+    """What is done at the close of a turn.
+
+    Attributes:
+        close: What is inserted of it.
+        rest: What the template writes after it.
+        replaced: The sampled stop in whose place it stands.
+        kept: The sampled odd stop that stands before it.
+    """
+
+    close: tuple[int, ...]
+    rest: tuple[int, ...]
+    replaced: int | None = None
+    kept: int | None = None
+
+
+def join(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], policy: Policy) -> NextPrompt | Refusal:
     """Append the tail to the sampled ids, with what was sampled of its close left out."""
+    closing = _closing(sampled, proof, suffix, policy)
+    return closing if isinstance(closing, Refusal) else _appended(sampled, proof, closing)
+
+
+def _closing(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], policy: Policy) -> Closing | Refusal:
     tail, closed = proof.ids, proof.cut.closed
-    stops, counted = sampled.stops, bool(sampled.count)
-    written = 0 if sampled.truncated else overlap(sampled.turn, tail, closed, stops, counted=counted)
-    truncated = sampled.truncated
-    if truncated is None:
-        truncated = not written and bool(sampled.stops) and sampled.stop not in sampled.stops
-    if truncated and policy.truncated is Truncated.REFUSE:
-        return Refusal(Reason.TRUNCATED, "the policy refuses turns that were cut short")
-    odd, call = not truncated and not written, proof.located.seam.tail[: proof.cut.place]
+    written = 0 if sampled.truncated else sampled.overlap(tail, closed)
+    is_text = bool(sampled.stops) and sampled.stop not in sampled.stops
+    if sampled.truncated or (sampled.truncated is None and not written and is_text):
+        if policy.truncated is Truncated.REFUSE:
+            return TRUNCATED
+        close = rest_of_close(sampled.turn, proof.located.seam.tail, proof.cut, suffix)
+        return UNCLEAR if close is None else Closing(close, tail[closed:])
+    if not written and not sampled.stops:
+        written = proof.cut.sampled
+    return Closing(*_halves(tail, written, closed)) if written else _odd(sampled, proof, policy.odd_stop)
+
+
+def _halves(tail: tuple[int, ...], written: int, closed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return what of a tail is still to be written: the rest of its close, and what stands after that."""
+    return tail[written : max(closed, written)], tail[max(closed, written) :]
+
+
+def _odd(sampled: SampledIds, proof: Proof, choice: OddStop) -> Closing | Refusal:
+    """Return what a policy makes of an odd stop. REPLACE must not remove an id of a text or call."""
+    tail, closed, turn = proof.ids, proof.cut.closed, sampled.turn
+    call = proof.located.seam.tail[: proof.cut.place]
+    known = sampled.stop in sampled.stops if sampled.stops else sampled.stop not in call
     # Where no stops are known: one up to which the template writes what the turn ends with is no odd one.
-    last = sampled.turn[-1:] if odd and not sampled.stops else ()
-    doubtful = overlap(sampled.turn, tail, closed, last, counted=counted) > closed if last else False
-    if odd and (doubtful or not _may_continue(policy.odd_stop, sampled, call)):
+    doubtful = not sampled.stops and attrs.evolve(sampled, stops=turn[-1:]).overlap(tail, closed)
+    if doubtful or not turn or choice is OddStop.REFUSE or not (known or choice is OddStop.KEEP):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {sampled.stop}, not {tail[:1]}")
-    ids, replaced = sampled.ids, sampled.stop if odd and policy.odd_stop is OddStop.REPLACE else None
-    if replaced is not None:
-        # Without the stop the turn may end with a part of the close, which must not be written twice.
-        written = overlap(sampled.turn[:-1], tail, closed, stops, counted=counted)
+    if choice is OddStop.KEEP:
+        return Closing(*_halves(tail, 0, closed), kept=sampled.stop)
+    # Without the stop the turn may end with a part of the close, which must not be written twice.
+    written = attrs.evolve(sampled, turn=turn[:-1]).overlap(tail, closed)
+    return Closing(*_halves(tail, written, closed), replaced=sampled.stop)
+
+
+def _appended(sampled: SampledIds, proof: Proof, closing: Closing) -> NextPrompt | Refusal:
+    """Append a close and what stands after it."""
+    ids, before, added = sampled.ids, sampled.prompt_ledger, (*closing.close, *closing.rest)
+    if closing.replaced is not None:
         ids = Ids(ids.part[:-1], ids.older)
-    added = tail[written:]
-    close = added[: max(closed - written, 0)]
-    before = sampled.prompt_ledger
-    if replaced is not None and not sampled.count:
-        before = Ledger.of(media_runs(Origin.PROMPT, 0, ids.length, sampled.media))
-    prompt = min(proof.generation_prompt, len(added) - len(close))
+        if not sampled.count:
+            before = Ledger.of(media_runs(Origin.PROMPT, 0, ids.length, sampled.media))
     whole = ids.then(array(PACKED, added))
     if sampled.placeholders is not None and sampled.placeholders.spans(whole, ids.length):
         return Refusal(Reason.PLACEHOLDERS, f"no medium stands where the ids are joined, at id {ids.length}")
-    media = [one.moved(whole.length - len(tail)) for one in proof.media]
+    prompt = min(proof.generation_prompt, len(closing.rest))
+    media = [one.moved(whole.length - len(proof.ids)) for one in proof.media]
     known = None if sampled.placeholders is None else (whole, sampled.placeholders)
-    start, stop = whole.length - len(added) + len(close), whole.length - prompt
+    start, stop = whole.length - len(closing.rest), whole.length - prompt
     return NextPrompt(
         ids=whole,
         added=added,
-        inserted_close=close,
-        replaced_stop=replaced,
-        kept_stop=sampled.stop if odd and replaced is None else None,
+        inserted_close=closing.close,
+        replaced_stop=closing.replaced,
+        kept_stop=closing.kept,
         generation_prompt=prompt,
         ledger=before.then(
-            (Origin.SAMPLED, max(sampled.count - (replaced is not None), 0)),
-            (Origin.INSERTED_CLOSE, len(close)),
+            (Origin.SAMPLED, max(sampled.count - (closing.replaced is not None), 0)),
+            (Origin.INSERTED_CLOSE, len(closing.close)),
             *media_runs(Origin.ENVIRONMENT, start, stop, media),
             (Origin.GENERATION_PROMPT, prompt),
         ),
         media=sampled.media.then(media, known) if media or sampled.media else NO_MEDIA,
         unexpanded=len(media),
     )
-
-
-def _may_continue(choice: OddStop, sampled: SampledIds, call: Sequence[int]) -> bool:
-    """Return whether the policy accepts an odd stop. REPLACE must not remove an id of a text or call."""
-    if choice is OddStop.REFUSE or not sampled.turn:
-        return False
-    known = sampled.stop in sampled.stops if sampled.stops else sampled.stop not in call
-    return choice is OddStop.KEEP or known
-
-
-def overlap(
-    turn: Sequence[int], tail: Sequence[int], closed: int, stops: Sequence[int] = (), *, counted: bool = True
-) -> int:
-    """Return how many ids of the tail the turn ends with: of its close, and of the next opener.
-
-    `closed` ids of the tail close the turn. A close may begin with text, which may be the turn's own text or
-    one id with the end of it. Where a known stop stands in the close, it must have been sampled, and that is
-    enough. One that stands there several times was sampled once, unless the engine went on after it; without
-    `counted`, the turn may begin before its ids, and other stops in it do not count.
-
-    >>> overlap([5, 7, 7], [7, 7, 1], 2), overlap([5, 7], [7, 7, 1], 2)
-    (2, 1)
-    >>> overlap([5, 8], [8, 1], 0)             # the next role's marker was sampled as the stop
-    1
-    >>> overlap([5, 6, 8], [6, 8, 1], 0, [8])  # and before it what the template writes
-    2
-    >>> overlap([56, 7], [6, 7, 1], 2), overlap([56, 7], [6, 7, 1], 2, [7])
-    (0, 2)
-    >>> overlap([56, 7], [6, 7, 1, 7], 4, [7])
-    2
-    """
-    first = next((place + 1 for place, index in enumerate(tail) if index in stops), 0)
-    if counted and first > closed and tuple(turn[-first:]) == tuple(tail[:first]):
-        return first
-    # A close that holds no stop of its own may be followed by one: the next role's marker.
-    close = tuple(tail[: closed + (not set(stops).intersection(tail[:closed]))])
-    end = tuple(turn[-closed - 1 :])
-    same = [place + 1 for place, index in enumerate(close) if end and index == end[-1] and index in stops]
-    if len(same) == 1:
-        return same[0]
-    by_stop = same[: end.count(end[-1]) if counted else 1][-1] if same else 0
-    least = 1 + min((place for place, index in enumerate(close) if index in stops), default=0)
-    for count in range(len(end), max(least, by_stop + 1) - 1, -1):  # the largest: a suffix may overlap itself
-        if end[-count:] == tuple(tail[:count]):
-            return count
-    return by_stop

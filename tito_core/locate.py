@@ -21,10 +21,12 @@ from .normalization.tool_ids import restore_tool_ids
 from .policy import STRICT, Policy, Truncated
 from .questions import Questions
 from .refusal import Reason, Refusal
+from .seams.close import END
 from .seams.keys import read_key_questions
 from .seams.placeholders import unplaced
-from .seams.prove import Environment, Proof, SampledTurn
+from .seams.prove import Proof
 from .seams.tail import ProfileLike, tail_questions
+from .seams.turn import Environment, SampledTurn
 from .step import Step
 from .trajectory import Trajectory, longest_first
 
@@ -80,7 +82,7 @@ class Located:
         return tuple(self.messages[self._turn.place + 1 :])
 
     def tail_questions(
-        self, suffix: tuple[int, ...], profile: ProfileLike | None
+        self, suffix: tuple[int, ...], profile: ProfileLike | None, stops: tuple[int, ...] = ()
     ) -> Questions[Proof | Refusal]:
         """Ask for what the template writes after the turn. A profile of another rendering is ignored.
 
@@ -95,7 +97,8 @@ class Located:
                     Reason.KEY_DIFFERS, f"the template may read {key!r}, in which a message differs"
                 )
         fits = profile is not None and profile.key in {None, self.key}
-        return (yield from tail_questions(self._turn, self._rendered, suffix, profile if fits else None))
+        turn = attrs.evolve(self._turn, stops=stops)
+        return (yield from tail_questions(turn, self._rendered, suffix, profile if fits else None))
 
 
 def locate(
@@ -141,7 +144,8 @@ def locate(
     before, said = match.step.prompt, match.step.completion
     if len(said) > 1:  # those before the turn are history, too
         before = before.then(said[:-1])
-    turn = turn_after(before, message, rendered, messages, start - 1, stop=match.step.stop)
+    turn = turn_after(before, message, rendered, messages, start - 1)
+    turn = attrs.evolve(turn, stop=match.step.stop, end=tuple(match.step.completion_ids[-END:]))
     if messages.multimodal:
         shown = len(match.step.media)
         turn = attrs.evolve(turn, media=media_after, placeholders=placeholders, shown=shown)
@@ -254,8 +258,6 @@ def turn_after(
     environment: Environment = (),
     conversation: Messages | None = None,
     place: int | None = None,
-    *,
-    stop: int | None,
 ) -> SampledTurn:
     """Return the turn `message` with those messages of the history that a template may read.
 
@@ -269,7 +271,6 @@ def turn_after(
         message=message,
         after=messages.peek(index - 1)["role"] if index else "user",
         history=flattened((*messages.opening[: len(before.opening)], *map(messages.peek, last))),
-        stop=stop,
         reused=tuple(one for one in called_ids(message, environment) if before.calls((one,))),
         switched=before.switched,
         prompt=messages,

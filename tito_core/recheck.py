@@ -13,10 +13,10 @@ from .message import Message, copied
 from .normalization.canonical import function_of
 from .normalization.clean import clean, says
 from .questions import Questions, ask
-from .seams.prove import Environment
 from .seams.seam import SHORT, Seam, common_prefix, seam_questions
 from .seams.stand_in import Plain, TurnForm, calls_of, forms
 from .seams.suffix import as_taken
+from .seams.turn import Environment
 from .stitch import Stitched
 
 

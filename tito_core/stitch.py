@@ -15,7 +15,6 @@ from .normalization.receipts import Forgiveness
 from .policy import STRICT, Policy
 from .questions import Questions, TokenizeFn, answer
 from .refusal import Refusal
-from .seams.prove import Proof
 from .seams.tail import ProfileLike, require_profile
 from .step import Step
 
@@ -75,7 +74,7 @@ class Stitched(NextPrompt):
         )
 
 
-def stitch(
+def stitch(  # noqa: PLR0913  # what is known of the conversation, of the template and of the model
     trajectory: Sequence[Step],
     prompt: Sequence[Message],
     suffix: Sequence[int],
@@ -84,6 +83,7 @@ def stitch(
     policy: Policy = STRICT,
     key: str | None = None,
     profile: ProfileLike | None = None,
+    stops: Sequence[int] = (),
 ) -> list[int] | None:
     """Return the ids of the next prompt, or None if it must go by messages. `try_stitch` says why.
 
@@ -97,6 +97,8 @@ def stitch(
         policy: What to do with cut turns and odd stops, and which differences to forgive.
         key: What the prompt is rendered with (see `render_key`); steps with another key never match.
         profile: What is known of the template (see `probe`). With it two questions are enough for most turns.
+        stops: The ids that are known to end a turn, from the model's generation config, beside those of the
+            profile. Without any, the last id of a turn that was not cut is its stop.
 
     Raises:
         InputError: An argument is malformed; the message names it.
@@ -114,11 +116,13 @@ def stitch(
     >>> stitch([step], [*step.messages, question], suffix_ids(tokenize), tokenize)
     [1, 4, 65, 2, 1, 9, 777, 2, 1, 4, 66, 2, 1, 9]
     """
-    result = try_stitch(trajectory, prompt, suffix, tokenize_fn, policy=policy, key=key, profile=profile)
+    result = try_stitch(
+        trajectory, prompt, suffix, tokenize_fn, policy=policy, key=key, profile=profile, stops=stops
+    )
     return result.ids.tolist() if isinstance(result, Stitched) else None
 
 
-def try_stitch(  # noqa: PLR0913  # what is known of the conversation, of the template and of the model
+def try_stitch(  # noqa: PLR0913  # as above
     trajectory: Sequence[Step],
     prompt: Sequence[Message],
     suffix: Sequence[int],
@@ -128,24 +132,26 @@ def try_stitch(  # noqa: PLR0913  # what is known of the conversation, of the te
     key: str | None = None,
     profile: ProfileLike | None = None,
     media: PlaceholderIds | None = None,
+    stops: Sequence[int] = (),
 ) -> Stitched | Refusal:
     """Return the next prompt with its ledger and receipts, or the `Refusal` that says why not.
 
-    `trajectory`, `prompt`, `suffix`, `tokenize_fn`, `policy`, `key`, `profile` and the errors are those of
-    `stitch`. `media` are the ids that the template writes for a medium, such as `{"image": [151655]}`. With
-    them the media of the new messages stand in the ids as placeholders (see `Stitched.media`); without them a
-    conversation with media is refused. Templates are asked with `{"type": "image"}` for an image.
+    `trajectory`, `prompt`, `suffix`, `tokenize_fn`, `policy`, `key`, `profile`, `stops` and the errors are
+    those of `stitch`. `media` are the ids that the template writes for a medium, such as
+    `{"image": [151655]}`. With them the media of the new messages stand in the ids as placeholders (see
+    `Stitched.media`); without them a conversation with media is refused. Templates are asked with
+    `{"type": "image"}` for an image.
 
     >>> try_stitch([], [{"role": "user", "content": "hi"}], (2,), print).reason.name
     'NO_PREFIX'
     """
     questions = stitch_questions(
-        trajectory, prompt, suffix, policy=policy, key=key, profile=profile, media=media
+        trajectory, prompt, suffix, policy=policy, key=key, profile=profile, media=media, stops=stops
     )
     return answer(questions, tokenize_fn)
 
 
-def stitch_questions(
+def stitch_questions(  # noqa: PLR0913  # as above
     trajectory: Sequence[Step],
     prompt: Sequence[Message],
     suffix: Sequence[int],
@@ -154,30 +160,36 @@ def stitch_questions(
     key: str | None = None,
     profile: ProfileLike | None = None,
     media: PlaceholderIds | None = None,
+    stops: Sequence[int] = (),
 ) -> Questions[Stitched | Refusal]:
     """Ask what `try_stitch` asks, for callers whose answers must be awaited.
 
     It is a generator: it yields `Question`s, is sent ids or thrown a `TemplateRefused`, and returns what
     `try_stitch` returns. `tito_io.client.answer` drives it with an async function. `trajectory`, `prompt`,
-    `suffix`, `policy`, `key`, `profile` and `media` are those of `try_stitch`.
+    `suffix`, `policy`, `key`, `profile`, `media` and `stops` are those of `try_stitch`.
 
     >>> questions = stitch_questions([], [{"role": "user", "content": "hi"}], (2,))
     >>> answer(questions, lambda messages, *, add_generation_prompt: [1]).reason.name
     'NO_PREFIX'
     """
-    close = _checked(suffix, profile)
     located = locate(trajectory, prompt, policy=policy, key=key, media=media)
     if isinstance(located, Refusal):
+        _checked(suffix, profile, stops)
         return located
-    return _stitched(located, (yield from located.tail_questions(close, profile)), profile)
+    return (yield from continue_questions(located, suffix, profile=profile, stops=stops))
 
 
 def continue_questions(
-    located: Located, suffix: Sequence[int], *, profile: ProfileLike | None = None
+    located: Located,
+    suffix: Sequence[int],
+    *,
+    profile: ProfileLike | None = None,
+    stops: Sequence[int] = (),
 ) -> Questions[Stitched | Refusal]:
     """Ask for what is new after a `located` step; the second half of `stitch_questions`.
 
-    For callers that look at the step first (see `case_of`). `suffix` and `profile` are those of `stitch`.
+    For callers that look at the step first (see `case_of`). `suffix`, `profile` and `stops` are those of
+    `stitch`.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -185,30 +197,30 @@ def continue_questions(
     >>> answer(continue_questions(located, (2,)), lambda messages, *, add_generation_prompt: [1]).reason.name
     'UNPROVEN_TAIL'
     """
-    close = _checked(suffix, profile)
-    return _stitched(located, (yield from located.tail_questions(close, profile)), profile)
-
-
-def _checked(suffix: Sequence[int], profile: object) -> tuple[int, ...]:
-    close = checked(suffix, "suffix")
-    require_profile(profile)
-    return close
-
-
-def _stitched(located: Located, proof: Proof | Refusal, profile: ProfileLike | None) -> Stitched | Refusal:
+    close, known = _checked(suffix, profile, stops)
     match, step = located.match, located.match.step
+    proof = yield from located.tail_questions(close, profile, known)
     sampled = SampledIds(
         ids=step.ids,
         turn=step.completion_ids,
         count=step.completion_ids.length,
         prompt_ledger=step.prompt_ledger,
         truncated=step.truncated,
-        stops=() if profile is None else profile.stop_ids,
+        stops=known,
         media=step.media,
         placeholders=located.placeholders,
     )
-    prompt = proof if isinstance(proof, Refusal) else join(sampled, proof, located.policy)
+    prompt = proof if isinstance(proof, Refusal) else join(sampled, proof, close, located.policy)
     if isinstance(prompt, Refusal):
         return prompt
     fields = attrs.asdict(prompt, recurse=False)
     return Stitched(**fields, step=step, forgiven=match.forgiven, messages=located.messages)
+
+
+def _checked(
+    suffix: Sequence[int], profile: ProfileLike | None, stops: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the suffix and all known stops, those of the profile among them."""
+    require_profile(profile)
+    known = () if profile is None else profile.stop_ids
+    return checked(suffix, "suffix"), (*checked(stops, "stops"), *known)

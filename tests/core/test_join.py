@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import pytest
 
 from tito_core import Ids, OddStop, Policy, Reason, Refusal, Truncated
-from tito_core.join import NextPrompt, SampledIds, join, overlap
+from tito_core.join import NextPrompt, SampledIds, join
 from tito_core.ledger import Ledger, Origin
-from tito_core.seams.prove import Cut, LocatedTurn, Proof
+from tito_core.seams.close import Cut, overlap
+from tito_core.seams.prove import Proof
 from tito_core.seams.seam import Seam
 from tito_core.seams.stand_in import TurnForm
+from tito_core.seams.turn import LocatedTurn
 
 KEEP, REPLACE = Policy(odd_stop=OddStop.KEEP), Policy(odd_stop=OddStop.REPLACE)
 PROMPT = (1, 11, 50, 7, 8, 1, 12)
@@ -71,11 +73,13 @@ def test_what_stands_before_the_next_opener_was_sampled_with_it() -> None:
     assert overlap([5, 6, 6, 7], [6, 6, 7, 1], 0, [7], counted=False) == 0  # the turn may begin after them
 
 
-def proof(tail: Sequence[int], closed: int, speaks: int = 2, rest: Sequence[int] = ()) -> Proof:
+def proof(
+    tail: Sequence[int], closed: int, speaks: int = 2, rest: Sequence[int] = (), sampled: int = 0
+) -> Proof:
     """Return the proof of a tail, after so much of a call."""
     seam = Seam(ids=(1, 12, 50, *rest, *tail), place=3)
     located = LocatedTurn(context=(), form=TurnForm({}), environment=(), seam=seam)
-    return Proof(located=located, cut=Cut(len(rest), closed), generation_prompt=speaks)
+    return Proof(located=located, cut=Cut(len(rest), closed, sampled), generation_prompt=speaks)
 
 
 TAIL = (7, 8, 1, 11, 60, 7, 8, 1, 12)
@@ -91,7 +95,7 @@ def joined(
     tail: Proof | None = None,
 ) -> NextPrompt | Refusal:
     sampled = ended(Ids.of(PROMPT).then(tuple(turn)), turn, truncated=truncated, stops=stops)
-    return join(sampled, tail or proof(TAIL, 2), policy or Policy())
+    return join(sampled, tail or proof(TAIL, 2), (7, 8), policy or Policy())
 
 
 def ended(
@@ -137,11 +141,12 @@ def test_what_was_sampled_of_the_close_is_not_written_again(
     assert done(joined(turn, truncated=truncated)) == ([50, *TAIL], inserted, None, None)
 
 
-def test_the_whole_close_follows_a_turn_that_was_cut() -> None:
-    """What looks like its stop was text, or the engine would have said so."""
-    for turn in ([50], [50, 7], [50, 7, 8]):
+def test_the_whole_close_follows_a_turn_that_was_cut_unless_the_template_shows_that_it_began() -> None:
+    for size, turn in enumerate(([50], [50, 7], [50, 7, 8])):
         assert done(joined(turn, truncated=True)) == ([*turn, *TAIL], (7, 8), None, None)
         assert done(joined(turn, truncated=True, stops=[7, 8])) == ([*turn, *TAIL], (7, 8), None, None)
+        found = joined(turn, truncated=True, tail=proof(TAIL, 2, sampled=size))
+        assert done(found) == ([50, *TAIL], (7, 8)[size:], None, None)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +220,7 @@ def test_a_turn_of_no_ids_that_was_not_cut_is_refused(policy: Policy) -> None:
 
 @pytest.mark.parametrize("ids", [Ids.of([1, 2]).then((50,)).then((99,)), Ids.of([1, 2, 50, 99])])
 def test_a_replaced_stop_is_taken_from_any_chain_of_ids(ids: Ids) -> None:
-    found = join(ended(ids, (50, 99)), proof(TAIL, 2), REPLACE)
+    found = join(ended(ids, (50, 99)), proof(TAIL, 2), (7, 8), REPLACE)
     assert isinstance(found, NextPrompt)
     assert found.ids == [1, 2, 50, *TAIL]
     assert ids == [1, 2, 50, 99]
@@ -223,7 +228,7 @@ def test_a_replaced_stop_is_taken_from_any_chain_of_ids(ids: Ids) -> None:
 
 def test_the_ids_before_are_shared() -> None:
     ids = Ids.of(PROMPT).then((50, 7))
-    found = join(ended(ids, (50, 7)), proof(TAIL, 2), Policy())
+    found = join(ended(ids, (50, 7)), proof(TAIL, 2), (7, 8), Policy())
     assert isinstance(found, NextPrompt)
     assert found.ids.extends(ids)
 
@@ -280,7 +285,11 @@ def test_an_id_of_the_rest_of_a_call_is_not_replaced_where_no_stops_are_known() 
 def test_a_close_that_begins_with_text_may_have_merged_with_the_turn() -> None:
     """The engine stopped at the 8 of 7, 8; the 7 was sampled as part of 57."""
     assert done(joined([57, 8], stops=[8])) == ([57, 8, *TAIL[2:]], (), None, None)
-    assert joined([57, 8]) == Refusal(Reason.ODD_STOP, "the turn ended with 8, not (7,)")
+    for choice in OddStop:  # an unknown stop is shown by the template, or doubtful
+        policy = Policy(odd_stop=choice)
+        assert joined([57, 8], policy=policy) == Refusal(Reason.ODD_STOP, "the turn ended with 8, not (7,)")
+        shown = joined([57, 8], policy=policy, tail=proof(TAIL, 2, sampled=2))
+        assert done(shown) == ([57, 8, *TAIL[2:]], (), None, None)
 
 
 @pytest.mark.parametrize(("speaks", "counted"), [(0, 0), (2, 2), (9, 7), (7, 7)])
@@ -309,7 +318,7 @@ def test_what_was_sampled_and_what_was_not_is_in_the_ledger(policy: Policy, kept
         sampled = SampledIds(
             ids=ids, turn=turn, count=count, prompt_ledger=Ledger.prompt(prompt), truncated=False, stops=()
         )
-        found = join(sampled, proof(TAIL, 2), policy)
+        found = join(sampled, proof(TAIL, 2), (7, 8), policy)
         assert isinstance(found, NextPrompt)
         assert sum(found.ledger.mask()) == max(count - (2 - kept), 0)
         assert found.ledger.spans[-1].stop == len(found.ids)

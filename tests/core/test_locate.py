@@ -193,7 +193,7 @@ def test_a_turn_knows_whether_an_id_of_its_calls_was_called_before(
     found = locate(kind([step]), [*step.messages, RESULT])
     assert isinstance(found, Located)
     ids = ("c",) if reused else ()
-    assert found.turn.reused == turn_after(step.prompt, CALLING, stop=None).reused == ids
+    assert found.turn.reused == turn_after(step.prompt, CALLING).reused == ids
     plain = locate(
         kind([example.step(before, prompt_ids=[1])]), [*before, example.assistant(), CALLING, RESULT]
     )
@@ -205,12 +205,13 @@ def test_a_turn_after_a_history_is_the_turn_of_a_step() -> None:
     """A caller may have no step, and know the history."""
     step = example.step([SYSTEM, example.user("a"), CALLING, RESULT], "b")
     turn = located(step, example.user("c")).turn
-    known = turn_after(step.prompt, example.assistant("b"), stop=step.stop)
+    known = turn_after(step.prompt, example.assistant("b"))
+    assert (turn.stop, known.stop, turn.end) == (example.CLOSE, None, tuple(step.completion_ids))
     for one in (turn, known):
-        assert (one.message, one.after, one.stop) == (example.assistant("b"), "tool", example.CLOSE)
+        assert (one.message, one.after) == (example.assistant("b"), "tool")
         assert one.history == (SYSTEM, example.user("a"))
         assert one.past == tuple(step.prompt)
-    empty = turn_after(Messages.of([]), example.assistant("b"), stop=None)
+    empty = turn_after(Messages.of([]), example.assistant("b"))
     assert (empty.after, empty.history, empty.past) == ("user", (), ())
 
 

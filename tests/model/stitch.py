@@ -91,6 +91,14 @@ def after(  # noqa: PLR0913  # as above
     if truncated is False or (truncated is None and not stops):
         said = [tail for tail in found if not tail.closed and tail.last == list(step.ids)[-1:]]
         joined += [join(step, tail, Policy(), stops, truncated=True, counted=counted) for tail in said]
+    # A turn that ends inside of its close, as its words show: cut there, or with a stop that nobody knows.
+    if truncated or not set(list(step.ids)[-1:]) & set(stops):
+        joined += [
+            join(step, tail, policy, stops, truncated=truncated, counted=counted, shown=size)
+            for tail in found
+            for size in shown(step, tail, tokenizer)
+            if truncated or truncated is None or not stops
+        ]
     answers = [one for one in joined if isinstance(one, Answer)]
     for one in answers:
         one.new = messages[len(step.messages) :]
@@ -187,10 +195,27 @@ def already_sampled(
     return max([by_stop, *runs])
 
 
+def shown(step: Step, tail: Tail, tokenizer: Tokenizer) -> list[int]:
+    """Return how many ids of the close may end the turn: what stands before them ends its words."""
+    turn, words = tokenizer.decode(list(step.completion_ids)), tokenizer.decode(tail.last)
+    sizes = range(1, tail.closed + 1)
+    return [size for size in sizes if turn.endswith(words + tokenizer.decode(tail.ids[:size]))]
+
+
 def join(
-    step: Step, tail: Tail, policy: Policy, stops: Sequence[int], *, truncated: bool | None, counted: bool
+    step: Step,
+    tail: Tail,
+    policy: Policy,
+    stops: Sequence[int],
+    *,
+    truncated: bool | None,
+    counted: bool,
+    shown: int = 0,
 ) -> Answer | str:
-    """Write the tail after the turn, without what the turn sampled of it."""
+    """Write the tail after the turn, without what the turn sampled of it.
+
+    `shown` ids of its close were sampled, although the turn was cut there, or its stop is unknown.
+    """
     before, turn, most = list(step.prompt_ids), list(step.completion_ids), len(tail.ids)
     origins, replaced = names(step.ledger), None
     if not counted:  # the turn ends where the ids end, and begins anywhere
@@ -200,6 +225,7 @@ def join(
     is_text = bool(stops) and not set(turn[-1:]) & set(stops)
     if truncated is None:
         truncated = not written and is_text
+    written = written or shown
     if truncated and policy.truncated is Truncated.REFUSE:
         return "TRUNCATED"
     odd = not truncated and not written

@@ -15,8 +15,8 @@ import attrs
 from ..normalization.canonical import REASONING
 from ..normalization.clean import flattened
 from ..normalization.media import MODALITIES
-from .prove import SampledTurn
 from .stand_in import WORD, WRITTEN, calls_of, naming
+from .turn import SampledTurn
 
 Plain = dict[str, Any]
 NAMED = ("user", "tool", "system", "developer")

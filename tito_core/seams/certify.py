@@ -18,10 +18,11 @@ from ..questions import Question, Questions, ask, relayed
 from ..refusal import Reason, Refusal
 from .case import TurnKind
 from .profile import Case, Mode, Recipe, recognize
-from .prove import HISTORY, UNLOCATED, Environment, Proof, SampledTurn, first_taken, show_questions
+from .prove import HISTORY, UNLOCATED, Proof, first_taken, show_questions
 from .sample import sample_environment, sample_turn, spelled_out
 from .seam import OTHER, SHORT, common_prefix
 from .stand_in import CERTIFIED_LOOPS, Context, TurnForm, akin_histories, contexts, forms, in_loop
+from .turn import Environment, SampledTurn
 
 Plain = dict[str, Any]
 NAMES = (("find", "find"), ("get_weather", "lookup"))
@@ -85,7 +86,6 @@ class CaseToShow:
                 after=self.kind.before,
                 history=(OPENING, ASKED),
                 suffix=self.suffix,
-                stop=None,
                 stops=self.stop_ids,
             )
             environment = sample_environment(self.shape, message, many, words)

@@ -11,7 +11,8 @@ from ..questions import Questions, relayed
 from .case import case_of
 from .certify import certify_questions
 from .profile import Profile
-from .prove import Environment, Proof, SampledTurn
+from .prove import Proof
+from .turn import Environment, SampledTurn
 
 T = TypeVar("T")
 

@@ -18,8 +18,9 @@ from ..message import is_media
 from ..normalization.media import Medium
 from ..questions import Questions, ask, in_parts, relayed
 from ..refusal import Reason, Refusal
-from .prove import Environment, Proof
+from .prove import Proof
 from .seam import OTHER, common_prefix
+from .turn import Environment
 
 WORD = {"type": "text", "text": OTHER}
 """What stands in place of a medium."""

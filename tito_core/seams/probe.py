@@ -11,8 +11,8 @@ from ..questions import Questions, TokenizeFn, answer, in_parts, relayed
 from .case import CONTENTS, TurnKind
 from .facts import facts_questions
 from .profile import Profile
-from .prove import BEFORE
 from .suffix import Form, close_questions, form_questions
+from .turn import BEFORE
 
 AFTER_ANSWER = (("user",), ("user+",), ("system",), ("system", "user"), ("assistant", "user"))
 AFTER_CALL = (("tool",), ("tool", "user"), ("tool", "system"))

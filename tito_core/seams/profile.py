@@ -18,18 +18,11 @@ from ..normalization.clean import lengthened, says
 from ..questions import Questions, Rendered, T, ask, ask_rendered, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
-from .prove import (
-    Cut,
-    Environment,
-    LocatedTurn,
-    Proof,
-    SampledTurn,
-    agrees_questions,
-    first_taken,
-    swallowed_questions,
-)
+from .close import Cut
+from .prove import Proof, agrees_questions, first_taken, swallowed_questions
 from .seam import SHORT, Seam, after, common_prefix, grown
 from .stand_in import CERTIFIED_LOOPS, TurnForm, akin_histories
+from .turn import Environment, LocatedTurn, SampledTurn
 
 VERSION = 2
 """The version of a profile's form; other versions are rejected."""

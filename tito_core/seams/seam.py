@@ -23,7 +23,7 @@ from ..questions import Questions, ask
 S = TypeVar("S", str, tuple[int, ...])
 
 SHORT = "Zephyr"
-LONGER, LONGER_TOO = "Zephyr more", "Zephyr\nso"
+LONGER, LONGER_TOO = "Zephyr marmot", "Zephyr\nso"
 """The short text and more. A space and a line break begin new tokens in every tokenizer that splits words."""
 BLOCK = 256
 """How many ids are compared at once."""

@@ -15,8 +15,9 @@ from ..errors import TemplateRefused
 from ..message import texts_in
 from ..questions import Questions, ask, in_parts, relayed
 from ..refusal import Reason, Refusal
-from .prove import Environment, Proof
+from .prove import Proof
 from .seam import common_prefix
+from .turn import Environment
 
 TEXTS = ("4096", "Quartz", "sky")
 """Texts in place of a content. One of them begins and ends with other characters than any given content."""

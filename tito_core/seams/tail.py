@@ -12,10 +12,12 @@ import attrs
 
 from ..checks import short_repr
 from ..errors import InputError
-from ..questions import Questions
+from ..questions import Questions, in_parts, relayed
 from ..refusal import Refusal
+from .close import sampled_close_questions, whole_close_questions
 from .placeholders import placed_questions
-from .prove import Environment, Proof, SampledTurn, prove_questions
+from .prove import Proof, prove_questions
+from .turn import Environment, SampledTurn
 
 
 class ProfileLike(Protocol):
@@ -52,13 +54,24 @@ def tail_questions(
     profile: ProfileLike | None = None,
 ) -> Questions[Proof | Refusal]:
     """Ask for the tail after `turn`: as a profile that knows the case does, else until it is proven."""
-    proof: Proof | Refusal | None = None
-    stops = turn.stops
     if profile is not None:
-        stops = (*stops, *profile.stop_ids)
-        proof = yield from profile.known_tail_questions(turn, environment)
-    if proof is None:
-        proof = yield from prove_questions(attrs.evolve(turn, suffix=suffix, stops=stops), environment)
+        turn = attrs.evolve(turn, stops=(*turn.stops, *profile.stop_ids))
+    known = None if profile is None else (yield from profile.known_tail_questions(turn, environment))
+    proof = known or (yield from prove_questions(attrs.evolve(turn, suffix=suffix), environment))
+    if isinstance(proof, Proof) and turn.end:
+        asking = _with_sampled_close(attrs.evolve(turn, suffix=suffix), proof)
+        proof = yield from relayed(asking, in_parts) if proof.parts else asking
     if turn.placeholders is None or isinstance(proof, Refusal):
         return proof
     return (yield from placed_questions(proof, turn.media, turn.placeholders))
+
+
+def _with_sampled_close(turn: SampledTurn, proof: Proof) -> Questions[Proof | Refusal]:
+    """Return the proof with how much of its close a turn sampled that ends inside of it, or before it."""
+    sampled = yield from sampled_close_questions(turn, proof.located, proof.cut)
+    if isinstance(sampled, Refusal):
+        return sampled
+    cut = attrs.evolve(proof.cut, sampled=sampled)
+    if turn.stop not in turn.stops and not sampled:
+        cut = attrs.evolve(cut, whole=(yield from whole_close_questions(turn, proof.located, cut)))
+    return attrs.evolve(proof, cut=cut)

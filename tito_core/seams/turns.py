@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any
 
 from ..normalization.canonical import REASONING
-from .prove import Environment
+from .turn import Environment
 
 Plain = dict[str, Any]
 NAMES = ("find", "get_weather")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tito_core.seams.case import TurnKind, case_of, shape_of
-from tito_core.seams.prove import SampledTurn
 from tito_core.seams.sample import sample_environment, sample_turn
+from tito_core.seams.turn import SampledTurn
 
 Plain = dict[str, Any]
 

@@ -31,7 +31,7 @@ SHOWN = [  # mode, (renders, histories), rewritten, (place of the text, argument
     ("thinking", CALLS, ("tool+", "user"), Mode.FREE, (65, 40), True, (-1, False)),
     ("alternating", PLAIN, ("user",), Mode.FREE, (33, 8), False, (None, False)),
     ("mapping_arguments", CALL, ("tool",), Mode.FREE, (41, 12), False, (-1, True)),
-    ("markers", CALL, ("tool",), Mode.FREE, (39, 16), False, (-1, False)),
+    ("markers", CALL, ("tool",), Mode.FREE, (41, 16), False, (-1, False)),
     ("harmony", CALLS, ("tool+",), Mode.FREE, (81, 40), False, (0, False)),
     ("sliding_window", PLAIN, ("system", "user"), Mode.FREE, (35, 16), True, (None, False)),
     ("tool_changes_opening", PLAIN, ("user",), Mode.HISTORY, (137, 16), False, (None, False)),

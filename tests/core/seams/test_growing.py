@@ -25,8 +25,9 @@ from tito_core.seams.certify import certify_questions
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
 from tito_core.seams.profile import Mode, Profile
-from tito_core.seams.prove import Proof, SampledTurn
+from tito_core.seams.prove import Proof
 from tito_core.seams.tail import require_profile
+from tito_core.seams.turn import SampledTurn
 from tito_core.testing.toys import TOYS
 
 SUFFIX = (example.CLOSE,)

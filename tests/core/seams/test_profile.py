@@ -26,8 +26,10 @@ from tito_core import (
 from tito_core.recheck import recheck_questions
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import certify_questions, joined
+from tito_core.seams.close import Cut
 from tito_core.seams.profile import Case, Facts, Mode, Profile, Recipe, recognize
-from tito_core.seams.prove import Cut, Proof, SampledTurn
+from tito_core.seams.prove import Proof
+from tito_core.seams.turn import SampledTurn
 
 RECIPE = Recipe(
     place=None,

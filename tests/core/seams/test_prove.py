@@ -14,21 +14,9 @@ from tito_core import Message, Reason, Refusal, Stitched, TemplateRefused, answe
 from tito_core.bridge import ANYWHERE
 from tito_core.media.ranges import Placeholders
 from tito_core.message import Messages, texts_in
-from tito_core.seams.prove import (
-    CallClose,
-    Cut,
-    LocatedTurn,
-    Proof,
-    SampledTurn,
-    _call_close,
-    _known_close,
-    _only_stop,
-    _stops,
-    _suffixes,
-    _whole_close,
-    prove_questions,
-)
-from tito_core.seams.seam import OTHER, SHORT, Seam
+from tito_core.seams.close import Cut
+from tito_core.seams.prove import Proof, prove_questions
+from tito_core.seams.seam import SHORT, Seam
 from tito_core.seams.stand_in import (
     NO_KEY,
     OFF,
@@ -39,6 +27,7 @@ from tito_core.seams.stand_in import (
     contexts,
     in_loop,
 )
+from tito_core.seams.turn import LocatedTurn, SampledTurn
 from tito_core.testing.toys import LOCAL_TOYS
 
 CHATML = next(toy for toy in LOCAL_TOYS if toy.name == "chatml")
@@ -50,56 +39,6 @@ def turn(suffix: tuple[int, ...] = SUFFIX, stop: int | None = None, **more: Any)
     return SampledTurn(
         message=message, after="user", history=(example.user(),), suffix=suffix, stop=stop, **more
     )
-
-
-@pytest.mark.parametrize(
-    ("tail", "shared", "end", "places"),
-    [
-        ((7, 2, 3, 9), 3, 3, [1]),  # in what is always written
-        ((7, 2, 3, 9), 2, 3, []),  # half of it depends on what follows
-        ((7, 8, 2, 3), 2, 2, [2]),  # right after it
-        ((7, 8, 2, 3), 1, 2, []),
-        ((2, 3, 2, 3), 4, 4, [0, 2]),
-        ((2, 2, 3), 3, -1, [1]),
-        ((7, 8), 2, 2, []),
-    ],
-)
-def test_where_the_suffix_stands_after_a_call(
-    tail: tuple[int, ...], shared: int, end: int, places: list[int]
-) -> None:
-    assert _suffixes(tail, turn(), CallClose(shared, end)) == places
-
-
-def test_an_empty_suffix_is_never_found() -> None:
-    assert _suffixes((7, 8), turn(suffix=()), CallClose(2, 2)) == []
-
-
-@pytest.mark.parametrize(
-    ("suffix", "tail", "shared", "end", "places"),
-    [
-        (SUFFIX, (7, 5, 9), 2, 2, [Cut(1, 1)]),  # the last id before anything follows
-        (SUFFIX, (5, 9), 1, 1, [Cut(0, 1)]),
-        (SUFFIX, (7, 5, 2, 3), 2, 2, []),  # the suffix itself is there
-        (SUFFIX, (5, 7, 9), 2, 2, []),  # it belongs to the call
-        (SUFFIX, (5, 5, 9), 2, 2, []),  # one of two: which of them, nobody knows
-        (SUFFIX, (7, 5, 9), 1, 1, [Cut(1, 0)]),  # it opens what follows
-        (SUFFIX, (7, 5, 9), 2, 1, []),  # what follows does not begin there
-        ((), (5, 1), 0, 0, [Cut(0, 0)]),
-        ((), (7, 5), 2, 2, [Cut(1, 1)]),
-        ((), (5, 1), 1, -1, []),
-        ((), (6, 1), 0, 0, []),
-    ],
-)
-def test_where_the_sampled_stop_ends_a_call(
-    suffix: tuple[int, ...], tail: tuple[int, ...], shared: int, end: int, places: list[Cut]
-) -> None:
-    """It closes the call with one id, or with none where it opens what follows."""
-    call = CallClose(shared, end)
-    assert _stops(tail, turn(suffix), call, 5) == _stops(tail, turn(suffix, stops=(5, 4)), call, 5) == places
-    assert _stops(tail, turn(suffix), call, None) == []
-    # Where stops are known, another id may be the call's own last one.
-    opening = [cut for cut in places if not cut.closed]
-    assert _stops(tail, turn(suffix, stops=(4,)), call, 5) == opening
 
 
 CALLING: dict[str, Any] = {
@@ -129,29 +68,6 @@ def found(environment: tuple[dict[str, Any], ...] = (RESULT,)) -> LocatedTurn:
     return LocatedTurn(context=context, form=form, environment=environment, seam=seam)
 
 
-def test_the_end_of_a_call_is_asked_with_nothing_after_it() -> None:
-    recorder = Recorder()
-    call = answer(_call_close(found()), recorder)
-    assert call is not None
-    seam = found().seam
-    assert call.text == seam.ids[seam.place - len(call.text) : seam.place]
-    alone = seam.tail[:3]  # `"`, `}`, CLOSE; OPEN is shared, too
-    assert call == CallClose(shared=4, end=3, ids=alone, text=call.text, alone=alone)
-    arguments = [m[1]["tool_calls"][0]["function"]["arguments"] for m, _ in recorder.asked]
-    assert [text in given for text, given in zip((OTHER, SHORT, SHORT), arguments, strict=True)] == [True] * 3
-    assert [(len(m), speaks) for m, speaks in recorder.asked] == [(3, True), (2, True), (2, False)]
-
-
-def test_a_call_that_is_written_only_when_the_model_speaks_has_no_known_end() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        shown = messages if add_generation_prompt else [m for m in messages if m["role"] != "assistant"]
-        return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
-
-    call = answer(_call_close(found()), tokenize)
-    assert call is not None
-    assert (call.shared, call.end, call.ids) == (4, -1, ())
-
-
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_generation_prompt_that_changes_the_close_is_unknown(kept: int) -> None:
     """Whatever follows the turn then counts as environment: nothing shows where the prompt begins."""
@@ -165,23 +81,6 @@ def test_a_generation_prompt_that_changes_the_close_is_unknown(kept: int) -> Non
     proof = proved(turn((example.CLOSE,)), [example.user("more")], tokenize)
     assert isinstance(proof, Proof)
     assert proof.generation_prompt == 0
-
-
-def test_a_call_that_is_not_written_at_the_end_has_no_close() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        last = messages[-1]["role"] == "assistant"
-        return example.tokenize(
-            messages[:-1] if last else messages, add_generation_prompt=add_generation_prompt
-        )
-
-    assert answer(_call_close(found()), tokenize) is None
-
-
-def test_a_stop_in_the_rest_of_a_call_and_after_it_closes_nothing() -> None:
-    """Either may have been sampled: one closes the call before a line break, one opens what follows."""
-    turn = SampledTurn(message=CALLING, stop=40, stops=(40,))
-    assert _stops((30, 31, 41, 40, 1), turn, CallClose(shared=3, end=3), 40) == [Cut(3, 0)]
-    assert _stops((30, 40, 41, 40, 1), turn, CallClose(shared=3, end=3), 40) == []
 
 
 def test_a_proof_is_the_tail_from_its_cut_on() -> None:
@@ -230,7 +129,7 @@ def test_a_call_that_stopped_elsewhere_names_its_stop() -> None:
     assert "99" in refusal.detail
     unknown = proved(turn((77,), message=CALLING), [RESULT])
     assert isinstance(unknown, Refusal)
-    assert (unknown.reason, unknown.detail[:1]) == (Reason.UNPROVEN_TAIL, "0")
+    assert unknown.reason is Reason.CLOSE_MISMATCH
 
 
 @pytest.mark.parametrize(
@@ -303,11 +202,6 @@ def test_a_message_that_may_not_be_longer_is_not_said_to_be_dropped() -> None:
     """A template may check what a message says."""
     proof = proved(turn((example.CLOSE,)), [example.user("a"), example.user("b")], refusing("b more"))
     assert isinstance(proof, Proof)
-
-
-def test_a_tool_call_that_the_template_takes_with_one_text_only_has_no_known_end() -> None:
-    refusal = proved(turn((example.CLOSE,), message=CALLING), [RESULT], refusing(OTHER))
-    assert refusal == Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
 
 
 @pytest.mark.parametrize(
@@ -808,23 +702,6 @@ def test_a_template_that_takes_texts_is_not_asked_in_parts() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("always", "expected"),
-    [
-        ((2, 3, 9), {Cut(0, 2)}),
-        ((7, 2, 3, 9), {Cut(1, 2)}),
-        ((3, 9), set()),  # only half of it stands there
-        ((8, 3, 9), set()),
-        ((2, 3, 3), set()),  # another stop closes the turn, perhaps
-        ((7, 9), set()),
-    ],
-)
-def test_a_close_that_is_known_from_a_call_with_nothing_after_it_stands_there_whole(
-    always: tuple[int, ...], expected: set[Cut]
-) -> None:
-    assert _known_close(always, turn(stops=(3,)), CallClose(0, 3, (6, 2, 3))) == expected
-
-
 def closed_by_what_follows(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     """Write a text and then CLOSE after a turn that something follows."""
     ids: list[int] = []
@@ -835,15 +712,9 @@ def closed_by_what_follows(messages: Sequence[Message], *, add_generation_prompt
     return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
 
 
-@pytest.mark.parametrize(
-    ("stop", "closed"),
-    [
-        (None, (8, example.CLOSE)),  # the turn was cut: the text before the stop is the close's
-        (99, (8, example.CLOSE)),
-        (example.CLOSE, (example.CLOSE,)),  # what stands before it was sampled
-    ],
-)
-def test_the_close_of_a_call_begins_where_the_call_is_over(stop: int | None, closed: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("stop", [None, 99, example.CLOSE])
+def test_the_close_of_a_call_begins_where_the_call_is_over(stop: int | None) -> None:
+    closed = (8, example.CLOSE)
     asked = turn((), message=CALLING, stop=stop, stops=(example.CLOSE, 99))
     found = proved(asked, [RESULT], closed_by_what_follows)
     assert isinstance(found, Proof)
@@ -851,45 +722,7 @@ def test_the_close_of_a_call_begins_where_the_call_is_over(stop: int | None, clo
     assert found.cut.closed == len(closed)
 
 
-@pytest.mark.parametrize(
-    ("alone", "stop", "cut"),
-    [
-        ((7,), None, Cut(1, 2)),
-        ((7,), 99, Cut(1, 2)),
-        ((7,), 2, Cut(2, 1)),
-        ((), None, Cut(0, 3)),
-        ((7, 8), None, Cut(2, 1)),
-        ((7, 8, 2), None, Cut(2, 1)),  # the close stands there with nothing after it, too
-        ((5,), None, Cut(2, 1)),  # the end of the call is another id with nothing after it
-        (None, None, Cut(2, 1)),
-    ],
-)
-def test_a_close_that_comes_once_something_follows_begins_where_the_call_alone_ends(
-    alone: tuple[int, ...] | None, stop: int | None, cut: Cut
-) -> None:
-    call = CallClose(0, 0, (), (), alone)
-    assert _whole_close(2, turn((), stop=stop, stops=(2,)), (7, 8, 2, 1), call) == cut
-
-
-@pytest.mark.parametrize(
-    ("always", "suffix", "stop", "cut"),
-    [
-        ((7, 8, 2, 1), (8, 2), None, Cut(1, 2)),
-        ((7, 8, 2, 1), (), None, None),  # 8 may be the call's or the close's
-        ((7, 8, 2, 1), (5, 2), None, None),
-        ((2, 1), (8, 2), None, None),
-        ((7, 8, 2, 1), (), 2, Cut(2, 1)),
-        ((7, 8, 2, 1), (5, 2), 2, Cut(2, 1)),
-        ((7, 2, 2), (2,), 2, None),
-        ((7, 8), (8, 2), 2, None),
-    ],
-)
-def test_the_end_of_a_call_that_is_not_written_last_is_shown_by_the_suffix_or_the_sampled_stop(
-    always: tuple[int, ...], suffix: tuple[int, ...], stop: int | None, cut: Cut | None
-) -> None:
-    assert _only_stop(always, turn(suffix, stop=stop, stops=(2,))) == cut
-
-
+NO_SUFFIX = "after the turn the template does not write the suffix"
 NO_CLOSE = "the turn ended with 99, which closes no tool call here: if it does, it is missing in stop_ids"
 
 
@@ -910,7 +743,7 @@ def two_closes(messages: Sequence[Message], *, add_generation_prompt: bool) -> l
         (99, (5,), Cut(2, 1)),  # the turn ended oddly: the one that can close a call shows the place
         (None, (99, 5, 5), Cut(2, 1)),
         (99, (), Refusal(Reason.ODD_STOP, NO_CLOSE)),
-        (None, (99,), Refusal(Reason.UNPROVEN_TAIL, "0 places where the tool call's turn may end")),
+        (None, (99,), Refusal(Reason.CLOSE_MISMATCH, NO_SUFFIX)),
         (None, (5, 104), Cut(2, 1)),  # another id of the call does not close it
     ],
 )

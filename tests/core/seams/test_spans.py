@@ -11,8 +11,9 @@ import pytest
 from tests.core import example
 from tito_core import Message, Reason, Refusal, TemplateRefused, answer
 from tito_core.message import texts_in
-from tito_core.seams.prove import Proof, SampledTurn, prove_questions
+from tito_core.seams.prove import Proof, prove_questions
 from tito_core.seams.spans import TEXTS, MessageSpan, spans_questions
+from tito_core.seams.turn import SampledTurn
 from tito_core.testing.toys import TOYS, Toy
 
 Plain = dict[str, Any]

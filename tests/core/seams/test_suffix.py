@@ -9,8 +9,9 @@ import pytest
 
 from tests.core import example
 from tito_core import InputError, Message, Refusal, TemplateRefused, answer, suffix_ids
-from tito_core.seams.prove import SampledTurn, prove_questions
+from tito_core.seams.prove import prove_questions
 from tito_core.seams.suffix import takes_parts_questions
+from tito_core.seams.turn import SampledTurn
 
 
 class Template:

@@ -1,0 +1,345 @@
+"""Where an assistant turn is closed, and how much of its close the turn sampled itself.
+
+What a template writes after a turn's text begins with the rest of its tool call, if it has one. Then comes
+the close: the suffix, a stop of its own such as gpt-oss's `<|call|>`, or nothing where the next role's marker
+is the stop, as in GLM's templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import attrs
+
+from ..errors import TemplateRefused
+from ..media.ranges import places
+from ..message import texts_in
+from ..questions import Questions, ask
+from ..refusal import Reason, Refusal
+from .seam import OTHER, SHORT, after, common_prefix
+from .stand_in import ANSWER, SYSTEM, USER, calls_of, plainly_named
+from .turn import LocatedTurn, SampledTurn
+
+UNSHOWN = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
+SPELLED = Refusal(Reason.UNPROVEN_TAIL, "a tool's name or a call's id is written like the turn's end")
+
+IN_CLOSE = Refusal(
+    Reason.UNPROVEN_TAIL, "the last id may be the turn's, or its close's: give the turn as `turn`"
+)
+
+
+@attrs.frozen
+class Cut:
+    """Where in a seam's tail the turn's own text is over.
+
+    Attributes:
+        place: Index of the first id of the close, or of the next opener where nothing closes the turn.
+        closed: How many ids from there on close the turn.
+        sampled: How many of those the turn is shown to have sampled, where its last id does not say it.
+        whole: Whether they are all that closes the turn, although the suffix ends with them and has more.
+    """
+
+    place: int
+    closed: int
+    sampled: int = 0
+    whole: bool = False
+
+
+def cut_questions(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
+    """Ask where in the tail the turn's own text is over: at once after content, else where the call ends."""
+    own: int | Cut | Refusal = 0
+    if calls_of(turn.message) and not (yield from _calls_unwritten(located)):
+        own = yield from _call_end(turn, located)
+    return (yield from _cut(turn, located, own)) if isinstance(own, int) else own
+
+
+def _cut(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[Cut | Refusal]:
+    """Return the close that begins where the turn's `own` ids are over."""
+    tail, size = located.seam.tail, len(turn.suffix)
+    if tail[own : own + size] == turn.suffix:
+        return Cut(own, (yield from _closed(turn, located, own)))
+    if tail[own : own + 1] and tail[own] in (turn.stop, *turn.stops):
+        return Cut(own, 0)
+    if own and turn.stop is not None and turn.stop not in turn.stops:
+        return Refusal(
+            Reason.ODD_STOP,
+            f"the turn ended with {turn.stop}, which closes no tool call here:"
+            " if it does, it is missing in stop_ids",
+        )
+    return Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
+
+
+def _calls_unwritten(located: LocatedTurn) -> Questions[bool]:
+    """Return whether the template writes a turn's content and leaves out its calls."""
+    if located.form.place is not None:
+        return False
+    bare = {name: value for name, value in located.form.turn.items() if name != "tool_calls"}
+    said = attrs.evolve(located, form=attrs.evolve(located.form, turn=bare))
+    try:
+        ids = yield from ask(said.messages(located.environment, located.seam.said), since=located.since)
+    except TemplateRefused:
+        return False
+    return located.seam.ends(ids)
+
+
+def _closed(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[int]:
+    """Return how many ids close a turn: those of the suffix, or all up to a known stop after them.
+
+    Some templates write their stop only once something follows, where the suffix does not show it.
+    """
+    size = len(turn.suffix)
+    if not turn.stops or not set(turn.stops).isdisjoint(turn.suffix):
+        return size
+    shared = yield from _always_written(located)
+    if shared is None or _first(turn.stops, shared[own:]) is not None:
+        spoken = yield from _before(located, ANSWER)  # two roles may share an opener; an assistant's differs
+        shared = min((one for one in (shared, spoken) if one is not None), key=len, default=())
+    stop = _first(turn.stops, shared[own:])
+    return size if stop is None else max(size, stop + 1)
+
+
+def _call_end(turn: SampledTurn, located: LocatedTurn) -> Questions[int | Cut | Refusal]:
+    """Return how many ids of the tail are the call's; or the close, where that closes calls alone.
+
+    No engine samples past a stop. So the first one that stands after the call, whatever follows, closes it.
+    """
+    if (yield from _spells_end(turn, located)):
+        return SPELLED
+    always = yield from _always_written(located)
+    speaking = yield from _alone(located, speaking=True)
+    silent = yield from _alone(located, speaking=False)
+    alone = speaking or silent or ()  # before a generation prompt some templates leave the last call out
+    tail = located.seam.tail if always is None else always  # where no other role may follow
+    shared = tail[: common_prefix(tail, alone)]
+    stop = _first(turn.stops, shared)
+    if stop is not None:
+        return _close_with(stop, shared, turn.suffix)
+    found = list(places(turn.suffix, shared)) if turn.stop in turn.suffix and not turn.stops else []
+    if len(found) == 1:  # the only suffix holds what the turn ended with
+        return found[0]
+    end = len(tail) + 1 if silent is None else common_prefix(alone, silent)
+    if end <= len(shared):
+        return _last_close(shared[:end], located.seam.tail[end:], turn)
+    # It is written otherwise once something follows: Apriel adds the call's id, Olmo has another stop.
+    return _only_stop(always or (), len(shared), turn) or UNSHOWN
+
+
+def _close_with(stop: int, always: tuple[int, ...], suffix: tuple[int, ...]) -> int | Cut:
+    """Return where the close begins whose first known stop stands at `stop`."""
+    if always[stop] not in suffix:  # it closes calls alone, as gpt-oss's `<|call|>`
+        ends = [place + len(suffix) for place in places(suffix, always[stop:])] if suffix else []
+        return Cut(stop, ends[0] if ends else 1)
+    before = suffix[: suffix.index(always[stop])]
+    begin = stop - len(before)
+    whole = begin >= 0 and always[begin:stop] == before
+    return begin if whole else Cut(stop, len(suffix) - len(before))
+
+
+def _last_close(always: tuple[int, ...], rest: tuple[int, ...], turn: SampledTurn) -> int | Cut:
+    """Return where the close begins that ends what is `always` written; its end without one.
+
+    `rest` is the tail after it. No known stop stands there. Where none is known, that which the turn ended with
+    may be the close.
+    """
+    suffix, later = turn.suffix, turn.suffix[1:]
+    if later and always[-len(later) :] == later and always[-len(suffix) :] != suffix:
+        return Cut(len(always) - len(later), len(later))  # its first id is one with the end of the call
+    sizes = range(min(len(suffix), len(always)), 0, -1)
+    size = next((size for size in sizes if always[-size:] == suffix[:size]), 0)
+    closes = always[-1:] == (turn.stop,) and always.count(turn.stop) == 1 and not turn.stops
+    if closes and not size and (not suffix or rest[: len(suffix)] != suffix):
+        return Cut(len(always) - 1, 1)
+    return len(always) - size
+
+
+def _only_stop(always: tuple[int, ...], call: int, turn: SampledTurn) -> Cut | None:
+    """Return the only known stop that is always written, if nothing before it may close the turn, too.
+
+    So it is where it was sampled, is a part of the suffix, or follows the `call` ids that stand there alone.
+    """
+    found = [place for place, index in enumerate(always) if index in turn.stops]
+    if len(found) != 1:
+        return None
+    (place,), suffix = found, turn.suffix
+    if always[place] == turn.stop or place == call:
+        return Cut(place, 1)
+    begin = place - suffix.index(always[place]) if always[place] in suffix else -1
+    return Cut(begin, len(suffix)) if begin >= 0 and always[begin:][: len(suffix)] == suffix else None
+
+
+def _spells_end(turn: SampledTurn, located: LocatedTurn) -> Questions[bool]:
+    """Return whether names or ids of calls hold stops, or ids of a close; usual ones never do."""
+    usual = plainly_named(located.form.turn)
+    if usual == located.form.turn:
+        return False
+    marks, found = {turn.stop, *turn.stops, *turn.suffix}, []
+    for form in (located.form, attrs.evolve(located.form, turn=usual)):
+        ids = yield from _alone(attrs.evolve(located, form=form), speaking=False)
+        if ids is None:
+            return True
+        found.append([one for one in ids if one in marks])
+    return found[0] != found[1]
+
+
+def _first(wanted: Sequence[int], ids: Sequence[int]) -> int | None:
+    """Return the place of the first of `ids` that is wanted."""
+    return next((place for place, index in enumerate(ids) if index in wanted), None)
+
+
+def _alone(located: LocatedTurn, *, speaking: bool) -> Questions[tuple[int, ...] | None]:
+    """Return what stands after the turn's text with nothing after the turn; None if that is not shown."""
+    try:
+        ids = yield from ask(located.messages((), located.seam.said), add_generation_prompt=speaking)
+    except TemplateRefused:
+        return None
+    return after(located.seam.text, ids)
+
+
+def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...] | None]:
+    """Return how much of the tail stands there whatever the role and the text of the next message are."""
+    first = located.environment[0]
+    other = SYSTEM if first["role"] == "user" else USER
+    text = SHORT if "".join(texts_in(first)).startswith(OTHER[0]) else OTHER
+    return (yield from _before(located, {**other, "content": text}))
+
+
+def _before(located: LocatedTurn, message: dict[str, object]) -> Questions[tuple[int, ...] | None]:
+    """Return how much of the tail stands there before another message; None if the template rejects that.
+
+    Before one of another role the turn may be written with other reasoning. It is found there by its text.
+    """
+    seam = located.seam
+    try:
+        ids = yield from ask(located.messages((message,)), since=located.since)
+        if ids[: seam.place] == seam.ids[: seam.place]:
+            return seam.tail[: common_prefix(ids, seam.ids) - seam.place]
+        ids = yield from ask(located.messages((message,), seam.said), since=located.since)
+    except TemplateRefused:
+        return None
+    return seam.tail[: common_prefix(after(seam.text, ids) or (), seam.tail)]
+
+
+def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[int | Refusal]:
+    """Ask how much of its close a turn sampled that ends inside of it, as far as its message shows that.
+
+    Its last id may be text: a close that begins with a line break follows a text that ends with one. Or the
+    close begins with text that is one id with the end of the turn's. The template says which, rendering the
+    turn as it was restated: up to that id of the close it must write what was sampled.
+    """
+    tail, end = located.seam.tail[cut.place :], turn.end
+    inside = [place for place in range(cut.closed) if end and tail[place] == end[-1]]
+    known = turn.stop is not None and overlap(end, tail, cut.closed, turn.stops)
+    if not inside or known or end[-1] in turn.stops:
+        return 0
+    if turn.others:
+        return IN_CLOSE
+    try:
+        ids = yield from ask((*located.context, turn.message, *located.environment))
+    except TemplateRefused:
+        return 0
+    run = next((size for size, one in enumerate(reversed(end)) if one != end[-1]), len(end))
+    for place in reversed(inside):
+        size, rest = (
+            max(run + 1, place + 2),
+            tail[place + 1 :],
+        )  # an id before the close shows where it begins
+        before = ids[: len(ids) - len(rest)]
+        if size <= len(end) and ids[len(before) :] == rest and before[-size:] == end[-size:]:
+            return place + 1
+    return 0
+
+
+CALL_ENDS = (">", "}", "]", ")")
+"""What calls end with in any syntax."""
+
+
+def whole_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[bool]:
+    """Ask whether a close that is shorter than the suffix is whole: tokenizers merge nothing with the suffix.
+
+    Cohere's templates close a call with another id than a text, in the place of the suffix's first.
+    """
+    if cut.whole or rest_of_close(turn.end, located.seam.tail, cut, turn.suffix) is not None:
+        return cut.whole
+    texts = ({"role": "assistant", "content": f"{SHORT}{end}"} for end in CALL_ENDS)
+    try:
+        ids = yield from ask([*chain.from_iterable((USER, text) for text in texts), USER])
+    except TemplateRefused:
+        return False
+    return len(list(places(turn.suffix, ids))) >= len(CALL_ENDS)
+
+
+END = 16
+"""How many of the last ids so far are compared with what a template writes."""
+
+
+def rest_of_close(
+    end: Sequence[int], tail: tuple[int, ...], cut: Cut, suffix: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return the rest of the close of a turn that was cut short; None if the tail does not show it.
+
+    A close that begins with text may be one id with the end of a call: Apriel's and Laguna's begin with a
+    line break. Then the suffix is written whole after a turn that sampled all of the call. `end` are the last
+    ids so far, `tail` is what stands after the text of the turn, whose first id may be one with that text.
+
+    >>> rest_of_close([50], (2, 3, 1), Cut(0, 2), (2, 3))
+    (2, 3)
+    >>> rest_of_close([50, 5, 6], (30, 5, 67, 2, 1), Cut(3, 1), (7, 2))
+    (7, 2)
+    >>> rest_of_close([50], (30, 5, 67, 2, 1), Cut(3, 1), (7, 2)) is None     # it broke off in the call
+    True
+    """
+    close = tail[cut.place : cut.place + cut.closed]
+    begin = len(suffix) - len(close)
+    if begin <= 0 or not close or suffix[begin:] != close or cut.whole:
+        return close[cut.sampled :]
+    shown = cut.place - begin + 1
+    if shown < 1 or tail[shown : cut.place] != suffix[1:begin]:
+        return None
+    if _ends(end, tail[1:shown]):
+        return suffix[1:]
+    return suffix if _ends(end[:-1], tail[1 : shown - 1]) else None
+
+
+def _ends(ids: Sequence[int], end: Sequence[int]) -> bool:
+    """Return whether the last of `ids` are those of `end`, as far as both are known."""
+    size = min(len(ids), len(end), END)
+    return size > 0 and tuple(ids[-size:]) == tuple(end[-size:])
+
+
+def overlap(
+    turn: Sequence[int], tail: Sequence[int], closed: int, stops: Sequence[int] = (), *, counted: bool = True
+) -> int:
+    """Return how many ids of the tail the turn ends with: of its close, and of the next opener.
+
+    `closed` ids of the tail close the turn. A close may begin with text, which may be the turn's own text or
+    one id with the end of it. Where a known stop stands in the close, it must have been sampled, and that is
+    enough. One that stands there several times was sampled once, unless the engine went on after it; without
+    `counted`, the turn may begin before its ids, and other stops in it do not count.
+
+    >>> overlap([5, 7, 7], [7, 7, 1], 2), overlap([5, 7], [7, 7, 1], 2)
+    (2, 1)
+    >>> overlap([5, 8], [8, 1], 0)             # the next role's marker was sampled as the stop
+    1
+    >>> overlap([5, 6, 8], [6, 8, 1], 0, [8])  # and before it what the template writes
+    2
+    >>> overlap([56, 7], [6, 7, 1], 2), overlap([56, 7], [6, 7, 1], 2, [7])
+    (0, 2)
+    >>> overlap([56, 7], [6, 7, 1, 7], 4, [7])
+    2
+    """
+    first = next((place + 1 for place, index in enumerate(tail) if index in stops), 0)
+    if counted and first > closed and tuple(turn[-first:]) == tuple(tail[:first]):
+        return first
+    # A close that holds no stop of its own may be followed by one: the next role's marker.
+    close = tuple(tail[: closed + (not set(stops).intersection(tail[:closed]))])
+    end = tuple(turn[-closed - 1 :])
+    same = [place + 1 for place, index in enumerate(close) if end and index == end[-1] and index in stops]
+    if len(same) == 1:
+        return same[0]
+    by_stop = same[: end.count(end[-1]) if counted else 1][-1] if same else 0
+    least = 1 + min((place for place, index in enumerate(close) if index in stops), default=0)
+    for count in range(len(end), max(least, by_stop + 1) - 1, -1):  # the largest: a suffix may overlap itself
+        if end[-count:] == tuple(tail[:count]):
+            return count
+    return by_stop
