@@ -67,9 +67,8 @@ class Ledger(Chain):
     [('PROMPT', 0, 2), ('SAMPLED', 2, 5)]
     """
 
-    part: tuple[
-        Origin | int, ...
-    ] = ()  # flat: a turn keeps one of these, and pairs would take twice the memory
+    # Flat: a turn keeps one of these, and pairs would take twice the memory.
+    part: tuple[Origin | int, ...] = ()
     length: int = 0
     parent: Ledger | None = None
 

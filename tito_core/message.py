@@ -6,11 +6,10 @@ to another text, so a step keeps private copies and never an object that a calle
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, takewhile
-from typing import Any, TypeAlias, cast, overload
+from itertools import chain
+from typing import Any, TypeAlias, overload
 
 import attrs
 
@@ -50,8 +49,9 @@ def _has_switch(message: Message) -> bool:
 def texts_in(message: Message) -> list[str]:
     """Return the texts of a message's content: the string, or those of its parts."""
     content = message.get("content")
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    if not isinstance(content, list):
+        return [content] if isinstance(content, str) else []
+    texts = (part.get("text") for part in content if isinstance(part, dict))
     return [text for text in texts if isinstance(text, str)]
 
 
@@ -63,13 +63,58 @@ def as_id(value: Any) -> str | int | None:
 def call_ids(message: Message) -> list[str | int | None]:
     """Return the ids of a message's tool calls, None for a call without one."""
     calls = message.get("tool_calls")
-    given = [call.get("id") for call in (calls if isinstance(calls, list) else ()) if isinstance(call, dict)]
+    if not isinstance(calls, list):
+        return []
+    given = [call.get("id") for call in calls if isinstance(call, dict)]
     return list(map(as_id, given))
 
 
 def called_ids(turn: Message, environment: Sequence[Message]) -> Iterator[str | int | None]:
     """Yield the ids of the calls of a turn and of the messages after it."""
     return chain.from_iterable(map(call_ids, (turn, *environment)))
+
+
+@attrs.frozen
+class Summary:
+    """What is known of messages without reading them again. Most messages add nothing to it.
+
+    Attributes:
+        mixed: How many messages hold more than strings and None.
+        media: How many media the messages have.
+        opening: The system and developer messages at the beginning.
+        instructed: Position of the last developer message, -1 without one: after one vLLM moves all system
+            texts to the beginning.
+        switched: Roles of messages after the opening that say one of `SWITCHES`, which templates look for.
+        called: Bits of the hashes of all tool call ids: whether an id is new is seen without reading them.
+    """
+
+    mixed: int = 0
+    media: int = 0
+    opening: tuple[dict[str, Any], ...] = ()
+    instructed: int = -1
+    switched: frozenset[str] = frozenset()
+    called: int = 0
+
+    def then(self, message: dict[str, Any], place: int) -> Summary:
+        """Return the summary of these messages and one more, at `place`; itself if that adds nothing."""
+        role, opening, called = message["role"], self.opening, self.called
+        if role in {"system", "developer"} and place == len(opening):
+            opening = (*opening, message)
+        switches = opening is self.opening and _has_switch(message)
+        for call_id in call_ids(message):
+            called |= 1 << hash(call_id) % CALL_BITS
+        longer = Summary(
+            mixed=self.mixed + (not _is_text(message)),
+            media=self.media + _media_count(message),
+            opening=opening,
+            instructed=place if role == "developer" else self.instructed,
+            switched=self.switched | {LISTENED_TO[role]} if switches else self.switched,
+            called=called,
+        )
+        return self if longer == self else longer
+
+
+NO_MESSAGES = Summary()
 
 
 @attrs.frozen(eq=False, repr=False, weakref_slot=False)
@@ -80,13 +125,8 @@ class Messages(Shared[dict[str, Any]]):
         part: The messages that this link adds to its parent.
         parent: The messages that this one extends; None for the first.
         length: Messages in all.
-        mixed: How many parts hold more than strings and None inside their messages.
-        media: How many media the messages have.
-        opening: The system and developer messages at the beginning.
         asked: Position of the last user message; -1 without one.
-        instructed: Likewise of the last developer message: vLLM then moves all system texts to the beginning.
-        switched: Roles of messages after the opening that say one of `SWITCHES`, which templates look for.
-        called: Bits of the hashes of all tool call ids: whether an id is new is seen without reading them.
+        summary: What else is known of all messages; nearly always the parent's own.
         memo: The hash of all messages, once `match.chain_hash` has computed it.
 
     >>> start = Messages.of([{"role": "user", "content": "hi"}])
@@ -95,67 +135,56 @@ class Messages(Shared[dict[str, Any]]):
     (2, True, 'hello')
     """
 
-    mixed: int = attrs.field(init=False)
-    media: int = attrs.field(init=False)
-    opening: tuple[dict[str, Any], ...] = attrs.field(init=False)
     asked: int = attrs.field(init=False)
-    instructed: int = attrs.field(init=False)
-    switched: frozenset[str] = attrs.field(init=False)
-    called: int = attrs.field(init=False)
+    summary: Summary = attrs.field(init=False)
     memo: int | None = attrs.field(init=False, default=None)
-
-    @mixed.default
-    def _count_mixed(self) -> int:
-        before = 0 if self.older is None else self.older.mixed
-        return before + (not all(map(_is_text, self.part)))
-
-    @media.default
-    def _count_media(self) -> int:
-        return (0 if self.older is None else self.older.media) + sum(map(_media_count, self.part))
-
-    @opening.default
-    def _leading(self) -> tuple[dict[str, Any], ...]:
-        before = () if self.older is None else self.older.opening
-        if self.older is not None and self.older.length > len(before):
-            return before
-        return (*before, *takewhile(lambda message: message["role"] in {"system", "developer"}, self.part))
 
     @asked.default
     def _last_user(self) -> int:
-        return self._last("user", -1 if self.older is None else self.older.asked)
+        users = (place for place, one in enumerate(self.part, self.start) if one["role"] == "user")
+        return max(users, default=-1 if self.older is None else self.older.asked)
 
-    @instructed.default
-    def _last_developer(self) -> int:
-        return self._last("developer", -1 if self.older is None else self.older.instructed)
-
-    def _last(self, role: str, before: int) -> int:
-        start = 0 if self.older is None else self.older.length
-        return max((start + i for i, one in enumerate(self.part) if one["role"] == role), default=before)
-
-    @switched.default
-    def _switching_roles(self) -> frozenset[str]:
-        before = frozenset[str]() if self.older is None else self.older.switched
-        start = 0 if self.older is None else self.older.length
-        later = filter(_has_switch, self.part[max(len(self.opening) - start, 0) :])
-        return before.union(LISTENED_TO[message["role"]] for message in later)
-
-    @called.default
-    def _called(self) -> int:
-        bits = 0 if self.older is None else self.older.called
-        calling = (message for message in self.part if message.get("tool_calls"))
-        for call_id in chain.from_iterable(map(call_ids, calling)):
-            bits |= 1 << hash(call_id) % CALL_BITS
-        return bits
+    @summary.default
+    def _summarized(self) -> Summary:
+        summary = NO_MESSAGES if self.older is None else self.older.summary
+        for place, message in enumerate(self.part, self.start):
+            summary = summary.then(message, place)
+        return summary
 
     def calls(self, ids: Collection[str | int | None]) -> bool:
         """Return whether a message calls a tool by one of `ids`; read only where the bits say it may."""
-        may = any(self.called >> hash(call_id) % CALL_BITS & 1 for call_id in ids)
+        may = any(self.summary.called >> hash(call_id) % CALL_BITS & 1 for call_id in ids)
         return may and any(not set(ids).isdisjoint(call_ids(message)) for message in super().__iter__())
+
+    @property
+    def mixed(self) -> int:
+        """How many messages hold more than strings and None."""
+        return self.summary.mixed
+
+    @property
+    def media(self) -> int:
+        """How many media the messages have."""
+        return self.summary.media
 
     @property
     def multimodal(self) -> bool:
         """Whether any message has media."""
         return bool(self.media)
+
+    @property
+    def opening(self) -> tuple[dict[str, Any], ...]:
+        """The system and developer messages at the beginning."""
+        return self.summary.opening
+
+    @property
+    def instructed(self) -> int:
+        """Position of the last developer message; -1 without one."""
+        return self.summary.instructed
+
+    @property
+    def switched(self) -> frozenset[str]:
+        """Roles of messages after the opening that say one of `SWITCHES`."""
+        return self.summary.switched
 
     @property
     def texts(self) -> bool:
@@ -219,13 +248,13 @@ def copy_of(message: Message) -> dict[str, Any]:
     >>> copy_of({"role": "user", "content": [{"type": "text", "text": "a"}]})
     {'role': 'user', 'content': [{'type': 'text', 'text': 'a'}]}
     """
-    return cast("dict[str, Any]", _again(message))
+    return {key: _again(one) if type(one) in _NESTED else one for key, one in message.items()}
 
 
 def _again(value: Any) -> Any:
-    if type(value) is list:
-        return [_again(one) if type(one) in _NESTED else one for one in value]
-    return {key: _again(one) if type(one) in _NESTED else one for key, one in value.items()}
+    if type(value) is dict:
+        return copy_of(value)
+    return [_again(one) if type(one) in _NESTED else one for one in value]
 
 
 def _copy(value: Any, where: str, depth: int) -> Any:
@@ -257,14 +286,16 @@ def _fields(value: Any, where: str) -> Mapping[str, Any]:
     kind, dump = type(value), getattr(value, "model_dump", None)
     if attrs.has(kind):
         return attrs.asdict(value, recurse=False)
-    if dataclasses.is_dataclass(kind):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+    if hasattr(kind, "__dataclass_fields__"):
+        from dataclasses import fields  # noqa: PLC0415  # only dataclasses need it
+
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     try:
-        fields = dump() if callable(dump) and not isinstance(value, type) else None
+        dumped = dump() if callable(dump) and not isinstance(value, type) else None
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{where} holds a {kind.__name__} whose model_dump raises: {error!s:.60}") from error
-    if isinstance(fields, Mapping):
-        return fields
+    if isinstance(dumped, Mapping):
+        return dumped
     name = f"class, {value.__name__}" if isinstance(value, type) else kind.__name__
     raise InputError(f"{where} holds a {name}: convert it to plain JSON data first")
 
@@ -299,11 +330,8 @@ def media_in(message: Message) -> list[dict[str, Any]]:
 
 
 def _media_count(message: Message) -> int:
-    return len(media_in(message)) if isinstance(message.get("content"), list) or _beside(message) else 0
-
-
-def _beside(message: Message) -> bool:
-    return any(message.get(key) is not None for key in BESIDE)
+    plain = not isinstance(message.get("content"), list) and message.keys().isdisjoint(BESIDE)
+    return 0 if plain else len(media_in(message))
 
 
 def is_media(part: Any) -> bool:

@@ -31,9 +31,8 @@ class Chain:
 
     def extends(self, older: Chain) -> bool:
         """Return whether `older` itself, not an equal link, is part of this chain."""
-        return any(
-            link is older for link in takewhile(lambda link: link.length >= older.length, self.links())
-        )
+        as_long = takewhile(lambda link: link.length >= older.length, self.links())
+        return any(link is older for link in as_long)
 
 
 SHOWN = 8
@@ -67,6 +66,11 @@ class Shared(Chain, Sequence[T_co]):
     def older(self) -> Self | None:
         """The parent, typed as this class."""
         return cast("Self | None", self.parent)
+
+    @property
+    def start(self) -> int:
+        """Position of the first item that this link adds to its parent."""
+        return self.length - len(self.part)
 
     def parts(self) -> list[Sequence[T_co]]:
         """Return the parts, oldest first."""
@@ -104,7 +108,7 @@ class Shared(Chain, Sequence[T_co]):
         start, stop, step = index.indices(self.length)
         if step != 1:
             return list(self)[index]
-        first = self.length - len(self.part)
+        first = self.start
         if start >= first:  # most reads are of the newest part
             return list(self.part[start - first : max(stop, start) - first])
         return list(chain.from_iterable(self._cuts(start, stop)[::-1]))
@@ -112,7 +116,7 @@ class Shared(Chain, Sequence[T_co]):
     def _cuts(self, start: int, stop: int) -> list[Sequence[T_co]]:
         """Return the pieces between two positions, newest first, reading no part outside them."""
         links = takewhile(lambda link: link.length > start, self.links())
-        parts = ((link.part, link.length - len(link.part)) for link in links)
+        parts = ((link.part, link.start) for link in links)
         return [part[max(start - first, 0) : max(stop - first, 0)] for part, first in parts]
 
     def __eq__(self, other: object) -> bool:

@@ -296,6 +296,15 @@ def test_messages_know_their_opening_and_their_last_user() -> None:
         last.then([{"content": "x"}])
 
 
+def test_messages_that_add_nothing_to_the_summary_share_it() -> None:
+    start = Messages.of([{"role": "system", "content": "s"}])
+    longer = start.then([example.user()]).then([example.assistant(), example.user("more")])
+    assert longer.summary is start.summary
+    assert longer.asked == 3
+    mixed = longer.then([{"role": "tool", "content": [1]}])
+    assert (mixed.summary.mixed, mixed.mixed, mixed.then([example.user()]).texts) == (1, 1, True)
+
+
 @pytest.mark.parametrize("kind", ["images", "document_x", "file_url", "image_file", "my_image", "text"])
 def test_a_part_of_another_type_than_the_known_ones_is_no_media(kind: str) -> None:
     assert not is_multimodal([{"role": "user", "content": [{"type": kind, kind: "a"}]}])

@@ -7,7 +7,7 @@ collapsed ids, with each medium's placeholder as the template wrote it, since en
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Self, TypeAlias
 
 import attrs
@@ -175,11 +175,7 @@ class _Inside:
 
     def __init__(self, media: Media, start: int) -> None:
         newest_first = (one for link in media.links() for one in reversed(link.part))
-        self.ranges = []
-        for one in newest_first:
-            if one.stop <= start:
-                break
-            self.ranges.append(one)
+        self.ranges = list(takewhile(lambda one: one.stop > start, newest_first))
 
     def covers(self, start: int, stop: int) -> bool:
         while self.ranges and self.ranges[-1].stop <= start:
