@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from benchmarks import audit as auditing
-from benchmarks import measure
+from benchmarks import footprint, measure
 from benchmarks.branching import SHAPES, Shape
 from benchmarks.clock import Timing, growth, race
 from benchmarks.copies import packed
@@ -55,6 +55,17 @@ def test_every_program_returns_the_ids_of_a_full_render(
         assert program.answer(history) == history.renderer.tokenize(
             history.prompt, add_generation_prompt=True
         )
+
+
+def test_imports_are_timed_with_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = (
+        "import json, os, sys; from importlib.util import cache_from_source;"
+        "assert sys.pycache_prefix and os.path.exists(cache_from_source(json.__file__))"
+    )
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(footprint, "IMPORTS", {"json": compiled})
+    monkeypatch.setattr(footprint, "TIMES", 1)
+    assert footprint.imports().keys() == {"json"}
 
 
 def test_a_program_that_returns_other_ids_stops_the_comparison(
