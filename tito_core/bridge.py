@@ -18,7 +18,7 @@ from .message import LISTENED_TO, Message, Messages, called_ids, copied, is_mult
 from .normalization.clean import flattened
 from .normalization.media import Medium, media_of
 from .policy import STRICT, Policy
-from .questions import Questions, TokenizeFn, answer, require_callable
+from .questions import Questions, TokenizeFn, answer, require_callable, words_of
 from .refusal import Reason, Refusal
 from .seams.close import END
 from .seams.placeholders import unplaced
@@ -98,6 +98,7 @@ class BridgeQuestions(Generic[F]):
         require(policy, Policy, "policy", "a Policy, such as Policy(odd_stop=OddStop.KEEP)")
         require_profile(profile)
         self.tokenize_fn = tokenize_fn
+        self.words = words_of(tokenize_fn)
         known = () if profile is None else profile.stop_ids
         suffix = profile.suffix if suffix is None and profile is not None else suffix
         self.stop_ids = tuple(dict.fromkeys((*checked(stop_ids, "stop_ids"), *known)))
@@ -135,7 +136,8 @@ class BridgeQuestions(Generic[F]):
         found: list[tuple[NextPrompt, Proof]] = []
         refusal = Refusal(Reason.TEMPLATE_REFUSED)
         for turn in end.turns(self.stop_ids):
-            proof = yield from tail_questions(turn, end.environment, suffix, self.profile)
+            asked = attrs.evolve(turn, words=self.words)
+            proof = yield from tail_questions(asked, end.environment, suffix, self.profile)
             prompt = proof if isinstance(proof, Refusal) else self._joined(end, proof, suffix)
             if isinstance(proof, Proof) and not isinstance(prompt, Refusal):
                 found.append((prompt, proof))

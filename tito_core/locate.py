@@ -82,7 +82,11 @@ class Located:
         return tuple(self.messages[self._turn.place + 1 :])
 
     def tail_questions(
-        self, suffix: tuple[int, ...], profile: ProfileLike | None, stops: tuple[int, ...] = ()
+        self,
+        suffix: tuple[int, ...],
+        profile: ProfileLike | None,
+        stops: tuple[int, ...] = (),
+        words: tuple[str, ...] = (),
     ) -> Questions[Proof | Refusal]:
         """Ask for what the template writes after the turn. A profile of another rendering is ignored.
 
@@ -97,7 +101,7 @@ class Located:
                     Reason.KEY_DIFFERS, f"the template may read {key!r}, in which a message differs"
                 )
         fits = profile is not None and profile.key in {None, self.key}
-        turn = attrs.evolve(self._turn, stops=stops)
+        turn = attrs.evolve(self._turn, stops=stops, words=words)
         return (yield from tail_questions(turn, self._rendered, suffix, profile if fits else None))
 
 
@@ -273,6 +277,7 @@ def turn_after(
         history=flattened((*messages.opening[: len(before.opening)], *map(messages.peek, last))),
         reused=tuple(one for one in called_ids(message, environment) if before.calls((one,))),
         switched=before.switched,
+        earlier=before,
         prompt=messages,
         place=index,
     )

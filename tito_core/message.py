@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, TypeAlias, overload
 
 import attrs
@@ -128,6 +128,7 @@ class Messages(Shared[dict[str, Any]]):
         asked: Position of the last user message; -1 without one.
         summary: What else is known of all messages; nearly always the parent's own.
         memo: The hash of all messages, once `match.chain_hash` has computed it.
+        said: Words that were looked for, and which of them the messages say (see `says`).
 
     >>> start = Messages.of([{"role": "user", "content": "hi"}])
     >>> longer = start.then([{"role": "assistant", "content": "hello"}])
@@ -138,6 +139,7 @@ class Messages(Shared[dict[str, Any]]):
     asked: int = attrs.field(init=False)
     summary: Summary = attrs.field(init=False)
     memo: int | None = attrs.field(init=False, default=None)
+    said: tuple[tuple[str, ...], frozenset[str]] = attrs.field(init=False, default=((), frozenset()))
 
     @asked.default
     def _last_user(self) -> int:
@@ -155,6 +157,23 @@ class Messages(Shared[dict[str, Any]]):
         """Return whether a message calls a tool by one of `ids`; read only where the bits say it may."""
         may = any(self.summary.called >> hash(call_id) % CALL_BITS & 1 for call_id in ids)
         return may and any(not set(ids).isdisjoint(call_ids(message)) for message in super().__iter__())
+
+    def says(self, words: tuple[str, ...]) -> frozenset[str]:
+        """Return which of `words` a message after the opening says that is no assistant's.
+
+        What older links say is remembered, so that it costs O(new).
+        """
+        missing = list(takewhile(lambda link: link.said[0] != words, self.links()))
+        older = missing[-1].older if missing else self
+        known = frozenset[str]() if older is None else older.said[1]
+        for link in reversed(missing):
+            later = link.part[max(len(self.opening) - link.start, 0) :]
+            texts = [text for one in later if one["role"] != "assistant" for text in texts_in(one)]
+            known = known.union(word for word in words if any(word in text for text in texts))
+            object.__setattr__(
+                link, "said", (words, known)
+            )  # a cache: the value follows from the frozen fields
+        return known
 
     @property
     def mixed(self) -> int:

@@ -89,6 +89,9 @@ class TokenizeFn(Protocol):
     calls and tool results; `probe` also about contents that are None, missing or lists of parts. Raise
     `TemplateRefused` for what the template does not take. Two optional methods (see `Question.put`) save
     tokenizing: `since` what stands before the turn, `rendered` what is asked a second time to prove it.
+
+    An optional attribute `template_words` has texts that the template looks for in messages, such as
+    `("failed:",)`. A template may remember them over its loop: it is asked about those that were said.
     """
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
@@ -138,6 +141,25 @@ def relayed(asking: Questions[T], change: Callable[[Question], Question]) -> Que
             resume = partial(asking.throw, refused)
 
 
+class _TooMany(Exception):  # noqa: N818  # it never leaves `bounded`
+    """More questions than were allowed."""
+
+
+def bounded(asking: Questions[T], most: int, otherwise: R) -> Questions[T | R]:
+    """Ask what `asking` asks, and return `otherwise` if that is more than `most` questions."""
+    left = iter(range(most))
+
+    def count(question: Question) -> Question:
+        if next(left, None) is None:
+            raise _TooMany
+        return question
+
+    try:
+        return (yield from relayed(asking, count))
+    except _TooMany:
+        return otherwise
+
+
 def in_parts(question: Question) -> Question:
     """Return `question` with every text as a list of one part; some templates take only such lists.
 
@@ -150,6 +172,11 @@ def in_parts(question: Question) -> Question:
         for message, text in texts
     )
     return attrs.evolve(question, messages=messages)
+
+
+def words_of(tokenize_fn: object) -> tuple[str, ...]:
+    """Return the texts that a template is known to look for in messages (see `TokenizeFn`)."""
+    return tuple(getattr(tokenize_fn, "template_words", ()))
 
 
 def require_callable(tokenize_fn: object) -> None:

@@ -14,9 +14,9 @@ from .normalization.canonical import function_of
 from .normalization.clean import clean, says
 from .questions import Questions, ask
 from .seams.seam import SHORT, Seam, common_prefix, seam_questions
-from .seams.stand_in import Plain, TurnForm, calls_of, forms
 from .seams.suffix import as_taken
 from .seams.turn import Environment
+from .seams.turn_form import Plain, TurnForm, calls_of, forms
 from .stitch import Stitched
 
 
@@ -51,7 +51,7 @@ def _placed(
             seam = yield from seam_questions(_within(form, past, environment), since=since)
         except TemplateRefused:
             continue
-        if seam is not None:
+        if isinstance(seam, Seam):
             return form, seam
     return None
 

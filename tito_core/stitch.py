@@ -13,7 +13,7 @@ from .media.ranges import PlaceholderIds
 from .message import Message, Messages
 from .normalization.receipts import Forgiveness
 from .policy import STRICT, Policy
-from .questions import Questions, TokenizeFn, answer
+from .questions import Questions, TokenizeFn, answer, words_of
 from .refusal import Refusal
 from .seams.tail import ProfileLike, require_profile
 from .step import Step
@@ -146,7 +146,15 @@ def try_stitch(  # noqa: PLR0913  # as above
     'NO_PREFIX'
     """
     questions = stitch_questions(
-        trajectory, prompt, suffix, policy=policy, key=key, profile=profile, media=media, stops=stops
+        trajectory,
+        prompt,
+        suffix,
+        policy=policy,
+        key=key,
+        profile=profile,
+        media=media,
+        stops=stops,
+        words=words_of(tokenize_fn),
     )
     return answer(questions, tokenize_fn)
 
@@ -161,12 +169,14 @@ def stitch_questions(  # noqa: PLR0913  # as above
     profile: ProfileLike | None = None,
     media: PlaceholderIds | None = None,
     stops: Sequence[int] = (),
+    words: Sequence[str] = (),
 ) -> Questions[Stitched | Refusal]:
     """Ask what `try_stitch` asks, for callers whose answers must be awaited.
 
     It is a generator: it yields `Question`s, is sent ids or thrown a `TemplateRefused`, and returns what
     `try_stitch` returns. `tito_io.client.answer` drives it with an async function. `trajectory`, `prompt`,
-    `suffix`, `policy`, `key`, `profile`, `media` and `stops` are those of `try_stitch`.
+    `suffix`, `policy`, `key`, `profile`, `media` and `stops` are those of `try_stitch`; `words` are
+    those that the template looks for in messages (see `TokenizeFn`).
 
     >>> questions = stitch_questions([], [{"role": "user", "content": "hi"}], (2,))
     >>> answer(questions, lambda messages, *, add_generation_prompt: [1]).reason.name
@@ -176,7 +186,7 @@ def stitch_questions(  # noqa: PLR0913  # as above
     if isinstance(located, Refusal):
         _checked(suffix, profile, stops)
         return located
-    return (yield from continue_questions(located, suffix, profile=profile, stops=stops))
+    return (yield from continue_questions(located, suffix, profile=profile, stops=stops, words=words))
 
 
 def continue_questions(
@@ -185,11 +195,12 @@ def continue_questions(
     *,
     profile: ProfileLike | None = None,
     stops: Sequence[int] = (),
+    words: Sequence[str] = (),
 ) -> Questions[Stitched | Refusal]:
     """Ask for what is new after a `located` step; the second half of `stitch_questions`.
 
-    For callers that look at the step first (see `case_of`). `suffix`, `profile` and `stops` are those of
-    `stitch`.
+    For callers that look at the step first (see `case_of`). `suffix`, `profile`, `stops` and `words`
+    are those of `stitch_questions`.
 
     >>> step = Step(prompt=[{"role": "user", "content": "A"}], prompt_ids=[1, 4, 65, 2, 1, 9],
     ...             completion=[{"role": "assistant", "content": "xy"}], completion_ids=[777, 2])
@@ -199,7 +210,7 @@ def continue_questions(
     """
     close, known = _checked(suffix, profile, stops)
     match, step = located.match, located.match.step
-    proof = yield from located.tail_questions(close, profile, known)
+    proof = yield from located.tail_questions(close, profile, known, tuple(words))
     sampled = SampledIds(
         ids=step.ids,
         turn=step.completion_ids,

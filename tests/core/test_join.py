@@ -12,7 +12,7 @@ from tito_core.ledger import Ledger, Origin
 from tito_core.seams.close import Cut, overlap
 from tito_core.seams.prove import Proof
 from tito_core.seams.seam import Seam
-from tito_core.seams.stand_in import TurnForm
+from tito_core.seams.turn_form import TurnForm
 from tito_core.seams.turn import LocatedTurn
 
 KEEP, REPLACE = Policy(odd_stop=OddStop.KEEP), Policy(odd_stop=OddStop.REPLACE)

@@ -13,7 +13,7 @@ from tests.core import example
 from tito_core import Message, OddStop, Policy, Step, Stitched, TemplateRefused, answer, stitch_questions
 from tito_core.recheck import _within, recheck_questions
 from tito_core.seams.probe import probe
-from tito_core.seams.stand_in import TurnForm
+from tito_core.seams.turn_form import TurnForm
 
 SUFFIX = (example.CLOSE,)
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}

@@ -20,6 +20,7 @@ from tito_core import (
     stitch_questions,
 )
 from tito_core.seams.profile import Profile, Recipe, recognize
+from tito_core.seams.experiments import OTHER_WORDS, SAME_ID
 from tito_core.testing.toys import TOYS
 
 BY_NAME = {toy.name: toy for toy in TOYS}
@@ -47,7 +48,7 @@ def test_media_are_the_reason_where_nothing_matches() -> None:
 
 def test_a_tail_that_depends_on_the_history_is_refused_with_an_explanation() -> None:
     found = refused("tool_changes_opening", [example.user()], example.assistant(), example.user("more"))
-    assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
+    assert found == Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {OTHER_WORDS}")
 
 
 def test_a_result_that_quotes_a_call_of_an_earlier_turn_depends_on_the_history() -> None:
@@ -59,7 +60,7 @@ def test_a_result_that_quotes_a_call_of_an_earlier_turn_depends_on_the_history()
     ]
     result = {"role": "tool", "tool_call_id": "c", "content": "7"}
     found = refused("repeats_arguments", history, example.assistant(), result)
-    assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
+    assert found == Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {SAME_ID}")
 
 
 def test_a_system_message_without_a_trace_after_the_turn_is_refused() -> None:
@@ -84,7 +85,7 @@ def test_results_of_several_earlier_turns_are_proven_with_their_calls() -> None:
         == toy(prompt, add_generation_prompt=True)[-len(found.added) :]
     )
     quoting = refused("repeats_arguments", history, example.assistant(), *results)
-    assert quoting == Refusal(Reason.UNPROVEN_TAIL, "the tail depends on the history before it")
+    assert quoting == Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {SAME_ID}")
 
 
 def test_an_odd_stop_is_named_with_what_the_template_writes_there() -> None:

@@ -22,7 +22,7 @@ from tito_core.recheck import recheck_questions
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Case, Mode, Profile
-from tito_core.seams.stand_in import calls_of
+from tito_core.seams.turn_form import calls_of
 from tito_core.testing.readings import unwrapped
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, StitchInput, tidy_stitch_inputs
 from tito_core.testing.toys import TOYS, Message, Toy

@@ -53,15 +53,15 @@ def lengthened(
 ) -> tuple[Plain, ...]:
     """Return the environment with more text in the messages at `positions`.
 
-    With `graded`, the first message gets one more word, the second two, so that each is known by its length.
+    With `graded`, the first of them gets one more word, the second two, so that each is known by its length.
     They go before the marks at the end of a text, which often merge with what a template writes after it.
 
     >>> lengthened([{"role": "user", "content": "a"}, {"role": "user", "content": "It is 7."}], [0, 1])
     ({'role': 'user', 'content': 'a more'}, {'role': 'user', 'content': 'It is 7 more.'})
     """
-    chosen = frozenset(positions)
+    words = {place: 1 + number * graded for number, place in enumerate(positions)}
     return tuple(
-        _longer(message, 1 + i * graded) if i in chosen else message for i, message in enumerate(environment)
+        _longer(message, words[i]) if i in words else message for i, message in enumerate(environment)
     )
 
 

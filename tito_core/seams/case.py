@@ -15,8 +15,8 @@ import attrs
 from ..normalization.canonical import REASONING
 from ..normalization.clean import flattened
 from ..normalization.media import MODALITIES
-from .stand_in import WORD, WRITTEN, calls_of, naming
 from .turn import SampledTurn
+from .turn_form import WORD, WRITTEN, calls_of, naming
 
 Plain = dict[str, Any]
 NAMED = ("user", "tool", "system", "developer")
@@ -70,7 +70,8 @@ class TurnKind:
         before: Role of the message before it.
         reasoning: Whether it has reasoning.
         calls: How many tool calls it has, 2 for more than one.
-        content: `text`, `empty`, `null` or `absent`; without calls always `text`, as in its stand-in.
+        content: `text`, `empty`, `null` or `absent`; without calls always `text`: a turn that says nothing
+            has no kind.
         media: What the conversation may show before the turn and after it, such as `("image",)`.
     """
 
@@ -90,7 +91,9 @@ class TurnKind:
         True
         """
         calls, content = calls_of(turn), _content(turn)
-        if content not in CONTENTS or before not in NAMED or any(map(turn.get, turn.keys() - WRITTEN)):
+        if content is None or content not in (CONTENTS if calls else ("text",)):
+            return None
+        if before not in NAMED or any(map(turn.get, turn.keys() - WRITTEN)):
             return None
         if calls != (turn.get("tool_calls") or []) or not all(map(_is_usual, calls)):
             return None
@@ -98,7 +101,7 @@ class TurnKind:
             before=before,
             reasoning=any(map(turn.get, REASONING)),
             calls=min(len(calls), 2),
-            content=content if calls else "text",
+            content=content,
             media=media,
         )
 

@@ -7,22 +7,24 @@ tail is the certificate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import attrs
 
 from ..errors import TemplateRefused
+from ..media.ranges import Placeholders
 from ..normalization.canonical import REASONING
-from ..questions import Question, Questions, ask, relayed
+from ..questions import Question, Questions, ask, bounded, relayed
 from ..refusal import Reason, Refusal
 from .case import TurnKind
-from .profile import Case, Mode, Recipe, recognize
-from .prove import HISTORY, UNLOCATED, Proof, first_taken, show_questions
+from .experiments import LOOP_GOES_ON, Experiment, experiments
+from .history import MANNERS, Context, Past, akin_histories
+from .profile import CERTIFIED_LOOPS, Case, Mode, Recipe, recognize
+from .prove import Proof, Taken, dropped_questions, first_taken, show_questions
 from .sample import sample_environment, sample_turn, spelled_out
 from .seam import OTHER, SHORT, common_prefix
-from .stand_in import CERTIFIED_LOOPS, Context, TurnForm, akin_histories, contexts, forms, in_loop
 from .turn import Environment, SampledTurn
+from .turn_form import TurnForm
 
 Plain = dict[str, Any]
 NAMES = (("find", "find"), ("get_weather", "lookup"))
@@ -35,6 +37,9 @@ OPENING: Plain = {"role": "system", "content": "Answer in one line."}
 ASKED: Plain = {"role": "user", "content": "How many?"}
 
 
+MOST_RENDERS = 96
+"""Renders for a certificate."""
+TOO_MANY = Refusal(Reason.UNPROVEN_TAIL, f"more than {MOST_RENDERS} renders")
 UNTAKEN = Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
 
 
@@ -61,7 +66,8 @@ def certify_questions(
     """
     counter = RenderCount()
     wanted = CaseToShow(kind, shape, suffix, tuple(stop_ids))
-    case = yield from relayed(_certified(wanted), counter.count)
+    asking = bounded(_certified(wanted), MOST_RENDERS, wanted.refused(TOO_MANY))
+    case = yield from relayed(asking, counter.count)
     return attrs.evolve(case, renders=counter.renders)
 
 
@@ -87,9 +93,10 @@ class CaseToShow:
                 history=(OPENING, ASKED),
                 suffix=self.suffix,
                 stops=self.stop_ids,
+                placeholders=Placeholders(tuple((name, (0,)) for name in self.kind.media)),
+                shown=MANY_SHOWN * bool(self.kind.media),
             )
-            environment = sample_environment(self.shape, message, many, words)
-            yield CaseSample(turn, environment, self.kind.media)
+            yield CaseSample(turn, sample_environment(self.shape, message, many, words))
 
     def refused(self, refusal: Refusal) -> Case:
         """Return the case as refused."""
@@ -104,47 +111,45 @@ class CaseSample:
 
     turn: SampledTurn
     environment: Environment
-    media: tuple[str, ...] = ()
 
     @property
-    def histories(self) -> tuple[Context, ...]:
-        """The short histories without media in which the tail must be the same."""
-        pasts = contexts(self.turn.after)
-        akin = akin_histories(self.turn.after, self.turn.history)
-        looped = in_loop((self.turn.after,)) if (self.turn.after,) in CERTIFIED_LOOPS else ()
-        return (*pasts.likely, *pasts.unlike, *looped, *akin)
-
-    @property
-    def showing(self) -> tuple[Sequence[Context], ...]:
-        """Groups of histories with media that must give the same tail: of each the first that is taken."""
-        pasts = contexts(self.turn.after)
-        groups = [pasts.showing((modality,)) for modality in self.media]
-        return (*groups, pasts.showing(self.media, MANY_SHOWN)) if groups else ()
+    def rows(self) -> tuple[Experiment, ...]:
+        """The experiments, and one in a tool loop that goes on as it may in a known case."""
+        after = self.turn.after
+        loops = [Past(role=after, loop=(after,))] * ((after,) in CERTIFIED_LOOPS)
+        looped = (Experiment(LOOP_GOES_ON, past.histories, needed=False) for past in loops)
+        return (*experiments(self.turn, self.environment), *looped)
 
 
 def _certified(wanted: CaseToShow) -> Questions[Case]:
-    """Try short histories first, then whole ones."""
-    free = yield from _in_mode(wanted, Mode.FREE)
-    if isinstance(free, Case):
-        return free
-    if free.reason is not Reason.UNPROVEN_TAIL:
-        return wanted.refused(free)
-    whole = yield from _in_mode(wanted, Mode.HISTORY)
-    return whole if isinstance(whole, Case) else wanted.refused(whole)
-
-
-def _in_mode(wanted: CaseToShow, mode: Mode) -> Questions[Case | Refusal]:
-    """Prove the tail of every sample, and show that one recipe recognizes all of them."""
-    shown: list[Shown] = []
+    """Locate the turn of every sample. Try short histories first, then whole ones."""
+    located: list[tuple[CaseSample, Proof]] = []
     for sample in wanted.samples():
-        found = yield from (_free(sample) if mode is Mode.FREE else _whole(sample))
+        proof = yield from show_questions(sample.turn, sample.environment, sample.turn.likely)
+        lost = proof if isinstance(proof, Refusal) else (yield from dropped_questions(proof.located))
+        if isinstance(proof, Refusal) or lost is not None:
+            return wanted.refused(lost or UNTAKEN)
+        located.append((sample, proof))
+    found = yield from _in_mode(wanted, located, Mode.FREE)
+    if isinstance(found, Refusal) and found.reason is Reason.UNPROVEN_TAIL:
+        found = yield from _in_mode(wanted, located, Mode.HISTORY)
+    return wanted.refused(found) if isinstance(found, Refusal) else found
+
+
+def _in_mode(
+    wanted: CaseToShow, located: Sequence[tuple[CaseSample, Proof]], mode: Mode
+) -> Questions[Case | Refusal]:
+    """Show the tail of every sample, and that one recipe recognizes all of them."""
+    shown: list[Shown] = []
+    for sample, proof in located:
+        found = yield from (_free if mode is Mode.FREE else _whole)(sample, proof)
         if isinstance(found, Refusal):
             return found
         shown += found
     recipe = joined([one.recipe for one in shown])
     if recipe is None or any(recognize(recipe, ids) != one.tail for one in shown for ids in one.answers):
         return Refusal(Reason.UNPROVEN_TAIL, "the tail is not found in one way")
-    changed = yield from _rewritten(next(wanted.samples()), recipe)
+    changed = yield from _rewritten(located[0][0], recipe)
     return Case(
         kind=wanted.kind,
         shape=wanted.shape,
@@ -172,69 +177,68 @@ class Shown:
     histories: int
 
 
-def _free(sample: CaseSample) -> Questions[list[Shown] | Refusal]:
-    """Show that short histories, unlike ones and akin ones give the same tail."""
-    pasts = contexts(sample.turn.after)
-    proof = yield from show_questions(sample.turn, sample.environment, pasts.likely)
-    if isinstance(proof, Refusal):
-        return proof
-    agreed: int = 0
-    unlike: list[int] = []
-    for history in sample.histories:
+def _free(sample: CaseSample, proof: Proof) -> Questions[list[Shown] | Refusal]:
+    """Show that all histories give the same tail, and not only the first that the template takes."""
+    turn = sample.turn
+    agreed: list[int] = []
+    for row in sample.rows:
+        found = yield from _agreeing(proof, row)
+        if isinstance(found, Refusal):
+            return found
+        agreed += found
+    for past, history in enumerate(akin_histories(turn.after, turn.history)):
+        shown = yield from _shown(turn, proof, history, past, len(agreed))
+        if shown is not None:
+            return [attrs.evolve(shown, recipe=attrs.evolve(shown.recipe, unlike=agreed[0]))]
+    return Refusal(Reason.UNPROVEN_TAIL, "the tail is not recognized")
+
+
+def _agreeing(proof: Proof, row: Experiment) -> Questions[list[int] | Refusal]:
+    """Return in which manners the template takes a history, in all of which it must give the tail.
+
+    The other ways to write its last messages are asked about only where it takes none of the usual ones.
+    """
+    taken: list[int] = []
+    for number, history in enumerate(row.histories):
+        if history is None or (taken and number >= len(MANNERS) // 2):
+            continue
         try:
             ids = yield from ask(proof.located.unlike(history))
         except TemplateRefused:
             continue
         if not proof.ends(ids):
-            return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
-        agreed += 1
-        unlike += [pasts.unlike.index(history)] if history in pasts.unlike else []
-    for histories in sample.showing:
-        taken = yield from first_taken(proof.located, histories)
-        if taken is None or not proof.ends(taken.ids):
-            return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
-        agreed += 1
-    if not unlike:
-        return UNTAKEN
-    for place, history in enumerate(akin_histories(sample.turn.after, sample.turn.history)):
-        shown = yield from _shown(sample.turn, proof, history, place, agreed)
-        if shown is not None:
-            return [attrs.evolve(shown, recipe=attrs.evolve(shown.recipe, unlike=unlike[0]))]
-    return Refusal(Reason.UNPROVEN_TAIL, "the tail is not recognized")
+            return Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {row.name}")
+        taken.append(number)
+    return taken if taken or not row.needed else UNTAKEN
 
 
-def _whole(sample: CaseSample) -> Questions[list[Shown] | Refusal]:
-    """Show the tail in each of many whole histories, and with other words.
-
-    Only the first way of writing the turn in which its text is located counts: another way would show no
-    more.
-    """
-    refusal = UNLOCATED
-    for form in forms(sample.turn.message):
-        found = yield from _written(sample, form)
-        if isinstance(found, list) or found not in {UNLOCATED, UNTAKEN}:
-            return found
-        refusal = found
-    return refusal
-
-
-def _written(sample: CaseSample, form: TurnForm) -> Questions[list[Shown] | Refusal]:
-    found = []
-    for history in chain(sample.histories, *sample.showing):
-        proof = yield from show_questions(sample.turn, sample.environment, (history,), (form,))
-        if isinstance(proof, Refusal) and proof.reason is Reason.TEMPLATE_REFUSED:
+def _whole(sample: CaseSample, likely: Proof) -> Questions[list[Shown] | Refusal]:
+    """Show the tail in a whole history of each experiment, written as the `likely` one."""
+    found: list[Shown] = []
+    taken = Taken()
+    for row in sample.rows:
+        if (yield from first_taken(likely.located, row.histories, taken=taken)) is None:
             continue
-        if isinstance(proof, Refusal):
-            return proof
-        if not proof.ends((yield from ask(proof.located.unlike(history)))):
-            return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on what the turn says")
-        shown = yield from _shown(sample.turn, proof, history, 0, 1)
-        if shown is None:
-            return Refusal(Reason.UNPROVEN_TAIL, "not recognized")
+        form = (likely.located.form,)
+        proof = yield from show_questions(sample.turn, sample.environment, (taken.last,), form)
+        shown = proof if isinstance(proof, Refusal) else (yield from _shown_whole(sample.turn, proof))
+        if isinstance(shown, Refusal):
+            return shown
         found.append(shown)
     if len({one.recipe.rest for one in found}) > 1:  # of one call: it may be no part of the call
-        return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
+        return Refusal(Reason.UNPROVEN_TAIL, "the end of a call is not told from what follows it")
     return found if len(found) > 1 else UNTAKEN
+
+
+def _shown_whole(turn: SampledTurn, proof: Proof) -> Questions[Shown | Refusal]:
+    """Show that a tail in a whole history has every message, and is the same whatever the turn says."""
+    lost = yield from dropped_questions(proof.located)
+    if lost is not None:
+        return lost
+    if not proof.ends((yield from ask(proof.located.unlike(proof.located.context)))):
+        return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on what the turn says")
+    shown = yield from _shown(turn, proof, proof.located.context, 0, 1)
+    return shown or Refusal(Reason.UNPROVEN_TAIL, "not recognized")
 
 
 def _shown(

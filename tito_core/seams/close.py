@@ -17,9 +17,10 @@ from ..media.ranges import places
 from ..message import texts_in
 from ..questions import Questions, ask
 from ..refusal import Reason, Refusal
+from .history import ANSWER, SYSTEM, USER
 from .seam import OTHER, SHORT, after, common_prefix
-from .stand_in import ANSWER, SYSTEM, USER, calls_of, plainly_named
 from .turn import LocatedTurn, SampledTurn
+from .turn_form import calls_of, plainly_named
 
 UNSHOWN = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
 SPELLED = Refusal(Reason.UNPROVEN_TAIL, "a tool's name or a call's id is written like the turn's end")
@@ -139,8 +140,8 @@ def _close_with(stop: int, always: tuple[int, ...], suffix: tuple[int, ...]) -> 
 def _last_close(always: tuple[int, ...], rest: tuple[int, ...], turn: SampledTurn) -> int | Cut:
     """Return where the close begins that ends what is `always` written; its end without one.
 
-    `rest` is the tail after it. No known stop stands there. Where none is known, that which the turn ended with
-    may be the close.
+    `rest` is the tail after it. No known stop stands there. Where none is known, that which the turn ended
+    with may be the close.
     """
     suffix, later = turn.suffix, turn.suffix[1:]
     if later and always[-len(later) :] == later and always[-len(suffix) :] != suffix:
@@ -182,7 +183,12 @@ def _spells_end(turn: SampledTurn, located: LocatedTurn) -> Questions[bool]:
     return found[0] != found[1]
 
 
-def _first(wanted: Sequence[int], ids: Sequence[int]) -> int | None:
+def first_stop(turn: SampledTurn, close: Sequence[int]) -> int:
+    """Return the place of the first stop in a close: what stands before it may be one id with other text."""
+    return _first(turn.stops or (turn.stop,), close) or 0
+
+
+def _first(wanted: Sequence[int | None], ids: Sequence[int]) -> int | None:
     """Return the place of the first of `ids` that is wanted."""
     return next((place for place, index in enumerate(ids) if index in wanted), None)
 
@@ -190,7 +196,11 @@ def _first(wanted: Sequence[int], ids: Sequence[int]) -> int | None:
 def _alone(located: LocatedTurn, *, speaking: bool) -> Questions[tuple[int, ...] | None]:
     """Return what stands after the turn's text with nothing after the turn; None if that is not shown."""
     try:
-        ids = yield from ask(located.messages((), located.seam.said), add_generation_prompt=speaking)
+        ids = yield from ask(
+            located.messages((), located.seam.said),
+            add_generation_prompt=speaking,
+            since=located.since,
+        )
     except TemplateRefused:
         return None
     return after(located.seam.text, ids)
@@ -235,6 +245,7 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
     if turn.others:
         return IN_CLOSE
     try:
+        # Of the whole: it does not say the text from which on the ids of the others are enough.
         ids = yield from ask((*located.context, turn.message, *located.environment))
     except TemplateRefused:
         return 0

@@ -8,9 +8,9 @@ from typing import Any
 from ..errors import TemplateRefused
 from ..questions import Questions, ask
 from .case import FOLLOWING
+from .history import ANSWER, SYSTEM, THOUGHTFUL, USER
 from .profile import Facts
-from .seam import common_prefix, seam_questions
-from .stand_in import ANSWER, SYSTEM, THOUGHTFUL, USER
+from .seam import Seam, common_prefix, seam_questions
 
 Plain = dict[str, Any]
 Answer = tuple[int, ...] | None
@@ -190,7 +190,7 @@ def _tail(turn: Callable[[str], Plain], following: Plain) -> Questions[Answer]:
         seam = yield from seam_questions(lambda text: (USER, turn(text), following), speaking=False)
     except TemplateRefused:
         return None
-    return None if seam is None else seam.tail
+    return seam.tail if isinstance(seam, Seam) else None
 
 
 def _calling_with(text: str) -> Plain:

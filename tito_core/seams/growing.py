@@ -63,6 +63,11 @@ class GrowingProfile:
         """The ids that end a turn."""
         return self.profile.stop_ids
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words that the template looks for in messages."""
+        return self.profile.words
+
     def known_tail_questions(self, turn: SampledTurn, environment: Environment) -> Questions[Proof | None]:
         """Ask for the tail after `turn`, and before that for a certificate of its case if it has none."""
         name = case_of(turn, environment)

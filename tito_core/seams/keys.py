@@ -13,8 +13,9 @@ from ..message import call_ids
 from ..normalization.canonical import IDENTITY
 from ..normalization.receipts import exactly
 from ..questions import Questions, ask
+from .history import CALL_ID, USER, Context, lookups
 from .seam import SHORT
-from .stand_in import CALL_ID, USER, Context, calls_of, forms, lookups
+from .turn_form import calls_of, forms
 
 Plain = dict[str, Any]
 OPENING: tuple[Context, ...] = ((),)
@@ -69,7 +70,8 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
 
 def _befores(message: Plain) -> tuple[Context, ...]:
     """Return what may stand before a message; the first that the template takes counts."""
-    called = lookups("find", 25, ((message.get("tool_call_id") or CALL_ID,),))
+    ids = ((message.get("tool_call_id") or CALL_ID,),)
+    called = (lookups("find", 25, ids, as_object=as_object) for as_object in (True, False))
     return BEFORE.get(message["role"]) or tuple((USER, *lookup[:1]) for lookup in called)
 
 

@@ -14,16 +14,19 @@ import attrs
 
 from ..errors import InputError, TemplateRefused
 from ..ids import checked
-from ..normalization.clean import lengthened, says
+from ..normalization.clean import says
 from ..questions import Questions, Rendered, T, ask, ask_rendered, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
 from .close import Cut
-from .prove import Proof, agrees_questions, first_taken, swallowed_questions
+from .history import OF_SYSTEM, akin_histories
+from .prove import Proof, Taken, disagreement_questions, dropped_questions, first_taken, twice_longer
 from .seam import SHORT, Seam, after, common_prefix, grown
-from .stand_in import CERTIFIED_LOOPS, TurnForm, akin_histories
 from .turn import Environment, LocatedTurn, SampledTurn
+from .turn_form import TurnForm
 
+CERTIFIED_LOOPS: tuple[tuple[str, ...], ...] = ((), *((role,) for role in OF_SYSTEM))
+"""What may stand between a tool result and a turn whose case is certified; see `SampledTurn.loop`."""
 VERSION = 2
 """The version of a profile's form; other versions are rejected."""
 
@@ -157,6 +160,7 @@ class Profile:
         stop_ids: The ids that end a turn, from the model's generation config.
         key: What it was rendered with (see `render_key`). With a key, it serves prompts of that key only.
         parts: Whether the template is asked with every text as a list of one part.
+        words: Words that the template looks for in messages, as its source has them (see `TokenizeFn`).
         facts: What else the template does.
         cases: The certified cases.
         known: The cases by kind and shape; made from `cases`.
@@ -173,6 +177,7 @@ class Profile:
     stop_ids: tuple[int, ...] = attrs.field(default=(), converter=_stop_ids)
     key: str | None = None
     parts: bool = False
+    words: tuple[str, ...] = attrs.field(default=(), converter=tuple)
     facts: Facts = attrs.field(factory=Facts)
     cases: tuple[Case, ...] = attrs.field(default=(), validator=_unique)
     known: Mapping[tuple[TurnKind, tuple[str, ...]], Case] = attrs.field(init=False, eq=False, repr=False)
@@ -241,7 +246,7 @@ def _recognized(
         return None
     proof = Proof(located=located, cut=cut, generation_prompt=len(recipe.speaks))
     if mode is Mode.HISTORY:  # the tail is that of the real history, and may lose a message as any other
-        return proof if (yield from swallowed_questions(located)) is None else None
+        return proof if (yield from dropped_questions(located)) is None else None
     text = None if since is None else found.text
     return proof if (yield from _depends_on_nothing_else(turn, proof, recipe, text)) else None
 
@@ -270,18 +275,16 @@ def _depends_on_nothing_else(
     the tail, if it is known: then no ids are needed.
     """
     located = proof.located
-    usual = turn.history_known and not (turn.others or turn.reused or turn.switched)
+    usual = turn.history_known and not (turn.others or turn.reused or turn.switched or turn.said)
     if usual and turn.loop in CERTIFIED_LOOPS:
-        count, environment = len(located.environment), located.environment
-        for _ in range(2):  # twice, so that what the history adds beside the words is not taken for one
-            environment = lengthened(environment, range(count), graded=True)
-        longer = attrs.evolve(located, environment=environment)
-        unlike = turn.unlike[max(recipe.unlike, 0) :]
-        found = yield from first_taken(longer, unlike, ids=text is None)
+        environment = located.environment
+        count = len(environment)
+        longer = attrs.evolve(located, environment=twice_longer(environment, range(count)))
+        taken = Taken(first=recipe.unlike)
+        found = yield from first_taken(longer, turn.unlike.histories, taken=taken, ids=text is None)
         if found is not None and _grew(located.seam.tail, text, found, recipe, count):
             return True
-    agrees = yield from agrees_questions(turn, proof)
-    return agrees and (yield from swallowed_questions(located)) is None
+    return (yield from disagreement_questions(turn, proof)) is None
 
 
 def _grew(tail: tuple[int, ...], text: str | None, longer: Rendered, recipe: Recipe, count: int) -> bool:

@@ -8,26 +8,34 @@ such as the number of its messages, cannot be known at this price (see docs/limi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby, product
+from operator import attrgetter
 from typing import Any
 
 import attrs
 
 from ..errors import TemplateRefused
 from ..media.ranges import MediaRange
-from ..message import as_id, called_ids, texts_in
-from ..normalization.clean import lengthened
-from ..questions import Questions, Rendered, ask, ask_rendered, in_parts, relayed
+from ..message import Message, texts_in
+from ..normalization.clean import lengthened, says
+from ..questions import Questions, Rendered, ask, ask_rendered, bounded, in_parts, relayed
 from ..refusal import Reason, Refusal
-from .close import Cut, cut_questions
-from .seam import common_prefix, seam_questions
-from .stand_in import LAST, Context, TurnForm, calls_of, forms
+from .close import Cut, cut_questions, first_stop
+from .experiments import Experiment, experiments
+from .history import MANNERS, Context
+from .seam import SHORT, Seam, Unlocated, after, common_prefix, grown, seam_questions
 from .suffix import takes_parts_questions, takes_texts_questions
 from .turn import Environment, LocatedTurn, SampledTurn
+from .turn_form import TurnForm, calls_of, forms
 
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
 """Refusals that texts as lists of one part may overcome."""
-HISTORY = "the tail depends on the history before it"
+MOST_TO_LOCATE = 9
+"""Questions for a way to write the turn."""
+MOST, MOST_UNKNOWN = 16, 64
+"""Questions about a turn without a profile, whose history is known or not."""
+TOO_MANY = Refusal(Reason.UNPROVEN_TAIL, "the template would have to be asked too often: give a profile")
 UNLOCATED = Refusal(Reason.UNPROVEN_TAIL, "the template loses, repeats or merges the turn's text")
 
 
@@ -64,22 +72,52 @@ class Proof:
 
 
 def prove_questions(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
-    """Ask for the tail after `turn`: a bounded number of questions, each as long as what is new."""
-    proof = yield from _proved(turn, environment)
+    """Ask for the tail after `turn`, with texts as they are, or as lists of one part.
+
+    Each form takes at most `MOST` questions, `MOST_UNKNOWN` where the history is unknown, for each turn that
+    it may be. They are as long as what is new.
+    """
+    proof = yield from _bounded(turn, environment)
     if not isinstance(proof, Refusal) or (proof.reason not in RETRIED and proof != UNLOCATED):
         return proof
     in_texts = yield from takes_texts_questions()
     if in_texts or not (yield from takes_parts_questions()):
         return proof
-    found = yield from relayed(_proved(turn, environment), in_parts)
+    found = yield from relayed(_bounded(turn, environment), in_parts)
     return attrs.evolve(found, parts=True) if isinstance(found, Proof) else proof
 
 
+def _bounded(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
+    most = (MOST if turn.history_known else MOST_UNKNOWN) * (1 + len(turn.others))
+    return (yield from bounded(_proved(turn, environment), most, TOO_MANY))
+
+
 def _proved(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
-    proof = yield from show_questions(turn, environment, turn.likely)
-    if isinstance(proof, Refusal) or (yield from agrees_questions(turn, proof)):
-        return proof
-    return Refusal(Reason.UNPROVEN_TAIL, HISTORY)
+    shown = yield from show_questions(turn, environment, turn.likely)
+    if isinstance(shown, Refusal):
+        return shown
+    failed = yield from disagreement_questions(turn, shown)
+    return shown if failed is None else failed
+
+
+def whole_history_questions(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
+    """Ask for the tail after `turn` in the real history: O(history) to render, and O(new) to tokenize.
+
+    For templates that are known to remember what messages say, such as how many results failed.
+    """
+    since = None if says((*turn.past, *environment), SHORT) else SHORT
+    shown = yield from show_questions(turn, environment, (turn.past,), since=since)
+    if isinstance(shown, Refusal):
+        return shown
+    lost = yield from dropped_questions(shown.located)
+    if lost is not None:
+        return lost
+    other = yield from ask(shown.located.unlike(turn.past), since=since)
+    return (
+        shown
+        if shown.ends(other)
+        else Refusal(Reason.UNPROVEN_TAIL, "the tail differs with the turn's words")
+    )
 
 
 def show_questions(
@@ -87,159 +125,277 @@ def show_questions(
     environment: Environment,
     histories: Sequence[Context],
     turn_forms: Sequence[TurnForm] | None = None,
+    since: str | None = None,
 ) -> Questions[Proof | Refusal]:
     """Ask for the tail after `turn` in the first of `histories` that works; others may give another tail.
 
-    `turn_forms` are the ways to write the turn. The first in which its text can be located counts.
+    `turn_forms` are the ways to write the turn. The first in which its text can be located counts. `since` is
+    that of a `Question`.
     """
-    located = yield from _locate(environment, histories, turn_forms or forms(turn.message))
+    locating = _locate(environment, histories, turn_forms or forms(turn.message), since)
+    located = yield from bounded(locating, MOST_TO_LOCATE, UNLOCATED)
     if isinstance(located, Refusal):
         return located
     cut = yield from cut_questions(turn, located)
     if isinstance(cut, Refusal):
         return cut
-    lost = yield from swallowed_questions(located)
-    if lost is not None:
-        return lost
     prompt = yield from _generation_prompt(located)
     return Proof(located=located, cut=cut, generation_prompt=min(prompt, len(located.seam.tail) - cut.place))
 
 
 def _locate(
-    environment: Environment, histories: Sequence[Context], turn_forms: Sequence[TurnForm]
+    environment: Environment, histories: Sequence[Context], turn_forms: Sequence[TurnForm], since: str | None
 ) -> Questions[LocatedTurn | Refusal]:
-    """Return the first way to write the turn in which its text can be located."""
+    """Return the first way to write the turn in which its text can be located.
+
+    The turn's calls are written as those of the history first: few templates take both objects and texts.
+    Where a text is not written at all, it is not in the other way either.
+    """
     refusal = Refusal(Reason.TEMPLATE_REFUSED)
-    for context in histories:
-        for form in turn_forms:
-            try:
-                seam = yield from seam_questions(form.within(context, environment))
-            except TemplateRefused as refused:
-                found = Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-            else:
-                if seam is not None:
-                    return LocatedTurn(context=context, form=form, environment=environment, seam=seam)
-                found = UNLOCATED
-            # A form that rendered says more than one that the template rejected.
-            refusal = found if refusal.reason is Reason.TEMPLATE_REFUSED else refusal
+    unwritten: set[int | None] = set()
+    pairs = sorted(product(turn_forms, histories), key=lambda pair: _written_otherwise(*pair))
+    for form, context in pairs:
+        if form.place in unwritten:
+            continue
+        try:
+            seam = yield from seam_questions(form.within(context, environment), since=since)
+        except TemplateRefused as refused:
+            found = Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
+        else:
+            if isinstance(seam, Seam):
+                return LocatedTurn(
+                    context=context, form=form, environment=environment, seam=seam, since=since
+                )
+            found = UNLOCATED
+            unwritten |= {form.place} if seam is Unlocated.UNWRITTEN else set()
+        # A form that rendered says more than one that the template rejected.
+        refusal = found if refusal.reason is Reason.TEMPLATE_REFUSED else refusal
     return refusal
 
 
-def agrees_questions(turn: SampledTurn, proof: Proof) -> Questions[bool]:
-    """Return whether other histories give the same tail, and other turns where the turn is unknown.
+def _written_otherwise(form: TurnForm, context: Context) -> bool:
+    """Return whether the calls of a history have their arguments in another way than those of the turn."""
+    calls = [call for message in context for call in calls_of(message)]
+    return any(isinstance(call["function"]["arguments"], dict) != form.as_object for call in calls)
+
+
+def disagreement_questions(turn: SampledTurn, proof: Proof) -> Questions[Refusal | None]:
+    """Return why the tail is not shown to be the same elsewhere, with every new message in it; None if it is.
+
+    The first experiment is asked with longer messages, which shows both at once where ids do not merge.
+    """
+    taken, alike = Taken(), without_calls(proof.located.environment)
+    rows = list(experiments(turn, proof.located.environment))
+    grows = bool(alike) and (yield from _grows(proof, rows[0].histories, taken))
+    taken.shown = grows
+    lost = yield from dropped_questions(proof.located, alike if grows else ())
+    if lost is not None:
+        return lost
+    failed = yield from _depends_on_content(turn, proof)
+    if failed is not None:
+        return Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {failed}")
+    for message in (None, *turn.others):
+        failed = yield from _differs(proof, rows[taken.shown and message is None :], taken, message)
+        if failed is not None:
+            return Refusal(Reason.UNPROVEN_TAIL, failed)
+    return None
+
+
+def _depends_on_content(turn: SampledTurn, proof: Proof) -> Questions[str | None]:
+    """Return in which respect another content, or none, gives another tail; None if it does not.
+
+    A call's null content may be an empty one to an engine. A turn that says nothing may be left out, or
+    closed in another way, as in Inkling's template: then the stand-in text shows nothing.
+    """
+    located, form = proof.located, proof.located.form
+    if calls_of(form.turn):
+        *_, other = located.ways(located.context)
+        ids = () if form.turn.get("content") is not None else (yield from _taken(located, other))
+        return "a call has an empty content in place of none" if ids and not proof.ends(ids) else None
+    if any(text.strip() for text in texts_in(form.turn)) or form.turn is not turn.message:
+        return None
+    tail = proof.ids[first_stop(turn, proof.ids[: proof.cut.closed]) :]
+    silent = yield from _taken(located, (*located.context, form.silent(), *located.environment))
+    without = yield from _taken(located, (*located.context, *located.environment))
+    return None if silent[-len(tail) :] == tail and silent != without else "the turn says nothing"
+
+
+def _taken(located: LocatedTurn, messages: Sequence[Message]) -> Questions[tuple[int, ...]]:
+    """Return a render; nothing where the template rejects the messages."""
+    try:
+        return (yield from ask(messages, since=located.since))
+    except TemplateRefused:
+        return ()
+
+
+@attrs.define
+class Taken:
+    """What was learned of a template while it was asked.
+
+    Attributes:
+        first: The manner to begin with.
+        shown: Whether a history was taken.
+        last: The one that was taken last.
+        order: Positions of manners, that which was taken last before the others.
+    """
+
+    first: int = 0
+    shown: bool = False
+    last: Context = ()
+    order: list[int] = attrs.field(init=False)
+
+    @order.default
+    def _from_first(self) -> list[int]:
+        return sorted(range(len(MANNERS)), key=lambda number: number < self.first)
+
+    def ordered(self, histories: Sequence[Context | None]) -> Iterator[tuple[int, Context]]:
+        """Yield the histories that there are, those in a manner that was taken before the others."""
+        places = range(0, len(histories), len(MANNERS))
+        ordered = (place + number for place in places for number in tuple(self.order))
+        found = ((number, histories[number]) for number in ordered if number < len(histories))
+        return ((number % len(MANNERS), history) for number, history in found if history is not None)
+
+    def take(self, number: int, history: Context) -> None:
+        """Try this manner before the others from now on."""
+        self.shown, self.last = True, history
+        self.order.remove(number)
+        self.order.insert(0, number)
+
+
+def _differs(
+    proof: Proof, rows: Sequence[Experiment], taken: Taken, message: dict[str, Any] | None
+) -> Questions[str | None]:
+    """Return in which experiment another tail was found, or none; None if they all have it.
 
     Another turn may have another rest of its call, the same in all histories. A turn that the template takes
     in none of them, while it takes another, cannot be the real one.
     """
-    orphans, names = _orphans(turn, proof.located.environment), _unnamed(proof.located.environment)
-    for message in (None, *turn.others):
-        same = {proof.located.seam.tail[: proof.cut.place]} if message is None else set[tuple[int, ...]]()
-        rests, taken = set[tuple[int, ...] | None](same), False
-        for needed, group in turn.histories(orphans, names):
-            found = yield from _rests(proof, group, message)
-            rests |= found
-            if None in rests or len(rests) > 1:
-                return False
-            taken |= bool(found)
-            if needed and not found and message is None:
-                return False
-        if not taken and message is None:
-            return False
-    return True
+    seam, place = proof.located.seam, proof.cut.place
+    rests: set[tuple[int, ...] | None] = {seam.tail[:place]} if message is None else set()
+    shown = taken.shown and message is None
+    for name, group in groupby(rows, attrgetter("name")):
+        found = set[tuple[int, ...] | None]()
+        needed = False
+        for row in group:
+            rendered = yield from first_taken(proof.located, row.histories, message, taken=taken)
+            found |= set() if rendered is None else {seam.rest(rendered.ids, place)}
+            needed |= row.needed
+        rests |= found
+        shown |= bool(found)
+        if None in rests or len(rests) > 1:
+            return f"the tail differs where {name}"
+        if needed and not found and message is None:
+            return f"the template takes no history where {name}"
+    return None if shown or message is not None else "the template takes no other history"
 
 
-def _rests(
-    proof: Proof, group: Sequence[Sequence[Context]], message: dict[str, Any] | None
-) -> Questions[set[tuple[int, ...] | None]]:
-    """Return what the members of a group have before the tail, None for one without it."""
-    seam, rests = proof.located.seam, set[tuple[int, ...] | None]()
-    for histories in group:
-        found = yield from first_taken(proof.located, histories, message)
-        if found is not None:
-            rests.add(seam.rest(found.ids, proof.cut.place))
-    return rests
+def _grows(proof: Proof, histories: Sequence[Context | None], taken: Taken) -> Questions[bool]:
+    """Return whether an unlike history gives the same tail, and in it more of each longer message, once."""
+    located, alike = proof.located, without_calls(proof.located.environment)
+    longer = attrs.evolve(located, environment=twice_longer(located.environment, alike))
+    found = yield from first_taken(longer, histories, taken=taken)
+    rest = None if found is None else after(located.seam.text, found.ids)
+    return rest is not None and grown(located.seam.tail, rest, len(alike))
+
+
+def without_calls(environment: Environment) -> list[int]:
+    """Return the positions of messages that are lengthened in the same words: those without calls."""
+    return [place for place, message in enumerate(environment) if not calls_of(message)]
+
+
+def twice_longer(environment: Environment, positions: Sequence[int]) -> Environment:
+    """Return longer messages: twice, so that what stands beside the words is not taken for one of them."""
+    for _ in range(2):
+        environment = lengthened(environment, positions, graded=True)
+    return environment
 
 
 def first_taken(
     located: LocatedTurn,
-    histories: Iterable[Context],
+    histories: Sequence[Context | None],
     message: dict[str, Any] | None = None,
     *,
+    taken: Taken | None = None,
     ids: bool = True,
 ) -> Questions[Rendered | None]:
     """Render with other words, or as another turn, in the first of `histories` that the template takes.
 
     `ids` is whether they are needed beside a text.
     """
-    for context in histories:
-        try:
-            return (yield from ask_rendered(located.unlike(context, message), since=located.since, ids=ids))
-        except TemplateRefused:
-            continue
+    taken = taken or Taken()
+    for number, context in taken.ordered(histories):
+        for asked in located.ways(context, message):
+            try:
+                found = yield from ask_rendered(asked, since=located.since, ids=ids)
+            except TemplateRefused:
+                continue
+            taken.take(number, context)
+            return found
     return None
 
 
-def swallowed_questions(located: LocatedTurn) -> Questions[Refusal | None]:
-    """Refuse if the text of a new message leaves no trace after the turn.
+def dropped_questions(located: LocatedTurn, known: Sequence[int] = ()) -> Questions[Refusal | None]:
+    """Refuse unless every new message is written once after the turn; of those at `known` places it is known.
 
-    A template may drop it, or collect such texts in front of the conversation. All messages without calls are
-    lengthened at once, each by another number of words; they are tried one by one only if that adds more or
-    fewer ids than the first one's share suggests. Calls are lengthened in other words, which have no share.
+    A template may drop one, write it twice, or collect such texts in front of the conversation. All are
+    lengthened at once, each by another number of words; then one by one, where ids merged at the end of one.
     """
-    alike = {i: i + 1 for i, message in enumerate(located.environment) if not calls_of(message)}
-    added = yield from _added(located, alike)
-    first = next(iter(alike), 0)
-    one = (yield from _added(located, (first,))) if len(alike) > 1 else added
-    shown = alike if one and added and added * alike[first] == one * sum(alike.values()) else {}
-    for position in range(len(located.environment)):
-        if position not in shown and (yield from _added(located, (position,))) == 0:
-            return _unfollowed(located.environment[position])
+    environment, tail = located.environment, located.seam.tail
+    left = [place for place in range(len(environment)) if place not in known]
+    alike = [place for place in left if not calls_of(environment[place])]
+    if len(alike) > 1:
+        longer = yield from _after(located, twice_longer(environment, alike))
+        if longer is not None and grown(tail, longer, len(alike)):
+            left = [place for place in left if place not in alike]
+    for place in left:
+        longer = yield from _after(located, twice_longer(environment, (place,)))
+        if longer is not None and not grown(tail, longer, 1):
+            lost = yield from _misplaced(located, longer, place)
+            if lost is not None:
+                return lost
     return None
 
 
-def _unfollowed(message: dict[str, Any]) -> Refusal:
-    """Return why more text in a message adds nothing."""
+def _after(located: LocatedTurn, environment: Environment) -> Questions[tuple[int, ...] | None]:
+    """Return what other messages add after the turn's text; nothing where what stands before it differs.
+
+    It is None if the template rejects them.
+    """
+    try:
+        ids = yield from ask(located.messages(environment), since=located.since)
+    except TemplateRefused:
+        return None
+    place = located.seam.place
+    return ids[place:] if ids[:place] == located.seam.ids[:place] else ()
+
+
+def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Questions[Refusal | None]:
+    """Return why a message is not shown to be written once; `longer` is the tail with more text in it."""
+    message, tail = located.environment[place], located.seam.tail
     role, content = message["role"], message.get("content")
+    start = common_prefix(longer, tail)
+    changed = len(tail) - start - common_prefix(longer[start:][::-1], tail[start:][::-1])
+    if longer and longer != tail:
+        # One id may be another beside a longer text; a call's name may stand beside its result, too.
+        once = changed <= 1 or calls_of(message)
+        twice = f"a {role} message is not written once after the turn"
+        return None if once else Refusal(Reason.UNPROVEN_TAIL, twice)
+    others = (*located.environment[:place], *located.environment[place + 1 :])
+    if not content and not calls_of(message) and (yield from _after(located, others)) != tail:
+        return None  # it has no text to lose, and something is written for it
     if content and texts_in(message) == []:
         form = f"the content of a {role} message is of type {type(content).__name__}, and has no texts"
         return Refusal(Reason.UNPROVEN_TAIL, form)
     return Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")
 
 
-def _added(located: LocatedTurn, positions: Iterable[int]) -> Questions[int | None]:
-    """Return how many ids more text in some messages adds after the turn; None if the template rejects it."""
-    try:
-        ids = yield from ask(
-            located.messages(lengthened(located.environment, positions, graded=True)), since=located.since
-        )
-    except TemplateRefused:
-        return None
-    elsewhere = common_prefix(ids, located.seam.ids) < located.seam.place
-    return 0 if elsewhere or ids == located.seam.ids else len(ids) - len(located.seam.ids)
-
-
 def _generation_prompt(located: LocatedTurn) -> Questions[int]:
     """Return how many ids of the tail appear only because the model is to speak next."""
     try:
-        ids = yield from ask(located.messages(located.environment), add_generation_prompt=False)
+        ids = yield from ask(
+            located.messages(located.environment), add_generation_prompt=False, since=located.since
+        )
     except TemplateRefused:
         return 0
     shared = common_prefix(located.seam.ids, ids)
     return len(located.seam.ids) - shared if shared > located.seam.place else 0
-
-
-def _orphans(turn: SampledTurn, environment: Environment) -> set[Any]:
-    """Return the ids that results answer and that neither the turn nor a new message called.
-
-    A result without an id may be named by an earlier call without one.
-    """
-    called = set(called_ids(turn.message, environment))
-    answered = (message.get("tool_call_id") for message in environment if message["role"] not in LAST)
-    return {as_id(one) for one in answered} - called
-
-
-def _unnamed(environment: Environment) -> list[str]:
-    """Return the tools of results without an id: an earlier call of the same tool may give it one."""
-    results = (message for message in environment if message["role"] not in LAST)
-    names = (message.get("name") for message in results if message.get("tool_call_id") is None)
-    return sorted({name for name in names if isinstance(name, str)})

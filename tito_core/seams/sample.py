@@ -7,7 +7,7 @@ from typing import Any
 
 from ..normalization.canonical import REASONING
 from .case import MANY, TurnKind
-from .stand_in import calls_of
+from .turn_form import calls_of
 
 Plain = dict[str, Any]
 NAMED = "named"

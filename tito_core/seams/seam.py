@@ -12,6 +12,7 @@ inserted at two places, as with a tokenizer of characters. A text that goes on w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import TypeVar
 
 import attrs
@@ -74,13 +75,20 @@ class Seam:
         return before[found[-1] + len(self.text) :] if found else None
 
 
+class Unlocated(Enum):
+    """Why the end of a turn's text is not located."""
+
+    UNWRITTEN = "the template writes nothing of it"
+    UNCLEAR = "the template repeats, measures or merges it"
+
+
 def seam_questions(
     write: Callable[[str], Sequence[Message]],
     *,
     speaking: bool = True,
     since: str | None = None,
     sure: bool = False,
-) -> Questions[Seam | None]:
+) -> Questions[Seam | Unlocated]:
     """Ask where a text ends in the conversation that `write` makes of it; the last question is seldom needed.
 
     `speaking` and `since` are those of a `Question`. The result is that of `find_seam`. `sure` asks the last
@@ -89,11 +97,13 @@ def seam_questions(
     """
     short = yield from ask(write(SHORT), add_generation_prompt=speaking, since=since)
     longer = yield from ask(write(LONGER), add_generation_prompt=speaking, since=since)
+    if short == longer:
+        return Unlocated.UNWRITTEN
     seam = find_seam(short, longer)
-    if not insertions(short, longer) or (seam is not None and not sure):
-        return seam
-    other = yield from ask(write(LONGER_TOO), add_generation_prompt=speaking, since=since)
-    return find_seam(short, longer, other)
+    if insertions(short, longer) and (seam is None or sure):
+        other = yield from ask(write(LONGER_TOO), add_generation_prompt=speaking, since=since)
+        seam = find_seam(short, longer, other)
+    return seam or Unlocated.UNCLEAR
 
 
 def find_seam(short: Sequence[int], *longer: Sequence[int]) -> Seam | None:

@@ -9,8 +9,9 @@ import attrs
 
 from ..errors import InputError, TemplateRefused
 from ..questions import Question, Questions, T, TokenizeFn, answer, ask, in_parts, relayed
-from .seam import OTHER, SHORT, common_prefix, seam_questions
-from .stand_in import SYSTEM, USER, TurnForm
+from .history import SYSTEM, USER
+from .seam import OTHER, SHORT, Seam, common_prefix, seam_questions
+from .turn_form import TurnForm
 
 Form: TypeAlias = Callable[[Question], Question]
 """How a question is changed so that the template takes it."""
@@ -67,7 +68,7 @@ def opened(question: Question) -> Question:
 def takes_texts_questions() -> Questions[bool]:
     """Ask whether the template writes an assistant's content that is a string."""
     try:
-        return (yield from seam_questions(ANSWER_FORM.within((USER,)))) is not None
+        return isinstance((yield from seam_questions(ANSWER_FORM.within((USER,)))), Seam)
     except TemplateRefused:
         return False
 
@@ -107,7 +108,7 @@ def close_questions() -> Questions[tuple[int, ...]]:
 def _after(following: tuple[dict[str, str], ...]) -> Questions[tuple[int, ...]]:
     """Return the ids after an assistant's content."""
     seam = yield from seam_questions(ANSWER_FORM.within((USER,), following), sure=not following)
-    if seam is None:
+    if not isinstance(seam, Seam):
         raise InputError(
             "the chat template loses an assistant's content, or merges it: nothing can be stitched"
         )

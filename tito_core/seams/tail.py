@@ -16,7 +16,7 @@ from ..questions import Questions, in_parts, relayed
 from ..refusal import Refusal
 from .close import sampled_close_questions, whole_close_questions
 from .placeholders import placed_questions
-from .prove import Proof, prove_questions
+from .prove import Proof, prove_questions, whole_history_questions
 from .turn import Environment, SampledTurn
 
 
@@ -35,6 +35,10 @@ class ProfileLike(Protocol):
     def stop_ids(self) -> tuple[int, ...]:
         """The ids that end a turn."""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words that the template looks for in messages."""
+
     def known_tail_questions(self, turn: SampledTurn, environment: Environment) -> Questions[Proof | None]:
         """Ask for the tail of a known case; return None if it must be proven."""
 
@@ -42,7 +46,9 @@ class ProfileLike(Protocol):
 def require_profile(profile: object) -> None:
     """Raise `InputError` unless `profile` is one, or None."""
     # By hand: `isinstance` with a protocol takes 14 us, a third of a stitch with a profile.
-    lacks = not all(hasattr(profile, name) for name in ("key", "suffix", "stop_ids", "known_tail_questions"))
+    lacks = not all(
+        hasattr(profile, name) for name in ("key", "suffix", "stop_ids", "words", "known_tail_questions")
+    )
     if profile is not None and (lacks or isinstance(profile, type)):
         raise InputError(f"profile is {short_repr(profile)}: give a Profile, such as probe returns, or None")
 
@@ -55,11 +61,15 @@ def tail_questions(
 ) -> Questions[Proof | Refusal]:
     """Ask for the tail after `turn`: as a profile that knows the case does, else until it is proven."""
     if profile is not None:
-        turn = attrs.evolve(turn, stops=(*turn.stops, *profile.stop_ids))
+        words = (*turn.words, *profile.words)
+        turn = attrs.evolve(turn, stops=(*turn.stops, *profile.stop_ids), words=words)
     known = None if profile is None else (yield from profile.known_tail_questions(turn, environment))
-    proof = known or (yield from prove_questions(attrs.evolve(turn, suffix=suffix), environment))
+    turn = attrs.evolve(turn, suffix=suffix)
+    proof = known or (yield from prove_questions(turn, environment))
+    if profile is not None and turn.said and isinstance(proof, Refusal):
+        proof = yield from whole_history_questions(turn, environment)
     if isinstance(proof, Proof) and turn.end:
-        asking = _with_sampled_close(attrs.evolve(turn, suffix=suffix), proof)
+        asking = _with_sampled_close(turn, proof)
         proof = yield from relayed(asking, in_parts) if proof.parts else asking
     if turn.placeholders is None or isinstance(proof, Refusal):
         return proof

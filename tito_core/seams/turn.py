@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -11,21 +11,9 @@ from ..media.ranges import Placeholders
 from ..message import Message, Messages
 from ..normalization.clean import clean
 from ..normalization.media import Medium
+from .history import LAST, Context, Past, shortest
 from .seam import SHORT, Seam
-from .stand_in import (
-    LAST,
-    NO_KEY,
-    OF_SYSTEM,
-    ON,
-    SWITCHED,
-    WORDS,
-    Context,
-    TurnForm,
-    Turns,
-    akin_histories,
-    contexts,
-    in_loop,
-)
+from .turn_form import WORDS, TurnForm, calls_of
 
 Environment = tuple[dict[str, Any], ...]
 BEFORE = ("user", "tool")
@@ -54,6 +42,8 @@ class SampledTurn:
         reused: Ids of its calls, and of calls in new messages, that an earlier call may have, too; None for
             a call without one.
         switched: Roles of earlier messages, after the opening, that may have a switch.
+        earlier: The messages before the turn, as far as they are known.
+        words: Words that the template looks for in messages, as far as that is known.
         prompt: The whole conversation.
         place: Position of the turn in it.
         media: The media of the new messages.
@@ -72,6 +62,8 @@ class SampledTurn:
     others: tuple[dict[str, Any], ...] = ()
     reused: tuple[Any, ...] = ()
     switched: frozenset[str] = frozenset()
+    earlier: Messages | None = None
+    words: tuple[str, ...] = ()
     prompt: Sequence[Message] = ()
     place: int = 0
     media: tuple[Medium, ...] = ()
@@ -79,7 +71,7 @@ class SampledTurn:
     shown: int = 0
 
     @property
-    def past(self) -> tuple[Message, ...]:
+    def past(self) -> Context:
         """All messages before the turn; read only where the tail is known to depend on them."""
         return clean(self.prompt[: self.place])
 
@@ -102,79 +94,26 @@ class SampledTurn:
         return ()
 
     @property
+    def said(self) -> list[str]:
+        """The words that the template looks for and that earlier messages say, in their order."""
+        said = self.earlier.says(self.words) if self.earlier is not None and self.words else ()
+        return [word for word in self.words if word in said]
+
+    @property
     def modalities(self) -> tuple[str, ...]:
         """What the conversation may show, before the turn or after."""
         return tuple(modality for modality, _ in self.placeholders.runs) if self.placeholders else ()
 
     @property
-    def unlike(self) -> Sequence[Context]:
-        """Histories without a text of the likely ones; with as many media as the real one may have."""
-        pasts = contexts(self.after, switched=self.switched)
-        if not self.modalities:
-            return pasts.unlike
-        return pasts.showing(self.modalities, min(max(self.shown, 1), MOST_SHOWN))
-
-    @property
     def likely(self) -> Sequence[Context]:
         """The shortest histories that the turn may stand in."""
-        opened = bool(self.history) and self.history[0]["role"] != "user"
-        return contexts(self.after, opened=opened).likely
+        return shortest(self.after, opened=bool(self.history) and self.history[0]["role"] != "user")
 
-    def histories(
-        self, call_ids: Collection[Any] = (), names: Collection[str] = ()
-    ) -> Iterator[tuple[bool, Sequence[Sequence[Context]]]]:
-        """Yield groups of histories that must give one tail, each with whether one of it must be taken.
-
-        Of each member of a group the first history that is taken counts. An unlike one shares no text, so
-        that a tail which repeats earlier text is detected. Other ones call tools by the ids that may have
-        been called before, and in both ways without an id; or tools of these `names`. One
-        akin to the real one has its system texts and its last user message, since templates look for switches
-        such as `/no_think`. Where there may be media, one shows some: a template may number them.
-        """
-        known, switched = self.history_known, self.switched
-        for role in (self.after,) if known else (*BEFORE, *OF_SYSTEM):
-            yield known, (contexts(role, switched=switched).unlike,)
-        if known and self.loop:
-            yield True, (in_loop(self.loop, switched=switched),)
-        if switched and known:
-            yield True, (contexts(self.after, switched=switched, words=ON).unlike,)
-        roles = (self.after,) if known else BEFORE
-        for ways in _called_before({*call_ids, *self.reused}):
-            group = [_calling(role, way, switched) for way in ways for role in roles]
-            loops = ways if known and self.loop else ()
-            yield True, [*group, *(in_loop(self.loop, turns, switched) for way in loops for turns in way)]
-        for name in names:
-            yield True, [contexts(role, switched=switched, name=name).calling for role in roles]
-        for modality in self.modalities:
-            pasts = contexts(self.after, switched=switched)
-            yield known, (pasts.showing((modality,)),)
-            if self.shown:
-                yield known, (pasts.showing_many(modality, min(self.shown, MOST_SHOWN)),)
-        if known:
-            yield True, (akin_histories(self.after, self.history),)
-        else:
-            yield from ((False, ((history,),)) for history in SWITCHED)
-
-
-Ways = tuple[Turns, ...]
-"""Ways in which calls of the same ids may be spread over turns; the first that a template takes counts."""
-
-
-def _called_before(ids: set[Any]) -> Iterator[Sequence[Ways]]:
-    """Yield groups of calls that may stand before a turn, each as its members.
-
-    Named ones are called in one turn, and in a turn each where a template takes no more. A missing id may be
-    None, or have no key: a template may take one of them alone, as it does of the real turn.
-    """
-    named = tuple(sorted((one for one in ids if one is not None), key=str))
-    if named:
-        yield [((named,), tuple((one,) for one in named))]
-    if None in ids:
-        yield [(((None,),),), (((NO_KEY,),),)]
-
-
-def _calling(role: str, ways: Ways, switched: frozenset[str]) -> Sequence[Context]:
-    return [one for turns in ways for one in contexts(role, turns, switched=switched).calling]
+    @property
+    def unlike(self) -> Past:
+        """A history without a text of the likely ones; with as many media as the real one may have."""
+        shown = min(max(self.shown, 1), MOST_SHOWN)
+        return Past(role=self.after, saying=self.switched, media=self.modalities, shown=shown)
 
 
 @attrs.frozen(kw_only=True)
@@ -189,7 +128,7 @@ class LocatedTurn:
         since: The text from which on the render is needed; None for all of it.
     """
 
-    context: Sequence[Message]
+    context: Context
     form: TurnForm
     environment: Environment
     seam: Seam
@@ -208,3 +147,15 @@ class LocatedTurn:
         if turn is None:
             return (*context, self.form.write(said, WORDS[1]), *self.environment)
         return (*context, attrs.evolve(self.form, turn=turn).write(said, said), *self.environment)
+
+    def ways(self, context: Context, turn: dict[str, Any] | None = None) -> Iterator[tuple[Message, ...]]:
+        """Yield the ways to write `unlike`: of a call without a content also with an empty one.
+
+        DeepSeek-V3.1's template takes none beside a call, in some histories only.
+        """
+        yield self.unlike(context, turn)
+        given = self.form.turn if turn is None else turn
+        if calls_of(given) and given.get("content") is None:
+            filled = {**given, "content": ""}
+            form = attrs.evolve(self.form, turn=filled)
+            yield attrs.evolve(self, form=form).unlike(context, None if turn is None else filled)
