@@ -14,8 +14,7 @@ from operator import iconcat
 from typing import Any
 
 from .message import Message, Messages, copied
-from .normalization.canonical import normal_copy, trimmed
-from .normalization.compare import Renaming, same_copies
+from .normalization.compare import Renaming, forgiving_hash, same_copies
 from .normalization.receipts import Forgiveness, exactly
 
 Forgiven = frozenset[Forgiveness]
@@ -50,10 +49,7 @@ class PromptMatcher:
     @cached_property
     def hashes(self) -> list[int]:
         """The hash of each prefix of the prompt, the empty one first."""
-        messages = map(self._copy, range(len(self.flat)))
-        return list(
-            accumulate(map(_forgiving_hash, messages), lambda known, added: hash((known, added)), initial=0)
-        )
+        return list(accumulate(map(self._copy, range(len(self.flat))), _chained, initial=0))
 
     def fits(self, stored: Messages) -> Forgiven | None:
         """Return the differences that were forgiven if `stored` begins the prompt, else None."""
@@ -104,12 +100,9 @@ class PromptMatcher:
 
     def _same(self, ours: dict[str, Any], position: int, renaming: Renaming) -> Forgiven | None:
         theirs = self._copy(position)
-        receipts = same_copies(ours, theirs, renaming)
         if any(exactly(ours.get(key)) != exactly(theirs.get(key)) for key in self.further_keys):
             return None
-        if receipts is None or isinstance(self.flat[position], Mapping):
-            return receipts
-        return receipts | {Forgiveness.OBJECT}
+        return same_copies(ours, theirs, renaming, one_object=not isinstance(self.flat[position], Mapping))
 
     def _copy(self, position: int) -> dict[str, Any]:
         """Return the prompt's message at `position` as private plain data."""
@@ -136,16 +129,10 @@ def chain_hash(messages: Messages) -> int:
     shared = missing[-1].older if missing else messages
     known = shared.memo if shared is not None and shared.memo is not None else 0
     for link in reversed(missing):
-        for message in link.part:
-            known = hash((known, _forgiving_hash(message)))
+        known = reduce(_chained, link.part, known)
         object.__setattr__(link, "memo", known)  # a cache: the value follows from the frozen fields
     return known
 
 
-def _forgiving_hash(message: dict[str, Any]) -> int:
-    form = normal_copy(message)
-    calls = tuple((call.name, call.arguments) for call in form.tool_calls)
-    text = None if calls else trimmed(form.content)
-    if form.role != "assistant":
-        text = (form.content, form.reasoning)
-    return hash((form.role, text, calls, form.name))
+def _chained(known: int, message: dict[str, Any]) -> int:
+    return hash((known, forgiving_hash(message)))

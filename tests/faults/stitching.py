@@ -175,8 +175,8 @@ FAULTS = (
     Fault(
         "malformed arguments are empty",
         "normalization/canonical.py",
-        "    if not isinstance(parsed, dict):\n        return arguments\n",
-        "    if not isinstance(parsed, dict):\n        return _value({})\n",
+        "    except (ValueError, InvalidOperation, RecursionError):\n        return arguments\n",
+        "    except (ValueError, InvalidOperation, RecursionError):\n        return value_of({})\n",
     ),
     Fault(
         "what is new keeps the names that a client gave to calls",
@@ -185,10 +185,16 @@ FAULTS = (
         "if False:",
     ),
     Fault(
+        "a hash tells apart what a policy may forgive",
+        "normalization/compare.py",
+        "values |= choice.without(form)",
+        "values |= {}",
+    ),
+    Fault(
         "a None in a part is forgiven without a word",
-        "normalization/receipts.py",
-        "for key in keys or {*a, *b}",
-        "for key in keys",
+        "normalization/spelling.py",
+        "(part for part in (content if isinstance(content, list) else ()) if isinstance(part, dict))",
+        "()",
     ),
     Fault(
         "a ledger's runs are in no order",
@@ -216,9 +222,9 @@ FAULTS = (
     ),
     Fault(
         "names of called tools are no matter",
-        "normalization/compare.py",
-        "[(call.name, call.arguments) for call in form.tool_calls]",
-        "[call.arguments for call in form.tool_calls]",
+        "normalization/canonical.py",
+        'return CanonicalCall(value_of(call.get("id")), name, arguments)',
+        'return CanonicalCall(value_of(call.get("id")), None, arguments)',
     ),
     Fault(
         "messages are held, not copied",

@@ -34,7 +34,7 @@ class CanonicalCall:
 
     Attributes:
         id: As it was passed.
-        name: Of the tool.
+        name: Of the tool; for a call without one, all else that it holds.
         arguments: By value if they are one JSON object, else as they are.
     """
 
@@ -85,8 +85,8 @@ def normal_copy(message: Mapping[str, Any]) -> Canonical:
         content=_content(message.get("content"), assistant=assistant),
         reasoning=_reasoning(message),
         tool_calls=tuple(map(_call, calls_in(message))),
-        tool_call_id=_value(message.get("tool_call_id")),
-        name=_value(message.get("name")),
+        tool_call_id=value_of(message.get("tool_call_id")),
+        name=value_of(message.get("name")),
     )
 
 
@@ -105,7 +105,7 @@ def _content(content: Any, *, assistant: bool) -> Value:
         return None
     if isinstance(text, list):
         return ("parts", *map(_part, text))
-    return _value(text)
+    return value_of(text)
 
 
 def sole_text(content: Any) -> Any:
@@ -121,16 +121,16 @@ def _part(part: Any) -> Value:
     """Return a content part; a medium of which the identity is known counts by that."""
     medium = medium_of(part) if is_media(part) else None
     if medium is not None and medium.identity is not None:
-        details = ((name, _value(value)) for name, value in medium.details)
+        details = ((name, value_of(value)) for name, value in medium.details)
         return ("medium", medium.modality, medium.identity, *details)
-    return _value(
+    return value_of(
         {key: value for key, value in part.items() if value is not None} if isinstance(part, dict) else part
     )
 
 
 def _reasoning(message: Mapping[str, Any]) -> Value:
     """Return the reasoning under either of its names; both values if they differ."""
-    values = [_value(message[key]) for key in REASONING if message.get(key) not in (None, "")]
+    values = [value_of(message[key]) for key in REASONING if message.get(key) not in (None, "")]
     if len(values) > 1 and values[0] != values[1]:
         return ("two", *values)
     return values[0] if values else None
@@ -148,40 +148,34 @@ def function_of(call: dict[str, Any]) -> dict[str, Any]:
     return function if isinstance(function, dict) else call
 
 
+def call_objects(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tool calls of `message` that are objects."""
+    return [call for call in calls_in(message) if isinstance(call, dict)]
+
+
 def _call(call: Any) -> CanonicalCall:
     if not isinstance(call, dict):
-        return CanonicalCall(None, None, ("odd", _value(call)))
+        return CanonicalCall(None, ("odd", value_of(call)), None)
     function = function_of(call)
-    if "name" not in function:
-        rest = {key: value for key, value in call.items() if key not in ("id", "index") and value is not None}
-        return CanonicalCall(_value(call.get("id")), None, ("odd", _value(rest)))
-    arguments = _arguments(function.get("arguments"))
-    return CanonicalCall(_value(call.get("id")), _value(function["name"]), arguments)
+    if "name" in function:
+        name, arguments = value_of(function["name"]), _arguments(function.get("arguments"))
+        return CanonicalCall(value_of(call.get("id")), name, arguments)
+    rest = {key: value for key, value in call.items() if key not in ("id", "index") and value is not None}
+    return CanonicalCall(value_of(call.get("id")), ("odd", value_of(rest)), None)
 
 
 def _arguments(arguments: Any) -> Value:
-    """Return arguments by value if they are one JSON object, else as they are."""
+    """Return arguments by value if they are one JSON object, else as they are.
+
+    Text is no such object where a key stands twice, with NaN or an infinity, or nested deeper than a message.
+    """
     if arguments in (None, ""):
-        return _value({})
-    if not isinstance(arguments, str):
-        return _value(arguments)
-    parsed = _parsed(arguments)
-    if not isinstance(parsed, dict):
-        return arguments
+        return value_of({})
     try:
-        return _value(parsed)
-    except ValueError:  # nested deeper than a message may be
-        return arguments
-
-
-def _parsed(text: str) -> Any:
-    """Return parsed JSON, or None for invalid JSON, duplicate keys, NaN and infinities."""
-    try:
-        return json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_reject, parse_int=Decimal, parse_float=Decimal
-        )
+        parsed = _parsed(arguments) if isinstance(arguments, str) else arguments
+        return value_of(parsed if isinstance(parsed, dict) else arguments)
     except (ValueError, InvalidOperation, RecursionError):
-        return None
+        return arguments
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -195,8 +189,16 @@ def _reject(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _value(value: Any, depth: int = 0) -> Value:
-    """Return a hashable form of JSON data; two forms are equal exactly if the data mean the same."""
+_parsed = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_reject, parse_int=Decimal, parse_float=Decimal
+).decode
+
+
+def value_of(value: Any, depth: int = 0) -> Value:
+    """Return a hashable form of JSON data; two forms are equal exactly if the data mean the same.
+
+    Raises `ValueError` where `value`, which stands at `depth` in its message, nests too deep.
+    """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -208,5 +210,5 @@ def _value(value: Any, depth: int = 0) -> Value:
     if depth > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict):
-        return ("object", *((key, _value(value[key], depth + 1)) for key in sorted(value)))
-    return ("array", *(_value(item, depth + 1) for item in value))
+        return ("object", *((key, value_of(value[key], depth + 1)) for key in sorted(value)))
+    return ("array", *(value_of(item, depth + 1) for item in value))

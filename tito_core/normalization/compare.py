@@ -8,8 +8,11 @@ from typing import Any
 import attrs
 
 from ..message import Message, copied
-from .canonical import Canonical, Value, normal_copy, trimmed
-from .receipts import Forgiveness, receipts
+from .canonical import Canonical, Value, normal_copy
+from .receipts import CHOICES, Forgiveness
+from .spelling import receipts
+
+FIELDS = tuple(field.name for field in attrs.fields(Canonical))
 
 
 def same(
@@ -24,9 +27,9 @@ def same(
     >>> same({"role": "assistant", "content": ""}, {"role": "assistant", "content": None})
     frozenset({<Forgiveness.EMPTY_CONTENT: "an assistant's content was None, empty or absent">})
     """
-    receipts = same_copies(copied([ours], "ours")[0], copied([theirs], "theirs")[0], Renaming(forgive))
-    one_is_an_object = isinstance(ours, Mapping) != isinstance(theirs, Mapping)
-    return receipts | {Forgiveness.OBJECT} if receipts is not None and one_is_an_object else receipts
+    (left,), (right,) = copied([ours], "ours"), copied([theirs], "theirs")
+    one_object = isinstance(ours, Mapping) != isinstance(theirs, Mapping)
+    return same_copies(left, right, Renaming(forgive), one_object=one_object)
 
 
 @attrs.define
@@ -44,60 +47,47 @@ class Renaming:
     ours: dict[Value, tuple[int]] = attrs.field(factory=dict)
     theirs: dict[Value, tuple[int]] = attrs.field(factory=dict)
 
-    def same_id(self, ours: Value, theirs: Value, *, calls: bool) -> bool:
-        """Return whether two ids are equal, also under the renaming seen so far; `calls` bring new ids."""
-        if Forgiveness.RENAMED_TOOL_IDS not in self.forgive or ours is None or theirs is None:
-            return bool(ours == theirs)
-        if calls:
-            number = self.ours.setdefault(ours, (len(self.ours),))
-            return number == self.theirs.setdefault(theirs, (len(self.theirs),))
-        return bool(self.ours.get(ours, ours) == self.theirs.get(theirs, theirs))
+    def fits(self, ours: Canonical, theirs: Canonical) -> bool:
+        """Return whether the ids of two messages match, if ids may be renamed; true if they may not."""
+        renamed = Forgiveness.RENAMED_TOOL_IDS in self.forgive
+        return not renamed or _numbered(ours, self.ours) == _numbered(theirs, self.theirs)
+
+
+def _numbered(form: Canonical, numbers: dict[Value, tuple[int]]) -> list[Value]:
+    """Return the number of each id in a message; calls bring new ids."""
+    ids = [call.id for call in form.tool_calls]
+    called = [None if one is None else numbers.setdefault(one, (len(numbers),)) for one in ids]
+    return [*called, numbers.get(form.tool_call_id, form.tool_call_id)]
 
 
 def same_copies(
-    ours: dict[str, Any], theirs: dict[str, Any], renaming: Renaming
+    ours: dict[str, Any], theirs: dict[str, Any], renaming: Renaming, *, one_object: bool
 ) -> frozenset[Forgiveness] | None:
-    """Compare `ours` and `theirs`, both private copies; `renaming` carries tool ids between messages."""
-    optional = _same_forms(normal_copy(ours), normal_copy(theirs), renaming)
-    return None if optional is None else optional | receipts(ours, theirs)
+    """Compare `ours` and `theirs`, both private copies; `renaming` carries tool ids between messages.
 
-
-def _same_forms(left: Canonical, right: Canonical, renaming: Renaming) -> frozenset[Forgiveness] | None:
-    """Return the optional differences that were forgiven between two canonical forms, or None."""
-    first, second = (
-        (form.role, form.name, [(call.name, call.arguments) for call in form.tool_calls])
-        for form in (left, right)
-    )
-    if first != second:
+    With `one_object`, one of them was passed as an object of a client library.
+    """
+    left, right = normal_copy(ours), normal_copy(theirs)
+    differing = [field for field in FIELDS if getattr(left, field) != getattr(right, field)]
+    found = [_forgiven(left, right, field, renaming.forgive) for field in differing]
+    if None in found or not renaming.fits(left, right):
         return None
-    optional = renaming.forgive if left.role == "assistant" else _SAME
-    calls = list(zip(left.tool_calls, right.tool_calls, strict=True))
-    called = bool(calls) and all(ours.id is not None and ours.id == theirs.id for ours, theirs in calls)
-    found = [
-        _same_text(left.content, right.content, Forgiveness.DROPPED_CONTENT if called else None, optional),
-        _same_text(left.reasoning, right.reasoning, Forgiveness.DROPPED_REASONING, optional),
-        *(_same_tool_id(ours.id, theirs.id, renaming, calls=True) for ours, theirs in calls),
-        _same_tool_id(left.tool_call_id, right.tool_call_id, renaming, calls=False),
-    ]
-    return None if None in found else frozenset().union(*filter(None, found))
+    objects = (Forgiveness.OBJECT,) if one_object else ()
+    return receipts(ours, theirs, left, right).union(filter(None, found), objects)
 
 
-_SAME: frozenset[Forgiveness] = frozenset()
+def _forgiven(
+    ours: Canonical, theirs: Canonical, field: str, forgive: frozenset[Forgiveness]
+) -> Forgiveness | None:
+    """Return the first row of the table that forgives a difference in `field`."""
+    rows = (row for row, choice in CHOICES.items() if choice.forgives(ours, theirs, field))
+    return next(filter(forgive.__contains__, rows), None)
 
 
-def _same_text(
-    left: Value, right: Value, dropped: Forgiveness | None, optional: frozenset[Forgiveness]
-) -> frozenset[Forgiveness] | None:
-    """Return nothing for equal texts, the first difference that holds and is forgiven, else None."""
-    if left == right:
-        return _SAME
-    holds = {Forgiveness.OUTER_WHITESPACE: trimmed(left) == trimmed(right), dropped: right is None}
-    return next((frozenset((one,)) for one in holds if one in optional and holds[one]), None)
-
-
-def _same_tool_id(
-    left: Value, right: Value, renaming: Renaming, *, calls: bool
-) -> frozenset[Forgiveness] | None:
-    if not renaming.same_id(left, right, calls=calls):
-        return None
-    return _SAME if left == right else frozenset((Forgiveness.RENAMED_TOOL_IDS,))
+def forgiving_hash(message: dict[str, Any]) -> int:
+    """Return a hash that ignores every difference that a policy can forgive; `message` is a private copy."""
+    form = normal_copy(message)
+    values = {field: getattr(form, field) for field in FIELDS}
+    for choice in CHOICES.values():
+        values |= choice.without(form)
+    return hash(tuple(values.values()))

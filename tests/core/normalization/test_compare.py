@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+import pickle
 from typing import Any
 
 import pytest
 
 from tests.core.normalization.messages import assistant, call, calling, part
 from tito_core import Forgiveness
+from tito_core.normalization.canonical import normalize
 from tito_core.normalization.compare import Renaming, same
+from tito_core.normalization.receipts import CHOICES, OPTIONAL, Choice
 
 F = Forgiveness
 
@@ -106,7 +108,20 @@ def test_an_id_that_was_left_out_is_not_renamed() -> None:
 
 def test_a_number_as_an_id_is_not_the_number_of_a_call() -> None:
     renaming = Renaming(frozenset((F.RENAMED_TOOL_IDS,)))
-    assert renaming.same_id("a", "x", calls=True)
-    assert not renaming.same_id(Decimal(0), "x", calls=False)
-    assert not renaming.same_id("a", Decimal(0), calls=False)
-    assert renaming.same_id("a", "x", calls=False)
+    assert renaming.fits(*(normalize(calling(call(id=name))) for name in ("a", "x")))
+    for ours, theirs, fits in ((0, "x", False), ("a", 0, False), ("a", "x", True)):
+        results = ({"role": "tool", "tool_call_id": name, "content": "7"} for name in (ours, theirs))
+        assert renaming.fits(*map(normalize, results)) is fits
+
+
+def test_a_choice_is_off_in_the_gateway_unless_its_row_says_otherwise() -> None:
+    assert not Choice(lambda _: {}).gateway
+    assert {row for row in F if row.choice is not None} == OPTIONAL == CHOICES.keys()
+
+
+def test_a_member_says_what_it_said_to_those_who_stored_it() -> None:
+    """Pickles hold the value, data the name."""
+    assert F("white space around an assistant's content or reasoning (optional)") is F.OUTER_WHITESPACE
+    assert F("a key was missing on one side and None on the other") is F.ABSENT
+    assert all(row.value == row.says + " (optional)" * (row in OPTIONAL) for row in F)
+    assert all(pickle.loads(pickle.dumps(row)) is row for row in F)  # noqa: S301  # our own
