@@ -11,12 +11,12 @@ import pytest
 from starlette.routing import Route
 
 from tito_core import Forgiveness, Reason
-from tito_core.normalization.receipts import OPTIONAL
+from tito_core.normalization.receipts import CHOICES, OPTIONAL
 from tito_core.testing import TOYS
 from tito_io.cli.group import COMMANDS
 from tito_io.engines.registry import embedded
 from tito_io.serve.app import app
-from tito_io.serve.client_noise import CHOICES, DEFAULT, NoiseRule, option_name
+from tito_io.serve.client_noise import DEFAULT, NoiseRule, option_name
 from tito_io.serve.gateway import build_gateway
 from tito_io.serve.store import open_store
 
@@ -71,14 +71,22 @@ def test_every_reason_has_advice() -> None:
     assert [reason.name for reason in Reason if f"| `{reason.name}` |" not in page] == []
 
 
-def test_every_forgiveness_has_a_row() -> None:
+def test_the_page_about_forgiveness_is_the_table_of_the_code() -> None:
+    """The difference is what a row says; the page may go on after a semicolon."""
     page = (DOCS / "reference" / "forgiveness.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("|")]
-    named = set(re.findall(r"`([\w-]+)`", " ".join(" ".join(row.split("|")[1:3]) for row in rows)))
-    names = {*(one.name for one in Forgiveness), *map(option_name, (*NoiseRule, *OPTIONAL))}
-    assert sorted(names - named) == []
-    off = [row.split("|")[2].strip(" `") for row in rows if row.endswith("| off |")]
-    assert off == [option_name(one) for one in CHOICES if one not in DEFAULT]
+    always, chosen, *text = (
+        [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines[2:]]
+        for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+        if (lines := table.splitlines())
+    )
+    on = {True: "on", False: "off"}
+    shown = [(name, difference.replace("`", "").split(";")[0]) for name, difference in always]
+    assert shown == [(row.name, row.says) for row in Forgiveness if row not in OPTIONAL]
+    assert [(*names, words.replace("`", "").split(";")[0], default) for *names, words, default in chosen] == [
+        (row.name, option_name(row), row.says, on[choice.gateway]) for row, choice in CHOICES.items()
+    ]
+    rules = [(name, default) for rows in text for name, _, default in rows]
+    assert rules == [(option_name(rule), on[rule in DEFAULT]) for rule in NoiseRule]
 
 
 def test_the_http_reference_has_every_route() -> None:

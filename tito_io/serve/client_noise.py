@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tito_core import Forgiveness, InputError, Message
-from tito_core.normalization.receipts import OPTIONAL
+from tito_core.normalization.receipts import CHOICES
 
 
 class NoiseRule(Enum):
@@ -28,9 +28,7 @@ class NoiseRule(Enum):
     TEXT_ECHO = "match a turn that comes back with its stop string, or with its calls or reasoning as text"
 
 
-CHOICES = tuple(one for one in Forgiveness if one in OPTIONAL)
-"""The forgivenesses of the kernel that `--forgive` accepts."""
-DEFAULT: tuple[NoiseRule | Forgiveness, ...] = (*NoiseRule, *CHOICES)
+DEFAULT: tuple[NoiseRule | Forgiveness, ...] = (*NoiseRule, *(one for one in CHOICES if CHOICES[one].gateway))
 """Ignored by default: without these, every turn of some client starts a new branch."""
 BILLING = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE | re.MULTILINE)
 MARK = "cache_control"

@@ -13,6 +13,7 @@ import attrs
 import click
 
 from tito_core import InputError, OddStop, Policy, TitoError, Truncated
+from tito_core.normalization.receipts import CHOICES
 from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
 from tito_io.engines.aborted_turns import as_on_abort
@@ -51,12 +52,10 @@ STORES = {
     "sqlite:PATH": "one file, one gateway",
     "redis://HOST:PORT": "several gateways share sessions (extra redis)",
 }
-FORGIVE = {option_name(rule): rule.value for rule in NoiseRule} | {
-    "dropped-content": "accept calls without the text beside them",
-    "dropped-reasoning": "accept history without its reasoning",
-    "outer-whitespace": "ignore white space at ends",
-    "renamed-tool-ids": "accept tool calls under other ids",
-    "default": "all of these",
+FORGIVE = {
+    **{option_name(rule): rule.value for rule in NoiseRule},
+    **{option_name(row): row.says + " (off by default)" * (not CHOICES[row].gateway) for row in CHOICES},
+    "default": "all that are not off by default",
     "none": "ignore nothing",
 }
 SPECIAL_TOKENS = {"text": "read it as its letters", "keep": "read it as the token"}
@@ -192,7 +191,7 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 @_option(
     "--forgive",
     ("default",),
-    f"Change of clients that starts no new branch; may be given more than once. {shared.choices(FORGIVE)}",
+    f"Client rewrite to ignore when matching history. May be given more than once. {shared.choices(FORGIVE)}",
     multiple=True,
     metavar="NAME",
 )

@@ -63,7 +63,10 @@ ROUTES = {
 }
 CLEANED = {option_name(rule): rule.value for rule in NoiseRule}
 """What the page says of each change that was made to a request before matching."""
-IGNORED = {one.name: one.value for one in (*Forgiveness, NoiseRule.TEXT_ECHO)}
+IGNORED = {
+    **{one.name: one.says for one in Forgiveness},
+    NoiseRule.TEXT_ECHO.name: NoiseRule.TEXT_ECHO.value,
+}
 """What it says of each difference that was ignored."""
 ROLES = frozenset(("system", "developer", "user", "tool", "assistant"))
 ROLE_CHARACTERS, TEXT_CHARACTERS, TEXT_LINES = 32, 160, 8
